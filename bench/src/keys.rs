@@ -1,4 +1,4 @@
-//! The keys of the maps, encoded as a memtable does: token and byte-comparable form, every time anew.
+//! The keys of the maps, encoded as a memtable encodes them: token and byte-comparable form, each time anew.
 
 use std::io::Write;
 
@@ -20,17 +20,17 @@ pub fn partition_key(index: u64) -> [u8; 16] {
     key
 }
 
-/// What keys there are.
+/// The kinds of keys.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum KeyKind {
     /// Partition keys of 16 random bytes, with their Murmur3 tokens.
     #[default]
     Random,
-    /// As `Random`, without the two bytes that all encoded keys end in: 26 bytes.
+    /// Like `Random`, without the two bytes with which all encoded keys end: 26 bytes.
     Bare,
-    /// Rows of 10,000 such partitions: behind the partition's key a number of 8 bytes.
+    /// Rows of 10,000 such partitions: a number of 8 bytes behind the partition's key.
     Rows,
-    /// Addresses with long shared prefixes, as partition keys in their own order.
+    /// Web addresses with long shared prefixes, as partition keys in their own order.
     Urls,
     /// Ascending numbers of 8 bytes, as partition keys in their own order.
     Sequential,
@@ -40,7 +40,7 @@ const PARTITIONS: u64 = 10_000;
 const NEXT_COMPONENT: u8 = 0x40;
 const TERMINATOR: u8 = 0x38;
 
-/// Makes keys in a buffer that is used again.
+/// Makes keys in a buffer that it reuses.
 #[derive(Default, Debug)]
 pub struct Keys {
     kind: KeyKind,
@@ -49,7 +49,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Of one kind.
+    /// Makes keys of one kind.
     pub fn of(kind: KeyKind) -> Keys {
         Keys { kind, ..Keys::default() }
     }

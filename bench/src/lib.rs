@@ -1,6 +1,6 @@
-//! Ordered maps under the keys of a memtable: our trie and what one would use instead, behind one trait.
+//! Ordered maps under the keys of a memtable: our trie and its alternatives, behind one trait.
 //!
-//! The scenarios over CQL are not here but in `harness/` (Python) and `load/` (a cargo project of its own).
+//! The scenarios over CQL are in `harness/` (Python) and `load/` (a cargo project of its own).
 
 #![forbid(unsafe_code)]
 

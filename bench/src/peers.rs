@@ -1,4 +1,4 @@
-//! The maps.
+//! The maps that are compared.
 
 use std::collections::BTreeMap;
 
@@ -11,62 +11,64 @@ pub type Get<'s> = dyn Fn(&[u8]) -> Option<u64> + 's;
 /// Inserts within a session.
 pub type Insert<'s> = dyn FnMut(&[u8], u64) + 's;
 
-/// From byte strings to numbers, in order. One writer is all that is asked for here.
+/// An ordered map from byte strings to numbers. The benchmark uses one writer only.
 pub trait OrderedMap {
-    /// As it stands in the tables.
+    /// The name in the tables.
     fn name(&self) -> &'static str;
 
-    /// A new key, or a new value for an old one.
+    /// Inserts a new key, or a new value for an existing key.
     fn insert(&mut self, key: &[u8], value: u64);
 
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Option<u64>;
 
-    /// Runs `session` with a `get` that keeps for the whole session what every single one would take (a pin, a guard).
+    /// Runs `session` with a `get` that keeps for the whole session what every single `get` would acquire (a pin, a
+    /// guard).
     fn reading(&self, session: &mut dyn FnMut(&Get<'_>)) {
         session(&|key| self.get(key));
     }
 
-    /// As `reading`, with an `insert`.
+    /// Like `reading`, with an `insert`.
     fn writing(&mut self, session: &mut dyn FnMut(&mut Insert<'_>)) {
         session(&mut |key, value| self.insert(key, value));
     }
 
-    /// The values of many keys at once, in the order of the keys. None: this map can only one by one.
+    /// The values of many keys at once, in the order of the keys. Returns None if this map only gets one by one.
     fn get_many(&self, _keys: &[&[u8]]) -> Option<Vec<Option<u64>>> {
         None
     }
 
-    /// Inserts many at once. False: this map can only one by one.
+    /// Inserts many entries at once. Returns false if this map only inserts one by one.
     fn insert_many(&mut self, _entries: &[(&[u8], u64)]) -> bool {
         false
     }
 
-    /// Visits all entries in order, keys included; how many there were. None: this map has no such scan.
+    /// Visits all entries in order, with their keys, and returns their number. Returns None if this map has no such
+    /// scan.
     fn scan(&self, reverse: bool, visit: &mut dyn FnMut(&[u8], u64)) -> Option<u64>;
 
-    /// Visits all values in the order of their keys, without the keys. None: this map gives keys in any case.
+    /// Visits all values in the order of their keys, without the keys. Returns None if this map always gives keys.
     fn scan_values(&self, _reverse: bool, _visit: &mut dyn FnMut(u64)) -> Option<u64> {
         None
     }
 
-    /// Empties the map but keeps its memory, so that inserting again touches none for the first time. False: it cannot.
+    /// Empties the map but keeps its memory, so that inserting again touches no new memory. Returns false if it cannot.
     fn empty(&mut self, _keys: &mut dyn FnMut(u64) -> Option<Vec<u8>>) -> bool {
         false
     }
 
-    /// Bytes held, if the map knows; else the growth of the process counts.
+    /// The bytes that the map holds, if it knows them. Otherwise the growth of the process counts.
     fn held_bytes(&self) -> Option<u64> {
         None
     }
 }
 
-/// Ours.
+/// Our trie.
 #[derive(Debug)]
 pub struct TriePeer(Trie);
 
 impl TriePeer {
-    /// Empty, in one of the two layouts.
+    /// An empty trie, in one of the two layouts.
     pub fn new(layout: Layout) -> Self {
         Self(Trie::new(TrieOptions { layout, ..TrieOptions::default() }))
     }
@@ -161,7 +163,7 @@ impl OrderedMap for TriePeer {
     }
 }
 
-/// The naive row.
+/// The standard library's map, as the simplest choice.
 #[derive(Default, Debug)]
 pub struct BTree(BTreeMap<Box<[u8]>, u64>);
 
@@ -188,7 +190,7 @@ impl OrderedMap for BTree {
     }
 }
 
-/// The concurrent skip list one would take.
+/// A concurrent skip list, as the usual choice.
 #[derive(Default, Debug)]
 pub struct SkipList(SkipMap<Box<[u8]>, u64>);
 
@@ -225,7 +227,7 @@ impl OrderedMap for Blart {
     }
 
     fn insert(&mut self, key: &[u8], value: u64) {
-        // A key that is a prefix of another is refused: encoded partition keys never are.
+        // This map refuses a key that is a prefix of another key. Encoded partition keys never are.
         assert!(self.0.try_insert(key.into(), value).is_ok(), "encoded keys are prefix-free");
     }
 
@@ -243,7 +245,7 @@ impl OrderedMap for Blart {
     }
 }
 
-/// A concurrent B+ tree for much reading.
+/// A concurrent B+ tree that favours reads.
 #[derive(Default, Debug)]
 pub struct BPlusTree(TreeIndex<Box<[u8]>, u64>);
 

@@ -1,4 +1,4 @@
-//! The least of a client: protocol v4, one connection, requests sent in bunches.
+//! A minimal client: protocol v4, one connection, requests sent in groups.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ const HEADER_BYTES: usize = 9;
 const CONSISTENCY_ONE: [u8; 2] = [0, 1];
 const WITH_VALUES: u8 = 0x01;
 
-/// A connection that costs its own thread little, so that what the process spends beside it is the server's.
+/// A connection that costs its own thread little, so that the rest of the process's time is the server's.
 #[derive(Debug)]
 pub struct WireClient {
     socket: TcpStream,
@@ -37,7 +37,7 @@ impl WireClient {
         Ok(client)
     }
 
-    /// Carries out a statement that has no values.
+    /// Executes a statement that has no values.
     pub fn query(&mut self, text: &str) -> io::Result<()> {
         let body = [&(text.len() as u32).to_be_bytes(), text.as_bytes(), &CONSISTENCY_ONE, &[0]].concat();
         self.push(QUERY, &body);
@@ -45,7 +45,7 @@ impl WireClient {
         self.result().map(drop)
     }
 
-    /// Prepares a statement; its id.
+    /// Prepares a statement and returns its id.
     pub fn prepare(&mut self, text: &str) -> io::Result<Vec<u8>> {
         self.push(PREPARE, &[&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat());
         self.send()?;
@@ -54,7 +54,7 @@ impl WireClient {
         body.get(6..6 + usize::from(length)).map(<[u8]>::to_vec).ok_or_else(|| bad("no id"))
     }
 
-    /// Adds an EXECUTE to what is sent next. The answer will have its metadata, as most drivers want it.
+    /// Adds an EXECUTE to the next group of requests. Its answer will contain metadata, as most drivers want.
     pub fn execute(&mut self, id: &[u8], values: &[&[u8]]) {
         let size: usize = values.iter().map(|value| 4 + value.len()).sum();
         let mut body = Vec::with_capacity(size + id.len() + 16);
@@ -70,14 +70,14 @@ impl WireClient {
         self.push(EXECUTE, &body);
     }
 
-    /// Sends what was added.
+    /// Sends the requests that were added.
     pub fn send(&mut self) -> io::Result<()> {
         self.socket.write_all(&self.sent)?;
         self.sent.clear();
         Ok(())
     }
 
-    /// The body of the next answer, which must be a result.
+    /// Returns the body of the next answer, which must be a result.
     pub fn result(&mut self) -> io::Result<&[u8]> {
         match self.answer()? {
             RESULT => Ok(&self.received),

@@ -1,4 +1,4 @@
-//! Rows of many columns, after *Impacts of many columns in a Cassandra table*.
+//! The load with rows of many columns, after *Impacts of many columns in a Cassandra table*.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ pub struct ColumnsWorker {
     columns: usize,
     text_bytes: usize,
     udt: bool,
-    /// Where a read finds the clustering and each column (or the UDT) among the cells of a row.
+    /// The cells of a row in which a read finds the clustering and each column (or the UDT).
     row_place: usize,
     places: Vec<usize>,
     reads_percent: u8,
@@ -26,7 +26,7 @@ pub struct ColumnsWorker {
     random: Random,
     /// The newest row of every partition that was written in this run.
     newest: HashMap<u64, u64>,
-    /// Rows of this run count up from here.
+    /// The rows of this run are numbered from here.
     base: u64,
 }
 
@@ -137,7 +137,8 @@ impl ColumnsWorker {
     }
 }
 
-/// Where the columns are: as listed behind the clustering, or as `*` has them, behind key and clustering by name.
+/// The cells that hold the columns: in the listed order behind the clustering, or, for `*`, by name behind key and
+/// clustering.
 fn places(columns: usize, udt: bool, listed: bool) -> Vec<usize> {
     let columns = if udt { 1 } else { columns };
     if listed {

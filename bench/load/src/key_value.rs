@@ -1,4 +1,4 @@
-//! Small values by key; with or without one hot partition.
+//! The load with small values by key, with or without one hot partition.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::session::{Client, Raw};
 use crate::spec::{Choice, Spec, Workload};
 use crate::workload::{Own, first_partition};
 
-/// What one operation is about: a partition and, in the table of the skewed load, a row.
+/// What one operation reads or writes: a partition and, in the table of the skewed load, a row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Place {
     partition: u64,
@@ -22,7 +22,7 @@ impl Place {
     }
 }
 
-/// How places are chosen. `SkewFill` takes each of the skewed load once, in turn.
+/// How places are chosen. `SkewFill` takes each place of the skewed load once, in turn.
 enum Chooser {
     Uniform { own_partitions: u64 },
     Zipfian(Zipf),
@@ -38,13 +38,13 @@ pub struct KeyValueWorker {
     with_row: bool,
     value_bytes: usize,
     fields: usize,
-    /// The field that is written, where each is by itself.
+    /// The field that this run writes, if fields are written one by one.
     apart: Option<usize>,
     reads_percent: u8,
     own: Own,
     chooser: Chooser,
     random: Random,
-    /// The number of the last acknowledged write, for every place written in this run.
+    /// The number of the last acknowledged write of every place that was written in this run.
     last: HashMap<Place, u64>,
     number: u64,
 }
@@ -96,7 +96,7 @@ impl KeyValueWorker {
             chooser,
             random: Random::new(spec.seed.wrapping_mul(1_000_003) ^ place),
             last: HashMap::new(),
-            // Numbers of later runs are other numbers: a value of an earlier run is not taken for one of this.
+            // Later runs use other numbers, so that a value of an earlier run is not mistaken for one of this run.
             number: spec.seed << 32,
         })
     }
@@ -116,7 +116,7 @@ impl KeyValueWorker {
         Ok(false)
     }
 
-    /// None: there is nothing to read yet.
+    /// Returns None if there is nothing to read yet.
     fn choose(&mut self, reading: bool) -> Option<Place> {
         let random = &mut self.random;
         match &mut self.chooser {
@@ -209,7 +209,7 @@ impl KeyValueWorker {
     }
 }
 
-/// The number of the write that all fields of a row are of.
+/// The number of the write that wrote all fields of a row.
 fn number_of_all(place: Place, cells: &[Option<&[u8]>]) -> Result<u64, String> {
     let cells = cells.iter().map(|cell| cell.ok_or("a row without a value")).collect::<Result<Vec<_>, _>>()?;
     match &cells[..] {
@@ -218,7 +218,7 @@ fn number_of_all(place: Place, cells: &[Option<&[u8]>]) -> Result<u64, String> {
     }
 }
 
-/// The number of the write that this field is of. Those before it hold something too, and all that is there is right.
+/// The number of the write that wrote this field. Earlier fields have values too, and every value must be right.
 fn number_of_field(place: Place, cells: &[Option<&[u8]>], field: usize) -> Result<u64, String> {
     let mut number = None;
     for (cell, other) in cells.iter().zip(0..) {

@@ -1,11 +1,11 @@
-//! What LZ4 alone takes for a file in chunks, as SSTables have them.
+//! The processor time that LZ4 alone needs for a file in chunks, as SSTables have them.
 
 use std::fs;
 
-/// The last of these passes counts.
+/// The number of passes, of which only the last is measured.
 const PASSES: usize = 3;
 
-/// Nanoseconds of this thread to compress and to decompress a file, as `COMPRESSING<tab>DECOMPRESSING`.
+/// The thread's nanoseconds for compressing and for decompressing a file, as `COMPRESSING<tab>DECOMPRESSING`.
 pub fn measure(file: &str, chunk_length: &str) -> Result<String, String> {
     let chunk_length: usize = chunk_length.parse().map_err(|_| format!("a chunk of {chunk_length} bytes"))?;
     let data = fs::read(file).map_err(|error| format!("{file}: {error}"))?;
@@ -40,7 +40,7 @@ pub fn measure(file: &str, chunk_length: &str) -> Result<String, String> {
     Ok(format!("{compressing}\t{decompressing}"))
 }
 
-/// Time that this thread was on a processor.
+/// The processor time of this thread.
 fn thread_nanos() -> Result<u64, String> {
     let stat = fs::read_to_string("/proc/thread-self/schedstat").map_err(|error| error.to_string())?;
     let nanos = stat.split_whitespace().next().and_then(|nanos| nanos.parse().ok());

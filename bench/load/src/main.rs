@@ -1,10 +1,10 @@
-//! A load on one CQL node: `load SPEC`, where SPEC is the JSON of [`spec::Spec`]. What was measured goes to standard
-//! output, as JSON; the orchestrator (`python -m bench`) reads it.
+//! A load on one CQL node: `load SPEC`, where SPEC is the JSON of [`spec::Spec`]. The program prints its measurements
+//! to standard output, as JSON, and the orchestrator (`python -m bench`) reads them.
 //!
-//! `load lz4 FILE CHUNK_LENGTH` says what LZ4 alone takes for a file.
+//! `load lz4 FILE CHUNK_LENGTH` prints the processor time that LZ4 alone needs for a file.
 //!
-//! Every worker owns its keys and has one operation under way, so what a read must return is known exactly: answers are
-//! checked while the load runs, and a sample of all that was written is read back at the end.
+//! Every worker owns its keys and has one operation in flight, so that the right answer of every read is known. Workers
+//! check answers while the load runs, and read a sample of everything that was written back at the end.
 
 mod columns;
 mod key_value;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::process::Figures;
 
-/// What is printed. Latencies in microseconds.
+/// The report that is printed. Latencies are in microseconds.
 #[derive(Serialize)]
 pub struct Report {
     pub seconds: f64,
@@ -13,26 +13,26 @@ pub struct Report {
     pub reads: u64,
     pub writes: u64,
     pub failures: u64,
-    /// The first failures' texts.
+    /// The texts of the first failures.
     pub failure_texts: Vec<String>,
-    /// Places read back after the run and found right.
+    /// The number of places that were read back after the run and were right.
     pub checked: usize,
     pub server_cpu_seconds: f64,
     pub server_system_seconds: f64,
     pub client_cpu_seconds: f64,
     pub server_resident_bytes: u64,
     pub server_written_bytes: u64,
-    /// Of all operations, and of each kind.
+    /// Latencies of all operations, and of each kind.
     pub latency: Option<Latencies>,
     pub read_latency: Option<Latencies>,
     pub write_latency: Option<Latencies>,
     pub samples: Vec<Sample>,
 }
 
-/// Over time, about four a second.
+/// The figures of about a quarter of a second.
 #[derive(Serialize, Clone, Copy)]
 pub struct Sample {
-    /// Since the measuring began; negative while warming up.
+    /// Seconds since the measurement began; negative during the warm-up.
     pub seconds: f64,
     pub operations: u64,
     pub server_cpu_seconds: f64,
@@ -48,11 +48,11 @@ pub struct Latencies {
     pub p99: f64,
     pub p999: f64,
     pub max: f64,
-    /// (share of operations that took longer, microseconds), for the curve.
+    /// The points of the curve: the share of operations that took longer, and microseconds.
     pub curve: Vec<(f64, f64)>,
 }
 
-/// From latencies in tenths of microseconds.
+/// Computes latencies from tenths of microseconds.
 pub fn latencies(tenths: &[&[u32]]) -> Option<Latencies> {
     let mut histogram = Histogram::<u64>::new_with_bounds(1, u64::from(u32::MAX), 3).ok()?;
     tenths.iter().flat_map(|part| part.iter()).for_each(|&latency| histogram.saturating_record(u64::from(latency)));

@@ -1,4 +1,5 @@
-//! Rows of one large partition: written in order, read one by one, in slices of either order, or past what is deleted.
+//! The load with rows of one large partition: rows are written in order and read one by one, in slices of either order,
+//! or behind deleted rows.
 
 use scylla::statement::prepared::PreparedStatement;
 
@@ -61,7 +62,7 @@ impl PartitionWorker {
         Ok(false)
     }
 
-    /// Reads from a row on. What must come is known: the live rows from there on, so many, with their values.
+    /// Reads from a row on. The right answer is known: `limit` live rows from that row on, with their values.
     async fn read(&self, client: &Client, from: u64) -> Result<(), String> {
         let mut expected = self.expected(from).into_iter();
         let take = |cells: &[Option<&[u8]>]| {
@@ -94,7 +95,7 @@ impl PartitionWorker {
         }
     }
 
-    /// Reads back what it wrote, row by row from the first.
+    /// Reads back what this worker wrote, row by row from the first.
     pub async fn check(&self, client: &Client, limit: usize) -> Result<usize, String> {
         let count = self.written.min(limit as u64);
         for ordinal in 0..count {

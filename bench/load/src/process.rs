@@ -1,4 +1,4 @@
-//! What the kernel says of a process.
+//! The kernel's figures of a process.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ pub struct Figures {
     pub user_seconds: f64,
     pub system_seconds: f64,
     pub resident_bytes: u64,
-    /// Bytes that went, or will go, to the device.
+    /// The bytes that were written, or will be written, to the device.
     pub written_bytes: u64,
 }
 
@@ -19,14 +19,14 @@ impl Figures {
     }
 }
 
-/// Linux reports times in hundredths of a second to user space, whatever its own tick.
+/// Linux reports times to user space in hundredths of a second, whatever its own tick is.
 const TICKS_PER_SECOND: f64 = 100.0;
 const PAGE_BYTES: u64 = 4096;
 
 pub fn figures(pid: u32) -> Figures {
     let mut figures = Figures::default();
     if let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) {
-        // The name in brackets may hold blanks: fields are counted from its end on.
+        // The name in brackets may contain blanks. Fields are therefore counted from its end.
         let fields: Vec<&str> =
             stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
         let field = |place: usize| fields.get(place).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);

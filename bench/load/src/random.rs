@@ -14,7 +14,7 @@ impl Random {
         mix(self.0)
     }
 
-    /// Uniform in `0..bound`.
+    /// A uniformly distributed number in `0..bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound.max(1))) >> 64) as u64
     }
@@ -23,16 +23,15 @@ impl Random {
         self.below(100) < u64::from(share)
     }
 
-    /// In `0..bound`, small numbers more often: half of them in the first tenth.
+    /// A number in `0..bound` that is small more often: half of the numbers lie in the first tenth.
     pub fn recent(&mut self, bound: u64) -> u64 {
         let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         ((unit.powf(3.32) * bound as f64) as u64).min(bound.saturating_sub(1))
     }
 }
 
-/// Numbers by Zipf's law: n with a chance in proportion to 1 / (n + 1)^0.99. After *Quickly Generating Billion-Record
-/// Synthetic Databases*
-/// (Gray et al., 1994), which YCSB follows too.
+/// Numbers by Zipf's law: the chance of n is proportional to 1 / (n + 1)^0.99. The method is that of *Quickly
+/// Generating Billion-Record Synthetic Databases* (Gray et al., 1994), which YCSB follows too.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     bound: u64,
@@ -44,7 +43,7 @@ pub struct Zipf {
 const ZIPF_EXPONENT: f64 = 0.99;
 
 impl Zipf {
-    /// Numbers in `0..bound`; takes time in proportion to it.
+    /// Makes a source of numbers in `0..bound`, in time proportional to `bound`.
     pub fn new(bound: u64) -> Self {
         let bound = bound.max(1);
         let zeta_of = |n: u64| (1..=n).map(|i| (i as f64).powf(-ZIPF_EXPONENT)).sum::<f64>();
@@ -83,7 +82,7 @@ pub fn partition_key(index: u64) -> [u8; 16] {
 
 const HEAD_BYTES: usize = 16;
 
-/// A value that says what it is: index and number, then bytes that follow from both.
+/// A value that identifies itself: index and number, then bytes that follow from both.
 pub fn value(index: u64, number: u64, size: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(size.max(HEAD_BYTES) + 8);
     bytes.extend_from_slice(&index.to_be_bytes());
@@ -96,7 +95,7 @@ pub fn value(index: u64, number: u64, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// The number of a value of `index`; an error when these bytes were never written for it.
+/// The number of a value of `index`. Returns an error if these bytes were never written for that index.
 pub fn number_of(index: u64, bytes: &[u8]) -> Result<u64, String> {
     let number = match bytes {
         [_, _, _, _, _, _, _, _, n0, n1, n2, n3, n4, n5, n6, n7, ..] => {
@@ -111,7 +110,7 @@ pub fn number_of(index: u64, bytes: &[u8]) -> Result<u64, String> {
     }
 }
 
-/// Letters and digits that follow from `seed`.
+/// Appends letters and digits that follow from `seed`.
 pub fn text(seed: u64, size: usize, out: &mut Vec<u8>) {
     const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
     let mut random = Random::new(seed);

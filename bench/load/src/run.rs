@@ -1,4 +1,4 @@
-//! The run: workers, the pace, the clock.
+//! The run: workers, the schedule, the clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::spec::Spec;
 use crate::workload::{Own, Worker};
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
-/// A run that fails so often is given up.
+/// A run stops after this many failures.
 const FAILURES_MAX: u64 = 1_000;
 const FAILURE_TEXTS_MAX: usize = 5;
 
@@ -27,7 +27,7 @@ struct Shared {
     stop: AtomicBool,
     done: AtomicU64,
     failures: AtomicU64,
-    /// Operations handed out: the place in the schedule of an open loop.
+    /// The number of operations that were handed out, which is also the position in the schedule of an open loop.
     taken: AtomicU64,
     pace: Option<Pace>,
 }
@@ -39,7 +39,7 @@ struct Pace {
     workers: usize,
 }
 
-/// What one worker has to tell.
+/// The results of one worker.
 #[derive(Default)]
 struct Told {
     /// Tenths of microseconds.
@@ -103,14 +103,14 @@ fn on_a_thread<T: Send + 'static>(
     thread::spawn(move || what(&shared))
 }
 
-/// How many operations worker `place` does in a load by count: so many that inserts leave no hole.
+/// The number of operations of worker `place` in a load that is limited by operations. The shares are such that inserts
+/// leave no gap.
 fn share(spec: &Spec, place: u64) -> u64 {
     spec.operations.map_or(u64::MAX, |operations| Own { place, workers: spec.in_flight as u64 }.count(operations))
 }
 
-/// An operation belongs to what is measured if it was meant to start then, however late it ends: those that a stall at
-/// the end holds up
-/// count with their whole wait.
+/// Runs one worker. An operation counts if its intended start lies in the measured time, however late it ends: the
+/// operations that a stall at the end delays count with their whole waiting time.
 async fn work(shared: Arc<Shared>, mut worker: Worker, share: u64) -> (Worker, Told) {
     let mut told = Told::default();
     let from = shared.started + shared.warmup;
@@ -131,7 +131,8 @@ async fn work(shared: Arc<Shared>, mut worker: Worker, share: u64) -> (Worker, T
 }
 
 impl Shared {
-    /// Waits until the next operation may start; when it was meant to. None: no more.
+    /// Waits until the next operation may start, and returns its intended start. Returns None when no operation is
+    /// left.
     async fn next_start(&self) -> Option<Instant> {
         let intended = match &self.pace {
             Some(pace) => {
@@ -155,10 +156,9 @@ impl Shared {
     }
 }
 
-/// Releases operations as they fall due. A thread of its own: the runtime's timers only know milliseconds. It and the
-/// runtime's threads ask
-/// for short slices of the processor: what an operation waits for is to be the server, not another thread of the
-/// client.
+/// Releases operations as they fall due. It has a thread of its own, because the runtime's timers only know
+/// milliseconds. This thread and the runtime's threads ask for short slices of the processor, so that an operation
+/// waits for the server and not for another thread of the client.
 fn dispatch(shared: &Shared) {
     let Some(pace) = &shared.pace else { return };
     blockio::start_promptly();
@@ -171,7 +171,8 @@ fn dispatch(shared: &Shared) {
         pace.due.add_permits((due - released) as usize);
         released = due;
         if ends {
-            // What is due is still done; one more permit tells each worker that nothing else is.
+            // Operations that are due are still carried out. One more permit for each worker says that no operation
+            // follows.
             pace.due.add_permits(pace.workers);
             return;
         }
@@ -180,7 +181,7 @@ fn dispatch(shared: &Shared) {
     }
 }
 
-/// What the sampler saw: both ends of what is measured, and the way between.
+/// The sampler's figures: at both ends of the measured time, and in between.
 struct Sampled {
     first: Moment,
     last: Moment,
@@ -223,7 +224,7 @@ fn sample(shared: &Shared, server_pid: u32, client_pid: u32) -> Sampled {
     Sampled { first, last, seconds: first_time.elapsed().as_secs_f64(), operations, samples }
 }
 
-/// Reads back what was written, all workers at once.
+/// Reads back what was written, with all workers at once.
 async fn check(shared: &Arc<Shared>, workers: Vec<Worker>, told: &mut [Told], limit: usize) -> usize {
     let each = limit.div_ceil(workers.len().max(1));
     let tasks: Vec<_> = workers

@@ -22,15 +22,15 @@ use crate::spec::{Consistency, Spec};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A session on one node. Nothing is retried: every failure is counted.
+/// A session on one node. It retries nothing and counts every failure.
 pub struct Client {
     session: Session,
     consistency: statement::Consistency,
 }
 
 impl Client {
-    /// The driver gives the timestamps, as drivers do by default: the order of writes is then the client's on every
-    /// server.
+    /// Connects. The driver assigns timestamps, as drivers do by default, so that the order of writes is the client's
+    /// on every server.
     pub async fn connect(spec: &Spec) -> Result<Self, String> {
         let connections = NonZeroUsize::new(spec.connections).ok_or("connections must not be 0")?;
         let session = SessionBuilder::new()
@@ -69,7 +69,7 @@ impl Client {
         self.session.execute_unpaged(statement, values).await.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Calls `row` with every row's cells; the count of rows.
+    /// Calls `row` with the cells of every row, and returns the number of rows.
     pub async fn read(
         &self,
         statement: &PreparedStatement,

@@ -1,4 +1,4 @@
-//! What to do.
+//! The description of a load.
 
 use serde::Deserialize;
 
@@ -6,35 +6,36 @@ use serde::Deserialize;
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// `address:port` of the node.
+    /// The node's `address:port`.
     pub node: String,
-    /// The server's process, measured while the load runs.
+    /// The server's process, which is measured while the load runs.
     pub server_pid: u32,
     pub keyspace: String,
     pub connections: usize,
-    /// Operations under way at a time, each by a worker of its own.
+    /// The number of operations in flight, each by a worker of its own.
     pub in_flight: usize,
-    /// The generator's own threads.
+    /// The number of the generator's own threads.
     pub threads: usize,
     pub seed: u64,
-    /// Not measured, before what is measured.
+    /// The seconds of the warm-up, which precedes the measured time.
     #[serde(default)]
     pub warmup_seconds: f64,
-    /// How long is measured. Ignored when `operations` is given.
+    /// The measured time in seconds. It is ignored if `operations` is given.
     #[serde(default)]
     pub seconds: f64,
-    /// Ends after so many operations instead.
+    /// The number of operations after which the load ends, in place of a time.
     #[serde(default)]
     pub operations: Option<u64>,
-    /// Open loop: operations per second, each with an intended start; closed loop without.
+    /// Operations per second of an open loop, in which each operation has an intended start. A load without it is a
+    /// closed loop.
     #[serde(default)]
     pub rate: Option<f64>,
-    /// The share of reads among operations, 0 to 100.
+    /// The share of reads among operations, from 0 to 100.
     pub reads_percent: u8,
-    /// Of reads and writes.
+    /// The consistency level of reads and writes.
     #[serde(default)]
     pub consistency: Consistency,
-    /// How many of the partitions written are read back at the end.
+    /// The number of written partitions that are read back at the end.
     #[serde(default = "default_check")]
     pub check: usize,
     pub workload: Workload,
@@ -57,7 +58,7 @@ pub enum Consistency {
     LocalQuorum,
 }
 
-/// The tables and how their keys are chosen.
+/// The tables and the way in which keys are chosen.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Workload {
@@ -68,15 +69,13 @@ pub enum Workload {
         value_bytes: usize,
         #[serde(default = "default_fields")]
         fields: usize,
-        /// Fields are written one by one: this run writes the one of this number, and those before it have been
-        /// written.
+        /// The field that this run writes, if fields are written one by one. Earlier runs wrote the fields before it.
         #[serde(default)]
         apart: Option<usize>,
         choice: Choice,
     },
-    /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: a share of operations meets one partition; or, to
-    /// fill the table, each
-    /// place is written in turn.
+    /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`. A share of the operations meets one partition. To
+    /// fill the table, each place is written in turn.
     Skew {
         table: String,
         value_bytes: usize,
@@ -86,13 +85,12 @@ pub enum Workload {
         #[serde(default)]
         fill: bool,
     },
-    /// Time series of `columns` texts in a row, plain or as a frozen UDT; reads take the newest 20 rows, with every
-    /// column
-    /// listed or as `*`.
+    /// Time series with `columns` texts in a row, plain or as a frozen UDT. Reads take the newest 20 rows, with every
+    /// column listed or with `*`.
     Columns { table: String, columns: usize, text_bytes: usize, udt: bool, listed: bool, partitions: u64 },
     /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: one partition of `rows` rows, of which every
-    /// `live_every`th was not deleted. Reads begin at a random row and take `limit` of them, or that row alone where
-    /// it is 0.
+    /// `live_every`th was not deleted. Reads begin at a random row and take `limit` rows, or only that row if `limit`
+    /// is 0.
     Partition {
         table: String,
         rows: u64,
@@ -106,18 +104,17 @@ pub enum Workload {
     },
 }
 
-/// Which partitions a key-value load meets.
+/// The partitions that a key-value load meets.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Choice {
-    /// Any of partitions 0 to `partitions`, all equally likely.
+    /// Partitions 0 to `partitions`, all with the same chance.
     Uniform { partitions: u64 },
-    /// The same partitions, a few of them most of the time: Zipf's law with YCSB's exponent of 0.99.
+    /// The same partitions, with a few of them most of the time: Zipf's law with YCSB's exponent of 0.99.
     Zipfian { partitions: u64 },
-    /// Partitions 0 to `partitions` in steps of `step`, which has no factor in common with their number: each once
-    /// before any again,
-    /// neighbours far apart.
+    /// Partitions 0 to `partitions` in steps of `step`, which has no factor in common with their number. Each partition
+    /// comes once before any comes again, and neighbours are far apart.
     CoPrime { partitions: u64, step: u64 },
-    /// Writes make new partitions from `first` on; reads prefer recent ones.
+    /// Writes make new partitions from `first` on, and reads prefer recent ones.
     Insert { first: u64 },
 }

@@ -1,4 +1,4 @@
-//! What a worker does: one write or one read at a time, on keys that are its own.
+//! A worker's operations: one write or one read at a time, on keys that are its own.
 
 use crate::columns::ColumnsWorker;
 use crate::key_value::KeyValueWorker;
@@ -23,7 +23,7 @@ impl Worker {
         })
     }
 
-    /// One operation; true if it was a read.
+    /// Carries out one operation, and returns true if it was a read.
     pub async fn operate(&mut self, client: &Client) -> Result<bool, String> {
         match self {
             Self::KeyValue(worker) => worker.operate(client).await,
@@ -32,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// Reads back up to `limit` of what it wrote; how many were right.
+    /// Reads back up to `limit` of the places that it wrote, and returns how many were right.
     pub async fn check(&mut self, client: &Client, limit: usize) -> Result<usize, String> {
         match self {
             Self::KeyValue(worker) => worker.check(client, limit).await,
@@ -42,7 +42,7 @@ impl Worker {
     }
 }
 
-/// The parts of a partition space that worker `place` owns: `place`, `place + workers`, `place + 2 * workers`, …
+/// The part of a partition space that worker `place` owns: `place`, `place + workers`, `place + 2 * workers`, …
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
     pub place: u64,
@@ -50,7 +50,7 @@ pub struct Own {
 }
 
 impl Own {
-    /// How many of `total` are its own.
+    /// The number of the `total` partitions that it owns.
     pub fn count(self, total: u64) -> u64 {
         total.saturating_sub(self.place).div_ceil(self.workers)
     }
@@ -60,7 +60,7 @@ impl Own {
     }
 }
 
-/// The first partition of an inserting load, and 0 for others.
+/// The first partition of an inserting load, and 0 for other loads.
 pub fn first_partition(choice: &Choice) -> u64 {
     match choice {
         Choice::Insert { first } => *first,

@@ -1,7 +1,8 @@
 //! `bench-columns SECONDS DIRECTORY [WHAT...]`: rows of 10, 50 and 100 columns, plain and as a frozen UDT, written and
-//! read through a server in this process. One line of JSON per figure: the processor time of the process less the
-//! client's, per operation. `DIRECTORY` is made, used and removed. `WHAT` is `memory`, `tables`, `writes`, `listed` or
-//! `*` (how columns are read), `10`, `UDT-10` and so on; of each sort that none is named of, all.
+//! read through a server in this process. The program prints one line of JSON per figure: the processor time of the
+//! process less the client's, per operation. It makes `DIRECTORY`, uses it and removes it. `WHAT` is `memory`,
+//! `tables`, `writes`, `listed` or `*` (how columns are read), `10`, `UDT-10` and so on. Of each sort of which no word
+//! is named, all run.
 
 #![forbid(unsafe_code)]
 
@@ -26,11 +27,11 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const PARTITIONS: u64 = 200;
 const ROWS_EACH: u64 = 25;
 const ROWS_READ: usize = 20;
-/// Requests sent at once.
+/// The number of requests that are sent at once.
 const BUNCH: u64 = 16;
 const FIGURES: [&str; 3] = ["memory", "writes", "tables"];
 const FORMS: [&str; 2] = ["listed", "*"];
-/// Columns and the characters of each: about the same bytes in a row.
+/// The number of columns and the characters of each. Rows of all shapes have about the same size.
 const SHAPES: [(usize, usize); 3] = [(10, 150), (50, 30), (100, 15)];
 
 fn main() -> ExitCode {
@@ -61,7 +62,7 @@ struct Figures {
 }
 
 impl Figures {
-    /// Whether a word is named, or none of its sort.
+    /// Whether a word is named, or no word of its sort is.
     fn wants(&self, word: &str, sort: &[&str]) -> bool {
         let names = |word: &str| self.wanted.iter().any(|wanted| wanted == word);
         names(word) || !sort.iter().any(|word| names(word))
@@ -130,7 +131,7 @@ fn say(figure: &str, kind: &Kind, nanos: f64, bytes: usize) {
     );
 }
 
-/// How long to go on.
+/// When a measurement ends.
 #[derive(Clone, Copy)]
 enum Bound {
     Operations(u64),
@@ -184,7 +185,7 @@ impl Kind {
         let texts: Vec<&[u8]> = (0..self.columns).map(|column| &text[column..column + self.size]).collect();
         let fields: Vec<u8> =
             texts.iter().flat_map(|text| [&(text.len() as u32).to_be_bytes(), *text].concat()).collect();
-        // Rows of a later call come before those of an earlier one.
+        // The rows of a later call come before those of an earlier call.
         let base = Instant::now().elapsed().as_nanos() as u64
             + clock_gettime(ClockId::Monotonic).tv_sec.unsigned_abs() * 100_000;
         let mut bunch = |client: &mut WireClient, first: u64| -> Outcome<usize> {
@@ -208,7 +209,7 @@ impl Kind {
         Ok(timed(client, bound, &mut bunch)?.0)
     }
 
-    /// Nanoseconds of the server per operation, and the bytes of an answer.
+    /// Nanoseconds of the server per operation, and the size of an answer in bytes.
     fn read(&self, client: &mut WireClient, listed: bool, bound: Bound) -> Outcome<(f64, usize)> {
         let names = if listed { format!("row, {}", self.names()) } else { "*".to_owned() };
         let table = self.table("reads");
@@ -249,7 +250,7 @@ fn timed(
     Ok(((server_time() - before).as_nanos() as f64 / operations as f64, size))
 }
 
-/// What the process spent beside this thread.
+/// The processor time of the process without this thread.
 fn server_time() -> Duration {
     let time = |clock| {
         let time = clock_gettime(clock);

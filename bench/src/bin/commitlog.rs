@@ -1,5 +1,6 @@
-//! `bench-commitlog DIRECTORY SECONDS`: the commit log in process, on the disk that holds the directory, beside what
-//! the device itself takes. One line of JSON per figure. Processor time is the whole process's.
+//! `bench-commitlog DIRECTORY SECONDS`: the commit log in process, on the disk that holds the directory, beside the
+//! costs of the device itself. The program prints one line of JSON per figure. Processor time is that of the whole
+//! process.
 
 #![forbid(unsafe_code)]
 
@@ -64,7 +65,7 @@ fn all(directory: &Path, time: Duration) -> Result<(), Failure> {
     }
     for (name, sync) in modes {
         let log = open(directory, sync)?;
-        // Once around, so that all blocks are prewritten.
+        // Fills the log once, so that all blocks are prewritten.
         let mut filled = 0;
         while filled < SEGMENTS * u64::from(SEGMENT_BYTES) {
             append(&log, &[0; 60_000])?;
@@ -115,7 +116,7 @@ fn open(directory: &Path, sync: SyncMode) -> Result<CommitLog, LogError> {
     Ok(log)
 }
 
-/// Appends, and counts everything as flushed when the log is full.
+/// Appends, and marks everything as flushed when the log is full.
 fn append(log: &CommitLog, data: &[u8]) -> Result<LogPosition, LogError> {
     loop {
         match log.try_append(&[TABLE], data) {
@@ -134,7 +135,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Says how many bytes at frames' ends each of so many operations wrote for nothing.
+/// Prints how many bytes of padding at the ends of frames each operation wrote.
 fn say_padding(row: &str, log: &CommitLog, padding_bytes_before: u64, operations: u64) {
     let padding_bytes = log.metrics().padding_bytes - padding_bytes_before;
     say(row, "padding B/op", padding_bytes as f64 / operations as f64);
@@ -148,7 +149,7 @@ fn percentiles(row: &str, mut latencies: Vec<Duration>) {
     }
 }
 
-/// Durable overwrites of prewritten blocks: by one system call each, and through a ring.
+/// Durable overwrites of prewritten blocks, by one system call each and through a ring.
 fn raw(directory: &Path, time: Duration) -> Result<(), Failure> {
     const BLOCKS: u64 = 4096;
     let file = SystemDisk::new().open(&directory.join("raw"), OpenOptions::create().blocks())?;
@@ -157,7 +158,7 @@ fn raw(directory: &Path, time: Duration) -> Result<(), Failure> {
         file.write_blocks(zeros.all_blocks(), at, Durability::AtNextSync)?;
     }
     file.sync_data()?;
-    // One block, and what 64 and 1,024 outstanding writes of 1 KB are together.
+    // One block, and the sizes of 64 and of 1,024 outstanding writes of 1 KB together.
     for size in [BLOCK_SIZE, 64 << 10, 1 << 20] {
         let places = BLOCKS * BLOCK_SIZE as u64 / size as u64;
         let offset = |number: u64| number % places * size as u64;
@@ -220,7 +221,7 @@ fn frame(size: usize) -> Frame {
     Arc::new(batch).frame(0..size as u64)
 }
 
-/// What it takes to wake a thread and be woken by it, halved: a durable append of one writer does it twice.
+/// Half of the time in which a thread wakes another and is woken by it. A durable append of one writer does that twice.
 fn waking() {
     const TURNS: u32 = 5000;
     let main = thread::current();
@@ -232,7 +233,7 @@ fn waking() {
     });
     let mut latencies = Vec::new();
     for _ in 0..TURNS {
-        // Time for it to fall asleep.
+        // The other thread falls asleep in this time.
         thread::sleep(Duration::from_micros(20));
         let begun = Instant::now();
         other.thread().unpark();
@@ -250,8 +251,8 @@ fn waking() {
     percentiles("waking a thread", latencies);
 }
 
-/// One writer that waits for each record before the next: the log's thread writes it, woken and waking, or, as for a
-/// connection of the server that holds its wake-ups back, the writer itself.
+/// One writer that waits for each record before it appends the next. The log's thread writes the record, or the writer
+/// writes it itself, as a connection of the server does that defers its wake-ups.
 fn one_writer(name: &str, log: &CommitLog, time: Duration, writes_itself: bool) -> Result<(), Failure> {
     let _held = writes_itself.then(|| log.hold_wake_ups(Waker::noop()));
     for size in [100, 1024, 4096] {
@@ -272,7 +273,7 @@ fn one_writer(name: &str, log: &CommitLog, time: Duration, writes_itself: bool) 
     Ok(())
 }
 
-/// Which of the outstanding writes were woken.
+/// The outstanding writes that were woken.
 struct Woken {
     writes: Mutex<Vec<usize>>,
     thread: Thread,
@@ -293,8 +294,8 @@ impl Wake for WakeWrite {
     }
 }
 
-/// Many writes under way on one thread, by futures: operations per second and processor time of each. Without a log
-/// each write is done when it is looked at again.
+/// Many writes in flight on one thread, as futures: operations per second and the processor time of each. Without a log
+/// each write is complete when it is polled again.
 fn outstanding_writes(
     log: Option<&CommitLog>,
     size: usize,
@@ -313,8 +314,8 @@ fn outstanding_writes(
         if ready.is_empty() {
             thread::park();
         }
-        // What becomes ready together is told to the log together, as a connection does; and this thread, which would
-        // sleep otherwise, may write it.
+        // Writes that become ready together are passed to the log together, as a connection does. This thread may write
+        // them, since it would sleep otherwise.
         let turn = log.map(|log| log.hold_wake_ups(Waker::noop()));
         for write in ready.drain(..) {
             let (Some(slot), Some(waker)) = (futures.get_mut(write), wakers.get(write)) else { continue };
@@ -349,8 +350,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Many writes under way that one waiter waits for, as a connection of the server does: those of a turn are told to the
-/// log together, and only the first is waited for by itself.
+/// Many writes in flight for which one task waits, as a connection of the server does. The writes of a turn are passed
+/// to the log together, and the task waits for the first of them only.
 fn waited_for_together(
     log: &CommitLog,
     size: usize,
@@ -386,7 +387,7 @@ fn waited_for_together(
     Ok((done as f64 / start.elapsed().as_secs_f64(), (cpu_time() - cpu).as_nanos() as f64 / 1000.0 / done as f64))
 }
 
-/// A log of records of 100 B, read back.
+/// Reads back a log of records of 100 B.
 fn replay(directory: &Path) -> Result<(), Failure> {
     let directory = directory.join("replay");
     let sync = SyncMode::Periodic { period: Duration::from_secs(10) };

@@ -1,13 +1,13 @@
-//! A table in memory, in process, without CQL: what takes too long with a client.
+//! A table in memory, in process and without CQL, for what takes too long with a client.
 //!
-//! - `bench-inmemory overwrites COUNT DIRECTORY`: so many overwrites of 7,000 partitions in the steps of the paper's
-//!   appendix, and a read for every third of them. A line of JSON for every hundredth part: processor time and latency
-//!   of the two, and the memory of the table. At last a line for each figure, whether it stayed as it was from the
-//!   first quarter to the last.
-//! - `bench-inmemory fill MIB DIRECTORY`: so many MiB of rows, flushed.
-//! - `bench-inmemory start DIRECTORY`: a start with what is there, and a read of every thousandth row.
+//! - `bench-inmemory overwrites COUNT DIRECTORY`: COUNT overwrites of 7,000 partitions in the steps of the paper's
+//!   appendix, and a read for every third of them. It prints a line of JSON for every hundredth part: processor time
+//!   and latency of overwrites and reads, and the memory of the table. At the end it prints a line for each figure that
+//!   says whether the figure stayed the same from the first quarter to the last.
+//! - `bench-inmemory fill MIB DIRECTORY`: MIB MiB of rows, flushed.
+//! - `bench-inmemory start DIRECTORY`: a start with the rows of the directory, and a read of every thousandth row.
 //!
-//! `DIRECTORY` is left as it is.
+//! `DIRECTORY` is kept.
 
 #![forbid(unsafe_code)]
 
@@ -35,19 +35,19 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Of a row that is there to take room.
+/// The size of the value in a row that only takes memory.
 const VALUE_BYTES: usize = 1_000;
-/// Of one that is overwritten.
+/// The size of the value in a row that is overwritten.
 const SMALL_VALUE_BYTES: usize = 104;
 const PARTITIONS: u64 = 7_000;
-/// Has no factor in common with the partitions.
+/// The step has no factor in common with the number of partitions.
 const STEP: u64 = 2_411;
-/// Parts of a long run that are told by themselves: so short that what a merge or a flush beside them costs is in few,
-/// and medians leave it out.
+/// The number of parts of a long run for which figures are printed. Parts are short, so that a merge or a flush slows
+/// down few of them, and medians ignore those.
 const TOLD: u64 = 100;
-/// What is constant grows by no more than this.
+/// A constant figure grows by no more than this factor.
 const CONSTANT: f64 = 1.1;
-/// One in so many is timed by itself.
+/// One operation of this many is timed.
 const SAMPLED: u64 = 8;
 
 fn main() -> ExitCode {
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
 fn open(directory: &Path) -> Outcome<Arc<Engine>> {
     let mut options = EngineOptions::new(Arc::new(SystemDisk::new()), directory);
     options.commitlog.sync = SyncMode::Periodic { period: Duration::from_secs(10) };
-    // What SSTables had in there stays until it is evicted: with room for more, the process grows until that is full.
+    // Data of SSTables stays in the cache until it is evicted: the process would grow until a larger cache is full.
     options.cache_bytes = 1 << 20;
     Ok(Engine::open(options)?)
 }
@@ -104,7 +104,7 @@ fn key(partition: u64) -> PartitionKey {
     PartitionKey::new(&key)
 }
 
-/// Bytes that compress to a quarter or so.
+/// Bytes that compress to about a quarter.
 fn value(number: u64, bytes: usize) -> Vec<u8> {
     let words = (0..bytes as u64 / 8).flat_map(|word| mix((number << 20) | (word / 8)).to_be_bytes());
     words.collect()
@@ -122,7 +122,7 @@ fn insertion(table: &Arc<Table>, partition: u64, value: &[u8], timestamp: i64) -
     Mutation::new(vec![update.build()])
 }
 
-/// Whether the partition's row is there and ends as it should.
+/// Whether the partition's row exists and ends as it should.
 fn has_row(engine: &Engine, table: &Arc<Table>, partition: u64, value: &[u8]) -> Outcome<bool> {
     let mut cursor = engine.read(table, &ReadRange::all_rows(KeyRange::Single(key(partition))))?;
     if !cursor.advance_partition()? || !cursor.advance()? {
@@ -187,7 +187,8 @@ struct Latencies {
 }
 
 impl Latencies {
-    /// With room for so many operations, whose memory is touched: what the process takes later is not ours.
+    /// Makes room for the latencies of `operations` operations and touches that memory, so that the process's later
+    /// growth is not the benchmark's.
     fn of(operations: u64) -> Latencies {
         let mut nanos = vec![u64::MAX; (operations / SAMPLED + 1) as usize];
         nanos.clear();
@@ -200,8 +201,8 @@ impl Latencies {
         if !is_sampled {
             return operation();
         }
-        // The clock of the thread is a system call, and where the kernel does not preempt, one that ends lets run
-        // whatever waits for the processor: within what is timed it would be where all of them wait.
+        // The thread's clock is a system call. Where the kernel does not preempt, a thread that waits for the processor
+        // may run when a system call ends, and all of them would wait inside the timed section.
         let cpu = thread_nanos();
         let started = Instant::now();
         let outcome = operation();
@@ -210,7 +211,7 @@ impl Latencies {
         outcome
     }
 
-    /// Those of the part that ends; the next one begins.
+    /// Returns the figures of the part that ends, and begins the next part.
     fn take_figures(&mut self) -> Figures {
         self.nanos.sort_unstable();
         let at = |part: f64| {
@@ -225,7 +226,7 @@ impl Latencies {
     }
 }
 
-/// What one kind of operation cost in a part of a run.
+/// The cost of one kind of operation in a part of a run.
 struct Figures {
     cpu_ns: u64,
     p50_ns: u64,
@@ -281,7 +282,7 @@ fn overwrites(engine: &Engine, count: u64) -> Outcome<()> {
 
 type Figure = fn(&Part) -> u64;
 
-/// Says of each figure by how much its median in the last quarter of a run exceeds that in the first.
+/// Prints for each figure by how much its median in the last quarter of a run exceeds that of the first quarter.
 fn tell_whether_constant(parts: &[Part]) {
     let figures: [(&str, Figure); 7] = [
         ("write p50", |part| part.write.p50_ns),

@@ -1,11 +1,12 @@
-//! `bench-memtable COUNT [KIND]`: so many partitions of one row with a value of 100 bytes, put into a memtable of each
-//! kind and read whole. One line of JSON per figure, in the thread's processor time; updates are made beforehand.
-//! Answers are checked. `MemtableBench.java` is the same for Cassandra's. Then the next live row of a partition of so
-//! many rows, 99.7 % of them deleted; and appends to collections of a hundred and of 65,000 elements.
+//! `bench-memtable COUNT [KIND]`: COUNT partitions of one row with a value of 100 bytes, put into a memtable of each
+//! kind and read back. The program prints one line of JSON per figure, in the thread's processor time, makes updates
+//! beforehand and checks answers. `MemtableBench.java` does the same for Cassandra's memtables. Further figures are the
+//! next live row of a partition of COUNT rows, of which 99.7 % are deleted, and appends to collections of 100 and of
+//! 65,000 elements.
 //!
-//! A row is read as a SELECT by the whole primary key does (`find_row`, and a cursor where that does not know), its
-//! bytes copied; and through a cursor, as all other reads. With KIND only that memtable is written and read, for `perf`
-//! and callgrind (`put_all`, `find_all`, `read_all`).
+//! A row is read in two ways: as a SELECT by the whole primary key does (`find_row`, and a cursor where `find_row` does
+//! not know), with its bytes copied; and through a cursor, as all other reads do. With KIND only that memtable is
+//! written and read, for `perf` and callgrind (`put_all`, `find_all`, `read_all`).
 
 #![forbid(unsafe_code)]
 
@@ -28,14 +29,14 @@ use types::{CqlType, murmur3};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const BATCH: u64 = 1000;
-/// So many updates at a time, where they come together as in a batch or from the log.
+/// The number of updates that are applied together, as in a batch or from the log.
 const TOGETHER: usize = 32;
 const VALUE_BYTES: usize = 100;
-/// One row of so many stays.
+/// One row of this many is not deleted.
 const LIVE_EVERY: u64 = 333;
 const LIVE_READS: u64 = 50_000;
-/// Elements of the collections that are appended to. Each grows by a fifth at most, then it is the turn of the next
-/// partition's.
+/// Elements of the collections to which the benchmark appends. Each grows by a fifth at most, and then the next
+/// partition's collection is used.
 const COLLECTION_SIZES: [u64; 2] = [100, 65_000];
 const APPENDS: u64 = 10_000;
 
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Elements that a collection does not have yet, behind those that it has.
+/// Appends elements that a collection does not have yet, behind those that it has.
 fn append_to(kind: &str, size: u64) {
     let element = || Arc::new(CqlType::Bigint);
     let ty = match kind {
@@ -126,7 +127,7 @@ fn elements_of(memtable: &Arc<TrieMemtable>, table: &Arc<Table>, partition: u64)
     cells.count() as u64
 }
 
-/// From any place of the partition on.
+/// Finds the next live row from any place of the partition on.
 fn next_live_row(how: &str, by_rows: bool, by_ranges: bool, count: u64) {
     let builder = TableBuilder::new("bench", "rows", TableId(uuid::Uuid::from_u128(2)));
     let builder = builder.partition_key("p", CqlType::Blob).clustering("c", CqlType::Bigint, false);
@@ -184,7 +185,7 @@ fn clustering(index: u64) -> Vec<u8> {
     clustering
 }
 
-/// What `live_row` was given.
+/// The number that `live_row` was given.
 fn number_of(row: Row<'_>, table: &Table) -> Option<u64> {
     let (_, ColumnData::Simple(cell)) = row.columns(table).next()? else { return None };
     cell.value.first_chunk().copied().map(u64::from_be_bytes)
@@ -195,7 +196,7 @@ fn number_read(unfiltered: Unfiltered<'_>, table: &Table) -> Option<u64> {
     number_of(row.row, table)
 }
 
-/// Processor time of putting so many rows, whose updates are made beforehand.
+/// The processor time of putting `count` rows, whose updates are made beforehand.
 fn putting_time(table: &Arc<Table>, count: u64, put: impl Fn(&[PartitionUpdate])) -> Duration {
     let mut putting = Duration::ZERO;
     for first in (0..count).step_by(BATCH as usize) {
@@ -211,7 +212,7 @@ fn measure(name: &str, configuration: &MemtableConfiguration, count: u64) {
     // `(p blob PRIMARY KEY, v blob)`
     let builder = TableBuilder::new("bench", "rows", TableId(uuid::Uuid::from_u128(1)));
     let table = Arc::new(builder.partition_key("p", CqlType::Blob).regular("v", CqlType::Blob).build());
-    // Each memtable's memory is its own.
+    // Every memtable has memory of its own.
     let none_spare = Arc::new(SparePages::new(0));
     let memtable = configuration.open(&table, 1, &Arc::default(), &none_spare);
     let putting = putting_time(&table, count, |updates| put_all(&*memtable, updates));
@@ -238,7 +239,7 @@ fn put_all(memtable: &dyn Memtable, updates: &[PartitionUpdate]) {
     }
 }
 
-/// As a batch and the replay of the log do.
+/// Puts updates together, as a batch and the replay of the log do.
 #[inline(never)]
 fn put_together(memtable: &dyn Memtable, updates: &[PartitionUpdate]) {
     for updates in updates.chunks(TOGETHER) {
@@ -285,7 +286,7 @@ fn update(table: &Arc<Table>, index: u64) -> PartitionUpdate {
     update.build()
 }
 
-/// A row that tells its number.
+/// A row that contains its number.
 fn live_row(table: &Table, index: u64) -> Vec<u8> {
     let mut value = [0; VALUE_BYTES];
     value[..8].copy_from_slice(&index.to_be_bytes());

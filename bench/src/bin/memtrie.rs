@@ -1,8 +1,8 @@
-//! `bench-memtrie COUNT PEER [KEYS]`: one map under one kind of keys; or `loads` for what the machine's memory costs,
-//! or `beside` for a reader with a writer beside it. One line of JSON per figure, in the thread's processor time, which
-//! other processes disturb least. Answers are checked.
+//! `bench-memtrie COUNT PEER [KEYS]`: one map under one kind of keys. `loads` in place of a peer measures the latency
+//! of the machine's memory, and `beside` measures a reader with a writer beside it. The program prints one line of JSON
+//! per figure, in the thread's processor time, which other processes disturb least, and checks answers.
 //!
-//! Single operations come a thousand to a session: one pin, one lock.
+//! Single operations run in sessions of a thousand, with one pin or lock each.
 
 #![forbid(unsafe_code)]
 
@@ -18,9 +18,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 const PAGE_BYTES: u64 = 4096;
 const STRIDE: u64 = 7_368_787;
-/// So many gets of a kind, over all keys.
+/// The number of gets of a kind, over all keys.
 const GETS_MAX: u64 = 1_000_000;
-/// Operations of a session.
+/// The number of operations of a session.
 const SESSION: u64 = 1000;
 
 fn main() -> ExitCode {
@@ -66,7 +66,7 @@ fn say(peer: &str, figure: &str, value: f64) {
     println!("{{\"peer\": \"{peer}\", \"figure\": \"{figure}\", \"value\": {value:.2}}}");
 }
 
-/// Nanoseconds per key.
+/// Prints nanoseconds per key.
 fn timed(peer: &str, figure: &str, count: u64, run: impl FnOnce()) {
     let start = cpu_time();
     run();
@@ -77,7 +77,7 @@ fn sessions(count: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
     (0..count).step_by(SESSION as usize).map(move |first| first..count.min(first + SESSION))
 }
 
-/// Which entries are got, made before anything is measured.
+/// The entries that are read, which are chosen before the measurement.
 fn probes(gets: u64, count: u64) -> Vec<u64> {
     (0..gets).map(|index| mix(index) % count).collect()
 }
@@ -94,7 +94,7 @@ fn peer<M: OrderedMap>(count: u64, kind: KeyKind, new: impl FnOnce() -> M) {
     let name = map.name();
     timed(name, "insert, cold memory", count, || insert_all(&mut map, &mut keys, count));
     let held = map.held_bytes().unwrap_or(resident_bytes().saturating_sub(before));
-    // The trie's content is a value of 8 bytes, as the peers' is.
+    // The trie's content is a value of 8 bytes, like the peers'.
     say(name, "bytes per key without the value", held as f64 / count as f64 - 8.0);
     let gets = count.min(GETS_MAX);
     let probes = probes(gets, count);
@@ -160,7 +160,7 @@ fn peer<M: OrderedMap>(count: u64, kind: KeyKind, new: impl FnOnce() -> M) {
     }
 }
 
-/// Keys are translated in the measured time here too.
+/// Here too, keys are encoded within the measured time.
 fn get_together<M: OrderedMap>(map: &M, kind: KeyKind, probes: &[u64]) {
     if map.get_many(&[]).is_none() {
         return;
@@ -188,7 +188,7 @@ fn insert_together<M: OrderedMap>(map: &mut M, kind: KeyKind, count: u64) {
     });
 }
 
-/// A reader's gets while a writer overwrites the same trie, and while it overwrites another one.
+/// A reader's gets while a writer overwrites the same trie, and while it overwrites another trie.
 fn beside_a_writer(count: u64) {
     const ROUNDS: u64 = 5;
     let (mut own, mut other) = (TriePeer::new(Layout::Adaptive), TriePeer::new(Layout::Adaptive));
@@ -227,15 +227,15 @@ fn overwrite(trie: &Trie, count: u64, done: &AtomicBool) {
     }
 }
 
-/// What a trie of so many keys takes.
+/// The memory of a trie of `count` keys.
 fn footprint(count: u64) -> u64 {
     let mut trie = TriePeer::new(Layout::Adaptive);
     insert_all(&mut trie, &mut Keys::default(), count);
     trie.held_bytes().expect("a trie knows what it holds")
 }
 
-/// What one load costs that depends on the one before, over as much memory as the trie takes, and on huge pages as the
-/// trie is.
+/// The time of one load that depends on the load before, over as much memory as the trie takes, and on huge pages,
+/// which the trie uses too.
 fn dependent_loads(bytes: u64) {
     let slots = bytes / 8;
     let mut buffer = AlignedBuffer::new(bytes as usize);

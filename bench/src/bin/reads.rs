@@ -1,9 +1,9 @@
-//! `bench-reads PARTITIONS SECONDS DIRECTORY [WHAT...]`: reads of SSTables that the cache holds, through a server in
-//! this process: what the second half of `tables` measures, without drivers and without Cassandra. One line of JSON per
-//! figure: the processor time of the process less the client's, per read. `WHAT` is `points`, `row`, `forward`,
-//! `reversed`, or `memory` for points that no SSTable has; all of them if none is named. `DIRECTORY` is written if it
-//! is not there (so many partitions in four SSTables, and a partition of a tenth as many rows), and kept: for `perf`
-//! and callgrind.
+//! `bench-reads PARTITIONS SECONDS DIRECTORY [WHAT...]`: reads of SSTables that are in the cache, through a server in
+//! this process. It measures what the second half of `tables` measures, without drivers and without Cassandra. The
+//! program prints one line of JSON per figure: the processor time of the process less the client's, per read. `WHAT` is
+//! `points`, `row`, `forward`, `reversed`, or `memory` for points that no SSTable has; without it all of them run.
+//! `DIRECTORY` is written if it does not exist (PARTITIONS partitions in four SSTables, and one partition of a tenth as
+//! many rows), and is kept for `perf` and callgrind.
 
 #![forbid(unsafe_code)]
 
@@ -28,7 +28,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const TABLES: u64 = 4;
 const VALUE_BYTES: usize = 100;
 const ROWS_READ: usize = 20;
-/// Requests sent at once.
+/// The number of requests that are sent at once.
 const BUNCH: u64 = 32;
 const CACHE_BYTES: u64 = 2 << 30;
 const KINDS: [&str; 5] = ["memory", "points", "row", "forward", "reversed"];
@@ -72,7 +72,7 @@ fn run(directory: &Path, partitions: u64, length: Duration, kinds: &[&str]) -> O
     }
     for kind in kinds {
         let reads = Reads { kind, partitions };
-        // What is read comes into the cache.
+        // The first reads bring the data into the cache.
         reads.timed(&mut client, length.max(Duration::from_micros(partitions)))?;
         let nanos = reads.timed(&mut client, length)?;
         println!("{{\"read\": \"{kind}\", \"cpu_ns\": {nanos:.0}}}");
@@ -117,7 +117,7 @@ fn insert(client: &mut WireClient, indexes: std::ops::Range<u64>, add: impl Fn(&
     Ok(())
 }
 
-/// Half of it repeats itself, as far as a codec is concerned.
+/// For a codec, half of the value repeats itself.
 fn value(index: u64) -> Vec<u8> {
     let word = |place: u64| if place.is_multiple_of(2) { mix(index * 1000 + place) } else { 0x0123_4567_89AB_CDEF };
     let mut value: Vec<u8> = (0..VALUE_BYTES.div_ceil(8) as u64).flat_map(|place| word(place).to_be_bytes()).collect();
@@ -174,7 +174,7 @@ impl Reads<'_> {
     }
 }
 
-/// What the process spent beside this thread.
+/// The processor time of the process without this thread.
 fn server_time() -> Duration {
     let time = |clock| {
         let time = clock_gettime(clock);

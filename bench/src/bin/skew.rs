@@ -1,6 +1,6 @@
-//! `bench-skew ROUNDS [WRITERS]`: updates of memtables by many threads, all over the partitions and with half of them
-//! on one. One line of JSON for each kind of memtable: processor time and throughput, and how the two workloads
-//! compare. Each round makes its updates first; what is measured is applying them.
+//! `bench-skew ROUNDS [WRITERS]`: updates of memtables by many threads, over all partitions and with half of them on
+//! one partition. The program prints one line of JSON for each kind of memtable: processor time and throughput, and how
+//! the two workloads compare. Each round makes its updates first; only applying them is measured.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const PARTITIONS: u64 = 100_000;
 const ROWS_OF_A_PARTITION: u64 = 1 << 20;
-/// Updates of a thread in a round.
+/// The number of updates of a thread in a round.
 const UPDATES: u64 = 5_000;
 
 /// Name, class, parameters.
@@ -74,10 +74,10 @@ fn main() -> ExitCode {
 }
 
 struct Figures {
-    /// Per update.
+    /// Nanoseconds of processor time per update.
     cpu_nanos: f64,
     per_second: f64,
-    /// The part of updates that met another.
+    /// The share of updates that met another one.
     contended: f64,
 }
 

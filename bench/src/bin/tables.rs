@@ -1,7 +1,7 @@
-//! `bench-tables PARTITIONS VALUE_BYTES plain|lz4 ROUNDS DIRECTORY`: flushes four memtables of so many partitions of
-//! one row, a quarter of which the one before has as well, and merges their SSTables, as often as told. One line of
-//! JSON per figure: nanoseconds of the thread's processor time per row put in, in the process and in the kernel apart.
-//! For `perf` and callgrind, without a node around it.
+//! `bench-tables PARTITIONS VALUE_BYTES plain|lz4 ROUNDS DIRECTORY`: flushes four memtables of PARTITIONS partitions of
+//! one row, a quarter of which the previous memtable has too, and merges their SSTables, ROUNDS times. The program
+//! prints one line of JSON per figure: nanoseconds of the thread's processor time per row, in the process and in the
+//! kernel. It serves `perf` and callgrind, without a node around it.
 
 #![forbid(unsafe_code)]
 
@@ -86,7 +86,7 @@ impl Run<'_> {
         for _ in 0..rounds {
             let (merged, taken) = spent(|| self.merge(&inputs));
             self.say("compaction", taken, TABLES * self.partitions);
-            // Dropped, they remove what they wrote.
+            // When they are dropped, they remove their files.
             drop(merged?);
         }
         Ok(self.disk.remove_dir_all(self.directory)?)
@@ -97,7 +97,7 @@ impl Run<'_> {
         let mut value = vec![0; self.value_bytes];
         for index in 0..self.partitions {
             let index = number * self.partitions * 3 / 4 + index;
-            // Half of it repeats itself, as far as a codec is concerned.
+            // For a codec, half of the value repeats itself.
             for (place, word) in value.chunks_mut(8).enumerate() {
                 let word_of = if place % 2 == 0 { mix(index * 1000 + place as u64) } else { 0x0123_4567_89AB_CDEF };
                 word.copy_from_slice(&word_of.to_be_bytes()[..word.len()]);
@@ -159,22 +159,22 @@ impl Run<'_> {
     }
 }
 
-/// What `work` takes of the processor: in the process, in the kernel.
+/// The processor time of `work`: in the process, and in the kernel.
 fn spent<T>(work: impl FnOnce() -> T) -> (T, (Duration, Duration)) {
     let before = times();
     let done = work();
     let after = times();
     let whole = after.0.saturating_sub(before.0);
-    // The kernel tells one from the other by ticks, the whole exactly.
+    // The kernel divides the time by ticks, but knows the sum exactly.
     let kernel = whole.mul_f64((after.2 - before.2) as f64 / (after.1 - before.1).max(1) as f64);
     (done, (whole.saturating_sub(kernel), kernel))
 }
 
-/// This thread's processor time so far, exactly; ticks of it, and those of them in the kernel.
+/// This thread's exact processor time so far, its ticks, and the ticks in the kernel.
 fn times() -> (Duration, u64, u64) {
     let numbers = |name: &str| -> Vec<u64> {
         let text = std::fs::read_to_string(format!("/proc/thread-self/{name}")).unwrap_or_default();
-        // A name, in brackets, may hold anything.
+        // The name, in brackets, may contain anything.
         let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
         fields.map(|field| field.parse().unwrap_or_default()).collect()
     };

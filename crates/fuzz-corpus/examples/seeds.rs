@@ -19,7 +19,7 @@ fn write(target: &str, name: &str, bytes: &[u8]) {
 fn main() {
     for (name, record) in record_seeds() {
         write("mutation", name, &record);
-        // As a payload of blocks: size, tables, CRC of the head, table id, data, CRC of both.
+        // The payload of blocks: size, tables, CRC of the head, table id, data, CRC of both.
         let mut framed = vec![0];
         framed.extend((record.len() as u32).to_be_bytes());
         framed.extend([0, 1, 0, 0]);
@@ -42,7 +42,7 @@ fn main() {
     }
 }
 
-/// The header and the uncompressed data of a table that Cassandra wrote, as the target takes them.
+/// The header and the uncompressed data of a table that Cassandra wrote, in the form that the target takes.
 fn table_data(name: &str) -> Vec<u8> {
     let fixtures = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../sstable/tests/from_cassandra/5.0.8"));
     let read = |component: Component| {
@@ -56,12 +56,12 @@ fn table_data(name: &str) -> Vec<u8> {
     let data = info.decompress_all("data", &read(Component::Data)).unwrap();
     let mut seed = (statistics.len() as u32).to_be_bytes().to_vec();
     seed.extend(&statistics);
-    // The first partitions are enough; a cut one is refused at its end.
+    // The first partitions are enough. The target refuses an incomplete partition at its end.
     seed.extend(&data[..data.len().min(4000)]);
     seed
 }
 
-/// A small log as its writer leaves it, cut behind the last block in use.
+/// A small log as its writer leaves it, without the blocks behind the last used one.
 fn log_file() -> Vec<u8> {
     let disk = SimulatedDisk::new();
     let options = LogOptions {

@@ -1,4 +1,4 @@
-//! The commit log: the whole file, and the records in blocks whose checksums hold.
+//! The commit log: the whole file, and the records in blocks whose checksums are right.
 
 use std::path::Path;
 
@@ -20,14 +20,14 @@ pub fn file(bytes: &[u8]) {
     written.expect("a disk in memory has no faults");
     let Ok(inspector) = LogInspector::open(&disk, &directory.join(FILE_NAME)) else { return };
     let _ = inspector.damage();
-    // Bookkeeping is bounded by the file, each segment's image by its own.
+    // The size of the file bounds bookkeeping, and the size of each segment bounds its image.
     for segment in inspector.segments().take(64).flatten() {
         let _ = segment.walk(|_| Ok::<(), ()>(()));
     }
 }
 
-/// The payloads of consecutive blocks, put into blocks that are sound. The first byte says where the first block says
-/// its first record starts.
+/// The payloads of consecutive blocks, put into blocks with right checksums. The first byte says where the first record
+/// of the first block starts.
 pub fn records(bytes: &[u8]) {
     let Some((first, payload)) = bytes.split_first() else { return };
     let log_id = Uuid::nil();
@@ -47,7 +47,7 @@ pub fn records(bytes: &[u8]) {
     }
 }
 
-/// A sound block as commitlog's FORMAT.md describes it.
+/// A block with right checksums, as commitlog's FORMAT.md describes it.
 fn block(log_id: Uuid, index: u32, blocks: u16, first_record: u16, payload: &[u8]) -> Vec<u8> {
     let mut block = vec![0; 4];
     block.extend([1, 1]);

@@ -2,9 +2,9 @@
 
 use protocol::{Body, Compression, Decoder, Envelope, Version};
 
-/// Decodes everything after the first byte, in pieces, with the framing that the first byte chooses, and parses the
-/// requests that come out. Each must equal what the decoder showed before it was taken. Returns how many requests were
-/// well-formed.
+/// Decodes everything behind the first byte in pieces, with the framing that the first byte chooses, and parses the
+/// requests that it contains. Each request must equal what the decoder showed before it was taken. Returns how many
+/// requests were well-formed.
 pub fn frames(bytes: &[u8]) -> usize {
     const FRAME_SIZE_BYTES_MAX: usize = 64 * 1024;
     let Some((choice, bytes)) = bytes.split_first() else { return 0 };

@@ -1,4 +1,4 @@
-//! Byte-comparable keys, back to values.
+//! Byte-comparable keys, decoded to values.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ pub fn byte_comparable(bytes: &[u8]) {
     let _ = decode_decorated_key(encoded);
 }
 
-/// A value of each type in both directions, and a partition key, as seeds.
+/// Seeds: a value of each type in both directions, and a partition key.
 pub fn seeds() -> Vec<(String, Vec<u8>)> {
     let mut seeds = Vec::new();
     for (index, ty) in types().iter().enumerate() {

@@ -1,7 +1,8 @@
-//! Fuzz targets: each takes any bytes and must answer an error or a value, without a panic and with memory in
-//! proportion.
+//! Fuzz targets. Each takes any bytes and must return an error or a value, without a panic and with memory in
+//! proportion to its input.
 //!
-//! `fuzz/` runs them under cargo-fuzz; the test of this crate runs the corpora, and mutations of them, on stable Rust.
+//! `fuzz/` runs the targets under cargo-fuzz. The test of this crate runs the corpora, and mutations of them, on stable
+//! Rust.
 #![forbid(unsafe_code)]
 
 mod commit_log;
@@ -17,13 +18,13 @@ pub use mutation::seeds as record_seeds;
 
 /// A fuzz target.
 pub struct Target {
-    /// Its name, which is also its corpus's.
+    /// The name of the target and of its corpus.
     pub name: &'static str,
     /// Decodes the bytes.
     pub run: fn(&[u8]),
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "protocol", run: protocol },
     Target { name: "cql", run: cql },
@@ -44,8 +45,7 @@ pub const TARGETS: &[Target] = &[
 
 /// Runs the target of that name, for the binaries of `fuzz/`.
 ///
-/// # Panics
-/// If there is none; and if the decoder does, which is what is looked for.
+/// # Panics If there is no such target, and if a decoder panics, which is what fuzzing looks for.
 pub fn run(name: &str, bytes: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a target of TARGETS");
     (target.run)(bytes);
@@ -58,7 +58,7 @@ fn protocol(bytes: &[u8]) {
 
 /// A statement's text.
 fn cql(bytes: &[u8]) {
-    /// A text may be read as several things one after the other, but not inside each other.
+    /// A decoder may read a text in several ways one after the other, but not within each other.
     const STEPS_PER_BYTE_MAX: u64 = 16;
     let text = String::from_utf8_lossy(bytes);
     let (_, steps) = cql::parse_counting(&text);

@@ -1,11 +1,10 @@
-//! The least that answering costs: a server that sends so many bytes for every so many it receives, on the runtime that
-//! Espalier's server uses, and a client that keeps a number of requests under way.
+//! The minimum cost of answering: a server that sends a fixed number of bytes for each fixed number of bytes that it
+//! receives, on the runtime that Espalier's server uses, and a client that keeps a number of requests in flight.
 //!
-//! `echo serve REQUEST ANSWER` prints its port and serves until its standard input ends.
-//! `echo drive PORT CONNECTIONS IN_FLIGHT REQUEST ANSWER SECONDS` prints how many requests were answered.
+//! `echo serve REQUEST ANSWER` prints its port and serves until its standard input ends. `echo drive PORT CONNECTIONS
+//! IN_FLIGHT REQUEST ANSWER SECONDS` prints how many requests were answered.
 //!
-//! What it costs the server is what no database on this runtime can save; the orchestrator takes it off where a bar
-//! says so.
+//! No database on this runtime can save what the server spends here. The orchestrator subtracts it where a bar says so.
 
 use std::io;
 use std::process::ExitCode;
@@ -47,7 +46,7 @@ async fn serve(request: usize, answer: usize) -> io::Result<()> {
             tokio::spawn(answer_all(socket, request, answer));
         }
     });
-    // The orchestrator holds the other end: whatever happens to it, this process ends.
+    // The orchestrator holds the other end of the pipe. This process therefore ends when the orchestrator ends.
     let mut input = tokio::io::stdin();
     let mut byte = [0];
     while input.read(&mut byte).await? > 0 {}
