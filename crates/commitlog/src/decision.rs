@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_has_one_row_and_format_md_says_the_same() {
+    fn every_entry_has_one_row_as_in_format_md() {
         for kind in [EntryKind::Free, EntryKind::Live, EntryKind::Elsewhere, EntryKind::Zeros, EntryKind::Unsound] {
             let mut row = format!("| {} |", word(&kind));
             for first in [FirstBlock::Older, FirstBlock::Newer] {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_has_one_row_and_format_md_says_the_same() {
+    fn every_case_has_one_row_as_in_format_md() {
         let kinds = [BlockKind::Live, BlockKind::Blank, BlockKind::Stale, BlockKind::Torn, BlockKind::Misplaced];
         for kind in kinds {
             let mut row = format!("| {} |", word(&kind));

@@ -40,8 +40,7 @@ pub enum LogError {
 }
 
 /// The advice that error texts give about damage.
-const WAY_OUT: &str =
-    "restore the file, or start with --commitlog-salvage to replay what is sound and be told what is not";
+const WAY_OUT: &str = "restore the file, or start with --commitlog-salvage to replay the sound part and list the rest";
 
 /// Damage: its place, and what was found there.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,6 +26,8 @@ pub(crate) const CHUNK_SIZE: usize = 1 << 20;
 /// How many writes a measurement times.
 const TIMED_WRITES: usize = 9;
 
+const _: () = assert!(CHUNK_SIZE.is_multiple_of(BLOCK_SIZE) && TIMED_WRITES % 2 == 1, "whole blocks, and a middle");
+
 /// The open file.
 #[derive(Debug)]
 pub(crate) struct LogFile {
@@ -148,6 +150,7 @@ impl LogFile {
     }
 
     fn write_superblock(&self, copy: u64) -> Result<(), LogError> {
+        assert!(copy < 2, "there are two copies");
         let mut block = AlignedBuffer::new(BLOCK_SIZE);
         self.superblock.encode(&mut block);
         self.file.write_blocks(block.all_blocks(), Geometry::superblock_offset(copy), Durability::Durable)?;
@@ -179,6 +182,7 @@ impl LogFile {
         let mut buffer = AlignedBuffer::new(CHUNK_SIZE.min(segments as usize * BLOCK_SIZE));
         for first in (0..segments).step_by(per_chunk as usize) {
             let count = per_chunk.min(segments - first);
+            debug_assert!(count > 0 && count as usize * BLOCK_SIZE <= buffer.len());
             for (index, block) in (first..first + count).zip(buffer.chunks_exact_mut(BLOCK_SIZE)) {
                 BookkeepingEntry { index, state: SegmentState::Free, id: last_id, without: 0 }.encode(self.seed, block);
             }
@@ -190,6 +194,7 @@ impl LogFile {
 
     /// Writes a segment's entry, which is on the device when this returns.
     pub fn write_entry(&self, entry: BookkeepingEntry) -> Result<(), LogError> {
+        assert!(entry.index < self.geometry().segments, "the entry of a segment of this log");
         let mut block = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
         entry.encode(self.seed, &mut block);
         self.file.write_blocks(
@@ -256,6 +261,7 @@ impl LogFile {
         // Reads whole blocks only: fewer than a segment has if the file ends inside it.
         let written = self.file.len()?.saturating_sub(start).min(u64::from(segment_size));
         let length = written as usize / BLOCK_SIZE * BLOCK_SIZE;
+        debug_assert!(length <= segment_size as usize && length.is_multiple_of(BLOCK_SIZE));
         let memory = memory.filter(|memory| memory.len() == segment_size as usize);
         let mut bytes = memory.unwrap_or_else(|| AlignedBuffer::new(segment_size as usize));
         let got = self.file.read_blocks(&mut bytes, length, start)?;
@@ -264,6 +270,7 @@ impl LogFile {
             let kind = DiskErrorKind::UnexpectedEnd;
             return Err(DiskError::of_kind(kind, "read", self.path(), Some(start), text).into());
         }
+        debug_assert_eq!(got, length, "all whole blocks of the segment were read");
         Ok(SegmentImage::in_memory(self.superblock.log_id, id, bytes, length, segment_size))
     }
 

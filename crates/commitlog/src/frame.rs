@@ -5,7 +5,10 @@ use std::ops::Range;
 use blockio::{BLOCK_SIZE, FilledBatch};
 
 use crate::LogError;
-use crate::format::{BLOCK_HEADER_SIZE, BlockHeader, RecordHead, advance, record_start, write_block_header};
+use crate::format::{
+    BLOCK_HEADER_SIZE, BLOCK_PAYLOAD_SIZE, BlockHeader, NO_RECORD_STARTS, RecordHead, advance, record_start,
+    write_block_header,
+};
 use crate::record_starts::RecordStarts;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -19,6 +22,7 @@ pub(crate) fn find_records(batch: &FilledBatch) -> Result<Vec<Range<u64>>, LogEr
         let head = RecordHead::decode(&head_at(batch, start));
         let head = head.map_err(|fault| LogError::Closed(format!("a record was damaged in memory: {fault}").into()))?;
         at = advance(start, head.record_size());
+        debug_assert!(at <= batch.filled(), "the batch holds whole records");
         records.push(start..at);
     }
     Ok(records)
@@ -35,6 +39,7 @@ fn head_at(batch: &FilledBatch, start: u64) -> [u8; RecordHead::SIZE] {
     if n < head.len() {
         let bytes = batch.blocks(block + BLOCK..block + 2 * BLOCK);
         let rest = RecordHead::SIZE - n;
+        debug_assert!(rest <= BLOCK as usize - BLOCK_HEADER_SIZE, "a head lies in two blocks at most");
         head[n..].copy_from_slice(&bytes[BLOCK_HEADER_SIZE..BLOCK_HEADER_SIZE + rest]);
     }
     head
@@ -71,9 +76,13 @@ impl FrameHead {
             batch.bytes_mut(self.filled..self.run.end).fill(0);
         }
         let blocks = (self.run.end - self.run.start) / BLOCK;
+        debug_assert!(blocks > 0 && blocks <= u64::from(u16::MAX), "headers count the blocks of a frame in 16 bits");
+        debug_assert!(self.base <= self.run.start && self.run.end - self.base <= i32::MAX as u64, "in its segment");
+        debug_assert!(self.run.start < self.filled, "a frame has records");
         for place in 0..blocks {
             let block = self.run.start + place * BLOCK;
             let payload = block + BLOCK_HEADER_SIZE as u64;
+            debug_assert!(payload <= self.filled.min(block + BLOCK), "records reach every block of the frame");
             let header = BlockHeader {
                 mode: self.mode,
                 used: (self.filled.min(block + BLOCK) - payload) as u16,
@@ -85,6 +94,11 @@ impl FrameHead {
                 horizon_blocks: self.horizon.1,
                 first_record: record_starts.take(block),
             };
+            debug_assert!(usize::from(header.used) <= BLOCK_PAYLOAD_SIZE, "{} bytes in a block", header.used);
+            debug_assert!(
+                header.first_record == NO_RECORD_STARTS || header.first_record < header.used,
+                "a record starts in the used part of its block",
+            );
             write_block_header(&header, self.seed, batch.bytes_mut(block..block + BLOCK));
         }
     }

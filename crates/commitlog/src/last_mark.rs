@@ -31,6 +31,8 @@ pub(crate) fn mark(shared: &Shared, tables: &[Uuid], record: Range<u64>) -> Resu
     let number = record.start / shared.segment_size();
     let offset = |position: u64| (position - number * shared.segment_size()) as i32;
     let end = offset(record.end);
+    debug_assert!(record.start < record.end && 0 < end, "a record ends behind its segment's start");
+    debug_assert!(record.end <= (number + 1) * shared.segment_size(), "a record is in one segment");
     let segment_id = match tables {
         [table] => LAST.with_borrow_mut(|last| -> Result<i64, LogError> {
             let is_same =
@@ -50,6 +52,7 @@ pub(crate) fn mark(shared: &Shared, tables: &[Uuid], record: Range<u64>) -> Resu
         }
     };
     let at = |offset| LogPosition { segment: segment_id, offset };
+    debug_assert!(offset(record.start) < end);
     Ok(Appended { start: at(offset(record.start)), position: at(end) })
 }
 

@@ -83,6 +83,7 @@ fn begin(shared: &Shared, progress: &mut Progress) -> Option<LedFrame> {
     }
     let mut located = LocatedBatch::new(shared, batch).inspect_err(|error| shared.fail(&error.to_string())).ok()?;
     let (run, filled) = (located.batch.start()..located.batch.end(), located.batch.filled());
+    debug_assert!(progress.taken <= run.start && progress.in_flight() == 0, "the only frame in flight, in order");
     progress.taken = run.end;
     let head = progress.frame_head(shared, &located).of(run.clone(), filled);
     head.finish(&mut located.batch, &shared.record_starts);
@@ -96,6 +97,7 @@ fn begin(shared: &Shared, progress: &mut Progress) -> Option<LedFrame> {
 /// Whether the writer thread would only write this batch and do nothing else with it.
 fn is_plain(shared: &Shared, progress: &Progress, start: u64, filled: u64) -> bool {
     let (size, segment_size) = (filled - start, shared.segment_size());
+    debug_assert!(size > 0, "a sealed batch has records");
     let number = start / segment_size;
     let Some(segment) = shared.recent_segment(number) else { return false };
     let geometry = shared.file.geometry();

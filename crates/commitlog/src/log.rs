@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use blockio::{BLOCK_SIZE, BlockWrites, DirectoryLock, Disk, QueueMeans, Reservation, ReserveError};
 use uuid::Uuid;
 
-use crate::format::{Geometry, RECORD_OVERHEAD, RecordHead, Superblock, TABLE_ID_SIZE, body_crc, record_start};
+use crate::format::{
+    BLOCK_HEADER_SIZE, Geometry, RECORD_OVERHEAD, RecordHead, Superblock, TABLE_ID_SIZE, body_crc, record_start,
+};
 use crate::progress::Progress;
 use crate::segment::SegmentUse;
 use crate::segments::Segments;
@@ -121,6 +123,8 @@ impl CommitLog {
         let body_crc = body_crc(tables, record);
         let reservation = self.reserve(head.record_size())?;
         let Range { start, end } = reservation.range();
+        debug_assert!(end - start >= head.record_size(), "the reservation holds the record");
+        debug_assert!(start / shared.segment_size() == (end - 1) / shared.segment_size(), "in one segment");
         // This must come before the reservation is done. Once all batches of a segment are written, the thread that
         // frees segments must see the marks of all its records.
         let appended = last_mark::mark(shared, tables, start..end)?;
@@ -233,7 +237,7 @@ impl CommitLog {
 
     /// Wakes all tasks that wait for [`room`](Self::room) so that they look again, although there may be no more room
     /// than before.
-    pub fn look_for_room(&self) {
+    pub fn wake_room_waiters(&self) {
         self.shared.room.announce();
     }
 
@@ -390,6 +394,7 @@ fn fill(mut reservation: Reservation<'_>, head: &RecordHead, tables: &[Uuid], re
             at = record_start(at);
             let room = BLOCK - at % BLOCK;
             let n = bytes.len().min(room as usize);
+            debug_assert!(n > 0 && at % BLOCK >= BLOCK_HEADER_SIZE as u64, "records step over the headers of blocks");
             let (now, rest) = bytes.split_at(n);
             reservation.bytes(at..at + n as u64).copy_from_slice(now);
             at += n as u64;
@@ -402,4 +407,5 @@ fn fill(mut reservation: Reservation<'_>, head: &RecordHead, tables: &[Uuid], re
     }
     put(record);
     put(&body_crc.to_be_bytes());
+    debug_assert_eq!(at, reservation.range().end, "the record fills its reservation");
 }

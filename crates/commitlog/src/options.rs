@@ -147,6 +147,7 @@ impl LogOptions {
                 ));
             }
         }
+        debug_assert!(segments >= 2 && u64::from(size) * segments <= self.total_space_bytes, "the limit holds");
         Ok(Geometry { segment_size_bytes: size, segments: segments as u32 })
     }
 }

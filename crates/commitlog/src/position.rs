@@ -60,7 +60,13 @@ impl IntervalSet {
             joined.start = joined.start.min(touched.start);
             joined.end = joined.end.max(touched.end);
         }
+        debug_assert!(first <= last && joined.start < joined.end);
+        debug_assert!(
+            joined.start <= interval.start && interval.end <= joined.end,
+            "the union covers the new interval"
+        );
         self.intervals.splice(first..last, [joined]);
+        debug_assert!(self.intervals.is_sorted_by(|a, b| a.end < b.start), "intervals are disjoint and in order");
     }
 
     /// Whether a record that ends at `position` is in the set.

@@ -11,6 +11,8 @@ const STEP_SIZE: u64 = 512 << 10;
 /// How far prewriting runs ahead of the log, at most. It never goes beyond the segment.
 const AHEAD_SIZE: u64 = 4 << 20;
 
+const _: () = assert!(STEP_SIZE.is_multiple_of(BLOCK) && STEP_SIZE <= AHEAD_SIZE);
+
 /// How far the file is prewritten, and the step in flight.
 #[derive(Debug)]
 pub(crate) struct Prewriting {
@@ -49,6 +51,8 @@ impl Prewriting {
         // A segment may begin behind blocks that were never needed. They are written too, so that the file has no
         // holes.
         let frame = self.zeros.get_or_insert_with(zeros).frame(0..step.end - step.start);
+        debug_assert!(step.start == self.done && self.in_flight.is_none(), "steps follow one another, one at a time");
+        debug_assert!(step.start % BLOCK == 0 && step.end % BLOCK == 0, "a step is whole blocks");
         queue.submit(frame, step.start, Durability::Durable);
         self.in_flight = Some(step);
     }
@@ -57,6 +61,7 @@ impl Prewriting {
     pub fn is_done(&mut self, offset: u64) -> bool {
         match self.in_flight.take_if(|step| step.start == offset) {
             Some(step) => {
+                debug_assert!(self.done <= step.start, "prewriting only moves forward");
                 self.done = step.end;
                 true
             }

@@ -93,6 +93,11 @@ impl Progress {
 
     /// Records that a frame of these blocks is in flight. Returns the frame's offset in the file.
     pub fn begin(&mut self, shared: &Shared, located: &LocatedBatch<impl Sized>, run: Range<u64>, filled: u64) -> u64 {
+        debug_assert!(run.start < run.end, "a frame has blocks");
+        debug_assert!(run.start.is_multiple_of(BLOCK) && run.end.is_multiple_of(BLOCK), "a frame is whole blocks");
+        debug_assert!(located.base <= run.start && run.start < filled, "a frame has a record, in its segment");
+        debug_assert!(self.issued.back().is_none_or(|last| last.run.end <= run.start), "frames are issued in order");
+        debug_assert!(self.written <= run.start && run.end <= self.taken, "only a taken, unwritten run is issued");
         let blocks = u32::try_from((run.end - located.base) / BLOCK).unwrap_or(u32::MAX);
         let (offset, place) = (located.offset(shared, run.start), (located.segment.id, blocks));
         count(shared, &run, filled);
@@ -116,6 +121,7 @@ impl Progress {
     /// Records that the frame at this file offset is written.
     pub fn ended(&mut self, shared: &Shared, offset: u64) {
         if let Some(issued) = self.issued.iter_mut().find(|issued| issued.offset == offset) {
+            debug_assert!(!issued.done, "a frame completes once");
             issued.done = true;
             shared.counters.flush_waits.add(issued.since.elapsed());
         }
@@ -124,9 +130,12 @@ impl Progress {
     /// Extends the gapless written prefix over all frames that are complete.
     pub fn advance(&mut self, shared: &Shared) {
         while let Some(issued) = self.issued.pop_front_if(|issued| issued.done) {
+            debug_assert!(self.written <= issued.run.start, "the written prefix only grows");
             self.written = issued.run.end;
             self.written_place = issued.place;
         }
+        debug_assert!(self.written <= self.taken, "nothing is written before it is taken");
+        debug_assert!(self.issued.front().is_none_or(|issued| !issued.done), "the prefix ends at an incomplete frame");
         if !matches!(shared.sync, SyncMode::Periodic { .. }) && self.written > shared.waiters.horizon() {
             self.advance_horizon(shared);
         }
@@ -135,6 +144,7 @@ impl Progress {
 
     /// Makes everything that is written durable, and wakes its waiters.
     pub fn advance_horizon(&mut self, shared: &Shared) {
+        debug_assert!(self.horizon <= self.written_place, "the horizon only moves forward");
         self.horizon = self.written_place;
         shared.waiters.advance(self.written, &mut self.ready);
         shared.free_unused_if_waiting();
@@ -142,6 +152,7 @@ impl Progress {
 
     /// Returns true once for each segment, when it is half full: the caller should then have the next one prepared.
     pub fn asks_for_segment(&mut self, shared: &Shared, located: &LocatedBatch<impl Sized>) -> bool {
+        debug_assert!(located.base <= self.taken, "the batch was taken");
         let is_half_full = self.taken - located.base > shared.segment_size() / 2;
         is_half_full && self.prepared_behind.replace(located.number) != Some(located.number)
     }
@@ -169,6 +180,7 @@ impl LocatedBatch {
 impl<B> LocatedBatch<B> {
     /// The offset in the file of a ring position.
     pub fn offset(&self, shared: &Shared, position: u64) -> u64 {
+        debug_assert!(self.base <= position && position <= self.base + shared.segment_size(), "inside the segment");
         shared.file.geometry().segment_offset(self.segment.slot) + (position - self.base)
     }
 }

@@ -120,6 +120,7 @@ fn each_block(file: &dyn File, mut visit: impl FnMut(u64, &[u8])) -> Result<(), 
     while number < blocks {
         let length = CHUNK_SIZE.min((blocks - number) as usize * BLOCK_SIZE);
         let got = file.read_blocks(&mut chunk, length, number * BLOCK_SIZE as u64)?;
+        debug_assert!(got <= length);
         let read = chunk.get(..got).unwrap_or_default().chunks_exact(BLOCK_SIZE);
         let count = read.len() as u64;
         (number..).zip(read).for_each(|(number, block)| visit(number, block));
@@ -164,6 +165,7 @@ fn id_of_checksum(checksum: u32) -> Uuid {
     // them.
     let last = checksum_before(checksum, &[0; 4]) ^ crc32fast::hash(head);
     tail.copy_from_slice(&last.to_le_bytes());
+    debug_assert_eq!(crc32fast::hash(&bytes), checksum, "the id has the checksum that the blocks know");
     Uuid::from_bytes(bytes)
 }
 
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_half_say_is_not_taken() {
+    fn an_identity_without_a_majority_is_not_restored() {
         assert_eq!(most::<u8>([].into_iter()), None);
         assert_eq!(most([1, 1, 2, 2].into_iter()), None);
         assert_eq!(most([1, 2, 1].into_iter()), Some(1));

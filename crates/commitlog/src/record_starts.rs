@@ -22,6 +22,7 @@ impl RecordStarts {
     /// Stores that a record starts at a ring position. Call it before the record's reservation is done, which orders
     /// the store before the block is finished.
     pub fn note(&self, start: u64) {
+        debug_assert!(start % BLOCK >= BLOCK_HEADER_SIZE as u64, "a record does not start in a block's header");
         let offset = (start % BLOCK) as u16 - BLOCK_HEADER_SIZE as u16;
         let first = self.of(start);
         if offset < first.load(Ordering::Relaxed) {
@@ -32,8 +33,10 @@ impl RecordStarts {
     /// Takes the offset of the first record in the payload of the block at a ring position. The entry is cleared,
     /// because each block is written once.
     pub fn take(&self, block: u64) -> u16 {
+        debug_assert!(block.is_multiple_of(BLOCK), "the start of a block");
         let first = self.of(block);
         let offset = first.load(Ordering::Relaxed);
+        debug_assert!(offset == NO_RECORD_STARTS || u64::from(offset) < BLOCK - BLOCK_HEADER_SIZE as u64);
         first.store(NO_RECORD_STARTS, Ordering::Relaxed);
         offset
     }
@@ -48,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_record_of_a_block_is_known_whoever_comes_first() {
+    fn the_first_record_of_a_block_does_not_depend_on_the_order_of_appends() {
         let starts = RecordStarts::new(4 * BLOCK);
         starts.note(BLOCK + 700);
         starts.note(BLOCK + 40);

@@ -53,7 +53,7 @@ pub(crate) fn open_or_create(disk: &dyn Disk, options: &LogOptions) -> Result<Op
                 lost_superblocks = Some(Gap::of(*damage, 0, None));
                 file
             }
-            None => return begin_anew(disk, options, wanted, *damage),
+            None => return begin_new_log(disk, options, wanted, *damage),
         },
         Err(error) => return Err(error),
     };
@@ -80,7 +80,12 @@ fn rebuilt(
 }
 
 /// Makes a new log in place of one that cannot be read at all. A device is left untouched.
-fn begin_anew(disk: &dyn Disk, options: &LogOptions, wanted: Geometry, damage: Corruption) -> Result<Opened, LogError> {
+fn begin_new_log(
+    disk: &dyn Disk,
+    options: &LogOptions,
+    wanted: Geometry,
+    damage: Corruption,
+) -> Result<Opened, LogError> {
     if options.device.is_some() {
         return Err(foreign_device(&damage, options.salvage));
     }
@@ -107,6 +112,7 @@ fn create(
     host_id: Uuid,
     last_id: i64,
 ) -> Result<Opened, LogError> {
+    assert!(geometry.segments > 0 && geometry.blocks_per_segment() > 0, "the options were checked");
     let log_id = options.log_id.unwrap_or_else(Uuid::new_v4);
     let superblock = Superblock { geometry, log_id, host_id };
     let file = match &options.device {
@@ -163,6 +169,7 @@ fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogEr
         }
     }
     let last_id = entries.iter().map(|entry| entry.id).fold(0, i64::max);
+    debug_assert_eq!(entries.len(), file.geometry().segments as usize, "every segment has an entry");
     entries.retain(is_read);
     entries.sort_by_key(|entry| entry.id);
     let mut twins = BTreeSet::new();
@@ -192,6 +199,7 @@ fn is_read(entry: &BookkeepingEntry) -> bool {
 /// Rewrites a segment's bookkeeping from its blocks.
 fn restore_entry(file: &LogFile, slot: u32) -> Result<BookkeepingEntry, LogError> {
     let entry = guess_entry(file, slot)?;
+    debug_assert!(entry.index == slot && entry.without == 0, "a restored entry promises nothing");
     file.write_entry(entry)?;
     Ok(entry)
 }

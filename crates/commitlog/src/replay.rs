@@ -127,6 +127,7 @@ impl Replay {
         found: Vec<Arc<SegmentUse>>,
         gaps: Vec<Gap>,
     ) -> Replay {
+        assert!(found.iter().all(|segment| segment.number.is_none()), "only segments found at open are replayed");
         Replay {
             shared,
             disk,
@@ -186,6 +187,8 @@ impl Replay {
         let at = |offset: u32| current.segment.at(i32::try_from(offset).unwrap_or(i32::MAX));
         let (start, position) = (at(found.start), at(found.end));
         let (ids, data) = self.scratch.split_at_checked(usize::from(found.tables) * TABLE_ID_SIZE).unwrap_or_default();
+        debug_assert!(start < position, "a record has a length");
+        debug_assert_eq!(ids.len(), usize::from(found.tables) * TABLE_ID_SIZE, "the ids are in the scratch buffer");
         self.tables.clear();
         self.tables.extend(ids.chunks_exact(TABLE_ID_SIZE).filter_map(|id| Uuid::from_slice(id).ok()));
         match (&*self.tables, &current.last) {
@@ -292,6 +295,7 @@ impl Replay {
         }
         let verdict = image.judge(horizon);
         self.report_damage(&segment, &image, &verdict)?;
+        debug_assert_eq!(image.id(), segment.id, "images come in the order of segments");
         self.report.segments += 1;
         Ok(Current { segment, image, runs: verdict.runs.into(), cursor: None, last: None })
     }
@@ -332,6 +336,7 @@ impl Replay {
             let expected = format!("block {} of segment {}", range.start, segment.id);
             let damage = self.shared.file.corrupt(offset, expected, image.state(range.start).to_string());
             let length = u64::from(range.end - range.start) * BLOCK_SIZE as u64;
+            debug_assert!(length > 0 && range.end <= image.blocks());
             self.got_over(Gap::of(damage, length, Some(segment.id)))?;
         }
         if self.keeps_copies || !verdict.damaged.is_empty() {
@@ -383,6 +388,7 @@ impl Replay {
 
     /// Ends the replay: everything about the found segments is known now, and those that no table needs are freed.
     fn finish(&mut self) -> Result<(), LogError> {
+        debug_assert!(self.pending.is_empty() && self.current.is_none(), "the replay was read to its end");
         for segment in self.found.drain(..) {
             segment.replayed();
         }

@@ -56,6 +56,7 @@ impl Room {
             }
             waiting.blocked += 1;
             (waiting, _) = self.changed.wait_timeout(waiting, left).unwrap_or_else(|poisoned| poisoned.into_inner());
+            debug_assert!(waiting.blocked > 0, "this thread counted itself");
             waiting.blocked -= 1;
         }
     }

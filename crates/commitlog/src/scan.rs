@@ -67,6 +67,7 @@ impl SegmentImage {
         segment_size_bytes: u32,
     ) -> SegmentImage {
         let seed = seed_of(log_id);
+        assert!(length <= memory.len(), "the segment's bytes are in the buffer");
         let blocks = segment_size_bytes / BLOCK_SIZE as u32;
         let states = (0..blocks)
             .zip(memory[..length].chunks_exact(BLOCK_SIZE))
@@ -145,6 +146,7 @@ impl SegmentImage {
             if decision == Decision::Take {
                 continue;
             }
+            debug_assert!(start <= block, "decisions are taken in order of blocks");
             if start < block {
                 let may_be_cut = block < self.blocks;
                 verdict.runs.push(Run { blocks: start..block, after_damage, may_be_cut });
@@ -160,6 +162,11 @@ impl SegmentImage {
             after_damage = true;
             start = block + 1;
         }
+        debug_assert!(verdict.runs.is_sorted_by(|a, b| a.blocks.end < b.blocks.start), "runs are apart, and in order");
+        debug_assert!(verdict.damaged.is_sorted_by(|a, b| a.end < b.start), "damaged runs are apart, and in order");
+        debug_assert!(
+            verdict.runs.iter().all(|run| run.blocks.start < run.blocks.end && run.blocks.end <= self.blocks)
+        );
         verdict
     }
 
@@ -178,6 +185,7 @@ impl SegmentImage {
     /// The used payload of a sound block.
     fn payload(&self, block: u32) -> &[u8] {
         let used = self.header(block).map_or(0, |header| usize::from(header.used).min(BLOCK_PAYLOAD_SIZE));
+        debug_assert!(used <= BLOCK_PAYLOAD_SIZE);
         let start = block as usize * BLOCK_SIZE + BLOCK_HEADER_SIZE;
         self.bytes().get(start..start + used).unwrap_or_default()
     }
@@ -227,6 +235,7 @@ enum Short {
 impl RecordCursor {
     /// A cursor at the run's first record.
     pub fn new(image: &SegmentImage, run: Run) -> RecordCursor {
+        debug_assert!(run.blocks.start <= run.blocks.end && run.blocks.end <= image.blocks());
         let mut cursor = RecordCursor { block: run.blocks.start, offset: 0, run };
         if cursor.run.after_damage {
             cursor.seek_record(image, cursor.run.blocks.start);
@@ -365,10 +374,12 @@ impl RecordCursor {
                 continue;
             }
             let n = left.min(rest.len());
+            debug_assert!(0 < n && n <= left, "every step moves on");
             met(rest.get(..n).unwrap_or_default());
             self.offset += n;
             left -= n;
         }
+        debug_assert!(self.block < self.run.blocks.end || count == 0, "the cursor reads within the run");
         Ok(())
     }
 

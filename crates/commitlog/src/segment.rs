@@ -66,6 +66,8 @@ pub(crate) struct DirtyRange(AtomicU64);
 /// The table needs no record. No record ends at 0.
 const CLEAN: u64 = 0;
 
+const _: () = assert!(size_of::<DirtyRange>() == 8, "both ends lie in one word, so that they change together");
+
 impl DirtyRange {
     fn new() -> DirtyRange {
         DirtyRange(AtomicU64::new(CLEAN))
@@ -83,12 +85,14 @@ impl DirtyRange {
     fn clean_if(&self, covers: impl Fn(i32, i32) -> bool) {
         let _ = self.0.try_update(Ordering::AcqRel, Ordering::Acquire, |ends| {
             let (first, last) = unpack(ends);
+            debug_assert!(ends == CLEAN || 0 < first && first <= last, "the ends of the first and the last record");
             (ends != CLEAN && covers(first, last)).then_some(CLEAN)
         });
     }
 
     /// Adds a record to the range.
     pub fn extend(&self, offset: i32) {
+        debug_assert!(offset > 0, "no record ends at 0, which means that the range is clean");
         let _ = self.0.try_update(Ordering::AcqRel, Ordering::Acquire, |ends| {
             let (first, last) = if ends == CLEAN { (offset, offset) } else { unpack(ends) };
             let extended = pack(first.min(offset), last.max(offset));
@@ -136,10 +140,13 @@ impl SegmentUse {
 
     /// Records that no record follows the ring position.
     pub fn close(&self, position: u64) {
+        debug_assert!(self.number.is_some(), "only a segment of this run is closed");
+        debug_assert_eq!(self.closed_at(), u64::MAX, "a segment is closed once");
         self.closed_at.store(position, Ordering::Release);
     }
 
     pub fn replayed(&self) {
+        debug_assert!(self.number.is_none(), "only a segment found at open is replayed");
         self.replaying.store(false, Ordering::Release);
     }
 
@@ -154,6 +161,7 @@ impl SegmentUse {
         if self.without() != 0 {
             write()?;
             self.without.store(0, Ordering::Release);
+            debug_assert_eq!(self.without(), 0, "a promise that was withdrawn is never made again");
         }
         Ok(())
     }
@@ -176,6 +184,7 @@ impl SegmentUse {
     pub fn mark_clean(&self, table: Uuid, interval: PositionInterval) {
         let start = interval.start.max(self.at(0));
         let end = interval.end.min(self.at(i32::MAX));
+        debug_assert!(start.segment == self.id && end.segment == self.id, "the interval reaches this segment");
         let mut clean = self.clean.lock().unwrap_or_else(PoisonError::into_inner);
         let set = clean.entry(table).or_default();
         set.add(PositionInterval { start, end });

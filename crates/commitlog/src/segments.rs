@@ -67,6 +67,8 @@ pub struct Pressure {
 impl Segments {
     /// Starts with what was found at open; `live` is in order of ids.
     pub fn new(clock: Clock, last_id: i64, slots: u32, live: Vec<Arc<SegmentUse>>) -> Segments {
+        assert!(live.iter().all(|segment| segment.slot < slots), "a segment in use has a slot of the file");
+        assert!(live.is_sorted_by_key(|segment| segment.id), "segments in use are in order of ids");
         let mut free = vec![true; slots as usize];
         for segment in &live {
             if let Some(free) = free.get_mut(segment.slot as usize) {
@@ -89,6 +91,7 @@ impl Segments {
 
     /// Returns a segment that [`take_next`](Self::take_next) gave and that was not used: it is the next one again.
     pub fn put_back(&mut self, segment: Arc<SegmentUse>) {
+        debug_assert!(matches!(self.next, Next::Unknown), "no other segment was prepared meanwhile");
         self.next = Next::Prepared(segment);
     }
 
@@ -106,6 +109,7 @@ impl Segments {
         }
         let index = self.free.iter().position(|free| *free)?;
         let slot = u32::try_from(index).ok()?;
+        debug_assert!(self.live.iter().chain(&self.freeing).all(|used| used.slot != slot), "a free slot is not in use");
         self.set_free(slot, false);
         let id = self.new_id();
         self.next = Next::UnderWay(id);
@@ -121,6 +125,7 @@ impl Segments {
     /// `unfilled` or above; the caller then writes its bookkeeping.
     pub fn raise_ids(&mut self, seen: i64, unfilled: u64) -> Option<Arc<SegmentUse>> {
         self.last_id = self.last_id.max(seen);
+        debug_assert!(self.last_id >= seen);
         let low = self.live.pop_back_if(|newest| newest.id <= seen && newest.number >= Some(unfilled))?;
         let raised = Arc::new(SegmentUse::new(self.new_id(), low.slot, low.number?, low.without()));
         self.live.push_back(Arc::clone(&raised));
@@ -138,12 +143,14 @@ impl Segments {
         number: u64,
         without: u32,
     ) -> Result<(), LogError> {
+        debug_assert!(matches!(self.next, Next::UnderWay(id) if id == claim.id), "this claim is being prepared");
         if let Err(error) = made {
             self.set_free(claim.slot, true);
             self.next = if matches!(error, LogError::DiskFull(_)) { Next::Refused } else { Next::Unknown };
             return Err(error);
         }
         let segment = Arc::new(SegmentUse::new(claim.id, claim.slot, number, without));
+        debug_assert!(!segment.is_unused(u64::MAX - 1), "a prepared segment is not free");
         self.live.push_back(Arc::clone(&segment));
         self.next = Next::Prepared(segment);
         Ok(())
@@ -151,6 +158,7 @@ impl Segments {
 
     fn set_free(&mut self, slot: u32, is_free: bool) {
         if let Some(free) = self.free.get_mut(slot as usize) {
+            debug_assert_ne!(*free, is_free, "a slot is taken once, and freed once");
             *free = is_free;
         }
     }
@@ -175,6 +183,8 @@ impl Segments {
 
     /// Marks a removed segment free, after its bookkeeping says so.
     pub fn freed(&mut self, segment: &SegmentUse) {
+        debug_assert!(self.freeing.iter().any(|freeing| freeing.slot == segment.slot), "it was taken out before");
+        debug_assert!(self.live.iter().all(|live| live.slot != segment.slot), "a freed segment is not in use");
         self.freeing.retain(|freeing| freeing.slot != segment.slot);
         self.set_free(segment.slot, true);
         let is_next = matches!(&self.next, Next::Prepared(next) if next.id == segment.id);
@@ -205,7 +215,9 @@ impl Segments {
     /// The number of segments that hold no records.
     pub fn free_count(&self) -> u32 {
         let next = matches!(self.next, Next::UnderWay(_) | Next::Prepared(_));
-        self.free.iter().filter(|free| **free).count() as u32 + u32::from(next)
+        let free = self.free.iter().filter(|free| **free).count() as u32 + u32::from(next);
+        debug_assert!(free as usize <= self.free.len(), "the prepared segment's slot is not free as well");
+        free
     }
 
     /// The oldest segments should be flushed when fewer segments than this are free: a quarter of the log, at most 8,
@@ -222,6 +234,7 @@ impl Segments {
             return None;
         }
         let (mut tables, mut seen) = (Vec::new(), HashSet::new());
+        debug_assert!(missing as usize <= self.free.len());
         let mut up_to = LogPosition::NONE;
         for segment in self.live.iter().take(missing as usize) {
             tables.extend(segment.dirty_tables().into_iter().filter(|table| seen.insert(*table)));
@@ -234,6 +247,7 @@ impl Segments {
 impl Claim {
     /// Writes the segment's bookkeeping with a promise; it is on the device when this returns.
     pub fn make(&self, file: &LogFile, without: u32) -> Result<(), LogError> {
+        assert!(self.slot < file.geometry().segments, "the slot is one of the file's");
         reserve_space(file, self.slot)?;
         file.write_entry(BookkeepingEntry { index: self.slot, state: SegmentState::Live, id: self.id, without })
     }
@@ -248,6 +262,7 @@ fn reserve_space(file: &LogFile, slot: u32) -> Result<(), LogError> {
         return Ok(());
     }
     let start = geometry.segment_offset(slot).max(length);
+    debug_assert!(start < end);
     file.file().allocate(start, end - start).map_err(|e| match e.kind() {
         blockio::DiskErrorKind::Full => LogError::DiskFull(e),
         _ => LogError::Disk(e),

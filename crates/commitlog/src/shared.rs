@@ -27,6 +27,8 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 /// most two.
 const RECENT: u64 = 4;
 
+const _: () = assert!(RECENT >= 3, "a position's look-up leaves out one slot, and the ring reaches into two segments");
+
 /// The state that appenders, waiters and the writer thread share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -165,7 +167,10 @@ impl Shared {
     /// The range for a record of `size` bytes that is reserved at `tail`, if the segment has room for it.
     pub fn place(&self, tail: u64, size: u64) -> Range<u64> {
         let start = record_start(if self.sync == SyncMode::Each { tail.next_multiple_of(BLOCK) } else { tail });
-        start..advance(start, size)
+        let end = advance(start, size);
+        debug_assert!(tail <= start && !start.is_multiple_of(BLOCK), "a record does not begin in a block's header");
+        debug_assert!(end - start >= size, "headers only add to a record's length");
+        start..end
     }
 
     /// Moves on to the next segment, unless another thread did so since `activated` was read. Usually the next segment
@@ -186,12 +191,15 @@ impl Shared {
             self.signals.want_segment();
             return Err(LogError::NoFreeSegment);
         };
+        debug_assert_eq!(segment.number, Some(activated), "the prepared segment follows the last activated one");
         self.recent_id(activated).store(segment.id, Ordering::Relaxed);
         *self.recent_slot(activated).write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&segment));
         let Some((seal, end)) = self.tail.next_segment() else {
             segments.put_back(segment);
             return Err(LogError::NoFreeSegment);
         };
+        debug_assert!(end <= activated * self.segment_size(), "the records end inside the segment before");
+        debug_assert!(self.activated() > activated);
         if let Some(before) = activated.checked_sub(1).and_then(|number| self.recent_segment(number)) {
             before.close(end);
         }
@@ -210,6 +218,7 @@ impl Shared {
     /// as it has no record.
     pub fn raise_segment_ids(&self, seen: i64) -> Result<(), LogError> {
         let unfilled = self.tail.ring.tail().div_ceil(self.segment_size());
+        debug_assert!(unfilled <= self.activated(), "the tail is in an activated segment, or at its end");
         let raised = self.segments().raise_ids(seen, unfilled);
         let Some(raised) = raised else { return Ok(()) };
         if let Some(number) = raised.number.filter(|number| *number < self.activated()) {
@@ -273,6 +282,7 @@ impl Shared {
         let tail = self.tail.ring.tail();
         let before = (tail / self.segment_size()).checked_sub(1).filter(|_| tail.is_multiple_of(self.segment_size()));
         let end = before.and_then(|number| self.recent_segment(number)).map_or(tail, |segment| segment.closed_at());
+        debug_assert!(tail - end.min(tail) <= self.segment_size(), "the tail is in the segment after the last record");
         end.min(tail)
     }
 
@@ -307,6 +317,7 @@ impl Shared {
             let number = (tail / self.segment_size()).min(last);
             if let Some(segment) = self.recent_segment(number) {
                 let offset = tail - number * self.segment_size();
+                debug_assert!(offset <= self.segment_size() || number == last, "the tail is in this segment");
                 return segment.at(i32::try_from(offset).unwrap_or(i32::MAX));
             }
         }

@@ -34,7 +34,8 @@ impl Signals {
 
     /// Sets what wakes the writer; called once, before anything is appended.
     pub fn woken_by(&self, waker: QueueWaker) {
-        let _ = self.waker.set(waker);
+        let first = self.waker.set(waker).is_ok();
+        debug_assert!(first, "the writer starts once");
     }
 
     /// Wakes the writer, or makes its next sleep end at once.

@@ -21,6 +21,7 @@ pub(crate) struct Tail {
 impl Tail {
     /// A tail before the first segment.
     pub fn new(ring: BlockRing, segment_size: u64) -> Tail {
+        assert!(segment_size > 0 && segment_size.is_multiple_of(BLOCK_SIZE as u64), "segments are whole blocks");
         Tail { ring: Arc::new(ring), segment_size, activated: AtomicU64::new(0) }
     }
 
@@ -38,6 +39,7 @@ impl Tail {
     pub fn reserve(&self, place: impl Fn(u64) -> Range<u64>) -> Result<Reservation<'_>, ReserveError> {
         self.ring.reserve(|tail| {
             let range = place(tail);
+            debug_assert!(tail <= range.start && range.start < range.end, "a record is placed behind the tail");
             let number = range.start / self.segment_size;
             let fits = range.end <= (number + 1) * self.segment_size && number < self.activated();
             fits.then_some(range)
@@ -58,6 +60,7 @@ impl Tail {
         if seal == Seal::TooMany {
             return None;
         }
+        debug_assert!(end <= start, "records stay inside activated segments");
         // Only now, with the tail at the segment's start. A record admitted earlier would share a batch with the
         // previous segment, and a thread that was refused before the seal would skip a segment.
         self.activated.store(activated + 1, Ordering::Release);

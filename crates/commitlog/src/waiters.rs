@@ -84,6 +84,7 @@ impl Waiters {
         self.horizon.store(horizon, Ordering::Release);
         let mut list = self.lock();
         list.written.retain(|range| range.end > horizon);
+        debug_assert!(list.written.iter().all(|range| range.start < range.end), "written ranges are not empty");
         list.take(0..horizon, |_| true, ready);
         drop(list);
         wake(ready);
@@ -91,6 +92,7 @@ impl Waiters {
 
     /// Wakes the waiters for records in the range, wherever the horizon is.
     pub fn written(&self, range: Range<u64>, ready: &mut Vec<Waker>) {
+        debug_assert!(range.start < range.end, "a frame was written");
         let mut list = self.lock();
         list.take(range.clone(), |awaits| awaits.is_in(&range), ready);
         list.written.push(range);
@@ -151,9 +153,16 @@ impl Waiters {
 
 impl List {
     fn find(&mut self, position: u64, key: u64) -> Option<&mut Waiting> {
+        debug_assert!(key < self.next_key, "keys are given out in order");
         let first = self.waiting.partition_point(|waiting| waiting.awaits.position() < position);
         let equal = self.waiting.range_mut(first..).take_while(|waiting| waiting.awaits.position() == position);
         equal.into_iter().find(|waiting| waiting.key == key)
+    }
+
+    /// Whether the waiter at an index stands between its neighbours in order of positions; for assertions.
+    fn is_in_order_at(&self, at: usize) -> bool {
+        let around = at.saturating_sub(1)..self.waiting.len().min(at + 2);
+        self.waiting.range(around).is_sorted_by_key(|waiting| waiting.awaits.position())
     }
 
     /// Returns the new waiter's key.
@@ -167,6 +176,7 @@ impl List {
         let is_before = |waiting: &Waiting| waiting.awaits.position() <= awaits.position();
         let at = self.waiting.iter().rposition(is_before).map_or(0, |before| before + 1);
         self.waiting.insert(at, Waiting { awaits, key, since, waker });
+        debug_assert!(self.is_in_order_at(at), "waiters are in order of positions");
         key
     }
 
@@ -177,6 +187,7 @@ impl List {
         if first == end {
             return;
         }
+        debug_assert!(first < end && end <= self.waiting.len());
         let now = Instant::now();
         self.clock = Some(now);
         let mut left = Vec::new();
@@ -190,6 +201,7 @@ impl List {
             ready.push(waiting.waker);
         }
         left.into_iter().rev().for_each(|waiting| self.waiting.insert(first, waiting));
+        debug_assert!(self.is_in_order_at(first), "those that stay are still in order");
     }
 }
 

@@ -40,6 +40,9 @@ const FRAMES_MAX_EACH: usize = 32;
 /// In `periodic` mode, how long a record may stay in the log's memory before the operating system has it.
 const PERIODIC_DELAY: Duration = Duration::from_millis(10);
 
+const _: () = assert!(FRAME_SIZE_MAX / BLOCK <= u16::MAX as u64, "headers count the blocks of a frame in 16 bits");
+const _: () = assert!(FRAMES_MAX < FRAMES_MAX_EACH && ALONE_SIZE < FRAME_SIZE_MAX && OVERLAP_SIZE < FRAME_SIZE_MAX);
+
 /// The writer thread's own state.
 pub(crate) struct Writer<'a> {
     shared: &'a Shared,
@@ -223,6 +226,7 @@ impl<'a> Writer<'a> {
         mut located: LocatedBatch,
     ) -> Result<ProgressGuard<'a>, LogError> {
         let shared = self.shared;
+        debug_assert!(progress.taken <= located.batch.start(), "batches are taken in order");
         progress.taken = located.batch.end();
         if located.batch.start() == located.base {
             progress = self.complete(progress)?;
@@ -236,6 +240,7 @@ impl<'a> Writer<'a> {
             (run, data.end)
         };
         let runs: Vec<_> = frames.into_iter().map(finish).collect();
+        debug_assert!(!runs.is_empty(), "a sealed batch has a frame");
         let is_alone = !apart && progress.in_flight() == 0 && located.batch.end() - located.batch.start() < ALONE_SIZE;
         let located = located.share();
         for (run, filled) in runs {
@@ -243,6 +248,7 @@ impl<'a> Writer<'a> {
             progress = self.wait_for_turn(progress)?;
             let offset = progress.begin(shared, &located, run.clone(), filled);
             let frame = located.batch.frame(run);
+            debug_assert!(progress.in_flight() <= self.frames_max(), "no more frames are in flight than may be");
             if is_alone {
                 self.queue.submit_alone(frame, offset, self.durability());
             } else {
@@ -296,6 +302,7 @@ impl<'a> Writer<'a> {
         if progress.written > self.shared.waiters.horizon() {
             self.sync(&mut progress)?;
         }
+        debug_assert_eq!(progress.in_flight(), 0, "everything issued is complete");
         Ok(progress)
     }
 
@@ -356,6 +363,7 @@ fn ordered_frames(batch: &FilledBatch) -> Vec<Range<u64>> {
     while at < batch.end() {
         let run = batch.run(at, FRAME_SIZE_MAX);
         at = run.end;
+        debug_assert!(run.start < run.end && run.start < batch.filled(), "a frame moves on and has records");
         frames.push(run.start..run.end.min(batch.filled()));
     }
     frames

@@ -113,7 +113,7 @@ fn segments_activated(place: fn(u64) -> std::ops::Range<u64>) -> u64 {
 
 /// Each record starts where the previous one ends: both fit into the second segment.
 #[test]
-fn whoever_is_refused_at_a_segments_end_leaves_none_out() {
+fn a_refusal_at_the_end_of_a_segment_skips_no_record() {
     loom::model(|| assert_eq!(segments_activated(|tail| tail..tail + 200), 2));
 }
 
@@ -203,7 +203,7 @@ fn a_waiter_is_woken_however_the_horizon_moves() {
 
 /// In `each`, a record behind the horizon is reported by itself, before or after its waiter has come.
 #[test]
-fn a_record_written_by_itself_is_told_to_its_waiter() {
+fn the_waiter_of_a_single_record_learns_that_it_is_durable() {
     loom::model(|| {
         let waiters = Arc::new(Waiters::default());
         let writer = {
@@ -224,7 +224,7 @@ fn a_record_written_by_itself_is_told_to_its_waiter() {
 
 /// The log fails while a waiter registers: the waiter learns of it, before it sleeps or after.
 #[test]
-fn a_failure_is_told_to_whoever_registers_meanwhile() {
+fn a_waiter_that_registers_during_a_failure_learns_of_it() {
     loom::model(|| {
         let waiters = Arc::new(Waiters::default());
         let failing = {
@@ -247,7 +247,7 @@ fn a_failure_is_told_to_whoever_registers_meanwhile() {
 
 /// A thread and a task that look for room, find none and wait do not miss room that is made meanwhile.
 #[test]
-fn news_of_room_is_missed_by_nobody() {
+fn every_waiter_for_room_is_woken() {
     for by_waker in [false, true] {
         loom::model(move || {
             let log = Arc::new((Room::default(), AtomicU64::new(0)));

@@ -218,7 +218,7 @@ impl Engine {
         }
         if flushed.is_err() {
             // Not all who wait for room go on waiting when there will be none.
-            self.log().look_for_room();
+            self.log().wake_room_waiters();
         }
     }
 

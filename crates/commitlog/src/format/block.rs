@@ -14,6 +14,9 @@ pub const NO_RECORD_STARTS: u16 = u16::MAX;
 /// The version of the block's layout.
 const VERSION: u8 = 1;
 
+const _: () = assert!(BLOCK_HEADER_SIZE == 38 + 2, "the fields of the header, and two unused bytes");
+const _: () = assert!(BLOCK_PAYLOAD_SIZE < NO_RECORD_STARTS as usize, "every offset differs from the mark for none");
+
 /// The fields of a block's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
@@ -69,6 +72,8 @@ pub fn write_block_header(header: &BlockHeader, seed: u32, block: &mut [u8]) {
     put(block, 32, &header.horizon_blocks.to_be_bytes());
     put(block, 36, &header.first_record.to_be_bytes());
     put(block, 38, &[0; 2]);
+    debug_assert!(block.len() == BLOCK_SIZE, "a block of {} bytes", block.len());
+    debug_assert!(header.frame_index < header.frame_blocks, "the block is one of its frame's");
     let crc = crc(seed, block);
     put(block, 0, &crc.to_be_bytes());
 }

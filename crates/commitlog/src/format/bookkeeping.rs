@@ -9,6 +9,9 @@ use crate::rebuild::checksum_before;
 const MAGIC: [u8; 4] = *b"SEGM";
 const SIZE: usize = 28;
 
+const _: () = assert!(SIZE <= 512, "an entry is in one sector, which is written whole or not at all");
+const _: () = assert!(SegmentState::Free as u8 != 0 && SegmentState::Live as u8 != 0, "zeros are no valid state");
+
 /// What a segment is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
@@ -60,6 +63,8 @@ impl BookkeepingEntry {
     /// Encodes the entry as a block. `seed` is the checksum of the log's id.
     pub fn encode(&self, seed: u32, block: &mut [u8]) {
         block.fill(0);
+        debug_assert!(block.len() >= SIZE);
+        debug_assert!(self.state == SegmentState::Live || self.without == 0, "a free segment promises nothing");
         put(block, 0, &MAGIC);
         put(block, 4, &self.index.to_be_bytes());
         put(block, 8, &[self.state as u8]);

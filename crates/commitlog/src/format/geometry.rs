@@ -25,6 +25,7 @@ impl Geometry {
 
     /// File offset of a superblock copy, 0 or 1.
     pub fn superblock_offset(copy: u64) -> u64 {
+        debug_assert!(copy < SUPERBLOCKS);
         copy * BLOCK_SIZE as u64
     }
 
@@ -45,6 +46,7 @@ impl Geometry {
 
     /// File offset of a block of a segment.
     pub fn block_offset(&self, index: u32, block: u32) -> u64 {
+        debug_assert!(block <= self.blocks_per_segment(), "a block of the segment, or its end");
         self.segment_offset(index) + u64::from(block) * BLOCK_SIZE as u64
     }
 
@@ -71,6 +73,7 @@ pub fn advance(start: u64, length: u64) -> u64 {
     }
     let rest = length - room;
     let whole = (rest - 1) / payload;
+    debug_assert!(whole * payload < rest, "the last block has at least a byte");
     start + room + whole * block + BLOCK_HEADER_SIZE as u64 + (rest - whole * payload)
 }
 

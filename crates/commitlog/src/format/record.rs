@@ -19,6 +19,8 @@ pub const RECORD_OVERHEAD: usize = RecordHead::SIZE + 4;
 /// Bytes of a table id.
 pub const TABLE_ID_SIZE: usize = 16;
 
+const _: () = assert!(size_of::<Uuid>() == TABLE_ID_SIZE && RecordHead::SIZE == 12);
+
 /// The head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHead {

@@ -13,6 +13,9 @@ pub const FORMAT_VERSION_MIN: u32 = 1;
 const MAGIC: [u8; 8] = *b"ESPALLOG";
 const SIZE: usize = 64;
 
+const _: () = assert!(SIZE <= 512, "a superblock is in one sector, which is written whole or not at all");
+const _: () = assert!(FORMAT_VERSION_MIN <= FORMAT_VERSION);
+
 /// The identity and layout of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -47,6 +50,8 @@ impl Superblock {
     /// Encodes one copy as a block.
     pub fn encode(&self, block: &mut [u8]) {
         block.fill(0);
+        debug_assert!(block.len() >= SIZE && self.geometry.segments > 0);
+        debug_assert!(self.geometry.segment_size_bytes.is_multiple_of(BLOCK_SIZE as u32), "segments are whole blocks");
         put(block, 0, &MAGIC);
         put(block, 8, &FORMAT_VERSION.to_be_bytes());
         put(block, 12, &(BLOCK_SIZE as u32).to_be_bytes());

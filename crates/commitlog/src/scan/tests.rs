@@ -118,7 +118,7 @@ fn a_segment_of_a_higher_id_is_misplaced_and_a_later_horizon_is_heard() {
 }
 
 #[test]
-fn an_unknown_sync_mode_is_told() {
+fn an_unknown_sync_mode_is_reported() {
     assert_eq!(image(vec![block(&header(0))]).unknown_mode(), None);
     assert_eq!(image(vec![block(&BlockHeader { mode: 4, ..header(0) })]).unknown_mode(), Some(4));
 }

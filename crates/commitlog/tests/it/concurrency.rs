@@ -119,7 +119,7 @@ impl Wake for Flag {
 }
 
 #[test]
-fn whoever_waits_for_room_is_woken_by_a_flush() {
+fn a_flush_wakes_waiters_for_room() {
     let (log, _) = CommitLog::open(Arc::new(SimulatedDisk::new()), options(SyncMode::Batch)).unwrap();
     let table = Uuid::from_u128(1);
     let mut room = loop {
@@ -173,7 +173,7 @@ fn a_waiter_is_woken_by_its_latest_waker() {
 }
 
 #[test]
-fn a_failure_wakes_all_who_wait_and_is_told_to_all_who_come() {
+fn a_failure_reaches_present_and_later_waiters() {
     let disk = SimulatedDisk::new();
     let reasons = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&reasons);
@@ -201,7 +201,7 @@ fn a_failure_wakes_all_who_wait_and_is_told_to_all_who_come() {
 
 /// The kernel's ring itself fails, not a write in it: the outcome of the writes in flight cannot be learnt.
 #[test]
-fn a_queue_that_is_lost_closes_the_log_and_leaves_nobody_waiting() {
+fn a_lost_queue_closes_the_log_and_ends_all_waits() {
     for sync in [SyncMode::Batch, SyncMode::Each, SyncMode::Periodic { period: Duration::ZERO }] {
         let disk = SimulatedDisk::new();
         let (log, _) = CommitLog::open(Arc::new(disk.clone()), options(sync)).unwrap();
@@ -225,7 +225,7 @@ fn a_queue_that_is_lost_closes_the_log_and_leaves_nobody_waiting() {
 
 /// More is appended at once than may be in flight.
 #[test]
-fn no_more_frames_are_under_way_than_the_format_says() {
+fn at_most_the_formats_number_of_frames_is_in_flight() {
     for (sync, records, length, frames_max) in [(SyncMode::Batch, 12, 1 << 20, 8), (SyncMode::Each, 100, 10, 32)] {
         let disk = HoldingDisk::new();
         let options = LogOptions { segment_size_bytes: 16 << 20, total_space_bytes: 64 << 20, ..options(sync) };

@@ -150,7 +150,7 @@ fn overwrite_head(disk: &SimulatedDisk, length: u64) {
 /// The superblocks are lost by wrong bits in both, by nonsense over both, and by nonsense over half of the bookkeeping
 /// too.
 #[test]
-fn superblocks_that_are_both_lost_are_told_by_the_other_blocks() {
+fn two_lost_superblocks_are_restored_from_the_blocks() {
     type Damage = fn(&SimulatedDisk);
     let wrong_bits: Damage = |disk| (0..2).for_each(|copy| disk.flip_bit(&path(), copy * BLOCK + 20, 5).unwrap());
     let overwritten: Damage = |disk| overwrite_head(disk, 2 * BLOCK);
@@ -190,7 +190,7 @@ fn geometry() -> Geometry {
 /// The configured layout has changed meanwhile. Blocks of segments other than the first tell the layout in force;
 /// without such blocks the configured layout is used if it is possible.
 #[test]
-fn superblocks_are_told_with_the_layout_that_the_blocks_have() {
+fn superblocks_are_restored_with_the_layout_of_the_blocks() {
     let salvaging = |segment_size_bytes| LogOptions { salvage: true, segment_size_bytes, ..options() };
     let opened = |disk: &SimulatedDisk, segment_size_bytes| {
         overwrite_head(disk, 2 * BLOCK);
@@ -358,7 +358,7 @@ fn two_segments_of_one_id_are_named_and_salvage_asks_the_blocks() {
 }
 
 #[test]
-fn bookkeeping_that_is_cut_off_is_named_and_salvage_keeps_what_is_left_and_goes_on() {
+fn salvage_keeps_the_rest_behind_truncated_bookkeeping() {
     for length in [2 * BLOCK, 3 * BLOCK, FIRST - 1] {
         let (disk, _) = log_of(5, 600);
         disk.open(&path(), OpenOptions::write()).unwrap().set_len(length).unwrap();

@@ -94,7 +94,7 @@ fn a_device_fills_and_comes_back() {
 }
 
 #[test]
-fn a_device_that_holds_something_else_is_refused_and_left_alone() {
+fn a_device_with_other_content_is_refused_and_unchanged() {
     let disk = SimulatedDisk::new();
     let path = Path::new("/dev/log");
     let mut bytes = used(400_000);

@@ -24,7 +24,7 @@ fn open(disk: &SimulatedDisk) -> CommitLog {
 }
 
 #[test]
-fn whoever_waits_for_the_device_is_pending_until_it_has_the_record() {
+fn an_append_is_pending_until_the_device_has_the_record() {
     let disk = SimulatedDisk::new();
     let log = open(&disk);
     let before = log.metrics();
@@ -48,7 +48,7 @@ fn whoever_waits_for_the_device_is_pending_until_it_has_the_record() {
 }
 
 #[test]
-fn whoever_waits_in_vain_for_a_segment_and_what_is_too_large_are_counted() {
+fn timed_out_waits_and_too_large_records_are_counted() {
     let disk = SimulatedDisk::new();
     let log = open(&disk);
     assert!(matches!(log.append(&[TABLE], &[0; 40_000]).unwrap_err(), LogError::TooLarge { .. }));

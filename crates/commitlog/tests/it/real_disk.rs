@@ -135,7 +135,7 @@ impl Drop for StopAtEnd<'_> {
 
 /// An inspection of a log that is being written, and whose segments are reused again and again, sees no damage.
 #[test]
-fn a_log_in_use_looks_sound_to_whoever_inspects_it() {
+fn inspection_finds_no_damage_in_a_log_in_use() {
     for (index, sync) in [SyncMode::Batch, SyncMode::Each].into_iter().enumerate() {
         let dir = Scratch::new(&format!("inspected-{index}"));
         let options = LogOptions { total_space_bytes: 4 * (256 << 10), ..dir.options(sync) };
@@ -179,7 +179,7 @@ fn a_log_in_use_looks_sound_to_whoever_inspects_it() {
 }
 
 #[test]
-fn a_log_that_is_full_refuses_and_goes_on_after_a_flush() {
+fn a_full_log_refuses_appends_until_a_flush() {
     let dir = Scratch::new("full");
     let options = LogOptions {
         total_space_bytes: 2 * (256 << 10),

@@ -112,7 +112,7 @@ fn while_stalled<T: Send>(disk: &SimulatedDisk, ask: impl FnOnce() -> T + Send) 
 }
 
 #[test]
-fn a_device_that_stands_still_holds_nobody_who_finds_no_segment_ready() {
+fn a_stalled_device_does_not_block_an_append_without_a_segment() {
     let disk = SimulatedDisk::new();
     let log = full_log(&disk);
     flush(&log).unwrap();
@@ -159,7 +159,7 @@ fn the_end_of_a_log_that_was_found_full_is_before_its_first_segment_to_come() {
 }
 
 #[test]
-fn a_disk_that_is_full_is_told_until_it_is_not_or_a_segment_is_free() {
+fn a_full_disk_is_reported_until_it_or_a_segment_has_space() {
     let disk = SimulatedDisk::new();
     let options = LogOptions { append_timeout: Duration::from_millis(200), ..options() };
     let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
