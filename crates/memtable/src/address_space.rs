@@ -47,6 +47,8 @@ impl AddressSpace {
     pub(crate) fn share(self: &Arc<AddressSpace>, shards_wanted: usize) -> Share {
         let before = self.shards.load(Ordering::Relaxed);
         let shard_count = if before + shards_wanted <= FREE_SHARDS_MAX { shards_wanted.max(1) } else { 1 };
+        debug_assert!(shard_count >= 1, "a memtable has a shard");
+        debug_assert!(shard_count <= shards_wanted.max(1), "a memtable has no more shards than it asked for");
         let is_small = before + shard_count > LARGE_SHARDS_MAX;
         self.shards.fetch_add(shard_count, Ordering::Relaxed);
         Share { space: self.clone(), shard_count, is_small }

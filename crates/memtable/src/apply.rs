@@ -94,6 +94,7 @@ impl Applier {
     ) -> Result<bool, TrieFull> {
         let mut path = std::mem::take(&mut self.path);
         partition_path(update.key(), &mut path);
+        debug_assert!(!path.is_empty(), "a partition has a path");
         let mut watch = Watch { observer, table, key: update.key() };
         let update = Update { table, layout, update, path: &path, deletion: update.partition_deletion() };
         let result = if layout.has_clustering() {
@@ -114,6 +115,7 @@ impl Applier {
         watch: &mut Watch<'_, '_>,
     ) -> Result<bool, TrieFull> {
         let changes = update.update;
+        debug_assert!(changes.row_count() <= 1, "a partition without clustering columns has one row");
         let of_ranges = || changes.range_deletions().fold(update.deletion, |newest, range| newest.max(range.deletion));
         let (new_row, new_deletion) = match only_row(changes) {
             Some(row) => (Some(row), DeletionTime::LIVE),
@@ -158,6 +160,7 @@ impl Applier {
         let header = header.unwrap_or(Header::EMPTY);
         let deletion = header.deletion;
         update.deletion = update.deletion.max(deletion);
+        debug_assert!(!deletion.supersedes(&update.deletion), "a deletion is not undone");
         let has_branches = header.has_branches;
         if has_deletion || has_branches {
             let mut edits = Edits::new();
@@ -236,6 +239,7 @@ impl Applier {
             })
             .collect();
         steps::count(edits.len());
+        debug_assert!(edits.is_sorted_by(|a, b| a.suffix < b.suffix), "one edit for each key, in order");
         let result = writer.apply(update.path, &edits);
         bytes.shrink_to(BUFFER_BYTES_MAX);
         (self.bytes, self.spans) = (bytes, spans);
@@ -278,12 +282,14 @@ impl Applier {
         }
         let key = bytes.clone();
         let position = &key[update.path.len()..];
+        debug_assert!(!position.is_empty(), "a row has a position");
         let edits = self.large_row_edits(writer, update, position, row.clustering, change, watch);
         // Only the path below the row is copied, not all nodes below the partition.
         let edits: Vec<Edit<'_>> = edits
             .iter()
             .map(|(suffix, content)| Edit { suffix: &suffix[position.len()..], content: content.as_deref() })
             .collect();
+        debug_assert!(edits.is_sorted_by(|a, b| a.suffix < b.suffix), "one edit for each key, in order");
         writer.apply(&key, &edits)
     }
 
@@ -297,7 +303,9 @@ impl Applier {
         watch: &mut Watch<'_, '_>,
     ) {
         let header = writer.get(update.path).map_or(Header::EMPTY, Header::read);
+        debug_assert!(update.has_deletion() || header.has_branches, "other updates are applied without collecting");
         let newly_deleted = update.deletion != header.deletion;
+        debug_assert!(!header.deletion.supersedes(&update.deletion), "a deletion is not undone");
         let ranges = UpdateRanges::new(update.layout, update.update, newly_deleted && !is_new);
         let partition = writer.tail(update.path);
         for (position, content) in ranges.merge(update.layout, partition, update.deletion) {
@@ -339,6 +347,7 @@ impl Applier {
         edits: &mut Edits,
         watch: &mut Watch<'_, '_>,
     ) {
+        debug_assert!(!deletion.is_live(), "a deletion purges what it deletes");
         let lead = update.path.len();
         let key = |branch: &[u8], position: Option<&[u8]>, otherwise: &[u8]| {
             [update.path, branch, position.unwrap_or(otherwise)].concat()
@@ -380,6 +389,7 @@ impl Applier {
         edits: &mut Edits,
         watch: &mut Watch<'_, '_>,
     ) {
+        debug_assert!(!suffix.is_empty() && !is_branch(suffix), "the position of a row");
         let before = match edits.get(suffix) {
             // An earlier range of the same update already changed this row.
             Some(Some(content)) => content.clone(),
@@ -442,6 +452,7 @@ impl Applier {
         } else if !old_deletion.is_live() {
             edits.insert(deletion_suffix, None);
         }
+        debug_assert!(!update.deletion.supersedes(&active), "the partition's deletion deletes its rows too");
         let stored = writer.get(&[update.path, &position].concat());
         let (kept, existing) = update.existing_row(stored);
         let deletes_stored = update.has_deletion();
@@ -543,5 +554,6 @@ pub(crate) fn merge<'r>(
         (Some(existing), Some(new)) if active.is_live() && new.replaces(&existing, table) => return Some(new),
         (Some(existing), Some(new)) => merger.merge(table, &[existing, new], active, out),
     };
+    debug_assert!(!is_something || !out.is_empty(), "a row that is left has content");
     is_something.then(|| Row::new(out))
 }

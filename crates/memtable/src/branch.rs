@@ -16,6 +16,7 @@ impl BranchRange {
     /// Between two positions, neither included, in reading order.
     pub fn new(branch: &[u8], from: &[u8], to: &[u8], reversed: bool) -> BranchRange {
         let (low, high) = if reversed { (to, from) } else { (from, to) };
+        debug_assert!(low <= high, "a branch is read from {low:02x?} to {high:02x?}");
         BranchRange { low: [branch, low].concat(), high: [branch, high].concat() }
     }
 
@@ -39,10 +40,12 @@ impl<'c> Branch<'c> {
     }
 
     pub fn position(&self) -> Option<&[u8]> {
+        debug_assert!(!self.has_entry || self.cursor.key().len() >= self.lead, "a key begins with its branch");
         if self.has_entry { self.cursor.key().get(self.lead..) } else { None }
     }
 
     pub fn advance(&mut self) {
+        debug_assert!(self.has_entry, "the branch has ended");
         self.has_entry = self.cursor.advance();
     }
 
@@ -55,6 +58,7 @@ impl<'c> Branch<'c> {
 
     /// Moves to the next row.
     pub fn advance_row(&mut self, layout: &Layout, direction: Direction) {
+        debug_assert!(self.has_entry, "the branch has ended");
         if direction == Direction::Forward && layout.is_piece(self.cursor.content()) {
             let behind = behind_row(self.cursor.key());
             self.has_entry = self.cursor.skip_to(&behind);
@@ -77,11 +81,13 @@ impl<'c> Branch<'c> {
 pub(crate) fn behind_row(key: &[u8]) -> Vec<u8> {
     let mut behind = key.to_vec();
     after_partition(&mut behind);
+    debug_assert!(!behind.starts_with(key) && behind.as_slice() > key, "the keys of the row are skipped");
     behind
 }
 
 /// Moves a partition's path past all that is below it.
 pub(crate) fn after_partition(path: &mut [u8]) {
+    debug_assert!(path.last().is_some_and(|last| *last < u8::MAX), "no path comes behind {path:02x?}");
     if let Some(last) = path.last_mut() {
         *last += 1;
     }

@@ -19,15 +19,15 @@ use crate::sync::{
 /// Lets one thread at a time write. An implementation must leave the guarded data unchanged if a change panics.
 pub(crate) trait Gate {
     /// Permission to write, held until it is dropped.
-    type Held<'g>
+    type Guard<'g>
     where
         Self: 'g;
 
     /// Takes the permission if no thread has it.
-    fn try_hold(&self) -> Option<Self::Held<'_>>;
+    fn try_hold(&self) -> Option<Self::Guard<'_>>;
 
     /// Waits for the permission.
-    fn hold(&self) -> Self::Held<'_>;
+    fn hold(&self) -> Self::Guard<'_>;
 }
 
 /// Changes of type `C`, with outcomes of type `O`, behind one gate. All access to the gate must go through the
@@ -54,7 +54,7 @@ impl<C: Clone, O> Combiner<C, O> {
     /// Has `change` made by this thread or by the one that is writing. The `make` of all callers must do the same
     /// thing.
     #[inline]
-    pub fn write<'g, G: Gate>(&'g self, gate: &'g G, change: &C, make: impl Fn(&mut G::Held<'g>, &C) -> O) -> O {
+    pub fn write<'g, G: Gate>(&'g self, gate: &'g G, change: &C, make: impl Fn(&mut G::Guard<'g>, &C) -> O) -> O {
         if let Some(mut held) = gate.try_hold() {
             let outcome = make(&mut held, change);
             self.puts.uncontended_alone();
@@ -71,8 +71,8 @@ impl<C: Clone, O> Combiner<C, O> {
     pub fn write_here<'g, G: Gate, T>(
         &'g self,
         gate: &'g G,
-        change: impl FnOnce(&mut G::Held<'g>) -> T,
-        make: impl Fn(&mut G::Held<'g>, &C) -> O,
+        change: impl FnOnce(&mut G::Guard<'g>) -> T,
+        make: impl Fn(&mut G::Guard<'g>, &C) -> O,
     ) -> T {
         let (mut held, waited) = match gate.try_hold() {
             Some(held) => (held, None),
@@ -94,8 +94,8 @@ impl<C: Clone, O> Combiner<C, O> {
     pub fn with<'g, G: Gate, T>(
         &'g self,
         gate: &'g G,
-        look: impl FnOnce(&mut G::Held<'g>) -> T,
-        make: impl Fn(&mut G::Held<'g>, &C) -> O,
+        look: impl FnOnce(&mut G::Guard<'g>) -> T,
+        make: impl Fn(&mut G::Guard<'g>, &C) -> O,
     ) -> T {
         let mut held = gate.hold();
         let outcome = look(&mut held);
@@ -114,7 +114,7 @@ impl<C: Clone, O> Combiner<C, O> {
     }
 
     #[cold]
-    fn have_made<'g, G: Gate>(&'g self, gate: &'g G, change: C, make: impl Fn(&mut G::Held<'g>, &C) -> O) -> O {
+    fn have_made<'g, G: Gate>(&'g self, gate: &'g G, change: C, make: impl Fn(&mut G::Guard<'g>, &C) -> O) -> O {
         let request = Arc::new(Request {
             change,
             outcome: Mutex::new(None),
@@ -132,7 +132,7 @@ impl<C: Clone, O> Combiner<C, O> {
         loop {
             if request.is_done.load(Ordering::Acquire) {
                 let outcome = lock(&request.outcome).take();
-                return outcome.expect("whoever takes a request out of the queue answers it, unless it panicked");
+                return outcome.expect("a request that leaves the queue is answered, unless its writer panicked");
             }
             if let Some(held) = gate.try_hold() {
                 self.leave(gate, held, &make);
@@ -149,7 +149,7 @@ impl<C: Clone, O> Combiner<C, O> {
 
     /// Makes the queued changes and releases the gate.
     #[inline]
-    fn leave<'g, G: Gate>(&'g self, gate: &'g G, held: G::Held<'g>, make: impl Fn(&mut G::Held<'g>, &C) -> O) {
+    fn leave<'g, G: Gate>(&'g self, gate: &'g G, held: G::Guard<'g>, make: impl Fn(&mut G::Guard<'g>, &C) -> O) {
         if self.queued.load(Ordering::Relaxed) == 0 {
             drop(held);
             // Pairs with the fence of `have_made`.
@@ -165,7 +165,7 @@ impl<C: Clone, O> Combiner<C, O> {
     }
 
     #[cold]
-    fn serve<'g, G: Gate>(&'g self, gate: &'g G, held: G::Held<'g>, make: impl Fn(&mut G::Held<'g>, &C) -> O) {
+    fn serve<'g, G: Gate>(&'g self, gate: &'g G, held: G::Guard<'g>, make: impl Fn(&mut G::Guard<'g>, &C) -> O) {
         let mut leaving = Leaving { combiner: self, gate, held: Some(held), served: 0, is_over: false };
         while leaving.serve(&make) {}
     }
@@ -183,7 +183,8 @@ impl<C: Clone, O> Combiner<C, O> {
 
 impl<C, O> Request<C, O> {
     fn finish(&self, outcome: Option<O>) {
-        *lock(&self.outcome) = outcome;
+        let earlier = std::mem::replace(&mut *lock(&self.outcome), outcome);
+        debug_assert!(earlier.is_none(), "a request is answered once");
         self.is_done.store(true, Ordering::Release);
         self.thread.unpark();
     }
@@ -193,7 +194,7 @@ impl<C, O> Request<C, O> {
 struct Leaving<'g, G: Gate, C, O> {
     combiner: &'g Combiner<C, O>,
     gate: &'g G,
-    held: Option<G::Held<'g>>,
+    held: Option<G::Guard<'g>>,
     served: usize,
     /// No queued change is left for this thread.
     is_over: bool,
@@ -211,7 +212,7 @@ impl<C, O> Drop for Answer<C, O> {
 impl<'g, G: Gate, C: Clone, O> Leaving<'g, G, C, O> {
     /// Makes the queued changes and releases the gate. Returns true if more arrived meanwhile and no other thread
     /// writes.
-    fn serve(&mut self, make: impl Fn(&mut G::Held<'g>, &C) -> O) -> bool {
+    fn serve(&mut self, make: impl Fn(&mut G::Guard<'g>, &C) -> O) -> bool {
         let Some(held) = &mut self.held else { return false };
         while self.served < SERVED_MAX
             && let Some(request) = self.combiner.pop()
@@ -220,6 +221,7 @@ impl<'g, G: Gate, C: Clone, O> Leaving<'g, G, C, O> {
             answer.1 = Some(make(held, &answer.0.change));
             self.served += 1;
         }
+        debug_assert!(self.served <= SERVED_MAX, "one writer served {} requests", self.served);
         self.held = None;
         // Pairs with the fence of `have_made`.
         fence(Ordering::SeqCst);
@@ -229,6 +231,11 @@ impl<'g, G: Gate, C: Clone, O> Leaving<'g, G, C, O> {
         }
         // The thread that holds the gate now checks the queue when it leaves.
         self.is_over = !is_more || (self.served < SERVED_MAX && self.held.is_none());
+        debug_assert!(!self.is_over || self.held.is_none(), "a writer that stops serving does not hold the gate");
+        debug_assert!(
+            self.served < SERVED_MAX || self.held.is_none(),
+            "a writer that served the maximum leaves the gate"
+        );
         self.held.is_some()
     }
 }

@@ -10,14 +10,14 @@ use crate::combine::{Combiner, Gate};
 struct Written(Mutex<Vec<u32>>);
 
 impl Gate for Written {
-    type Held<'g> = MutexGuard<'g, Vec<u32>>;
+    type Guard<'g> = MutexGuard<'g, Vec<u32>>;
 
     fn try_hold(&self) -> Option<MutexGuard<'_, Vec<u32>>> {
         self.0.try_lock().ok()
     }
 
     fn hold(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.0.lock().expect("nobody panics")
+        self.0.lock().expect("no thread panics")
     }
 }
 
@@ -26,7 +26,7 @@ fn make(written: &mut MutexGuard<'_, Vec<u32>>, change: &u32) {
 }
 
 #[test]
-fn a_write_that_finds_the_gate_held_is_counted_with_the_time_it_waited() {
+fn a_contended_write_is_counted_with_its_waiting_time() {
     let (gate, writers) = (Written(Mutex::default()), Combiner::new());
     writers.write(&gate, &1, make);
     assert_eq!(writers.puts().counts(), PutCounts { uncontended: 1, contended: 0, waited: Duration::ZERO });

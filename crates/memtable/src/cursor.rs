@@ -42,6 +42,7 @@ impl TrieCursor {
     }
 
     fn refill(&mut self) -> Result<(), ReadError> {
+        debug_assert_eq!(self.next, self.filler.batch.items.len(), "a batch is read to its end");
         self.next = 0;
         self.stop = self.filler.fill(&self.plan, std::mem::replace(&mut self.stop, Stop::End))?;
         Ok(())
@@ -63,6 +64,7 @@ impl TrieCursor {
             expected: "the path of a partition".into(),
             got: format!("{path:02x?}: {error}"),
         })?;
+        debug_assert!(self.key.as_ref().is_none_or(|last| last.token() <= token), "partitions come in token order");
         self.key = Some(PartitionKey::with_token(token, &key));
         Ok(())
     }
@@ -116,6 +118,7 @@ impl UnfilteredCursor for TrieCursor {
         if self.next == self.filler.batch.items.len() && matches!(self.stop, Stop::Rows { .. }) {
             self.refill()?;
         }
+        debug_assert!(self.next <= self.filler.batch.items.len(), "the next item is in the batch or behind it");
         match self.filler.batch.items.get(self.next) {
             None | Some(Item::Partition { .. }) => Ok(false),
             Some(Item::Row { .. } | Item::Marker { .. }) => {
@@ -126,6 +129,7 @@ impl UnfilteredCursor for TrieCursor {
     }
 
     fn unfiltered(&self) -> Unfiltered<'_> {
+        debug_assert!(self.next > 0, "unfiltered() follows advance() == true");
         let batch = &self.filler.batch;
         match &batch.items[self.next - 1] {
             Item::Row { clustering, row } => Unfiltered::Row(RowRef {

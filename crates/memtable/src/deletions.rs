@@ -62,7 +62,10 @@ impl UpdateRanges {
             prefix,
             after: DeletionTime { marked_for_delete_at, local_deletion_time },
         };
-        UpdateRanges { steps: sweep(edges, order_of(DeletionTime::LIVE)).into_iter().map(step).collect() }
+        let steps: Vec<Step> = sweep(edges, order_of(DeletionTime::LIVE)).into_iter().map(step).collect();
+        debug_assert!(steps.is_sorted_by(|a, b| a.position < b.position), "one step at each position");
+        debug_assert!(steps.last().is_none_or(|step| step.after.is_live()), "the last range ends");
+        UpdateRanges { steps }
     }
 
     /// The deletion of the update's ranges at a row's position.
@@ -101,6 +104,7 @@ impl UpdateRanges {
                 old_open = old.after;
                 step = Some(old);
             }
+            debug_assert!(step.is_some(), "the least position belongs to a step");
             let newest = old_open.max(new_open);
             let after = if newest.supersedes(&deletion) { newest } else { DeletionTime::LIVE };
             if after == open {
@@ -115,6 +119,7 @@ impl UpdateRanges {
             open = after;
         }
         // A range that stays the same is not a change.
+        debug_assert!(open.is_live() && begun.is_none(), "the last range ends");
         let is_new = |(position, content): &(&[u8], Option<Vec<u8>>)| {
             content.as_ref() != stored.get(*position) || content.is_none()
         };
@@ -156,12 +161,14 @@ fn sweep<D: Ord + Copy>(mut edges: Vec<Edge<D>>, none: D) -> Vec<(Vec<u8>, Vec<u
             _ => places.push((position, prefix, newest)),
         }
     }
+    debug_assert!(open.is_empty(), "every range ends");
     places
 }
 
 /// Removes one of the open ranges of this deletion. Where a range ends at the place at which an equal one begins, the
 /// order of the two does not matter, since no range ends where it begins.
 fn close<D: Ord>(open: &mut BTreeMap<D, usize>, deletion: D) {
+    debug_assert!(open.contains_key(&deletion), "a range begins before it ends");
     let count = open.get_mut(&deletion).map_or(0, |count| {
         *count -= 1;
         *count
@@ -210,6 +217,7 @@ fn touching(
     while cursor.advance() {
         take(cursor.key(), cursor.content());
     }
+    debug_assert!(steps.is_sorted_by(|a, b| a.position < b.position), "stored ranges do not overlap");
     (steps, stored)
 }
 

@@ -18,7 +18,7 @@ use model::{DeletionTime, ReadError, Row, RowMerger, Side, Table};
 use crate::branch::{Branch, BranchRange, after_partition, behind_row};
 use crate::layout::{Header, PIECE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
 use crate::pieces::{LargeRows, StoredRow, WantedColumns};
-use crate::plan::{Place, Plan};
+use crate::plan::{Plan, ReadPosition};
 use crate::ranges::{self, Borders, deletion_at};
 use crate::shard::is_newer;
 use crate::translate::{deletion_only, translate};
@@ -48,7 +48,7 @@ pub(crate) struct Position {
     /// The slice, in reading order.
     slice: usize,
     /// The border between two rows; `None` at the start of the slice.
-    place: Option<Place>,
+    place: Option<ReadPosition>,
     /// The range deletion in force according to the markers so far.
     open: DeletionTime,
 }
@@ -58,7 +58,8 @@ impl Position {
         Position { deletion, slice: 0, place: None, open: DeletionTime::LIVE }
     }
 
-    fn place<'p>(&'p self, plan: &'p Plan) -> &'p Place {
+    fn place<'p>(&'p self, plan: &'p Plan) -> &'p ReadPosition {
+        debug_assert!(self.slice < plan.slices.len(), "slice {} of {}", self.slice, plan.slices.len());
         self.place.as_ref().unwrap_or(&plan.slices[self.slice].from)
     }
 }
@@ -103,6 +104,8 @@ const BATCH_BYTES_MAX: usize = 64 << 10;
 /// What an item counts in addition to its bytes.
 const ITEM_BYTES: usize = size_of::<Item>();
 
+const _: () = assert!(BATCH_BYTES_FIRST <= BATCH_BYTES_MAX && ITEM_BYTES < BATCH_BYTES_FIRST);
+
 impl Batch {
     fn start(&mut self) {
         self.items.clear();
@@ -134,9 +137,11 @@ impl Batch {
 
     /// Adds a row whose bytes were pushed.
     fn push_row(&mut self, clustering: Span, row: Span) {
+        debug_assert!(clustering.end <= self.bytes.len() && row.end <= self.bytes.len(), "the bytes of a row");
         self.items.push(Item::Row { clustering, row });
         self.rows += 1;
         let Some(expected) = &mut self.rows_expected else { return };
+        debug_assert!(*expected > 0, "a batch is full with the last row that is expected");
         *expected -= 1;
         // The first row suggests how large the others are. The room is limited, because fewer rows may exist than
         // expected.
@@ -187,13 +192,19 @@ impl Filler {
                 Stop::End => return Ok(Stop::End),
                 Stop::Only => self.only_partition(plan)?,
                 Stop::Partition { shard, path } => self.partitions(plan, shard, path)?,
-                Stop::Rows { shard, path, at } => self.go_on(plan, shard, path, at)?,
+                Stop::Rows { shard, path, at } => self.continue_partition(plan, shard, path, at)?,
             };
         }
         Ok(stop)
     }
 
-    fn go_on(&mut self, plan: &Plan, shard: usize, mut path: Vec<u8>, at: Position) -> Result<Stop, ReadError> {
+    fn continue_partition(
+        &mut self,
+        plan: &Plan,
+        shard: usize,
+        mut path: Vec<u8>,
+        at: Position,
+    ) -> Result<Stop, ReadError> {
         let pin = plan.memtable.shards()[shard].trie.pin();
         let tail = pin.tail(&path);
         let header = tail.get(&[]).map_or(Header::EMPTY, Header::read);
@@ -208,6 +219,7 @@ impl Filler {
     }
 
     fn only_partition(&mut self, plan: &Plan) -> Result<Stop, ReadError> {
+        debug_assert!(plan.single.is_some() && !plan.start.is_empty(), "the read is of one partition");
         let (shard, path) = (plan.first_shard, plan.start.as_slice());
         let pin = plan.memtable.shards()[shard].trie.pin();
         if !plan.memtable.layout().has_clustering() {
@@ -229,6 +241,8 @@ impl Filler {
     fn partitions(&mut self, plan: &Plan, shard: usize, mut path: Vec<u8>) -> Result<Stop, ReadError> {
         let layout = plan.memtable.layout();
         let pin = plan.memtable.shards()[shard].trie.pin();
+        debug_assert!(plan.single.is_none(), "the read is of a range of partitions");
+        debug_assert!((plan.first_shard..=plan.last_shard).contains(&shard), "shard {shard} is in the range");
         let start = path.clone();
         let end = if plan.end.is_empty() { Bound::Unbounded } else { Bound::Excluded(plan.end.as_slice()) };
         let mut cursor = pin.cursor(Bounds { start: Bound::Included(&start), end }, Direction::Forward);
@@ -326,6 +340,7 @@ impl Filler {
         let late = if is_late { header.deletion } else { DeletionTime::LIVE };
         let reads_branches = header.has_branches && !plan.live_only;
         while let Some(slice) = plan.slices.get(at.slice) {
+            debug_assert!(at.place.is_some() || at.open.is_live(), "no deletion is open where a slice begins");
             // If the last fill stopped at the very end of the slice, only the open deletion remains to be closed.
             let is_at_end = at.place.as_ref().is_some_and(|place| place.position == slice.to.position);
             let now = if is_at_end { at.open } else { late.max(self.open_at(plan, tail, reads_branches, &at)) };
@@ -411,7 +426,7 @@ impl Filler {
                 layout.push_clustering(next, border.kept, &mut prefix)?;
                 let side = side_of(next);
                 if self.batch.is_full() {
-                    at.place = Some(Place { position: next.to_vec(), prefix, side });
+                    at.place = Some(ReadPosition { position: next.to_vec(), prefix, side });
                     return Ok(true);
                 }
                 if open != at.open {
@@ -448,6 +463,7 @@ impl Filler {
         row: Option<&[u8]>,
         deletion: Option<&[u8]>,
     ) -> Result<Span, ReadError> {
+        debug_assert!(row.is_some() || deletion.is_some(), "a position has a row or a row's deletion");
         if row.is_some_and(|content| plan.memtable.layout().is_piece(content)) {
             return self.large_row(plan, tail.tail(position), position, deletion);
         }
@@ -543,18 +559,19 @@ impl Filler {
     }
 
     fn marker(&mut self, plan: &Plan, prefix: &[u8], side: Side, said: DeletionTime, now: DeletionTime) {
+        debug_assert!(said != now, "a marker changes the deletion that is in force");
         let prefix = self.batch.push(prefix);
         let (before, after) = if plan.reversed { (now, said) } else { (said, now) };
         self.batch.items.push(Item::Marker { prefix, side, before, after });
     }
 
     /// The place just behind a copied row, in reading direction.
-    fn place_beside(&self, plan: &Plan, clustering: Span) -> Place {
+    fn place_beside(&self, plan: &Plan, clustering: Span) -> ReadPosition {
         let prefix = self.batch.bytes[clustering].to_vec();
         let side = if plan.reversed { Side::Before } else { Side::After };
         let mut position = Vec::new();
         plan.memtable.layout().push_bound(&prefix, side, &mut position);
-        Place { position, prefix, side }
+        ReadPosition { position, prefix, side }
     }
 }
 

@@ -55,12 +55,13 @@ pub(crate) fn lacks_partition(shard: &Shard, token: Token, key: &[u8]) -> bool {
 
 /// The row of a table without clustering columns is in the partition's header.
 fn find_only_row(shard: &Shard, table: &Table, path: &[u8], take: &mut dyn FnMut(Row<'_>)) -> Lookup {
+    debug_assert!(!path.is_empty(), "a partition has a path");
     let pin = shard.trie.pin();
     let Some(content) = pin.get(path) else { return Lookup::Absent };
     let header = Header::read(content);
     match header.row {
         _ if !header.deletion.is_live() || header.has_branches => Lookup::Unknown,
-        Some(row) => hand_over(row, table, take),
+        Some(row) => pass_row(row, table, take),
         None => Lookup::Absent,
     }
 }
@@ -76,6 +77,7 @@ fn find_clustered_row(
     let pin = shard.trie.pin();
     // The header and the row are of one version.
     let tail = pin.tail(path);
+    debug_assert!(layout.has_clustering() && !layout.keeps_clustering(), "only such rows are found by their position");
     let Some(content) = tail.get(&[]) else { return Lookup::Absent };
     let header = Header::read(content);
     if !header.deletion.is_live() || header.has_branches || header.row.is_some() {
@@ -84,12 +86,13 @@ fn find_clustered_row(
     path.clear();
     layout.push_row(clustering, path);
     match tail.get(path) {
-        Some(content) => hand_over(Row::new(content), table, take),
+        Some(content) => pass_row(Row::new(content), table, take),
         None => Lookup::Absent,
     }
 }
 
-fn hand_over(row: Row<'_>, table: &Table, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
+fn pass_row(row: Row<'_>, table: &Table, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
+    debug_assert!(!row.as_bytes().is_empty(), "a stored row has content");
     let is_known = (row.column_set_version() as usize) < table.column_sets(false).all().len();
     if row.is_piece() || row.is_static() || row.has_deletion() || !is_known {
         return Lookup::Unknown;

@@ -24,6 +24,14 @@ const HAS_BRANCHES: u8 = 0x08;
 /// The size of a stored deletion in bytes.
 pub(crate) const DELETION_SIZE: usize = 12;
 
+const _: () = {
+    assert!(DELETION_SIZE == size_of::<i64>() + size_of::<u32>(), "a timestamp and a local deletion time");
+    assert!(RANGE_BRANCH < ROW_DELETION_BRANCH && ROW_DELETION_BRANCH < PIECE_BRANCH, "the order of the branches");
+    assert!(PIECE_BRANCH < LT_NEXT_COMPONENT, "every position of a row comes behind the branches");
+    assert!(LT_NEXT_COMPONENT < TERMINATOR && TERMINATOR < GT_NEXT_COMPONENT, "a row lies between its bounds");
+    assert!(HAS_DELETION + HAS_STATIC_ROW + HAS_ROW + HAS_BRANCHES == 0x0F, "each flag has a bit of its own");
+};
+
 /// The mapping between the positions of one table's rows and paths.
 ///
 /// A user type in a clustering may get another field while the memtable has rows. These keep their paths, because
@@ -91,6 +99,7 @@ impl Layout {
     /// Appends the path of a row below its partition's key.
     pub fn push_row(&self, clustering: &[u8], out: &mut Vec<u8>) {
         encode_serialized_clustering(&self.columns, clustering, TERMINATOR, out);
+        debug_assert_eq!(out.last(), Some(&TERMINATOR), "the position of a row ends");
     }
 
     /// Appends the position of a bound.
@@ -100,6 +109,7 @@ impl Layout {
             Side::After => GT_NEXT_COMPONENT,
         };
         encode_serialized_clustering(&self.columns, prefix, terminator, out);
+        debug_assert_eq!(side_of(out), side, "the position of a bound tells its side");
     }
 
     /// Appends what is stored in front of a content: for a row, its deletion, or the bound of a range.
@@ -117,6 +127,7 @@ impl Layout {
         }
         let mut rest = content;
         let length = vint::read_uvint(&mut rest).unwrap_or(0) as usize;
+        debug_assert!(length <= rest.len(), "a clustering of {length} bytes in {} bytes of content", rest.len());
         let (clustering, content) = rest.split_at(length.min(rest.len()));
         (Some(clustering), content)
     }
@@ -204,6 +215,9 @@ impl<'a> Header<'a> {
     #[inline]
     pub fn read(content: &'a [u8]) -> Header<'a> {
         let (flags, mut rest) = content.split_first().map_or((0, content), |(&flags, rest)| (flags, rest));
+        debug_assert!(!content.is_empty(), "a header begins with its flags");
+        debug_assert!(flags & 0xF0 == 0, "unknown flags {flags:#04x}");
+        debug_assert!(flags & HAS_ROW == 0 || flags & HAS_STATIC_ROW == 0, "a header has one row at most");
         let mut deletion = DeletionTime::LIVE;
         if flags & HAS_DELETION != 0 {
             deletion = read_deletion(rest);
@@ -215,6 +229,7 @@ impl<'a> Header<'a> {
 
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         out.reserve(1 + DELETION_SIZE + self.row.map_or(0, |row| row.as_bytes().len()));
         let row_flag = match self.row {
             Some(row) if row.is_static() => HAS_STATIC_ROW,
@@ -229,11 +244,13 @@ impl<'a> Header<'a> {
         if let Some(row) = self.row {
             out.extend_from_slice(row.as_bytes());
         }
+        debug_assert_eq!(Header::read(&out[start..]).deletion, self.deletion, "reading inverts writing");
     }
 }
 
 /// Decodes a stored deletion. Bytes that are too short are read as no deletion.
 pub(crate) fn read_deletion(bytes: &[u8]) -> DeletionTime {
+    debug_assert!(bytes.len() >= DELETION_SIZE, "a deletion of {} bytes", bytes.len());
     match (bytes.first_chunk::<8>(), bytes.get(8..).and_then(|rest| rest.first_chunk::<4>())) {
         (Some(at), Some(local)) => DeletionTime::new(i64::from_be_bytes(*at), u32::from_be_bytes(*local)),
         _ => DeletionTime::LIVE,
@@ -241,6 +258,7 @@ pub(crate) fn read_deletion(bytes: &[u8]) -> DeletionTime {
 }
 
 pub(crate) fn write_deletion(deletion: DeletionTime, out: &mut Vec<u8>) {
+    debug_assert!(!deletion.is_live(), "the absence of a deletion is not written");
     out.extend_from_slice(&deletion.marked_for_delete_at.to_be_bytes());
     out.extend_from_slice(&deletion.local_deletion_time.to_be_bytes());
 }

@@ -134,7 +134,8 @@ impl LargeRows {
             steps::count(1);
             let (start, piece) = (columns_before(cursor.key()), Row::new(layout.split_content(cursor.content()).1));
             has_piece = cursor.advance();
-            let next = if has_piece { columns_before(cursor.key()) } else { Begun { whole: end, part: end } };
+            let next = if has_piece { columns_before(cursor.key()) } else { ColumnsBefore { whole: end, part: end } };
+            debug_assert!(start.whole <= next.part, "pieces come in the order of their columns");
             if is_wanted(piece, start.whole..next.part) {
                 self.joiner.add(table, piece);
             }
@@ -233,7 +234,7 @@ impl LargeRows {
                         } else {
                             // The deletion affects every piece up to there.
                             while sorting.next.as_ref().is_some_and(|next| *next <= key) {
-                                sorting.go_on(is_static);
+                                sorting.go_to_next_piece(is_static);
                                 sorting.rows.builder.complex(index, deletion);
                             }
                         }
@@ -241,19 +242,25 @@ impl LargeRows {
                     }
                     piece_key(table, is_static, CellPlace { index, path: None }, &mut key);
                     while !deletion.is_live() && sorting.next.as_ref().is_some_and(|next| next.starts_with(&key)) {
-                        sorting.go_on(is_static);
+                        sorting.go_to_next_piece(is_static);
                         sorting.rows.builder.complex(index, deletion);
                     }
                 }
             }
         }
-        sorting.hand_over();
+        sorting.finish_piece();
         sorting.edits
     }
 }
 
 /// Buffers that have grown larger than this are not kept.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+const _: () = {
+    assert!(PIECE_SIZE.bytes <= PIECE_BYTES_MAX && PIECE_SIZE_FIRST.bytes <= PIECE_BYTES_MAX, "a new piece may grow");
+    assert!(PIECE_BYTES_MAX < WHOLE_ROW_BYTES_MAX, "a row that is not cut is larger than a piece");
+    assert!(PATH_FOLLOWS < TERMINATOR, "a column's first piece comes before its cells' pieces");
+};
 
 /// All keys except the row's own content.
 const ALL_PIECES: Bounds<'static> = Bounds { start: Bound::Excluded(&[]), end: Bound::Unbounded };
@@ -270,6 +277,7 @@ fn without(stored: StoredRow<'_>) -> RowEdits {
 
 /// Replaces `out` with the key, below the row's, of the piece that begins at `place`.
 fn piece_key(table: &Table, is_static: bool, place: CellPlace<'_>, out: &mut Vec<u8>) {
+    debug_assert!(u32::try_from(place.index).is_ok(), "column {}", place.index);
     out.clear();
     out.extend_from_slice(&(place.index as u32).to_be_bytes());
     let Some(path) = place.path else { return };
@@ -292,6 +300,7 @@ fn cut(cutter: &mut RowCutter, table: &Table, row: Row<'_>, size: PieceSize, fir
         if let Some(place) = place {
             piece_key(table, is_static, place, &mut key);
         }
+        debug_assert!(!blob.is_empty(), "a piece has content");
         edits.insert(key, Some(blob.to_vec()));
     });
 }
@@ -306,13 +315,14 @@ pub(crate) struct WantedColumns<'c> {
 impl WantedColumns<'_> {
     /// Whether any of them, or any complex column, is within `range`. Cells of complex columns have times of their own.
     fn are_among(&self, range: Range<usize>) -> bool {
+        debug_assert!(self.columns.is_sorted(), "the expected columns are in order");
         let next = self.columns.partition_point(|column| *column < range.start);
         self.columns.get(next).is_some_and(|column| *column < range.end) || range.end > self.set.first_complex()
     }
 }
 
 /// The number of columns before a place in a row.
-struct Begun {
+struct ColumnsBefore {
     /// Those that are completely before it.
     whole: usize,
     /// Those, plus the column that the place is inside of, if it is inside one.
@@ -320,9 +330,9 @@ struct Begun {
 }
 
 /// The number of columns before the piece at a key below the row's.
-fn columns_before(key: &[u8]) -> Begun {
+fn columns_before(key: &[u8]) -> ColumnsBefore {
     let whole = key.first_chunk().map_or(0, |index| u32::from_be_bytes(*index) as usize);
-    Begun { whole, part: whole + usize::from(key.len() > size_of::<u32>()) }
+    ColumnsBefore { whole, part: whole + usize::from(key.len() > size_of::<u32>()) }
 }
 
 /// The state of distributing a new version's cells to the pieces that they belong to, in the order of pieces.
@@ -360,11 +370,12 @@ impl<'t> Sorting<'_, 't> {
     /// Moves to the piece that contains `key`, which is not before the current one. Returns true if it is another
     /// piece.
     fn go_to(&mut self, key: &[u8], is_static: bool) -> bool {
+        debug_assert!(self.at.as_slice() <= key, "the cells of an update come in order");
         let is_further = self.go_to_stored(key, is_static);
         if !self.is_behind_large_value(key) {
             return is_further;
         }
-        self.hand_over();
+        self.finish_piece();
         (self.at, self.current) = (key.to_vec(), None);
         self.start(is_static);
         true
@@ -384,7 +395,7 @@ impl<'t> Sorting<'_, 't> {
         if self.next.as_ref().is_none_or(|next| key < next.as_slice()) {
             return false;
         }
-        self.hand_over();
+        self.finish_piece();
         let bounds = Bounds { start: Bound::Excluded(&self.at), end: Bound::Included(key) };
         let mut cursor = self.stored.pieces.cursor(bounds, Direction::Reverse);
         if cursor.advance() {
@@ -393,13 +404,16 @@ impl<'t> Sorting<'_, 't> {
             self.current = self.piece(&at);
             self.at = at;
         }
+        debug_assert!(self.at.as_slice() <= key, "the piece begins at the cell or before it");
+        debug_assert!(self.next.as_ref().is_none_or(|next| key < next.as_slice()), "the next piece begins behind it");
         self.start(is_static);
         true
     }
 
     /// Moves to the next piece.
-    fn go_on(&mut self, is_static: bool) {
-        self.hand_over();
+    fn go_to_next_piece(&mut self, is_static: bool) {
+        debug_assert!(self.next.as_ref().is_none_or(|next| self.at < *next), "the next piece begins behind this one");
+        self.finish_piece();
         if let Some(at) = self.next.take() {
             self.next = self.after(&at);
             self.current = self.piece(&at);
@@ -409,7 +423,7 @@ impl<'t> Sorting<'_, 't> {
     }
 
     /// Merges the part in the builder into its piece.
-    fn hand_over(&mut self) {
+    fn finish_piece(&mut self) {
         steps::count(1);
         let LargeRows { merger, cutter, builder, merged, part, .. } = &mut *self.rows;
         if builder.is_empty() {

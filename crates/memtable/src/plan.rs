@@ -13,24 +13,24 @@ use crate::trie_memtable::TrieMemtable;
 
 /// A bound between rows.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ReadPosition {
     pub position: Vec<u8>,
     pub prefix: Vec<u8>,
     pub side: Side,
 }
 
-impl Place {
-    fn new(layout: &Layout, bound: &ClusteringBound) -> Place {
+impl ReadPosition {
+    fn new(layout: &Layout, bound: &ClusteringBound) -> ReadPosition {
         let mut position = Vec::with_capacity(bound.prefix.len() + 8);
         layout.push_bound(&bound.prefix, bound.side, &mut position);
-        Place { position, prefix: bound.prefix.clone(), side: bound.side }
+        ReadPosition { position, prefix: bound.prefix.clone(), side: bound.side }
     }
 }
 
 /// A slice in reading order: `from` comes after `to` in clustering order when reversed.
 pub(crate) struct Slice {
-    pub from: Place,
-    pub to: Place,
+    pub from: ReadPosition,
+    pub to: ReadPosition,
     /// The position of the only row that can be in the slice, if it selects one row.
     pub row: Option<Vec<u8>>,
 }
@@ -39,7 +39,8 @@ impl Slice {
     fn new(layout: &Layout, slice: &model::Slice, reversed: bool) -> Slice {
         if !layout.has_clustering() {
             // The partition's only row is read with the partition.
-            let place = |bound: &ClusteringBound| Place { position: Vec::new(), prefix: Vec::new(), side: bound.side };
+            let place =
+                |bound: &ClusteringBound| ReadPosition { position: Vec::new(), prefix: Vec::new(), side: bound.side };
             return Slice { from: place(&slice.start), to: place(&slice.end), row: None };
         }
         Slice::of_positions(layout, slice, reversed)
@@ -47,13 +48,18 @@ impl Slice {
 
     /// The slice in terms of row positions, including the one row of a table without clustering.
     pub fn of_positions(layout: &Layout, slice: &model::Slice, reversed: bool) -> Slice {
-        let (start, end) = (Place::new(layout, &slice.start), Place::new(layout, &slice.end));
+        let (start, end) = (ReadPosition::new(layout, &slice.start), ReadPosition::new(layout, &slice.end));
+        debug_assert!(start.position <= end.position, "a slice from {start:?} to {end:?}");
         let is_one_row = start.prefix == end.prefix && start.side != end.side && layout.is_whole(&start.prefix);
         let row = is_one_row.then(|| {
             let mut position = Vec::with_capacity(start.position.len());
             layout.push_row(&start.prefix, &mut position);
             position
         });
+        debug_assert!(
+            row.as_ref().is_none_or(|row| start.position < *row && *row < end.position),
+            "a row lies between its bounds",
+        );
         if reversed { Slice { from: end, to: start, row } } else { Slice { from: start, to: end, row } }
     }
 }
@@ -87,6 +93,13 @@ impl Plan {
         if range.reversed {
             slices.reverse();
         }
+        debug_assert!(
+            slices.is_sorted_by(|a, b| match range.reversed {
+                false => a.to.position <= b.from.position,
+                true => a.to.position >= b.from.position,
+            }),
+            "slices are read one behind the other",
+        );
         let mut plan = Plan {
             table: table.clone(),
             reversed: range.reversed,
@@ -118,6 +131,9 @@ impl Plan {
                 }
             }
         }
+        let shard_count = plan.memtable.shards().len();
+        debug_assert!(plan.first_shard < shard_count && plan.last_shard < shard_count, "the shards of the range");
+        debug_assert!(plan.single.is_none() || !plan.start.is_empty(), "a partition has a path");
         plan
     }
 
@@ -148,6 +164,7 @@ impl Plan {
 /// Appends the path of a bound that includes its key or token from `inclusive_side`. Returns its token, if it is a
 /// bound.
 fn push_key_bound(bound: &KeyBound, inclusive_side: KeySide, out: &mut Vec<u8>) -> Option<Token> {
+    debug_assert!(out.is_empty(), "a path begins with its bound");
     let side = |inclusive: bool| match (inclusive, inclusive_side) {
         (true, side) => side,
         (false, KeySide::Before) => KeySide::After,

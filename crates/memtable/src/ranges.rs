@@ -26,6 +26,8 @@ const MICROS_PER_SECOND: i64 = 1_000_000;
 impl<'c> DeletedRange<'c> {
     /// The range between two bounds, each a position and a prefix.
     pub fn new(start: (&'c [u8], &'c [u8]), end: (&'c [u8], &'c [u8]), deletion: DeletionTime) -> DeletedRange<'c> {
+        debug_assert!(start.0 < end.0, "a range from {:02x?} to {:02x?}", start.0, end.0);
+        debug_assert!(!deletion.is_live(), "a range deletes something");
         let shared = start.0.iter().zip(end.0).take_while(|(start, end)| start == end).count();
         let rest = &end.0[shared..];
         DeletedRange { deletion, start_kept: Some(start.1), end_kept: Some(end.1), shared, rest }
@@ -39,6 +41,7 @@ impl<'c> DeletedRange<'c> {
             i64::from_be_bytes(*at)
         });
         let seconds = at.div_euclid(MICROS_PER_SECOND).wrapping_add(vint::read_svint(&mut rest).unwrap_or(0));
+        debug_assert!(u32::try_from(seconds).is_ok(), "a range deleted at second {seconds}");
         let (end_kept, mut rest) = layout.split_content(rest);
         let shared = vint::read_uvint(&mut rest).unwrap_or(0) as usize;
         DeletedRange { deletion: DeletionTime::new(at, seconds as u32), start_kept, end_kept, shared, rest }
@@ -47,6 +50,7 @@ impl<'c> DeletedRange<'c> {
     /// Appends its stored form.
     pub fn write(&self, layout: &Layout, out: &mut Vec<u8>) {
         let DeletionTime { marked_for_delete_at, local_deletion_time } = self.deletion;
+        let content_start = out.len();
         layout.push_content_head(self.start_kept.unwrap_or_default(), out);
         out.extend_from_slice(&marked_for_delete_at.to_be_bytes());
         // This is usually the second that contains the timestamp, or the one beside it.
@@ -55,10 +59,13 @@ impl<'c> DeletedRange<'c> {
         layout.push_content_head(self.end_kept.unwrap_or_default(), out);
         vint::write_uvint(self.shared as u64, out);
         out.extend_from_slice(self.rest);
+        let written = &out[content_start..];
+        debug_assert_eq!(DeletedRange::read(layout, written).deletion, self.deletion, "reading inverts writing");
     }
 
     /// The position of its end.
     pub fn end(&self, start: &[u8]) -> Vec<u8> {
+        debug_assert!(self.shared <= start.len(), "{} bytes shared with {start:02x?}", self.shared);
         let shared = start.get(..self.shared).unwrap_or(start);
         [shared, self.rest].concat()
     }
@@ -173,6 +180,7 @@ impl<'c> Borders<'c> {
 
     /// Moves to the next range and stores the second bound of this one, which is still to be yielded.
     fn take_range(&mut self) {
+        debug_assert!(self.has_range, "the ranges have ended");
         let DeletedRange { deletion, start_kept, end_kept, .. } = self.range();
         self.second = Some(match self.direction {
             Direction::Forward => Second { position: self.range().end(self.start()), kept: end_kept, deletion },
@@ -221,5 +229,9 @@ impl<'c> Borders<'c> {
         };
         let place = place.filter(|(position, _)| is_before_end(position));
         self.current = place.map(|(position, kept)| Border { position, kept, before, after });
+        debug_assert!(
+            self.current.as_ref().is_none_or(|border| !border.before.is_live() || !border.after.is_live()),
+            "a range begins or ends at a border",
+        );
     }
 }

@@ -24,7 +24,7 @@ use part::Part;
 
 pub use growth::growth_max;
 pub use purge::Purge;
-pub(crate) use purge::Walk;
+pub(crate) use purge::PurgeWalk;
 pub use updates::for_each_update;
 
 /// Limits of the parts of a [`ResidentTable`].
@@ -74,7 +74,8 @@ impl ResidentTable {
         let count = parts.max(1);
         let width = (1_u128 << 64) / count as u128;
         let first = |index: usize| Token(((width * index as u128) as u64 ^ 1 << 63) as i64);
-        let list = (0..count).map(|index| Arc::new(Part::new(first(index), table, &options))).collect();
+        let list: Vec<_> = (0..count).map(|index| Arc::new(Part::new(first(index), table, &options))).collect();
+        debug_assert!(covers_all_tokens(&list), "{count} parts");
         ResidentTable(Arc::new(Parts {
             options,
             list: ArcSwap::from_pointee(list),
@@ -209,7 +210,15 @@ fn token_of(bound: &KeyBound) -> Option<Token> {
 }
 
 fn index_of(parts: &[Arc<Part>], token: Token) -> usize {
-    parts.partition_point(|part| part.first <= token).saturating_sub(1)
+    let index = parts.partition_point(|part| part.first <= token).saturating_sub(1);
+    debug_assert!(parts[index].first <= token, "part {index} begins behind {token:?}");
+    debug_assert!(parts.get(index + 1).is_none_or(|next| token < next.first), "part {index} ends before {token:?}");
+    index
+}
+
+/// Whether each token belongs to one part of the list.
+fn covers_all_tokens(parts: &[Arc<Part>]) -> bool {
+    parts.first().is_some_and(|part| part.first.0 == i64::MIN) && parts.is_sorted_by(|a, b| a.first < b.first)
 }
 
 /// The guarded flags are set last, so a poisoned lock can be used.

@@ -27,7 +27,7 @@ pub(crate) struct Shard {
 }
 
 impl Gate for Trie {
-    type Held<'g> = Writer<'g>;
+    type Guard<'g> = Writer<'g>;
 
     #[inline]
     fn try_hold(&self) -> Option<Writer<'_>> {
@@ -109,6 +109,8 @@ impl Shard {
         bounds.update_count += 1;
         bounds.partition_count += u64::from(is_new);
         bounds.cover_update(update);
+        debug_assert!(bounds.update_count > 0, "the update that was just applied is counted");
+        debug_assert!(bounds.partition_count <= bounds.update_count, "every partition came with an update of its own");
         self.bounds.store(bounds);
         Ok(self.trie.memory().used as i64 - used as i64)
     }
@@ -120,6 +122,7 @@ impl Shard {
     /// Called by the thread that writes.
     fn note_newest(&self, candidate: &Arc<Table>) {
         note_newest(&self.table, candidate);
+        debug_assert!(!is_newer(candidate, &self.table.load()), "the table that is known is at least as new");
         self.table_address.store(address(&self.table.load()), Ordering::Relaxed);
     }
 

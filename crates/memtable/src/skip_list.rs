@@ -100,6 +100,7 @@ impl SkipListMemtable {
 impl Shard {
     fn new(table: &Arc<Table>, writer_count: usize) -> Shard {
         let writer = || Mutex::new(ShardWriter { merger: RowMerger::of_all_written(), bounds: Bounds::NONE });
+        debug_assert!(writer_count > 0, "a shard has a writer");
         Shard {
             partitions: SkipMap::new(),
             table: ArcSwap::new(table.clone()),
@@ -123,6 +124,7 @@ impl Shard {
         let old = partition.version();
         let mut change = Change::new(&table, layout.newest(), update, merger, observer);
         let new = change.apply(old.as_deref());
+        debug_assert!(new.bytes() > 0, "a partition has a size");
         let old_bytes = old.as_ref().map_or(0, |old| old.bytes() as i64);
         let growth_bytes = new.bytes() as i64 - old_bytes;
         partition.publish(new);
@@ -131,6 +133,7 @@ impl Shard {
         bounds.update_count += 1;
         bounds.partition_count += u64::from(old.is_none());
         bounds.cover_update(update);
+        debug_assert!(bounds.partition_count <= bounds.update_count, "every partition came with an update of its own");
         match waited {
             None => self.puts.uncontended(),
             Some(since) => self.puts.contended(since.elapsed()),

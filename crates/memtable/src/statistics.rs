@@ -106,6 +106,7 @@ impl Bounds {
     }
 
     pub fn statistics(&self) -> MemtableStatistics {
+        debug_assert!(self.partition_count <= self.update_count, "every partition came with an update of its own");
         MemtableStatistics {
             partition_count: self.partition_count,
             update_count: self.update_count,

@@ -15,6 +15,7 @@ pub(crate) fn translate(row: Row<'_>, newest: &Table, table: &Table, out: &mut V
         })
         .collect();
     columns.sort_by_key(|(index, _)| *index);
+    debug_assert!(columns.is_sorted_by(|a, b| a.0 < b.0), "no two columns share an id");
     let mut builder = RowBuilder::default();
     builder.start(target, is_static);
     builder.liveness(row.liveness());
@@ -35,6 +36,7 @@ pub(crate) fn translate(row: Row<'_>, newest: &Table, table: &Table, out: &mut V
 pub(crate) fn deletion_only(table: &Table, deletion: DeletionTime, out: &mut Vec<u8>) {
     let mut builder = RowBuilder::default();
     builder.start(table.regulars(), false);
+    debug_assert!(!deletion.is_live(), "a row's deletion deletes something");
     builder.deletion(deletion);
     builder.finish(out);
 }

@@ -10,8 +10,8 @@ use crate::address_space::Share;
 use crate::cursor::TrieCursor;
 use crate::find::{find_row, lacks_partition};
 use crate::layout::{Layout, decode_token, partition_path};
-use crate::resident::{Purge, Walk};
-use crate::shard::{Shard, newer_of};
+use crate::resident::{Purge, PurgeWalk};
+use crate::shard::{Shard, is_newer, newer_of};
 use crate::sharding::shard_of;
 use crate::statistics::Bounds;
 use crate::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts, RowPlace};
@@ -46,6 +46,7 @@ impl TrieMemtable {
         let options = share.limit(options);
         let trie = || Trie::with_spare_pages(options, spare_pages.clone());
         let memtable = TrieMemtable::of_tries(table, share.shard_count(), trie);
+        debug_assert_eq!(memtable.shards.len(), share.shard_count(), "the address space counts every shard");
         TrieMemtable { _share: Some(share), ..memtable }
     }
 
@@ -69,7 +70,7 @@ impl TrieMemtable {
     }
 
     /// Continues a walk of the only shard. Returns true if there is more.
-    pub(crate) fn purge(&self, walk: &mut Walk, purge: &mut dyn Purge) -> bool {
+    pub(crate) fn purge(&self, walk: &mut PurgeWalk, purge: &mut dyn Purge) -> bool {
         self.shards.iter().any(|shard| {
             shard.with_writer(&self.layout, |writer| walk.stretch(writer, self.layout(), &shard.table(), purge))
         })
@@ -128,6 +129,7 @@ impl Memtable for TrieMemtable {
         for (index, shard) in self.shards.iter().enumerate() {
             let here = places.iter().filter(|(shard, _)| *shard == index);
             let here: Vec<&[u8]> = here.map(|(_, place)| &paths[place.clone()]).collect();
+            debug_assert!(here.iter().all(|path| !path.is_empty()), "a partition has a path");
             shard.trie.pin().get_many(&here, |_, _| {});
         }
     }
@@ -135,6 +137,7 @@ impl Memtable for TrieMemtable {
     fn table_altered(&self, table: &Arc<Table>) {
         self.layout.follow(table);
         self.shards.iter().for_each(|shard| shard.table_altered(&self.layout, table));
+        debug_assert!(!is_newer(table, &self.newest_table()), "the table that is known is at least as new");
     }
 
     fn statistics(&self) -> MemtableStatistics {

@@ -47,7 +47,7 @@ impl<'p> Partition<'p> {
     fn verify(&self) -> Result<(), String> {
         let has_branches = self.verify_ranges()? | self.verify_row_deletions()?;
         if has_branches && !self.header.has_branches {
-            return Err("the header knows nothing of its deletions".into());
+            return Err("the header does not record that there are deletions".into());
         }
         // Deletions of ranges and rows do not apply to the header.
         let mut rows =
@@ -106,7 +106,7 @@ impl<'p> Partition<'p> {
             if let Some((last_end, deletion)) = last
                 && (last_end > start || last_end == start && deletion == range.deletion)
             {
-                return Err(format!("range {start:02x?}: the one before goes on to {last_end:02x?}"));
+                return Err(format!("range {start:02x?}: the previous range ends at {last_end:02x?}"));
             }
             last = Some((end, range.deletion));
         }

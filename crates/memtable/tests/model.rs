@@ -90,13 +90,13 @@ use combine::{Combiner, Gate};
 use loom::model::Builder;
 
 impl Gate for sync::Mutex<Vec<u32>> {
-    type Held<'g> = sync::MutexGuard<'g, Vec<u32>>;
+    type Guard<'g> = sync::MutexGuard<'g, Vec<u32>>;
 
-    fn try_hold(&self) -> Option<Self::Held<'_>> {
+    fn try_hold(&self) -> Option<Self::Guard<'_>> {
         self.try_lock().ok()
     }
 
-    fn hold(&self) -> Self::Held<'_> {
+    fn hold(&self) -> Self::Guard<'_> {
         self.lock().expect("no assertion failed")
     }
 }
@@ -141,13 +141,13 @@ fn every_change_is_made_once(threads: u32, with_visitor: bool, switches: usize) 
 }
 
 #[test]
-fn of_two_that_meet_nobody_waits_for_ever() {
+fn two_writers_never_deadlock() {
     every_change_is_made_once(2, false, 4);
 }
 
 /// A thread serves only one other here, so that the last one has to be told that the gate is free.
 #[test]
-fn of_three_that_meet_nobody_waits_for_ever() {
+fn three_writers_never_deadlock() {
     every_change_is_made_once(3, false, 2);
 }
 

@@ -78,6 +78,7 @@ impl Applier {
         change: RowChange<'_>,
         watch: &mut Watch<'_, '_>,
     ) -> Edits {
+        debug_assert!(!position.is_empty(), "a row has a position");
         let pieces = writer.tail(&[update.path, position].concat());
         let (kept, head) = update.existing_row(pieces.get(&[]));
         let stored = head.map(|head| StoredRow { head, pieces });
@@ -102,6 +103,7 @@ impl Applier {
             writer.get(&[update.path, position].concat()).and_then(|content| update.layout.split_content(content).0);
         // Only an observer needs the clustering, and it can be decoded from a position that was written.
         let _ = update.layout.push_clustering(position, kept, &mut clustering);
+        debug_assert!(!deletion.is_live(), "a deletion purges what it deletes");
         let change = RowChange { new: None, active: deletion, deletes_stored: true };
         let changes = self.large_row_edits(writer, update, position, &clustering, change, watch);
         replace_edits(edits, position, changes);
@@ -117,6 +119,7 @@ pub(super) fn header_content(deletion: DeletionTime, row: Option<&[u8]>, has_bra
 
 /// Replaces the collected changes of one row.
 pub(super) fn replace_edits(edits: &mut Edits, position: &[u8], changes: Edits) {
+    debug_assert!(changes.keys().all(|suffix| suffix.starts_with(position)), "the edits of one row");
     let of_row =
         edits.range(position.to_vec()..).map(|(suffix, _)| suffix).take_while(|suffix| suffix.starts_with(position));
     let of_row: Vec<Vec<u8>> = of_row.cloned().collect();

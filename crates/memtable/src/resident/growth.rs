@@ -31,6 +31,11 @@ const OWN_NODE_BYTES: usize = 96;
 /// How many rows of a partition are examined to find how much a deletion frees.
 const ROWS_LOOKED_AT: usize = 1_000;
 
+const _: () = {
+    assert!(ROUNDING_SHARE > 0 && ROUNDING_BYTES_MAX > 0);
+    assert!(OWN_NODE_BYTES <= NODE_GROWTH_BYTES_MAX, "the node of a larger content is a part of what a node grows by");
+};
+
 /// The most bytes that applying `update` can add, whatever is there.
 pub fn growth_max(update: &PartitionUpdate) -> u64 {
     let table = update.table();
@@ -95,7 +100,7 @@ impl ResidentTable {
         let pin = shard.trie.pin();
         let partition = pin.tail(&path);
         let Some(header) = partition.get(&[]).map(Header::read) else { return growth_of_new(update) };
-        let mut rows = Looking::new(layout, &table);
+        let mut rows = GrowthEstimate::new(layout, &table);
         let of_header = header.row.map(|head| StoredRow { head, pieces: partition.tail(&[PIECE_BRANCH]) });
         if !layout.has_clustering() {
             let deleted = update.range_deletions().map(|range| range.deletion);
@@ -121,7 +126,7 @@ impl ResidentTable {
 }
 
 /// Computes the growth by changes of rows. It reuses its buffers for all rows.
-struct Looking<'l> {
+struct GrowthEstimate<'l> {
     layout: &'l Layout,
     table: &'l Table,
     merger: RowMerger,
@@ -129,9 +134,15 @@ struct Looking<'l> {
     large: LargeRows,
 }
 
-impl<'l> Looking<'l> {
+impl<'l> GrowthEstimate<'l> {
     fn new(layout: &'l Layout, table: &'l Table) -> Self {
-        Looking { layout, table, merger: RowMerger::of_all_written(), merged: Vec::new(), large: LargeRows::new() }
+        GrowthEstimate {
+            layout,
+            table,
+            merger: RowMerger::of_all_written(),
+            merged: Vec::new(),
+            large: LargeRows::new(),
+        }
     }
 
     /// The most bytes that a row grows by a change, with `more` bytes of head in front of it.
@@ -151,6 +162,7 @@ impl<'l> Looking<'l> {
     }
 
     fn growth_of_pieces(&mut self, stored: StoredRow<'_>, change: RowChange<'_>, more: usize) -> usize {
+        debug_assert!(stored.head.is_piece(), "the row is stored in pieces");
         let edits = self.large.change(self.layout, self.table, Some(stored), change);
         let of_head = if edits.contains_key(&[] as &[u8]) { 0 } else { replaced(0, more) };
         let of_piece = |(key, piece): (&Vec<u8>, &Option<Vec<u8>>)| {

@@ -7,7 +7,7 @@ use model::{PartitionUpdate, Table};
 use types::Token;
 
 use super::split::Halves;
-use super::{PartOptions, Purge, Walk, lock, wait};
+use super::{PartOptions, Purge, PurgeWalk, lock, wait};
 use crate::statistics::Bounds;
 use crate::{Memtable, MemtableFull, TrieMemtable};
 
@@ -49,6 +49,8 @@ impl Part {
 
     /// Applies an update here, and to the halves if there are any. Returns by how many bytes the part grew.
     pub fn apply(&self, writing: &mut Writing, update: &PartitionUpdate) -> Result<i64, MemtableFull> {
+        debug_assert!(!writing.is_replaced, "the halves of a part take its updates");
+        debug_assert!(update.key().token() >= self.first, "a part takes the updates of its tokens");
         let growth_bytes = self.put(update)?;
         if let Some(halves) = &writing.halves {
             halves.apply(update);
@@ -70,7 +72,7 @@ impl Part {
         }
         // Writes that arrive meanwhile set it again.
         self.purge_at.store(u32::MAX, Ordering::Relaxed);
-        let mut walk = Walk::new(now_seconds);
+        let mut walk = PurgeWalk::new(now_seconds);
         let mut more = true;
         while more {
             let writing = lock(&self.writing);
@@ -83,6 +85,7 @@ impl Part {
             more = self.memtable.purge(&mut walk, purge);
             grown(self.used_bytes() - before);
         }
+        debug_assert!(walk.next_seconds >= now_seconds, "the next purge is not in the past");
         self.purge_at.fetch_min(walk.next_seconds, Ordering::Relaxed);
     }
 
@@ -93,6 +96,7 @@ impl Part {
         while writing.halves.is_some() {
             writing = wait(&self.split_ended, writing);
         }
+        debug_assert!(!is_split || !self.memtable.is_empty(), "an empty part is not split");
         is_split
     }
 }

@@ -35,8 +35,10 @@ const PARTITION_ENTRIES: usize = 16 * STRETCH_ENTRIES;
 /// How long until tombstones are examined again.
 const TOMBSTONES_AGAIN_SECONDS: u32 = 60;
 
+const _: () = assert!(STRETCH_ENTRIES > 0 && PARTITION_ENTRIES >= STRETCH_ENTRIES && TOMBSTONES_AGAIN_SECONDS > 0);
+
 /// The progress of a walk.
-pub(crate) struct Walk {
+pub(crate) struct PurgeWalk {
     now_seconds: u32,
     /// Where it resumes; `None` at the beginning.
     after: Option<Vec<u8>>,
@@ -62,7 +64,7 @@ struct Changes {
 }
 
 /// The data of a stretch, and the rules for purging it.
-struct Looking<'l, 'w> {
+struct PurgeScan<'l, 'w> {
     writer: &'l Writer<'w>,
     layout: &'l Layout,
     table: &'l Table,
@@ -79,27 +81,33 @@ impl Changes {
     }
 }
 
-impl Walk {
+impl PurgeWalk {
     /// A walk from the beginning.
-    pub fn new(now_seconds: u32) -> Walk {
-        Walk { now_seconds, after: None, within: Vec::new(), next_seconds: u32::MAX }
+    pub fn new(now_seconds: u32) -> PurgeWalk {
+        PurgeWalk { now_seconds, after: None, within: Vec::new(), next_seconds: u32::MAX }
     }
 
     /// Walks a stretch. Returns true if there is more.
     pub fn stretch(&mut self, writer: &mut Writer<'_>, layout: &Layout, table: &Table, purge: &mut dyn Purge) -> bool {
         let now_seconds = self.now_seconds;
-        let mut looking =
-            Looking { writer, layout, table, purge: &mut *purge, now_seconds, next_seconds: self.next_seconds };
-        let (mut done, more) = self.look(&mut looking);
-        done.iter_mut().for_each(|changes| looking.whole_header(changes));
-        self.next_seconds = looking.next_seconds;
+        let mut scan =
+            PurgeScan { writer, layout, table, purge: &mut *purge, now_seconds, next_seconds: self.next_seconds };
+        let (mut done, more) = self.collect_changes(&mut scan);
+        done.iter_mut().for_each(|changes| scan.whole_header(changes));
+        self.next_seconds = scan.next_seconds;
         for mut changes in done {
             let mut published = publish(writer, &changes.path, &changes.edits);
             if changes.is_ended && changes.header.is_none() {
-                let mut looking =
-                    Looking { writer, layout, table, purge: &mut *purge, now_seconds, next_seconds: self.next_seconds };
-                looking.late_header(&mut changes);
-                self.next_seconds = looking.next_seconds;
+                let mut scan = PurgeScan {
+                    writer,
+                    layout,
+                    table,
+                    purge: &mut *purge,
+                    now_seconds,
+                    next_seconds: self.next_seconds,
+                };
+                scan.late_header(&mut changes);
+                self.next_seconds = scan.next_seconds;
                 published &= publish(writer, &changes.path, &changes.edits);
             }
             if !published {
@@ -110,8 +118,8 @@ impl Walk {
     }
 
     /// The changes below the headers of a stretch's partitions, and whether there is more behind the stretch.
-    fn look(&mut self, looking: &mut Looking<'_, '_>) -> (Vec<Changes>, bool) {
-        let writer = looking.writer;
+    fn collect_changes(&mut self, scan: &mut PurgeScan<'_, '_>) -> (Vec<Changes>, bool) {
+        let writer = scan.writer;
         let mut done: Vec<Changes> = Vec::new();
         let mut current = Changes::of(std::mem::take(&mut self.within), None);
         let start = self.after.take();
@@ -120,6 +128,7 @@ impl Walk {
         let (mut entries, mut has_entry) = (0, cursor.advance());
         while has_entry {
             let key = cursor.key();
+            debug_assert!(start.as_deref().is_none_or(|start| key > start), "the walk went back to {key:02x?}");
             let is_child = !current.path.is_empty() && key.len() > current.path.len() && key.starts_with(&current.path);
             if !is_child {
                 current.is_ended = true;
@@ -135,7 +144,7 @@ impl Walk {
                 has_entry = cursor.advance();
                 continue;
             }
-            let behind = looking.child(&mut current, key, cursor.content());
+            let behind = scan.child(&mut current, key, cursor.content());
             entries += 1;
             self.after = Some(behind.clone().unwrap_or_else(|| key.to_vec()));
             if current.entries >= PARTITION_ENTRIES {
@@ -155,8 +164,9 @@ impl Walk {
     }
 }
 
-impl Looking<'_, '_> {
+impl PurgeScan<'_, '_> {
     fn again(&mut self, at_seconds: u32) {
+        debug_assert!(at_seconds >= self.now_seconds, "the next purge is not in the past");
         self.next_seconds = self.next_seconds.min(at_seconds);
     }
 
@@ -166,6 +176,7 @@ impl Looking<'_, '_> {
 
     /// Examines a key below the partition's. Returns where to continue, if not at the next key.
     fn child(&mut self, changes: &mut Changes, key: &[u8], stored: &[u8]) -> Option<Vec<u8>> {
+        debug_assert!(key.len() > changes.path.len() && key.starts_with(&changes.path), "an entry of the partition");
         changes.entries += 1;
         let suffix = &key[changes.path.len()..];
         match suffix.first() {
@@ -223,9 +234,10 @@ impl Looking<'_, '_> {
     }
 
     fn row(&mut self, changes: &mut Changes, suffix: &[u8], stored: &[u8]) {
+        debug_assert!(suffix.first().is_some_and(|byte| *byte > PIECE_BRANCH), "the position of a row");
         let (kept, content) = self.layout.split_content(stored);
         let mut left = Vec::new();
-        let is_something = self.what_is_left(Row::new(content), &mut left);
+        let is_something = self.purge_to(Row::new(content), &mut left);
         changes.rows_left += usize::from(is_something);
         if !is_something || left != content {
             let content = is_something.then(|| self.with_head(kept, |out| out.extend_from_slice(&left)));
@@ -235,6 +247,7 @@ impl Looking<'_, '_> {
 
     /// Examines a row in pieces.
     fn large_row(&mut self, changes: &mut Changes, key: &[u8], stored: &[u8]) {
+        debug_assert!(key.len() > changes.path.len(), "the position of a row");
         let (kept, head) = self.layout.split_content(stored);
         let stored = StoredRow { head: Row::new(head), pieces: self.writer.tail(key) };
         let (is_something, edits) = self.pieces(stored);
@@ -250,7 +263,7 @@ impl Looking<'_, '_> {
     fn pieces(&mut self, stored: StoredRow<'_>) -> (bool, Option<RowEdits>) {
         let (mut large, mut joined, mut left) = (LargeRows::new(), Vec::new(), Vec::new());
         large.join(self.layout, self.table, stored, &mut joined);
-        let is_something = self.what_is_left(Row::new(&joined), &mut left);
+        let is_something = self.purge_to(Row::new(&joined), &mut left);
         if is_something && left == joined {
             return (true, None);
         }
@@ -259,7 +272,8 @@ impl Looking<'_, '_> {
     }
 
     /// Writes the needed part of a row to `left`. Returns false if there is none.
-    fn what_is_left(&mut self, row: Row<'_>, left: &mut Vec<u8>) -> bool {
+    fn purge_to(&mut self, row: Row<'_>, left: &mut Vec<u8>) -> bool {
+        debug_assert!(left.is_empty(), "one row is purged at a time");
         if self.purge.leaves_alone(row, self.table) {
             left.extend_from_slice(row.as_bytes());
             return true;
@@ -281,6 +295,7 @@ impl Looking<'_, '_> {
     /// Examines the header of a partition that was walked in several stretches. Replaces the changes, which are already
     /// published, with its own.
     fn late_header(&mut self, changes: &mut Changes) {
+        debug_assert!(changes.is_ended && changes.header.is_none(), "the header was not purged yet");
         changes.edits.clear();
         let Some(content) = self.writer.get(&changes.path).filter(|_| !changes.path.is_empty()) else { return };
         let has_keys = |from: u8, to: u8| {
@@ -294,6 +309,8 @@ impl Looking<'_, '_> {
     }
 
     fn header(&mut self, changes: &mut Changes, content: &[u8]) {
+        debug_assert!(changes.is_ended, "the header is purged after everything below it");
+        debug_assert!(!changes.path.is_empty(), "a partition has a path");
         let old = Header::read(content);
         let mut left = Vec::new();
         let row_is_left = match old.row {
@@ -311,7 +328,7 @@ impl Looking<'_, '_> {
                 changes.edits.extend(below);
                 is_something
             }
-            Some(row) => self.what_is_left(row, &mut left),
+            Some(row) => self.purge_to(row, &mut left),
         };
         let new = Header {
             deletion: self.purge.deletion(old.deletion),
@@ -336,6 +353,7 @@ impl Looking<'_, '_> {
 /// Publishes changes below a partition's path. Returns false if there is no room to copy the nodes above them: then
 /// nothing changes, and the next walk tries again.
 fn publish(writer: &mut Writer<'_>, path: &[u8], edits: &RowEdits) -> bool {
+    debug_assert!(!path.is_empty() || edits.is_empty(), "edits belong to a partition");
     let edits: Vec<_> = edits.iter().map(|(suffix, content)| Edit { suffix, content: content.as_deref() }).collect();
     edits.is_empty() || writer.apply(path, &edits).is_ok()
 }

@@ -13,7 +13,7 @@ use model::{KeyRange, PartitionUpdate, ReadError, ReadRange};
 use types::Token;
 
 use super::part::{Part, Writing};
-use super::{PartOptions, Parts, for_each_update, lock, wait};
+use super::{PartOptions, Parts, covers_all_tokens, for_each_update, lock, wait};
 use crate::{Memtable, MemtableFull};
 
 /// The two parts that replace a part.
@@ -44,6 +44,8 @@ impl Halves {
         let half = |first| Arc::new(Part::new(first, &table, options));
         let halves =
             || Halves { middle, parts: [half(part.first), half(Token(middle.0 + 1))], is_full: AtomicBool::new(false) };
+        debug_assert!(part.first <= first && first <= middle && middle <= last, "the middle lies in the part");
+        debug_assert!(first == last || middle < last, "both halves have a partition");
         (first != last).then(halves)
     }
 
@@ -55,6 +57,8 @@ impl Halves {
     }
 
     fn put(&self, update: &PartitionUpdate) -> Result<(), MemtableFull> {
+        debug_assert!(update.key().token() >= self.parts[0].first, "a part is split by its own tokens");
+        debug_assert_eq!(self.parts[1].first.0, self.middle.0 + 1, "the upper half begins behind the middle");
         self.parts[usize::from(update.key().token() > self.middle)].put(update).map(drop)
     }
 
@@ -69,6 +73,7 @@ impl Halves {
 impl Parts {
     /// Begins to split a part if it is large.
     pub fn split_if_large(self: &Arc<Self>, part: &Arc<Part>, writing: &mut Writing) {
+        debug_assert!(!writing.is_replaced, "a part is split once");
         if writing.halves.is_some() || (part.used_bytes() as u64) <= writing.split_bytes {
             return;
         }
@@ -92,6 +97,7 @@ impl Parts {
 
     /// Splits a part that has no room, or waits for a split in progress. The part's writers wait.
     pub fn split_now(&self, part: &Arc<Part>, mut writing: MutexGuard<'_, Writing>) -> Result<(), MemtableFull> {
+        debug_assert!(!writing.is_replaced, "a part is split once");
         if writing.halves.is_some() {
             while writing.halves.is_some() {
                 writing = wait(&part.split_ended, writing);
@@ -128,6 +134,7 @@ impl Parts {
             grown += used_bytes;
         }
         list.splice(index..=index, halves.parts.iter().cloned());
+        debug_assert!(covers_all_tokens(&list), "the halves cover what the part covered");
         self.list.store(Arc::new(list));
         writing.is_replaced = true;
         self.used_bytes.fetch_add(grown, Ordering::Relaxed);

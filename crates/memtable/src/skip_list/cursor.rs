@@ -130,6 +130,7 @@ impl SkipListCursor {
         let slice = &slices[self.slice];
         let from = behind.as_deref().unwrap_or(&slice.from.position);
         let (low, high) = if self.reversed { (&*slice.to.position, from) } else { (from, &*slice.to.position) };
+        debug_assert!(low <= high, "a slice is read from {low:02x?} to {high:02x?}");
         let (rows, borders) = (version.rows(low, high), version.borders(low, high));
         if self.reversed { self.join(rows.rev(), borders.rev()) } else { self.join(rows, borders) }
     }
@@ -160,6 +161,10 @@ impl SkipListCursor {
                 self.open = now;
                 position
             };
+            debug_assert!(
+                self.behind.as_deref().is_none_or(|behind| (&**position > behind) != self.reversed),
+                "items come in order",
+            );
             self.behind = Some((**position).into());
         }
         false
@@ -184,6 +189,7 @@ impl SkipListCursor {
     }
 
     fn marker(&self, prefix: &[u8], side: Side, said: DeletionTime, now: DeletionTime) -> Item {
+        debug_assert!(said != now, "a marker changes the deletion that is in force");
         let (before, after) = if self.reversed { (now, said) } else { (said, now) };
         Item::Marker { prefix: prefix.into(), side, before, after }
     }
@@ -203,6 +209,7 @@ impl UnfilteredCursor for SkipListCursor {
             self.is_done = true;
             return Ok(false);
         };
+        debug_assert!(self.current.as_ref().is_none_or(|(last, _)| *last < key), "partitions come in token order");
         let static_row = version.static_row.as_deref();
         self.static_row = static_row.map(|row| self.under_reader(Row::new(row)).unwrap_or_else(|| row.into()));
         self.current = Some((key, version));

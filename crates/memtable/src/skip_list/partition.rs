@@ -14,9 +14,9 @@ pub(super) struct Partition {
 }
 
 /// The right to replace the version.
-pub(super) struct Turn<'p> {
+pub(super) struct PartitionLock<'p> {
     partition: &'p Partition,
-    _turn: MutexGuard<'p, ()>,
+    _guard: MutexGuard<'p, ()>,
 }
 
 impl Partition {
@@ -30,7 +30,7 @@ impl Partition {
     }
 
     /// Waits until no other thread replaces the version. Sets `waited`, if it is not set, to the start of the wait.
-    pub fn begin(&self, waited: &mut Option<Instant>) -> Turn<'_> {
+    pub fn begin(&self, waited: &mut Option<Instant>) -> PartitionLock<'_> {
         let turn = match self.turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -39,11 +39,11 @@ impl Partition {
                 self.turn.lock().unwrap_or_else(PoisonError::into_inner)
             }
         };
-        Turn { partition: self, _turn: turn }
+        PartitionLock { partition: self, _guard: turn }
     }
 }
 
-impl Turn<'_> {
+impl PartitionLock<'_> {
     pub fn version(&self) -> Option<Arc<Version>> {
         self.partition.version()
     }

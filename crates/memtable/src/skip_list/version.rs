@@ -94,6 +94,7 @@ impl Version {
 
     fn put_row(&mut self, position: &[u8], clustering: &[u8], row: Option<&[u8]>) {
         if let Some(old) = self.rows.get(position) {
+            debug_assert!(self.bytes >= PARTITION_BYTES + row_bytes(position, old), "{} bytes are counted", self.bytes);
             self.bytes -= row_bytes(position, old);
         }
         match row {
@@ -107,7 +108,9 @@ impl Version {
     }
 
     fn put_border(&mut self, position: &[u8], prefix: &[u8], border: Option<Border>) {
+        debug_assert!(border.is_none_or(|border| border.before != border.after), "a border changes the deletion");
         if let Some(old) = self.borders.get(position) {
+            debug_assert!(self.bytes >= PARTITION_BYTES + border_bytes(position, old), "{} bytes counted", self.bytes);
             self.bytes -= border_bytes(position, old);
         }
         match border {
@@ -124,6 +127,7 @@ impl Version {
         self.bytes -= self.static_row.as_ref().map_or(0, |row| row.len());
         self.static_row = row.map(Into::into);
         self.bytes += row.map_or(0, <[u8]>::len);
+        debug_assert!(self.bytes >= PARTITION_BYTES, "{} bytes are counted", self.bytes);
     }
 }
 
@@ -178,6 +182,8 @@ impl<'c, 'o> Change<'c, 'o> {
         for row in self.update.rows() {
             self.write_row(&mut version, row.clustering, row.row);
         }
+        debug_assert!(version.bytes >= PARTITION_BYTES, "{} bytes are counted", version.bytes);
+        debug_assert!(old.is_none_or(|old| !old.deletion.supersedes(&version.deletion)), "a deletion is not undone");
         version
     }
 
@@ -216,6 +222,7 @@ impl<'c, 'o> Change<'c, 'o> {
 
     fn delete_range(&mut self, version: &mut Version, ends: &Ends, deletion: DeletionTime) {
         let [(start, _), (end, _)] = ends;
+        debug_assert!(start < end, "a range from {start:02x?} to {end:02x?}");
         let rows = version.rows.clone();
         for (position, kept) in rows.range::<[u8], _>((Bound::Excluded(&**start), Bound::Excluded(&**end))) {
             self.purge(version, position, kept, deletion);
@@ -232,6 +239,7 @@ impl<'c, 'o> Change<'c, 'o> {
                 places.insert(at, (position, prefix, None));
             }
         }
+        debug_assert!(places.is_sorted_by(|a, b| a.0 < b.0), "one border at each position");
         for (position, prefix, old) in places {
             old_open = old.map_or(old_open, |border| border.after);
             let now = if position < &**end { old_open.max(deletion) } else { old_open };
@@ -241,6 +249,7 @@ impl<'c, 'o> Change<'c, 'o> {
             }
             said = now;
         }
+        debug_assert_eq!(said, version.open_at(end, true), "a range changes nothing behind its end");
     }
 
     fn write_static_row(&mut self, version: &mut Version) {

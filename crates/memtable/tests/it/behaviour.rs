@@ -338,11 +338,11 @@ impl RowObserver for Watcher {
 }
 
 #[test]
-fn an_observer_is_told_of_every_row_that_changes() {
-    for_all_kinds(an_observer_is_told_of_every_row_that_changes_of);
+fn an_observer_sees_every_changed_row() {
+    for_all_kinds(an_observer_sees_every_changed_row_of);
 }
 
-fn an_observer_is_told_of_every_row_that_changes_of(kind: Kind) {
+fn an_observer_sees_every_changed_row_of(kind: Kind) {
     let table = table();
     let memtable = kind.open(&table, 1);
     let apply = |update: &PartitionUpdate| {

@@ -205,7 +205,7 @@ fn a_partition_larger_than_a_part_is_refused_without_effect() {
 }
 
 #[test]
-fn no_update_adds_more_than_it_could_nor_than_looking_says() {
+fn no_update_grows_a_table_beyond_its_estimates() {
     for seed in seeds(0..20) {
         println!("seed {seed}");
         let table = table();
