@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_whose_sync_failed_is_synced_by_whoever_needs_it_next() {
+    fn the_next_user_of_a_directory_repeats_a_failed_sync() {
         let mut calls = Calls { fails: true, ..Calls::default() };
         let mut directories = DurableDirectories::new();
         directories.make_all(Path::new("a"), &mut calls).unwrap_err();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_or_removed_and_made_again_is_synced_again() {
+    fn a_recreated_directory_is_synced_again() {
         let mut calls = Calls::default();
         let mut directories = DurableDirectories::new();
         directories.make_all(Path::new("a/b"), &mut calls).unwrap();

@@ -422,7 +422,7 @@ mod tests {
 
     /// Cassandra 5.0.8's answers; `proof/errors` has more.
     #[test]
-    fn what_cassandra_refuses_is_refused_in_its_words() {
+    fn cassandras_refusals_have_the_same_text() {
         let refused = |strategy: &str, name: &str, value: &str, message: &str| {
             let definition = Definition::named(strategy).unwrap();
             let error = definition.check(&options(definition, name, value)).unwrap_err();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cassandra_takes_is_taken_and_carried_out() {
+    fn options_that_cassandra_accepts_take_effect() {
         let taken = |strategy: &str, name: &str, value: &str| {
             let definition = Definition::named(strategy).unwrap();
             let mut options = options(definition, name, value);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_compacted_is_not_picked_again() {
+    fn tables_under_compaction_are_not_picked_again() {
         let strategy = |class: &str| {
             let options = [("class", class), ("size_limit_in_mb", "64")];
             let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));

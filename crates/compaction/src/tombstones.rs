@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_in_windows_go_alone_only_if_an_option_says_so() {
+    fn tables_in_windows_are_compacted_alone_only_with_an_option() {
         let full = candidate(1, (0, 9), (10, 20), 0.5);
         let goes = |pairs: &[(&str, &str)]| {
             let options = pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_do_not_overlap_are_left_alone() {
+    fn tables_that_do_not_overlap_are_not_compacted() {
         let options = UnifiedOptions::default();
         let quarter = i64::MAX / 4;
         let apart: Vec<_> =

@@ -26,8 +26,8 @@ pub enum Command {
     Flush(Tables),
     /// Merge all SSTables of the tables
     Compact(Tables),
-    /// Verify the SSTables that were put into the tables' own directories, and take them over (a start takes them as
-    /// they are)
+    /// Verify and load the SSTables that were put into the tables' own directories (a start loads them without
+    /// verification)
     Refresh(Tables),
     /// Link the tables' files into snapshots/<tag>
     Snapshot {
@@ -38,17 +38,17 @@ pub enum Command {
         #[command(flatten)]
         tables: Tables,
     },
-    /// Show numbers of tables
+    /// Show statistics of tables
     Tablestats(Tables),
-    /// Show what tables in memory take, and may take
+    /// Show the memory of tables in memory, and their limits
     Inmemorystatus(Tables),
-    /// Show what compaction is doing
+    /// Show running compactions
     Compactionstats(Node),
-    /// Let tables be compacted without being asked
+    /// Compact tables automatically
     Enableautocompaction(Tables),
-    /// Compact tables only when asked, until the next start
+    /// Compact tables only on request, until the next start
     Disableautocompaction(Tables),
-    /// Take a quarantined table back into service once the cause is gone, with the log records that were set aside
+    /// Return a quarantined table to service after its cause is removed, and replay the log records that were set aside
     RepairTable {
         /// The node
         #[command(flatten)]
@@ -60,22 +60,22 @@ pub enum Command {
         #[arg(value_name = "TABLE")]
         table: String,
     },
-    /// Flush everything and refuse writes from then on
+    /// Flush all tables and refuse later writes
     Drain(Node),
-    /// Look into the commit log of a running or a stopped node
+    /// Inspect the commit log of a running or a stopped node
     Log(Log),
-    /// Look into SSTables, ours or Cassandra's; verify, salvage, import, export them
+    /// Inspect, verify, salvage, import or export SSTables, ours or Cassandra's
     Sstable(SSTable),
-    /// Adopt the schema and the SSTables of a stopped Cassandra node, drained before; its directory stays as it is
+    /// Adopt the schema and the SSTables of a drained and stopped Cassandra node, whose directory is not changed
     UpgradeFrom(UpgradeFrom),
-    /// Write a stopped or running node's tables as a data directory that Cassandra 5.0 starts from
+    /// Write the tables of a stopped or running node as a data directory from which Cassandra 5.0 starts
     Export(ExportNode),
 }
 
 /// From which Cassandra node to which of ours.
 #[derive(Debug, Args)]
 pub struct UpgradeFrom {
-    /// Our node, without user keyspaces so far
+    /// Our node, which must have no user keyspaces
     #[command(flatten)]
     pub node: Node,
     /// Configuration file of our node
@@ -84,8 +84,7 @@ pub struct UpgradeFrom {
     /// Cassandra's commit log directory [default: commitlog beside its data directory]
     #[arg(long, value_name = "DIR")]
     pub commitlog: Option<PathBuf>,
-    /// Cassandra's storage directory (with data and commitlog), or its data directory; all of them where it has
-    /// several
+    /// Cassandra's storage directory (with data and commitlog), or its data directory; all of them if it has several
     #[arg(value_name = "DATA_DIR", required = true)]
     pub sources: Vec<PathBuf>,
 }
@@ -99,7 +98,7 @@ pub struct ExportNode {
     /// Configuration file of our node
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Directory in which `data` is made
+    /// Directory in which `data` is created
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
 }
@@ -115,7 +114,7 @@ pub struct Log {
 /// What to do with the commit log. Nothing is locked or changed.
 #[derive(Debug, Subcommand)]
 pub enum LogCommand {
-    /// Print what log it is, and what each segment in use holds
+    /// Print the log's identity and the content of each used segment
     Describe(LogPlace),
     /// Print all damage; fails if there is any
     Verify(LogPlace),
@@ -129,13 +128,13 @@ pub struct LogPlace {
     /// The node
     #[command(flatten)]
     pub node: Node,
-    /// Configuration file of the node, if it says where the log is
+    /// Configuration file of the node, if it names the log
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The log itself, a file or a device; wins over the above
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// A line of JSON for each
+    /// Print one line of JSON for each
     #[arg(long)]
     pub json: bool,
 }
@@ -153,13 +152,13 @@ pub struct SSTable {
 pub enum SSTableCommand {
     /// Print all rows as JSON, as sstabledump does
     Dump {
-        /// A partition per line instead of one array
+        /// Print a partition per line instead of one array
         #[arg(short = 'l', long)]
         lines: bool,
-        /// A row per line instead of one array
+        /// Print a row per line instead of one array
         #[arg(short = 'r', long, conflicts_with = "lines")]
         rows: bool,
-        /// Times as numbers
+        /// Print times as numbers
         #[arg(short = 't', long)]
         raw_timestamps: bool,
         /// Which SSTables
@@ -168,26 +167,26 @@ pub enum SSTableCommand {
     },
     /// Check that SSTables are sound; fails if one is not
     Verify {
-        /// Every row, and every entry of the indexes against the rows
+        /// Check every row, and every entry of the indexes against the rows
         #[arg(short, long)]
         extended: bool,
-        /// A line of JSON for each
+        /// Print one line of JSON for each
         #[arg(long)]
         json: bool,
         /// Which SSTables
         #[arg(value_name = "PATH", required = true)]
         paths: Vec<PathBuf>,
     },
-    /// Print what SSTables say of themselves, as sstablemetadata does
+    /// Print the metadata of SSTables, as sstablemetadata does
     Metadata {
-        /// A line of JSON for each
+        /// Print one line of JSON for each
         #[arg(long)]
         json: bool,
         /// Which SSTables
         #[arg(value_name = "PATH", required = true)]
         paths: Vec<PathBuf>,
     },
-    /// Write what is sound of damaged SSTables into new ones and list the rest; fails if anything is lost
+    /// Write the sound part of damaged SSTables into new ones and list the rest; fails if anything is lost
     Salvage {
         /// Directory for the new SSTables
         #[arg(long, value_name = "DIR")]
@@ -210,7 +209,7 @@ pub enum SSTableCommand {
         /// The table
         #[arg(value_name = "TABLE")]
         table: String,
-        /// Where the SSTables are
+        /// Directory of the SSTables
         #[arg(value_name = "DIRECTORY")]
         directory: PathBuf,
     },
@@ -231,20 +230,19 @@ pub struct Serve {
     /// Directory of all files of the node [default: data]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Address that clients connect to [default: 127.0.0.1]
+    /// Address to which clients connect [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<IpAddr>,
-    /// Port that clients connect to [default: 9042]
+    /// Port to which clients connect [default: 9042]
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
     /// Configuration file; see docs/options.md
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Replay what is sound of a damaged commit log, keep a copy of the rest, log every gap
+    /// Replay the sound part of a damaged commit log, keep a copy of the rest, log every gap
     #[arg(long)]
     pub commitlog_salvage: bool,
-    /// Change nothing on the disk and refuse writes and changes of the schema; what the start replays is in memory
-    /// only
+    /// Change nothing on the disk, and refuse writes and changes of the schema; replayed records stay in memory
     #[arg(long)]
     pub read_only: bool,
 }

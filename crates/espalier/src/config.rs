@@ -267,20 +267,20 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_an_error_that_says_the_line() {
+    fn the_error_for_an_unknown_key_names_the_line() {
         let error = load("# a comment\ncluster_name: x\n\ncomitlog_sync: batch\n").unwrap_err();
         assert_eq!(error, ":4: comitlog_sync: is no option of Espalier or of Cassandra 5.0");
     }
 
     #[test]
-    fn a_bad_value_is_an_error_that_says_the_line() {
+    fn the_error_for_a_bad_value_names_the_line() {
         let error = load("\nread_request_timeout: 5000\n").unwrap_err();
         assert!(error.starts_with(":2: read_request_timeout: expected a duration"), "{error}");
         assert!(load("a: [").unwrap_err().starts_with(": "));
     }
 
     #[test]
-    fn what_would_be_a_broken_promise_is_refused_by_name() {
+    fn options_whose_promise_cannot_be_kept_are_refused() {
         let error = load("authenticator: PasswordAuthenticator\n").unwrap_err();
         assert!(error.contains("authenticator: is not supported with the value"), "{error}");
         for refused in [
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_durable_where_no_configuration_says_otherwise() {
+    fn writes_are_durable_by_default() {
         assert_eq!(load("cluster_name: x").unwrap().commitlog_sync, CommitlogSync::Batch);
     }
 

@@ -1,7 +1,7 @@
 //! Contents in order of their keys, without building the keys.
 
-use crate::coming::Coming;
-use crate::node::{self, Place, View, view};
+use crate::item_queue::ItemQueue;
+use crate::node::{self, NodePosition, View, view};
 use crate::raw::memory::Memory;
 use crate::trie::Direction;
 use crate::walk::Item;
@@ -10,14 +10,14 @@ use crate::walk::Item;
 pub struct Contents<'a> {
     memory: Option<Memory<'a>>,
     /// Where it starts.
-    root: Option<Place>,
-    coming: Coming,
+    root: Option<NodePosition>,
+    queue: ItemQueue,
 }
 
 impl<'a> Contents<'a> {
     /// The contents below `root`.
-    pub(crate) fn new(memory: Option<Memory<'a>>, root: Place, direction: Direction) -> Contents<'a> {
-        Contents { memory, root: Some(root), coming: Coming::new(direction, root.ptr.is_none()) }
+    pub(crate) fn new(memory: Option<Memory<'a>>, root: NodePosition, direction: Direction) -> Contents<'a> {
+        Contents { memory, root: Some(root), queue: ItemQueue::new(direction, root.ptr.is_none()) }
     }
 }
 
@@ -28,12 +28,14 @@ impl<'a> Iterator for Contents<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         let memory = self.memory?;
         if let Some(root) = self.root.take() {
-            self.coming.start(memory, root);
+            self.queue.start(memory, root);
         }
         loop {
-            match self.coming.next(memory)? {
+            match self.queue.next(memory)? {
                 Item::Leaf { ptr, .. } => return Some(node::leaf(memory, ptr).1),
-                Item::Entry { ptr, skip } => return Some(content_of(memory, Place { ptr, skip: u32::from(skip) })),
+                Item::Entry { ptr, skip } => {
+                    return Some(content_of(memory, NodePosition { ptr, skip: u32::from(skip) }));
+                }
                 Item::Back { .. } | Item::Step { .. } | Item::Chain { .. } => {}
             }
         }
@@ -42,7 +44,7 @@ impl<'a> Iterator for Contents<'a> {
 
 impl std::iter::FusedIterator for Contents<'_> {}
 
-fn content_of(memory: Memory<'_>, place: Place) -> &[u8] {
+fn content_of(memory: Memory<'_>, place: NodePosition) -> &[u8] {
     match view(memory, place) {
         View::Leaf { content, .. } | View::Prefix { content, .. } => content,
         // The walk only yields places with content.

@@ -5,8 +5,8 @@
 
 use std::ops::Bound;
 
-use crate::coming::Coming;
-use crate::node::{self, Place, View, view};
+use crate::item_queue::ItemQueue;
+use crate::node::{self, NodePosition, View, view};
 use crate::raw::memory::{Memory, Ptr};
 use crate::tail::Tail;
 use crate::trie::{Bounds, Direction};
@@ -25,15 +25,15 @@ pub struct Cursor<'a> {
     /// Content of the current entry, empty before the first and after the last.
     content: &'a [u8],
     /// The place that has the content.
-    at: Place,
-    coming: Coming,
+    at: NodePosition,
+    queue: ItemQueue,
     state: State<'a>,
 }
 
 #[derive(Clone, Copy)]
 enum State<'a> {
     /// Before the first entry: the node to search below, and the bound to start at.
-    New(Place, Bound<&'a [u8]>),
+    New(NodePosition, Bound<&'a [u8]>),
     On,
     Done,
 }
@@ -43,7 +43,12 @@ const ROOM_BYTES: usize = 48;
 
 impl<'a> Cursor<'a> {
     /// A cursor over what is below `root`; keys are relative to it.
-    pub(crate) fn new(memory: Option<Memory<'a>>, root: Place, bounds: Bounds<'a>, direction: Direction) -> Cursor<'a> {
+    pub(crate) fn new(
+        memory: Option<Memory<'a>>,
+        root: NodePosition,
+        bounds: Bounds<'a>,
+        direction: Direction,
+    ) -> Cursor<'a> {
         let (start, end) =
             if direction == Direction::Reverse { (bounds.end, bounds.start) } else { (bounds.start, bounds.end) };
         Cursor {
@@ -53,8 +58,8 @@ impl<'a> Cursor<'a> {
             key_bytes: 0,
             path_bytes: 0,
             content: &[],
-            at: Place::NONE,
-            coming: Coming::new(direction, root.ptr.is_none()),
+            at: NodePosition::NONE,
+            queue: ItemQueue::new(direction, root.ptr.is_none()),
             state: State::New(root, start),
         }
     }
@@ -86,8 +91,8 @@ impl<'a> Cursor<'a> {
     pub fn advance(&mut self) -> bool {
         let Some(memory) = self.memory else { return false };
         // This is the most frequent step.
-        if let Some((leaf, characters, count)) = self.coming.next_near_leaf() {
-            self.give_leaf(memory, leaf, characters, count);
+        if let Some((leaf, characters, count)) = self.queue.next_near_leaf() {
+            self.enter_leaf(memory, leaf, characters, count);
             return matches!(self.end, Bound::Unbounded) || self.finish(true);
         }
         self.advance_anyhow(memory)
@@ -98,7 +103,7 @@ impl<'a> Cursor<'a> {
         if !matches!(self.state, State::On) && !self.start(memory) {
             return false;
         }
-        let found = self.go_on(memory);
+        let found = self.next_item(memory);
         self.finish(found)
     }
 
@@ -112,22 +117,22 @@ impl<'a> Cursor<'a> {
                 self.state = State::On;
                 match start {
                     Bound::Included(start) if self.is_before(target, start) => {
-                        self.coming.seek(memory, root, start, true);
+                        self.queue.seek(memory, root, start, true);
                     }
                     Bound::Excluded(start) if self.is_before(target, start) || target == start => {
-                        self.coming.seek(memory, root, start, false);
+                        self.queue.seek(memory, root, start, false);
                     }
-                    _ => self.coming.seek(memory, root, target, true),
+                    _ => self.queue.seek(memory, root, target, true),
                 }
-                self.go_on(memory)
+                self.next_item(memory)
             }
             State::On if !self.is_before(self.key(), target) => return true,
             State::On => {
                 self.pass_taken(memory, target) || {
                     let path = self.key.get(..self.path_bytes).unwrap_or_default();
                     let common = path.iter().zip(target).take_while(|(a, b)| a == b).count();
-                    self.coming.skip_to(memory, target, common);
-                    self.go_on(memory)
+                    self.queue.skip_to(memory, target, common);
+                    self.next_item(memory)
                 }
             }
         };
@@ -140,19 +145,19 @@ impl<'a> Cursor<'a> {
         let State::New(root, start) = self.state else { return false };
         self.state = State::On;
         match start {
-            Bound::Unbounded => self.coming.start(memory, root),
-            Bound::Included(target) => self.coming.seek(memory, root, target, true),
-            Bound::Excluded(target) => self.coming.seek(memory, root, target, false),
+            Bound::Unbounded => self.queue.start(memory, root),
+            Bound::Included(target) => self.queue.seek(memory, root, target, true),
+            Bound::Excluded(target) => self.queue.seek(memory, root, target, false),
         }
         true
     }
 
     /// Moves to the next entry, of any kind.
-    fn go_on(&mut self, memory: Memory<'a>) -> bool {
+    fn next_item(&mut self, memory: Memory<'a>) -> bool {
         loop {
-            match self.coming.next(memory) {
+            match self.queue.next(memory) {
                 Some(Item::Leaf { ptr, characters, count }) => {
-                    self.give_leaf(memory, ptr, characters, count);
+                    self.enter_leaf(memory, ptr, characters, count);
                     return true;
                 }
                 Some(Item::Step { character }) => self.step(character),
@@ -166,7 +171,7 @@ impl<'a> Cursor<'a> {
     /// Passes those items before `target` that were already taken from the walk. Returns true if it is then at an entry
     /// at `target` or after it.
     fn pass_taken(&mut self, memory: Memory<'a>, target: &[u8]) -> bool {
-        while let Some(item) = self.coming.next_taken() {
+        while let Some(item) = self.queue.next_taken() {
             if let Item::Leaf { characters, count, .. } = item {
                 self.make_room();
                 let known = self.path_bytes + usize::from(count);
@@ -191,16 +196,16 @@ impl<'a> Cursor<'a> {
             Item::Back { depth } => self.path_bytes = depth as usize,
             Item::Step { character } => self.step(character),
             Item::Chain { ptr, skip } => {
-                if let View::Chain { steps, .. } = view(memory, Place { ptr, skip: u32::from(skip) }) {
+                if let View::Chain { steps, .. } = view(memory, NodePosition { ptr, skip: u32::from(skip) }) {
                     self.add_to_path(steps);
                 }
             }
             Item::Leaf { ptr, characters, count } => {
-                self.give_leaf(memory, ptr, characters, count);
+                self.enter_leaf(memory, ptr, characters, count);
                 return true;
             }
             Item::Entry { ptr, skip } => {
-                self.give_entry(memory, Place { ptr, skip: u32::from(skip) });
+                self.enter_entry(memory, NodePosition { ptr, skip: u32::from(skip) });
                 return true;
             }
         }
@@ -234,20 +239,20 @@ impl<'a> Cursor<'a> {
 
     /// Moves to the leaf that is some characters below the path.
     #[inline]
-    fn give_leaf(&mut self, memory: Memory<'a>, leaf: Ptr, characters: [u8; 2], count: u8) {
+    fn enter_leaf(&mut self, memory: Memory<'a>, leaf: Ptr, characters: [u8; 2], count: u8) {
         let (tail, content) = node::leaf(memory, leaf);
         let at = usize::from(count);
         let room = self.key.get_mut(self.path_bytes..).and_then(|room| room.first_chunk_mut::<ROOM_BYTES>());
         if !room.is_some_and(|room| write_end(room, characters, at, tail)) {
-            self.give_long_end(&characters[..at], tail);
+            self.write_long_end(&characters[..at], tail);
         }
         self.key_bytes = self.path_bytes + at + tail.len();
-        (self.content, self.at) = (content, Place::of(leaf).further(tail.len()));
+        (self.content, self.at) = (content, NodePosition::of(leaf).further(tail.len()));
     }
 
     /// Writes the key's end behind the path, whatever its length.
     #[inline(never)]
-    fn give_long_end(&mut self, characters: &[u8], tail: &[u8]) {
+    fn write_long_end(&mut self, characters: &[u8], tail: &[u8]) {
         self.key.truncate(self.path_bytes);
         self.key.extend_from_slice(characters);
         self.key.extend_from_slice(tail);
@@ -255,14 +260,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// Moves to the content at a place at the end of the path.
-    fn give_entry(&mut self, memory: Memory<'a>, place: Place) {
+    fn enter_entry(&mut self, memory: Memory<'a>, place: NodePosition) {
         let (tail, content) = match view(memory, place) {
             View::Leaf { tail, content } => (tail, content),
             View::Prefix { content, .. } => (&[][..], content),
             // The walk only yields places with content.
             View::None | View::Chain { .. } | View::Few | View::Many => (&[][..], &[][..]),
         };
-        self.give_long_end(&[], tail);
+        self.write_long_end(&[], tail);
         self.key_bytes = self.path_bytes + tail.len();
         (self.content, self.at) = (content, if place.ptr.is_leaf() { place.further(tail.len()) } else { place });
     }
@@ -270,7 +275,7 @@ impl<'a> Cursor<'a> {
     /// Whether `a` comes before `b` in the cursor's direction.
     #[inline]
     fn is_before(&self, a: &[u8], b: &[u8]) -> bool {
-        if self.coming.is_reverse() { a > b } else { a < b }
+        if self.queue.is_reverse() { a > b } else { a < b }
     }
 
     #[inline(never)]
@@ -290,9 +295,9 @@ impl<'a> Cursor<'a> {
     #[cold]
     fn end(&mut self) {
         self.state = State::Done;
-        (self.content, self.at) = (&[], Place::NONE);
+        (self.content, self.at) = (&[], NodePosition::NONE);
         (self.key_bytes, self.path_bytes) = (0, 0);
-        self.coming.end();
+        self.queue.end();
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::ops::{Bound, Range};
 
-use crate::node::{self, Place};
+use crate::node::{self, NodePosition};
 use crate::raw::epoch::Epochs;
 use crate::raw::memory::Memory;
 use crate::store::Store;
@@ -61,7 +61,7 @@ impl Gathering {
         self.bytes.clear();
         self.entries.clear();
         let bounds = Bounds { start: Bound::Included(self.next.as_slice()), end: Bound::Unbounded };
-        let mut cursor = Tail::find(Some(memory), Place::root(memory), &[]).cursor(bounds, Direction::Forward);
+        let mut cursor = Tail::find(Some(memory), NodePosition::root(memory), &[]).cursor(bounds, Direction::Forward);
         for _ in 0..STEP_ENTRIES {
             if !cursor.advance() {
                 self.next = Vec::new();

@@ -22,7 +22,7 @@ fn resident_bytes(starts: [usize; 2]) -> usize {
 
 /// Uses so little that there is no huge page, all of which would be resident at once.
 #[test]
-fn what_is_held_is_what_the_system_gave() {
+fn counted_memory_equals_the_memory_of_the_system() {
     for layout in [Layout::Adaptive, Layout::Paper] {
         let trie = Trie::new(TrieOptions { layout, ..TrieOptions::default() });
         let check = |when: &str| {

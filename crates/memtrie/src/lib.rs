@@ -12,7 +12,6 @@
 #![deny(missing_docs, unsafe_code)]
 
 mod adaptive;
-mod coming;
 mod contents;
 mod cursor;
 mod edit;
@@ -24,6 +23,7 @@ mod gather;
 mod graph;
 #[cfg(test)]
 mod held_test;
+mod item_queue;
 mod node;
 mod node_cursor;
 mod paper;

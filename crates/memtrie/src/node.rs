@@ -9,27 +9,27 @@ use crate::{TrieFull, adaptive, edit, paper};
 
 /// A place in the trie: a node, and how many bytes of its steps or tail were already passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct NodePosition {
     pub ptr: Ptr,
     pub skip: u32,
 }
 
-impl Place {
-    pub(crate) const NONE: Place = Place::of(Ptr::NONE);
+impl NodePosition {
+    pub(crate) const NONE: NodePosition = NodePosition::of(Ptr::NONE);
 
     #[inline]
-    pub(crate) const fn of(ptr: Ptr) -> Place {
-        Place { ptr, skip: 0 }
+    pub(crate) const fn of(ptr: Ptr) -> NodePosition {
+        NodePosition { ptr, skip: 0 }
     }
 
-    pub(crate) fn root(memory: Memory<'_>) -> Place {
-        Place::of(memory.load(Slot::ROOT))
+    pub(crate) fn root(memory: Memory<'_>) -> NodePosition {
+        NodePosition::of(memory.load(Slot::ROOT))
     }
 
     /// The place `bytes` further within the same chain or leaf.
     #[inline]
-    pub(crate) fn further(self, bytes: usize) -> Place {
-        Place { skip: self.skip + bytes as u32, ..self }
+    pub(crate) fn further(self, bytes: usize) -> NodePosition {
+        NodePosition { skip: self.skip + bytes as u32, ..self }
     }
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum View<'a> {
     /// One or more steps, and where they lead.
     Chain {
         steps: &'a [u8],
-        next: Place,
+        next: NodePosition,
     },
     /// A content, and the node that follows.
     Prefix {
@@ -58,7 +58,7 @@ pub(crate) enum View<'a> {
 }
 
 #[inline]
-pub(crate) fn view<'a>(memory: Memory<'a>, place: Place) -> View<'a> {
+pub(crate) fn view<'a>(memory: Memory<'a>, place: NodePosition) -> View<'a> {
     match memory.layout {
         Layout::Paper => paper::node::view(memory, place),
         Layout::Adaptive => adaptive::node::view(memory, place),
@@ -173,7 +173,7 @@ pub(crate) fn children(memory: Memory<'_>, ptr: Ptr) -> Vec<(u8, Ptr)> {
 
 /// A node's steps to its own content, if it has both, and the view behind them. For tools.
 pub(crate) fn own_steps(memory: Memory<'_>, ptr: Ptr) -> (&[u8], View<'_>) {
-    match view(memory, Place::of(ptr)) {
+    match view(memory, NodePosition::of(ptr)) {
         View::Chain { steps, next } if next.ptr == ptr => (steps, view(memory, next)),
         view => (&[], view),
     }
@@ -201,14 +201,14 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
 pub(crate) fn get_from_root<'a>(memory: Memory<'a>, key: &[u8]) -> Option<&'a [u8]> {
     let root = memory.load(Slot::ROOT);
     match memory.layout {
-        Layout::Paper => get(memory, Place::of(root), key),
+        Layout::Paper => get(memory, NodePosition::of(root), key),
         Layout::Adaptive => adaptive::node::get(memory, root, key),
     }
 }
 
 /// The content at `key` below `place`.
 #[inline]
-pub(crate) fn get<'a>(memory: Memory<'a>, place: Place, key: &[u8]) -> Option<&'a [u8]> {
+pub(crate) fn get<'a>(memory: Memory<'a>, place: NodePosition, key: &[u8]) -> Option<&'a [u8]> {
     let mut ptr = place.ptr;
     if place.skip > 0 {
         match view(memory, place) {
@@ -241,7 +241,7 @@ fn descend<'a>(mut ptr: Ptr, mut key: &[u8], step: impl Fn(Ptr, &[u8]) -> Step<'
 
 /// Whether there is content at `key` below the node in slot `root`.
 pub(crate) fn has(memory: Memory<'_>, root: Slot, key: &[u8]) -> bool {
-    get(memory, Place::of(memory.load(root)), key).is_some()
+    get(memory, NodePosition::of(memory.load(root)), key).is_some()
 }
 
 /// The first steps of `key` from the root, through nodes that are in the cache in any large trie: where they lead, and

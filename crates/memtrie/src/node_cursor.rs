@@ -1,6 +1,6 @@
 //! The cursor over nodes: depth, incoming byte and content, parents before children, in either direction.
 
-use crate::node::{self, Place, View, view};
+use crate::node::{self, NodePosition, View, view};
 use crate::raw::memory::{Memory, Ptr};
 use crate::trie::Direction;
 
@@ -8,7 +8,7 @@ use crate::trie::Direction;
 struct Level {
     /// The depth of the node that has these children.
     depth: usize,
-    node: Place,
+    node: NodePosition,
     /// The offset of the children in `children`, if they are few.
     few: Option<usize>,
     /// The next character to visit, as a number that leaves the range of a byte at the end.
@@ -23,7 +23,7 @@ pub struct NodeCursor<'a> {
     depth: usize,
     incoming: Option<u8>,
     /// The current node without its prefix; none if it has no children.
-    node: Place,
+    node: NodePosition,
     content: Option<&'a [u8]>,
     levels: Vec<Level>,
     /// The children of all levels with few, in order of the levels.
@@ -38,14 +38,14 @@ impl<'a> NodeCursor<'a> {
             reverse: direction == Direction::Reverse,
             depth: 0,
             incoming: None,
-            node: Place::NONE,
+            node: NodePosition::NONE,
             content: None,
             levels: Vec::with_capacity(16),
             children: Vec::with_capacity(32),
             done: memory.is_none(),
         };
         if let Some(memory) = memory {
-            cursor.enter(memory, Place::root(memory));
+            cursor.enter(memory, NodePosition::root(memory));
         }
         cursor
     }
@@ -130,11 +130,11 @@ impl<'a> NodeCursor<'a> {
 
     /// Makes the node at `place` the current one.
     #[inline]
-    fn enter(&mut self, memory: Memory<'a>, place: Place) {
+    fn enter(&mut self, memory: Memory<'a>, place: NodePosition) {
         (self.node, self.content) = match view(memory, place) {
-            View::None => (Place::NONE, None),
-            View::Leaf { tail: [], content } => (Place::NONE, Some(content)),
-            View::Prefix { content, child } => (Place::of(child), Some(content)),
+            View::None => (NodePosition::NONE, None),
+            View::Leaf { tail: [], content } => (NodePosition::NONE, Some(content)),
+            View::Prefix { content, child } => (NodePosition::of(child), Some(content)),
             View::Leaf { .. } | View::Chain { .. } | View::Few | View::Many => (place, None),
         };
         // A prefix may precede a leaf with a tail, but not one without.
@@ -179,7 +179,7 @@ impl<'a> NodeCursor<'a> {
             return Some(self.depth);
         }
         self.done = true;
-        (self.node, self.content, self.incoming) = (Place::NONE, None, None);
+        (self.node, self.content, self.incoming) = (NodePosition::NONE, None, None);
         None
     }
 }
@@ -187,16 +187,16 @@ impl<'a> NodeCursor<'a> {
 /// The first child at or after `from` in the walk's direction; `few` holds all children if they are few.
 fn next_child(
     memory: Memory<'_>,
-    place: Place,
+    place: NodePosition,
     few: Option<&[(u8, Ptr)]>,
     from: u8,
     reverse: bool,
-) -> Option<(u8, Place)> {
+) -> Option<(u8, NodePosition)> {
     let inside = |character: u8| if reverse { character <= from } else { character >= from };
     if let Some(few) = few {
         let mut inside = few.iter().filter(|(character, _)| inside(*character));
         let found = if reverse { inside.next_back() } else { inside.next() };
-        return found.map(|&(character, child)| (character, Place::of(child)));
+        return found.map(|&(character, child)| (character, NodePosition::of(child)));
     }
     match view(memory, place) {
         View::Chain { steps: [character], next } => inside(*character).then_some((*character, next)),
@@ -205,7 +205,7 @@ fn next_child(
         }
         View::Many => {
             let (character, child) = node::next_of_many(memory, place.ptr, from, reverse)?;
-            Some((character, Place::of(child)))
+            Some((character, NodePosition::of(child)))
         }
         _ => None,
     }

@@ -2,7 +2,7 @@
 
 use crate::contents::Contents;
 use crate::cursor::Cursor;
-use crate::node::{self, Place, View, view};
+use crate::node::{self, NodePosition, View, view};
 use crate::ranges::Ranges;
 use crate::raw::memory::Memory;
 use crate::trie::{Bounds, Direction};
@@ -14,17 +14,17 @@ use crate::trie::{Bounds, Direction};
 #[derive(Clone, Copy)]
 pub struct Tail<'a> {
     memory: Option<Memory<'a>>,
-    root: Place,
+    root: NodePosition,
 }
 
 impl<'a> Tail<'a> {
-    pub(crate) fn new(memory: Option<Memory<'a>>, root: Place) -> Tail<'a> {
+    pub(crate) fn new(memory: Option<Memory<'a>>, root: NodePosition) -> Tail<'a> {
         Tail { memory, root }
     }
 
     /// The branch at `key` below `root`.
-    pub(crate) fn find(memory: Option<Memory<'a>>, root: Place, key: &[u8]) -> Tail<'a> {
-        let root = memory.map_or(Place::NONE, |memory| walk(memory, root, key));
+    pub(crate) fn find(memory: Option<Memory<'a>>, root: NodePosition, key: &[u8]) -> Tail<'a> {
+        let root = memory.map_or(NodePosition::NONE, |memory| walk(memory, root, key));
         Tail { memory, root }
     }
 
@@ -67,12 +67,12 @@ impl<'a> Tail<'a> {
 }
 
 /// The place at `key`; none if no key starts with it.
-fn walk(memory: Memory<'_>, mut place: Place, mut key: &[u8]) -> Place {
+fn walk(memory: Memory<'_>, mut place: NodePosition, mut key: &[u8]) -> NodePosition {
     while let Some((&character, rest)) = key.split_first() {
         place = match view(memory, place) {
-            View::None => return Place::NONE,
+            View::None => return NodePosition::NONE,
             View::Leaf { tail, .. } => {
-                return if tail.starts_with(key) { place.further(key.len()) } else { Place::NONE };
+                return if tail.starts_with(key) { place.further(key.len()) } else { NodePosition::NONE };
             }
             View::Chain { steps, next } => {
                 if let Some(rest) = key.strip_prefix(steps) {
@@ -81,13 +81,13 @@ fn walk(memory: Memory<'_>, mut place: Place, mut key: &[u8]) -> Place {
                 } else if steps.starts_with(key) {
                     return place.further(key.len());
                 } else {
-                    return Place::NONE;
+                    return NodePosition::NONE;
                 }
             }
-            View::Prefix { child, .. } => Place::of(child),
+            View::Prefix { child, .. } => NodePosition::of(child),
             View::Few | View::Many => {
                 key = rest;
-                Place::of(node::child(memory, place.ptr, character))
+                NodePosition::of(node::child(memory, place.ptr, character))
             }
         };
     }

@@ -1,7 +1,7 @@
 //! Following many keys at once: while one key's next node is being fetched from memory, the others take their steps.
 
 use crate::edit::Start;
-use crate::node::{self, Place, Step, pass_top, prefetch_step, step};
+use crate::node::{self, NodePosition, Step, pass_top, prefetch_step, step};
 use crate::raw::memory::{Memory, Ptr};
 
 /// How many keys are followed together: more than memory can have requests in flight, and few enough for their state to
@@ -35,7 +35,7 @@ pub(crate) fn prefetch_together(memory: Memory<'_>, keys: &[&[u8]]) {
 /// through nodes that do not change while the others are put.
 #[inline]
 pub(crate) fn start_together(memory: Memory<'_>, entries: &[(&[u8], &[u8])]) -> [Start; TOGETHER] {
-    let root = Place::root(memory).ptr;
+    let root = NodePosition::root(memory).ptr;
     let mut starts = [Start::ROOT; TOGETHER];
     for (start, (key, _)) in starts.iter_mut().zip(entries) {
         *start = node::start(memory, root, key);
@@ -69,7 +69,7 @@ impl Ways {
 
     #[inline]
     fn from_top<'k>(memory: Memory<'_>, keys: impl Iterator<Item = &'k [u8]>) -> Ways {
-        let root = Place::root(memory).ptr;
+        let root = NodePosition::root(memory).ptr;
         let mut ways = Ways::NONE;
         for (index, key) in keys.enumerate() {
             let (ptr, consumed) = pass_top(memory, root, key);

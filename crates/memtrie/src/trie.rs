@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cursor::Cursor;
 use crate::gather::{Gathering, gather};
-use crate::node::Place;
+use crate::node::NodePosition;
 use crate::node_cursor::NodeCursor;
 use crate::raw::epoch::{Epochs, PinGuard};
 use crate::raw::memory::{Bases, Memory, Slot};
@@ -195,7 +195,7 @@ impl Trie {
 
     fn tail(&self, key: &[u8]) -> Tail<'_> {
         let memory = self.bases.memory();
-        Tail::find(memory, memory.map_or(Place::NONE, Place::root), key)
+        Tail::find(memory, memory.map_or(NodePosition::NONE, NodePosition::root), key)
     }
 }
 

@@ -3,7 +3,7 @@
 //! A walk records what it passes as items: how the key's path changes, and where the entries are. It reads only nodes,
 //! never leaves, which it prefetches: the consumer of the items finds them in the cache.
 
-use crate::node::{self, Place, View, view};
+use crate::node::{self, NodePosition, View, view};
 use crate::raw::memory::{Memory, Ptr};
 
 /// An item of a walk.
@@ -24,17 +24,17 @@ pub(crate) enum Item {
 const _: () = assert!(size_of::<Item>() == 8);
 
 impl Item {
-    fn chain(place: Place) -> Item {
+    fn chain(place: NodePosition) -> Item {
         Item::Chain { ptr: place.ptr, skip: skip(place) }
     }
 
-    fn entry(place: Place) -> Item {
+    fn entry(place: NodePosition) -> Item {
         Item::Entry { ptr: place.ptr, skip: skip(place) }
     }
 }
 
 /// The number of passed bytes. No node has so many steps, and no leaf so long a tail, that this needs more than a byte.
-fn skip(place: Place) -> u8 {
+fn skip(place: NodePosition) -> u8 {
     debug_assert!(place.skip <= 0xFF);
     place.skip as u8
 }
@@ -56,7 +56,7 @@ enum Rest {
     /// Forward: the child of a node whose content was visited.
     Child(Ptr),
     /// Reverse: the content of a node whose children are visited first.
-    Content(Place),
+    Content(NodePosition),
 }
 
 /// How many children ahead nodes are prefetched, and what is below large nodes, which is much.
@@ -114,7 +114,7 @@ impl Walk {
                 Rest::From { node, character } => self.list_from(memory, node, character),
                 Rest::Child(child) => {
                     self.frames.pop();
-                    self.descend(memory, Place::of(child), items)
+                    self.descend(memory, NodePosition::of(child), items)
                 }
                 Rest::Content(place) => {
                     self.frames.pop();
@@ -158,7 +158,7 @@ impl Walk {
                 if let Some(&(_, large)) = self.children.get(next + BELOW_LARGE_AHEAD) {
                     node::prefetch_below_large(memory, large);
                 }
-                return given + self.descend(memory, Place::of(child), items);
+                return given + self.descend(memory, NodePosition::of(child), items);
             }
         }
         self.set_next(next);
@@ -191,7 +191,7 @@ impl Walk {
 
     /// Descends from `place` to the next entry, or to the next node with several children. Returns the number of
     /// entries.
-    pub(crate) fn descend(&mut self, memory: Memory<'_>, mut place: Place, items: &mut Vec<Item>) -> usize {
+    pub(crate) fn descend(&mut self, memory: Memory<'_>, mut place: NodePosition, items: &mut Vec<Item>) -> usize {
         loop {
             if place.ptr.is_leaf() {
                 memory.prefetch_blob(place.ptr);
@@ -206,7 +206,7 @@ impl Walk {
                 }
                 View::Prefix { child, .. } if self.reverse => {
                     self.frames.push(Frame { depth: self.depth, rest: Rest::Content(place) });
-                    place = Place::of(child);
+                    place = NodePosition::of(child);
                 }
                 View::Prefix { child, .. } => {
                     self.frames.push(Frame { depth: self.depth, rest: Rest::Child(child) });
@@ -222,7 +222,7 @@ impl Walk {
         }
     }
 
-    fn follow(&mut self, chain: Place, steps: usize, items: &mut Vec<Item>) {
+    fn follow(&mut self, chain: NodePosition, steps: usize, items: &mut Vec<Item>) {
         items.push(Item::chain(chain));
         self.depth += steps as u32;
     }
@@ -265,7 +265,7 @@ impl Walk {
     pub(crate) fn seek(
         &mut self,
         memory: Memory<'_>,
-        mut place: Place,
+        mut place: NodePosition,
         mut target: &[u8],
         inclusive: bool,
         items: &mut Vec<Item>,
@@ -294,7 +294,7 @@ impl Walk {
                     if self.reverse {
                         self.frames.push(Frame { depth, rest: Rest::Content(place) });
                     }
-                    place = Place::of(child);
+                    place = NodePosition::of(child);
                 }
                 View::Few => {
                     let start = self.list_children(memory, place.ptr);
@@ -315,14 +315,14 @@ impl Walk {
         }
     }
 
-    fn step(&mut self, character: u8, child: Ptr, items: &mut Vec<Item>) -> Place {
+    fn step(&mut self, character: u8, child: Ptr, items: &mut Vec<Item>) -> NodePosition {
         items.push(Item::Step { character });
         self.depth += 1;
-        Place::of(child)
+        NodePosition::of(child)
     }
 
     /// The end of `seek`, where the target's path is the walk's.
-    fn seek_here(&mut self, memory: Memory<'_>, place: Place, inclusive: bool, items: &mut Vec<Item>) -> usize {
+    fn seek_here(&mut self, memory: Memory<'_>, place: NodePosition, inclusive: bool, items: &mut Vec<Item>) -> usize {
         let (has_content, below) = match view(memory, place) {
             View::None => return 0,
             View::Leaf { tail: [], .. } => (true, Ptr::NONE),
@@ -335,7 +335,7 @@ impl Walk {
             items.extend(found.then(|| Item::entry(place)));
             return usize::from(found);
         }
-        let place = if inclusive || !has_content { place } else { Place::of(below) };
+        let place = if inclusive || !has_content { place } else { NodePosition::of(below) };
         self.descend(memory, place, items)
     }
 
@@ -366,7 +366,7 @@ impl Walk {
             Rest::Content(_) => return 0,
             Rest::Child(child) => {
                 self.frames.pop();
-                return self.seek(memory, Place::of(child), target, true, items);
+                return self.seek(memory, NodePosition::of(child), target, true, items);
             }
             Rest::Children { next, .. } => {
                 let (child, next) = self.child_in_list(next as usize, character);

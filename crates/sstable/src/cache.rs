@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_evicted_is_freed() {
+    fn evicted_pages_are_freed() {
         let (cache, file) = (BlockCache::new(50 * BLOCK_BYTES as u64), file());
         let mut all: Vec<Weak<Held>> = Vec::new();
         let mut random = Random(1);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_last_is_found_and_nothing_else_is_kept() {
+    fn only_the_newest_content_of_a_key_is_kept() {
         let (cache, file) = (BlockCache::new(100 * BLOCK_BYTES as u64), file());
         let all: Vec<Weak<Held>> = thread::scope(|scope| {
             let writers = [0, 1].map(|writer| {
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_at_outlives_what_is_read_once() {
+    fn pages_read_twice_outlive_pages_read_once() {
         let (cache, file) = (BlockCache::new(100 * BLOCK_BYTES as u64), file());
         let hot = |number: u64| (7, number);
         let mut loads = 0;
@@ -432,11 +432,11 @@ mod tests {
                 assert!(loaded.is_ok());
             }
         }
-        assert!(loads < 100, "{loads} loads of 20 blocks that are looked at all the time");
+        assert!(loads < 100, "{loads} loads of 20 blocks that are read all the time");
     }
 
     #[test]
-    fn who_may_not_wait_is_told_of_a_load_under_way_and_gets_what_is_here() {
+    fn a_caller_that_may_not_wait_gets_cached_pages_only() {
         let (cache, file) = (BlockCache::new(1 << 20), file());
         let bytes = || vec![7; 100].into_boxed_slice();
         let read = |block: Result<Block, &'static str>| block.map(|block| block.to_vec());

@@ -113,7 +113,7 @@ mod tests {
         let lent = get(&going, 7);
         assert!(stay > 5 && blocks.iter().any(|block| block.upgrade().is_some()));
         drop(going);
-        assert_eq!(**lent, [7; 1000], "whoever has a block keeps it");
+        assert_eq!(**lent, [7; 1000], "a lent block stays unchanged");
         drop(lent);
         assert!(blocks.iter().all(|block| block.upgrade().is_none()), "memory of a file that is gone");
         assert_eq!((0..30).filter(|number| staying.peek(*number).is_some()).count(), stay);

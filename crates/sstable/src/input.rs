@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn running_out_says_where() {
+    fn a_short_input_names_the_offset() {
         let mut input = Input::new("da-1-bti-Data.db", 100, &[0, 5, 1, 2]);
         let error = input.short_bytes("key").unwrap_err();
         assert!(error.short);

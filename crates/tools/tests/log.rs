@@ -64,7 +64,7 @@ fn records_are_dumped_with_their_positions() {
 }
 
 #[test]
-fn damage_is_told_with_its_place() {
+fn damage_is_reported_with_its_offset() {
     let (disk, log) = log_of_three();
     drop(log);
     let text = printed(|out| assert!(verify(&disk, Path::new("/log/commitlog.log"), Output::Text, out).unwrap()));

@@ -297,7 +297,7 @@ impl Drop for RingQueue {
 
 impl std::fmt::Debug for RingQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RingQueue({} under way on {:?})", self.in_flight, self.file.path())
+        write!(f, "RingQueue({} in flight on {:?})", self.in_flight, self.file.path())
     }
 }
 

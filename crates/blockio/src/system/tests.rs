@@ -230,7 +230,7 @@ fn reads_past_the_page_cache_are_those_through_it() {
 }
 
 #[test]
-fn a_read_that_may_not_wait_has_what_is_in_memory_or_says_that_it_would() {
+fn a_read_that_may_not_wait_returns_cached_bytes_or_would_block() {
     let dir = Scratch::new("waiting");
     let path = dir.0.join("f");
     let bytes: Vec<u8> = (0..3 * BLOCK_SIZE as u32).map(|number| (number / 7) as u8).collect();
@@ -253,7 +253,7 @@ fn a_read_that_may_not_wait_has_what_is_in_memory_or_says_that_it_would() {
 }
 
 #[test]
-fn what_is_read_once_is_what_is_read() {
+fn a_read_past_the_cache_returns_the_same_bytes() {
     let dir = Scratch::new("once");
     let path = dir.0.join("f");
     let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i.wrapping_mul(i) / 11) as u8).collect();
@@ -283,7 +283,7 @@ fn file_of(path: &Path, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_read_ahead_is_the_file_wherever_that_lies() {
+fn read_ahead_returns_the_file_wherever_it_is_cached() {
     const PIECE: usize = 3 * BLOCK_SIZE;
     let dir = Scratch::new("ahead");
     for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE, 5 * PIECE + 5_000] {
@@ -318,7 +318,7 @@ fn what_is_read_ahead_is_the_file_wherever_that_lies() {
 }
 
 #[test]
-fn memory_that_is_read_into_outlives_a_reader_that_nobody_waits_for() {
+fn the_buffer_of_an_abandoned_read_stays_allocated_until_it_ends() {
     let dir = Scratch::new("abandoned");
     let path = dir.0.join("f");
     file_of(&path, 64 * BLOCK_SIZE);
@@ -331,7 +331,7 @@ fn memory_that_is_read_into_outlives_a_reader_that_nobody_waits_for() {
 }
 
 #[test]
-fn what_the_page_cache_has_is_told() {
+fn residence_in_the_page_cache_is_reported() {
     let dir = Scratch::new("cached");
     let path = dir.0.join("f");
     file_of(&path, 8 * BLOCK_SIZE);

@@ -29,7 +29,7 @@ fn data_file_directories(config: &mut Config, value: &Value) -> Result<(), Strin
     let directory = PathBuf::from(text(directory)?);
     match (directory.file_name().and_then(|name| name.to_str()), directory.parent()) {
         (Some("data"), Some(parent)) => config.data_directory = parent.to_path_buf(),
-        _ => return Err("must name a directory called data; what is beside it is used too".to_owned()),
+        _ => return Err("must name a directory called data; its parent directory is used too".to_owned()),
     }
     Ok(())
 }
@@ -226,7 +226,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "native_transport_max_request_data_in_flight_per_ip",
         default: "64MiB",
-        note: "bytes of requests under way on one connection before it is not read any more",
+        note: "bytes of requests in flight on one connection, above which it is not read",
         apply: |config, value| {
             let size = size_in(value, 1..=u64::MAX, "above 0")?;
             config.request_bytes_in_flight_max = usize::try_from(size).map_err(|error| error.to_string())?;

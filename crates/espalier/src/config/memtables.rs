@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told_to_who_names_it() {
+    fn an_unusable_memtable_is_refused_when_a_table_names_it() {
         let all = parse(
             "configurations:\n  a: {class_name: PersistentMemoryMemtable}\n  b: {class_name: TrieMemtable, parameters: {size: 1}}\n  \
              c: {parameters: {}}\n  d: {class_name: TrieMemtable, parameters: {shards: 0}}\n",

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_a_unit_or_has_a_strange_one_is_refused() {
+    fn values_without_a_known_unit_are_refused() {
         for bad in [json!(10), json!("10"), json!("10 s"), json!("10S"), json!("-1s"), json!("s"), json!(null)] {
             assert!(duration(&bad).is_err(), "{bad}");
         }

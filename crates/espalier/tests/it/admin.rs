@@ -23,7 +23,7 @@ fn number(text: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn a_running_node_says_how_it_is() {
+fn a_running_node_reports_its_status() {
     let directory = TempDir::new();
     let data = directory.join("data");
     let node = Node::start(&data);

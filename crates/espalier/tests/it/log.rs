@@ -42,7 +42,7 @@ fn log_metrics(data: &Path) -> HashMap<String, String> {
 }
 
 #[test]
-fn the_log_is_measured_under_cassandras_names_and_a_start_says_what_it_replayed() {
+fn log_metrics_have_cassandras_names_and_a_start_reports_its_replay() {
     let directory = TempDir::new();
     let data = directory.join("data");
     let config = directory.join("espalier.yaml");
@@ -79,7 +79,7 @@ fn the_log_is_measured_under_cassandras_names_and_a_start_says_what_it_replayed(
 }
 
 #[test]
-fn a_damaged_log_stops_the_start_and_says_where_and_what_to_do() {
+fn the_error_for_a_damaged_log_names_the_place_and_the_remedy() {
     let directory = TempDir::new();
     let data = directory.join("data");
     let node = Node::start(&data);

@@ -93,7 +93,7 @@ fn sstables_of_the_older_format_are_dumped_verified_and_described() {
 }
 
 #[test]
-fn damage_is_told_and_the_rest_is_saved() {
+fn damage_is_reported_and_the_rest_is_saved() {
     let scratch = TempDir::new();
     let directory = damaged("wide_rt", &scratch);
     let directory = directory.to_str().unwrap();

@@ -4,7 +4,7 @@ use super::node::{
     CONTENT_CHAIN, CONTENT_CHAIN_STEPS_MAX, CONTENT_WORD, FLAT, FLAT_CHILDREN_MIN, INNER_CONTENT_MAX,
     PREFIX_CHILD_WORD, content_chain, flat_next, kind_name, list, shape, view,
 };
-use crate::node::{Place, View};
+use crate::node::{NodePosition, View};
 use crate::raw::memory::{Memory, Ptr};
 use crate::store::piece_bytes;
 
@@ -17,7 +17,7 @@ pub(crate) fn check(memory: Memory<'_>, ptr: Ptr) -> Result<usize, String> {
         return Err(format!("node {:08x} has no known kind", ptr.bits()));
     }
     let mut bytes = piece_bytes(memory, ptr);
-    match view(memory, Place::of(ptr)) {
+    match view(memory, NodePosition::of(ptr)) {
         _ if ptr.node_kind() == CONTENT_CHAIN => check_content_chain(memory, ptr)?,
         View::Chain { steps: [], .. } => return Err(format!("chain {:08x} is empty", ptr.bits())),
         View::Few => check_sparse(memory, ptr)?,
@@ -53,7 +53,7 @@ fn check_below_content(memory: Memory<'_>, ptr: Ptr, child: Ptr) -> Result<(), S
 
 /// W7: whether this node has no content before its first step.
 pub(super) fn takes_a_step(memory: Memory<'_>, ptr: Ptr) -> bool {
-    !matches!(view(memory, Place::of(ptr)), View::None | View::Prefix { .. } | View::Leaf { tail: [], .. })
+    !matches!(view(memory, NodePosition::of(ptr)), View::None | View::Prefix { .. } | View::Leaf { tail: [], .. })
 }
 
 fn check_sparse(memory: Memory<'_>, ptr: Ptr) -> Result<(), String> {

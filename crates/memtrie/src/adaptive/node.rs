@@ -3,7 +3,7 @@
 use std::hint::select_unpredictable;
 
 use crate::edit::Start;
-use crate::node::{Place, SmallLeaves, Step, View};
+use crate::node::{NodePosition, SmallLeaves, Step, View};
 use crate::raw::characters::{Characters, equal_places, same};
 use crate::raw::memory::{Memory, Ptr, Slot};
 
@@ -262,8 +262,8 @@ pub(crate) fn content_chain<'a>(memory: Memory<'a>, ptr: Ptr) -> ContentChain<'a
 
 /// The view of a node from `skip` bytes inside it.
 #[inline]
-pub(crate) fn view<'a>(memory: Memory<'a>, place: Place) -> View<'a> {
-    let Place { ptr, skip } = place;
+pub(crate) fn view<'a>(memory: Memory<'a>, place: NodePosition) -> View<'a> {
+    let NodePosition { ptr, skip } = place;
     let skip = skip as usize;
     if ptr.is_leaf() {
         let leaf = memory.leaf(ptr);
@@ -273,13 +273,13 @@ pub(crate) fn view<'a>(memory: Memory<'a>, place: Place) -> View<'a> {
         0 => View::None,
         CHAIN => {
             let child = memory.load(ptr.node_slot(CHAIN_CHILD_WORD));
-            View::Chain { steps: &chain_steps(memory, ptr)[skip..], next: Place::of(child) }
+            View::Chain { steps: &chain_steps(memory, ptr)[skip..], next: NodePosition::of(child) }
         }
         CONTENT_CHAIN => {
             let ContentChain { steps, content, child } = content_chain(memory, ptr);
             match &steps[skip..] {
                 [] => View::Prefix { content, child },
-                rest => View::Chain { steps: rest, next: Place::of(ptr).further(steps.len()) },
+                rest => View::Chain { steps: rest, next: NodePosition::of(ptr).further(steps.len()) },
             }
         }
         PREFIX => {

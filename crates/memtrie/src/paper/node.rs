@@ -1,6 +1,6 @@
 //! The node kinds of the paper's layout in a 32-byte block (`FORMAT.md` has each in hex), and reading one node.
 
-use crate::node::{Place, Step, View};
+use crate::node::{NodePosition, Step, View};
 use crate::raw::memory::{Memory, Ptr, Slot};
 
 /// A chain has its first step at offset 0..=27, which its pointer gives. The other steps follow, the last at 27, and
@@ -237,8 +237,8 @@ pub(crate) fn split_next(memory: Memory<'_>, ptr: Ptr, from: u8, descending: boo
 
 /// The view of a node from `skip` steps inside it.
 #[inline]
-pub(crate) fn view<'a>(memory: Memory<'a>, place: Place) -> View<'a> {
-    let Place { ptr, skip } = place;
+pub(crate) fn view<'a>(memory: Memory<'a>, place: NodePosition) -> View<'a> {
+    let NodePosition { ptr, skip } = place;
     if ptr.is_leaf() {
         return View::Leaf { tail: &[], content: memory.blob(ptr) };
     }
@@ -247,7 +247,7 @@ pub(crate) fn view<'a>(memory: Memory<'a>, place: Place) -> View<'a> {
     }
     match kind(ptr) {
         Kind::Chain => {
-            let next = Place::of(memory.load(ptr.slot(CHILD_WORD)));
+            let next = NodePosition::of(memory.load(ptr.slot(CHILD_WORD)));
             View::Chain { steps: &chain_steps(memory, ptr)[skip as usize..], next }
         }
         Kind::Prefix => {

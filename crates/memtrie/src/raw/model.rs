@@ -2,7 +2,7 @@
 //! (loom): the crate's own epochs over a model checker's atomics. Cells stand for nodes, and detect an access that is
 //! not ordered with a write.
 
-#![allow(dead_code, reason = "a model uses what it is about, not all that the module has")]
+#![allow(dead_code, reason = "a model uses a part of the module")]
 
 #[path = "epoch.rs"]
 mod epoch;

@@ -63,7 +63,7 @@ fn overwriting_holds_memory_near_that_of_a_fresh_trie() {
 }
 
 /// The memory of the trie's content in a newly loaded trie.
-fn loaded_anew(content: &Trie) -> usize {
+fn rebuilt_bytes(content: &Trie) -> usize {
     let loaded = trie();
     let pin = content.pin();
     let mut cursor = pin.cursor(Bounds::ALL, Direction::Forward);
@@ -116,7 +116,7 @@ fn a_scan_that_never_ends_does_not_keep_what_was_overwritten() {
                 let progress = (look * 100 + step) as f64 / (LOOKS * 100) as f64;
                 overwrite(drifting_size(progress), overwrites / LOOKS / 100);
             }
-            let bound = loaded_anew(&trie) * 13 / 10 + (4 << 20);
+            let bound = rebuilt_bytes(&trie) * 13 / 10 + (4 << 20);
             let reserved = trie.memory().reserved;
             late += usize::from(reserved > bound);
             worst = f64::max(worst, reserved as f64 / bound as f64);
@@ -124,7 +124,7 @@ fn a_scan_that_never_ends_does_not_keep_what_was_overwritten() {
             let settled = trie.memory().reserved;
             worst_settled = f64::max(worst_settled, settled as f64 / bound as f64);
             let mut rounds = 0;
-            while trie.memory().reserved > loaded_anew(&trie) * 13 / 10 + (4 << 20) {
+            while trie.memory().reserved > rebuilt_bytes(&trie) * 13 / 10 + (4 << 20) {
                 rounds += 1;
                 assert!(rounds <= ROUNDS_MAX, "look {look}: {:?} stays above {bound}", trie.memory());
                 overwrite(drifting_size(look as f64 / LOOKS as f64), PARTITIONS);
@@ -176,7 +176,7 @@ fn what_stays_moves_together_when_most_around_it_went() {
     (0..KEYS).for_each(|number| put(number, 1000));
     let small = || (0..KEYS).filter(|number| number % 20 != 0);
     small().for_each(|number| put(number, 100));
-    let bound = loaded_anew(&trie) * 13 / 10 + (1 << 20);
+    let bound = rebuilt_bytes(&trie) * 13 / 10 + (1 << 20);
     let before = trie.memory().reserved;
     assert!(before > bound, "{before} held when there was no time yet, {bound} at most");
     // A pass continues a little with each batch of replaced pieces.

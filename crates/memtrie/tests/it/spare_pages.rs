@@ -93,7 +93,7 @@ fn tries_and_what_they_left_hold_no_more_together_than_is_allowed() {
 }
 
 #[test]
-fn what_nobody_needs_goes_back_to_the_system() {
+fn unneeded_pages_return_to_the_system() {
     let spare = Arc::new(SparePages::new(1 << 30));
     let all = left_by(&spare, 30);
     assert!(all > 12 * HUGE_PAGE, "{all}");

@@ -69,7 +69,7 @@ pub(crate) fn follow<P: Pages, T>(
         if child / PAGE_SIZE as u64 != number {
             number = child / PAGE_SIZE as u64;
             let page = held.insert(pages.page(number)?);
-            bring_near(page, child);
+            prefetch_children(page, child);
         }
         node = Node::read(file, held.as_deref().unwrap_or(root_page), child)?;
     }
@@ -82,7 +82,7 @@ pub(crate) fn follow<P: Pages, T>(
 /// Touches everything that a descent from the node at `position` may read in its page, so that the processor waits for
 /// it once. Children are right before their parents, and the fewer there are the nearer.
 #[inline]
-fn bring_near(page: &[u8], position: u64) {
+fn prefetch_children(page: &[u8], position: u64) {
     let start = (position % PAGE_SIZE as u64) as usize;
     for line in (start.saturating_sub(NEAR_BYTES)..start).step_by(LINE_BYTES) {
         black_box(page.get(line).copied());

@@ -66,7 +66,7 @@ fn sound_tables_verify() {
 }
 
 #[test]
-fn a_flipped_bit_where_checksums_cover_is_found_by_whoever_reads_it() {
+fn every_reader_finds_a_flipped_bit_under_a_checksum() {
     let mut state = 1;
     for name in ["colls", "tombs", "crc_compacted", "comp_none", "comp_zstd", "comp_snappy", "comp_deflate", "statics"]
     {

@@ -289,7 +289,7 @@ fn garbage_never_panics() {
 
 /// `ahead` shows what will be decoded, as far as it is complete, and consumes nothing.
 #[test]
-fn what_lies_ahead_is_what_is_decoded_next() {
+fn the_preview_is_the_request_that_is_decoded_next() {
     let requests: Vec<Vec<u8>> = (1..4).map(|stream| request(4, stream, 5, &[stream as u8; 3])).collect();
     let mut compressed = request(4, 4, 5, b"");
     compressed[1] = flags::COMPRESSION;

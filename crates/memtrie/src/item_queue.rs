@@ -1,6 +1,6 @@
 //! The next items of a walk, taken some entries ahead so that their memory can be prefetched.
 
-use crate::node::Place;
+use crate::node::NodePosition;
 use crate::raw::memory::{Memory, Ptr};
 use crate::trie::Direction;
 use crate::walk::{Item, Walk};
@@ -12,7 +12,7 @@ const ENTRIES_AT_ONCE: usize = 24;
 const ITEMS_LEFT: usize = 12;
 
 /// The items of a walk, in order.
-pub(crate) struct Coming {
+pub(crate) struct ItemQueue {
     walk: Walk,
     items: Vec<Item>,
     /// The next item.
@@ -23,11 +23,11 @@ pub(crate) struct Coming {
     given: usize,
 }
 
-impl Coming {
-    pub(crate) fn new(direction: Direction, is_empty: bool) -> Coming {
+impl ItemQueue {
+    pub(crate) fn new(direction: Direction, is_empty: bool) -> ItemQueue {
         let walk = Walk::new(direction == Direction::Reverse, is_empty);
         let items = if is_empty { Vec::new() } else { Vec::with_capacity(16) };
-        Coming { walk, items, next: 0, more_at: 0, given: 0 }
+        ItemQueue { walk, items, next: 0, more_at: 0, given: 0 }
     }
 
     #[inline]
@@ -91,13 +91,13 @@ impl Coming {
     }
 
     /// Starts with the first entry below `place`.
-    pub(crate) fn start(&mut self, memory: Memory<'_>, place: Place) {
+    pub(crate) fn start(&mut self, memory: Memory<'_>, place: NodePosition) {
         self.walk.descend(memory, place, &mut self.items);
         self.more_at = self.items.len();
     }
 
     /// Starts with the first entry at or after `target` (or strictly after it), below `place`.
-    pub(crate) fn seek(&mut self, memory: Memory<'_>, place: Place, target: &[u8], inclusive: bool) {
+    pub(crate) fn seek(&mut self, memory: Memory<'_>, place: NodePosition, target: &[u8], inclusive: bool) {
         self.walk.seek(memory, place, target, inclusive, &mut self.items);
         self.more_at = self.items.len();
     }
