@@ -1,4 +1,4 @@
-//! Compaction: picks by the table's strategy, merges, and puts the result in the place of the inputs.
+//! Compaction: chooses merges by the table's strategy, merges, and replaces the inputs with the result.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -21,10 +21,10 @@ use crate::error::EngineError;
 use crate::store::{Generation, TableStore, View, lock};
 use crate::worker::Worker;
 
-/// The longest that a throttled merge sleeps without looking whether it is to stop.
+/// The longest time for which a throttled merge sleeps before it checks whether it must stop.
 const NAP: Duration = Duration::from_millis(50);
 
-/// The threads that compact in the background, apart from the one that flushes.
+/// The threads that compact in the background. The thread that flushes is another one.
 pub(crate) struct Compactor {
     requests: Arc<Queue>,
     workers: Vec<Worker>,
@@ -35,24 +35,24 @@ pub(crate) struct Compactor {
 type Queue = (Mutex<Requests>, Condvar);
 
 struct Requests {
-    /// Tables to look at, each as often as there are threads that can work on it side by side.
+    /// Tables to examine. A table is queued once for each thread that can work on it at the same time.
     tables: VecDeque<TableId>,
-    /// When all tables are to be looked at, asked or not, and how long after that again.
+    /// The next time at which all tables are examined, requested or not, and the interval after that.
     look_at: Instant,
     look_every: Duration,
     stopped: bool,
 }
 
-/// What a thread does next.
+/// The next task of a thread.
 enum Task {
-    /// Ask for all tables.
+    /// Request an examination of all tables.
     LookAtAll,
     Compact(TableId),
 }
 
 impl Compactor {
-    /// A number of threads that together write so many bytes per second, 0 for no limit, and look at every table as
-    /// soon as they start and then each `look_every`.
+    /// Threads that together write at most `bytes_per_second`, or any number of bytes for 0. They examine every table
+    /// when they start, and then every `look_every`.
     pub fn new(threads: usize, bytes_per_second: u64, look_every: Duration) -> Self {
         let requests = Requests { tables: VecDeque::new(), look_at: Instant::now(), look_every, stopped: false };
         Compactor {
@@ -71,14 +71,14 @@ impl Compactor {
         })
     }
 
-    /// Ends the threads; merges under way stop and leave their inputs.
+    /// Ends the threads. Merges in flight stop and leave their inputs.
     pub fn stop(&self) {
         lock(&self.requests.0).stopped = true;
         self.requests.1.notify_all();
         self.workers.iter().for_each(Worker::join);
     }
 
-    /// Has every thread look at a table: each begins one merge, as long as there are any.
+    /// Makes every thread examine a table. Each begins one merge, as long as the strategy asks for any.
     fn request(&self, table: TableId) {
         let mut requests = lock(&self.requests.0);
         let waiting = requests.tables.iter().filter(|waiting| **waiting == table).count();
@@ -97,7 +97,7 @@ impl Drop for Compactor {
     }
 }
 
-/// Waits for something to do; none when it is time to end.
+/// Waits for a task. Returns None when the thread must end.
 fn next_task((requests, changed): &Queue) -> Option<Task> {
     let mut requests = lock(requests);
     loop {
@@ -133,36 +133,36 @@ fn run(engine: &Weak<Engine>, requests: &Queue) {
     }
 }
 
-/// What became of the inputs of a merge.
+/// The outcome of a merge for its inputs.
 #[derive(PartialEq, Eq)]
 enum Merged {
     Replaced,
     Kept,
 }
 
-/// What is done next to a table.
+/// The next work on a table.
 struct Chosen {
     inputs: Vec<Arc<SSTableReader>>,
-    /// Where the output is split; none if the inputs are to be dropped unread.
+    /// The tokens at which the output is split. None if the inputs are dropped without reading them.
     boundaries: Option<Vec<types::Token>>,
 }
 
-/// The data of a table that is not part of a merge, as it is when asked. The inputs of another merge are until the view
-/// has its outputs in their place, which it has once they are durable: either way it is all that a crash could bring
-/// back.
+/// The data of a table outside of a merge, at the time of the call. The inputs of another merge belong to it until the
+/// view has that merge's outputs instead, which happens once the outputs are durable. Either way, it is all data that a
+/// crash could restore.
 pub(crate) struct Outside<'a> {
     pub store: &'a TableStore,
     pub inputs: &'a [Arc<SSTableReader>],
-    /// A generation that is part of it.
+    /// A generation that is a part of the merge.
     pub flushed: Option<&'a Arc<Generation>>,
-    /// The log may hold records of the inputs that no SSTable covers (see [`Engine::has_uncovered`]).
+    /// Whether the log may hold records of the inputs that no SSTable covers (see [`Engine::has_uncovered`]).
     pub has_uncovered: bool,
 }
 
 impl Overlaps for Outside<'_> {
     fn oldest_timestamp(&self, key: &PartitionKey) -> i64 {
         if self.has_uncovered {
-            // Of any time.
+            // The data may be of any time.
             return i64::MIN;
         }
         let view = self.store.view();
@@ -173,16 +173,16 @@ impl Overlaps for Outside<'_> {
 }
 
 impl Engine {
-    /// Merges all SSTables of a table, memtable flushed first, into one, or as many as its strategy asks for: unified
-    /// compaction merges those apart that do not overlap, and splits what it writes. Merges under way stop; what is
-    /// flushed meanwhile may be merged beside it. Blocks until it is done.
+    /// Flushes the memtable and merges all SSTables of a table into one, or into as many as its strategy asks for:
+    /// unified compaction merges SSTables that do not overlap separately, and splits its output. Merges in flight stop,
+    /// and SSTables that are flushed meanwhile may be merged beside it. Blocks until the merge is complete.
     pub fn compact(&self, table: &Table) -> Result<(), EngineError> {
         let store = self.store(table)?;
         self.flush_store(&store)?;
         let one_at_a_time = lock(&store.compacting_all);
         let compacted = self.compact_all(&store);
         drop(one_at_a_time);
-        // Merges that were stopped go on.
+        // The merges that were stopped begin again.
         self.request_compaction(&store);
         compacted
     }
@@ -206,27 +206,27 @@ impl Engine {
             }
             let inputs = named(&view, &picked);
             let boundaries = strategy.output_boundaries(&metadata_of(&inputs));
-            // One that fails does not keep the others from being merged.
+            // The failure of one merge does not prevent the others.
             compacted = compacted.and(self.merge(store, &inputs, boundaries).map(|_| ()));
         }
         compacted
     }
 
-    /// Lets the compactor look at a table whose SSTables changed.
+    /// Makes the compactor examine a table whose SSTables changed.
     pub(crate) fn request_compaction(&self, store: &TableStore) {
         if self.options().concurrent_compactors > 0 {
             self.compactor().request(store.table.load().id);
         }
     }
 
-    /// Lets the compactor look at every table that has SSTables: one may have been left so by a crash, a disk was full
-    /// and is not any more, and as time passes more is expired or may be purged.
+    /// Makes the compactor examine every table that has SSTables. A crash may have left one uncompacted, a full disk
+    /// may have space again, and more data expires or becomes purgeable as time passes.
     fn request_all_compactions(&self) {
         let has_sstables = |store: &&Arc<TableStore>| !store.borrow_view().sstables.is_empty();
         self.stores().iter().filter(has_sstables).for_each(|store| self.request_compaction(store));
     }
 
-    /// Switches compaction without being asked on or off, for one table until the next start.
+    /// Switches automatic compaction of one table on or off, until the next start.
     pub fn set_autocompaction(&self, table: &Table, enabled: bool) -> Result<(), EngineError> {
         let store = self.store(table)?;
         store.autocompaction.store(enabled, Ordering::Release);
@@ -236,7 +236,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What compaction is doing and has done.
+    /// The figures of running and completed compactions.
     pub fn compaction_stats(&self) -> CompactionStats {
         let pending = self.stores().iter().map(|store| self.pending_compactions(store)).sum();
         CompactionStats { pending, ..self.compactor().tasks.stats() }
@@ -253,9 +253,9 @@ impl Engine {
         strategy.picks(&metadata, &compacting, store.flush_size.bytes()).len()
     }
 
-    /// Carries out what a table's strategy finds most urgent beside what other threads are at. After it the table is
-    /// looked at again, behind the others; if it fails, when the table's SSTables change, or all tables are looked
-    /// at. One that turns out damaged is left alone from then on.
+    /// Carries out the most urgent work of a table's strategy beside the other threads' work. Afterwards the table is
+    /// queued again behind the others. If the work fails, the table is examined again when its SSTables change, or when
+    /// all tables are examined. A damaged SSTable is excluded from then on.
     fn compact_in_background(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         let Some((claim, chosen)) = store.merges.begin(|compacting| self.choose(store, compacting))? else {
             return Ok(());
@@ -268,7 +268,7 @@ impl Engine {
         if let Some(damaged) = &damaged {
             store.merges.leave_alone(damaged.clone());
         }
-        // Whoever looks at the table before this finds its inputs taken.
+        // A thread that examines the table before this point finds the inputs claimed.
         drop(claim);
         if damaged.is_some() || matches!(merged, Ok(Merged::Replaced)) {
             self.request_compaction(store);
@@ -276,7 +276,7 @@ impl Engine {
         merged.map(|_| ())
     }
 
-    /// What to drop, or the most urgent merge, among SSTables that are not being merged.
+    /// The SSTables to drop, or the most urgent merge, among SSTables that are not being merged.
     fn choose(
         &self,
         store: &TableStore,
@@ -310,7 +310,7 @@ impl Engine {
         Ok(Some((picked, Chosen { inputs, boundaries: Some(boundaries) })))
     }
 
-    /// SSTables outside of all merges that hold nothing but what expired and shadows nothing.
+    /// SSTables outside of all merges that hold only expired data and shadow nothing.
     fn expired(
         &self,
         table: &Table,
@@ -364,16 +364,16 @@ impl Engine {
         self.compactor().is_stopped() || !store.is_served() || store.check_files().is_err()
     }
 
-    /// Whether SSTables of the table may hold rows whose records the log still has, and which no SSTable covers: those
-    /// of full memtables, and those flushed during a replay. The next start replays such rows, so that the
-    /// deletions that shadow them have to stay, whatever they were merged with. Asked before a merge begins: what
-    /// is written later is not among its inputs.
+    /// Whether SSTables of the table may hold rows whose records are still in the log and that no SSTable covers. Such
+    /// SSTables were flushed from full memtables, or during a replay. The next start replays such rows, so that the
+    /// deletions that shadow them must stay, whatever they were merged with. Call this before a merge begins: later
+    /// writes are not among its inputs.
     pub(crate) fn has_uncovered(&self, table: model::TableId, view: &View) -> bool {
         view.has_uncovered() || self.log().replayed_tables().contains(&table.0)
     }
 
-    /// Whether the log may still hold records of these SSTables. Without a table that covers them the next start would
-    /// replay them, and perhaps not the deletions that they were purged by.
+    /// Whether the log may still hold records of these SSTables. Without a table that covers them, the next start would
+    /// replay them, and might not replay the deletions that purged them.
     fn may_replay(&self, inputs: &[Arc<SSTableReader>]) -> bool {
         let oldest = self.log().oldest_segment();
         let mut ends = inputs.iter().filter_map(|input| self.files().intervals(input).intervals().last().copied());
@@ -427,7 +427,7 @@ impl Engine {
         }
     }
 
-    /// Lets a merge that wrote more bytes go on when the throttle allows, or stops it.
+    /// Lets a merge continue after further written bytes when the throttle allows it, or stops it.
     fn pace(&self, store: &TableStore, bytes: u64) -> ControlFlow<()> {
         let mut wait = self.compactor().throttle.take(bytes, Instant::now());
         loop {
@@ -444,7 +444,7 @@ impl Engine {
     }
 }
 
-/// Does long work in a thread that gives way to reads, writes and flushes.
+/// Does long work in a thread with a lower priority than reads, writes and flushes.
 fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, EngineError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("merge".into()).spawn_scoped(scope, || {
@@ -464,7 +464,7 @@ fn invalid_option(error: OptionError) -> EngineError {
     EngineError::Startup(error.to_string())
 }
 
-/// Why a merge did not come to its end, other than that it was stopped.
+/// The error of a merge that failed for another reason than that it was stopped.
 pub(crate) fn engine_error(error: CompactionError) -> EngineError {
     match error {
         CompactionError::SSTable(error) => error.into(),
@@ -472,13 +472,13 @@ pub(crate) fn engine_error(error: CompactionError) -> EngineError {
     }
 }
 
-/// Whether a table is compacted without being asked.
+/// Whether a table is compacted automatically.
 pub(crate) fn is_enabled(store: &TableStore, table: &Table) -> bool {
     store.autocompaction.load(Ordering::Acquire)
         && table.options.compaction.get("enabled").is_none_or(|enabled| !enabled.eq_ignore_ascii_case("false"))
 }
 
-/// The SSTable that an error is about, if it is one of damage.
+/// The SSTable that an error of damage names.
 fn damaged_sstable(error: &EngineError) -> Option<SSTableId> {
     let file = match error {
         EngineError::Read(error) => match &**error {
@@ -502,7 +502,7 @@ pub(crate) fn ids_of(sstables: &[Arc<SSTableReader>]) -> Vec<SSTableId> {
     sstables.iter().map(|sstable| sstable.descriptor().id.clone()).collect()
 }
 
-/// Those that merges leave alone, and those in which a read met damage.
+/// SSTables that merges exclude, and SSTables in which a read found damage.
 pub(crate) fn left_alone(view: &View, merging: &HashSet<SSTableId>) -> HashSet<SSTableId> {
     let damaged = view.sstables.iter().filter(|sstable| sstable.is_damaged());
     merging.iter().cloned().chain(damaged.map(|sstable| sstable.descriptor().id.clone())).collect()

@@ -1,4 +1,4 @@
-//! What compaction is doing, for whoever asks, and how fast it may.
+//! The state of compaction, for reports, and its throttle.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,20 +9,20 @@ use uuid::Uuid;
 
 use crate::store::lock;
 
-/// A merge under way.
+/// A merge in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveCompaction {
-    /// Its own id, time-based: when it began.
+    /// The merge's own id. It is time-based and tells when the merge began.
     pub id: Uuid,
     /// The keyspace.
     pub keyspace: String,
     /// The table.
     pub table: String,
-    /// Where it writes.
+    /// The directory of its output.
     pub target_directory: PathBuf,
-    /// SSTables that are merged.
+    /// The number of SSTables that are merged.
     pub sstables: usize,
-    /// Bytes of their data, before compression.
+    /// The bytes of their data, before compression.
     pub total_bytes: u64,
     /// Bytes written so far, before compression.
     pub written_bytes: u64,
@@ -31,15 +31,15 @@ pub struct ActiveCompaction {
 /// Compaction in numbers, since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactionStats {
-    /// Merges that strategies call for now beside those under way.
+    /// Merges that strategies ask for now, in addition to those in flight.
     pub pending: usize,
-    /// Merges under way.
+    /// Merges in flight.
     pub active: Vec<ActiveCompaction>,
-    /// Merges that came to their end.
+    /// Completed merges.
     pub completed: u64,
-    /// Bytes that they wrote, before compression.
+    /// Bytes that completed merges wrote, before compression.
     pub written_bytes: u64,
-    /// SSTables that were dropped unread because all in them had expired.
+    /// SSTables that were dropped without reading them, because all their data had expired.
     pub expired_sstables: u64,
 }
 
@@ -58,19 +58,19 @@ struct Task {
 }
 
 impl CompactionTasks {
-    /// Notes a merge until what is returned is dropped.
+    /// Lists a merge until the returned value is dropped.
     pub fn begin(&self, description: ActiveCompaction) -> RunningTask<'_> {
         let task = Arc::new(Task { description, written_bytes: AtomicU64::new(0) });
         lock(&self.active).push(task.clone());
         RunningTask { tasks: self, task }
     }
 
-    /// Notes SSTables that were dropped unread.
+    /// Counts SSTables that were dropped without reading them.
     pub fn expired(&self, sstables: usize) {
         self.expired_sstables.fetch_add(sstables as u64, Ordering::Relaxed);
     }
 
-    /// Everything but what is pending.
+    /// All figures except the pending merges.
     pub fn stats(&self) -> CompactionStats {
         let active = lock(&self.active);
         let describe = |task: &Arc<Task>| ActiveCompaction {
@@ -87,19 +87,19 @@ impl CompactionTasks {
     }
 }
 
-/// A merge under way; dropped when it ends.
+/// A merge in flight. It is dropped when the merge ends.
 pub(crate) struct RunningTask<'t> {
     tasks: &'t CompactionTasks,
     task: Arc<Task>,
 }
 
 impl RunningTask<'_> {
-    /// Notes how far it is; the bytes since the last time.
+    /// Records the progress. Returns the bytes since the last call.
     pub fn wrote(&self, bytes: u64) -> u64 {
         bytes.saturating_sub(self.task.written_bytes.swap(bytes, Ordering::Relaxed))
     }
 
-    /// Notes that it came to its end.
+    /// Records that the merge is complete.
     pub fn complete(self) {
         self.tasks.completed.fetch_add(1, Ordering::Relaxed);
         self.tasks.written_bytes.fetch_add(self.task.written_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -112,11 +112,11 @@ impl Drop for RunningTask<'_> {
     }
 }
 
-/// Slows all merges together down to a rate.
+/// Limits the rate of all merges together.
 pub(crate) struct Throttle {
-    /// 0 is no limit.
+    /// 0 means no limit.
     bytes_per_second: u64,
-    /// When what was taken so far is paid for.
+    /// The time at which the bytes taken so far are used up.
     free_at: Mutex<Option<Instant>>,
 }
 
@@ -125,7 +125,7 @@ impl Throttle {
         Throttle { bytes_per_second, free_at: Mutex::new(None) }
     }
 
-    /// Takes bytes at `now`; how long to wait for them.
+    /// Takes bytes at `now`. Returns how long to wait for them.
     pub fn take(&self, bytes: u64, now: Instant) -> Duration {
         if self.bytes_per_second == 0 || bytes == 0 {
             return Duration::ZERO;

@@ -1,4 +1,4 @@
-//! The SSTable files of tables: writing, opening, linking, deleting.
+//! The SSTable files of tables: writing, opening, linking and deleting them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,29 +18,29 @@ use crate::error::EngineError;
 use crate::options::EngineOptions;
 use crate::store::{TableStore, lock};
 
-/// Where in a table's directory its snapshots are.
+/// The directory of snapshots in a table's directory.
 const SNAPSHOTS: &str = "snapshots";
-/// Where in a table's directory Data.db files are put that belong to no SSTable.
+/// The directory, in a table's directory, of Data.db files that belong to no SSTable.
 const LEFTOVERS: &str = "leftovers";
-/// What the name of a snapshot begins with as long as it is not complete. Nobody else's does.
+/// The first character in the name of an incomplete snapshot. No other name begins with it.
 const UNFINISHED: char = '.';
 
-/// The directory of a table's snapshot that is called so.
+/// The directory of a table's snapshot of that name.
 pub(crate) fn snapshot_directory(store: &TableStore, name: &str) -> PathBuf {
     store.directory.join(SNAPSHOTS).join(name)
 }
 
-/// Where it is until it is complete.
+/// The directory of a snapshot until it is complete.
 pub(crate) fn unfinished_snapshot_directory(store: &TableStore, name: &str) -> PathBuf {
     snapshot_directory(store, &format!("{UNFINISHED}{name}"))
 }
 
-/// SSTables that are larger are loaded past the page cache.
+/// The size of an SSTable above which it is loaded past the page cache.
 const LOADED_DIRECTLY_BYTES: u64 = 1 << 20;
-/// For the pages of the indexes that lead to the places where loading begins, and the blocks there.
+/// The cache for a load: it has room for the index pages that lead to the first positions, and for the blocks there.
 const LOAD_CACHE_BYTES: u64 = 256 << 10;
 
-/// What all SSTables of a node share.
+/// The parts that all SSTables of a node share.
 pub(crate) struct TableFiles {
     disk: Arc<dyn Disk>,
     cache: BlockCache,
@@ -50,8 +50,8 @@ pub(crate) struct TableFiles {
     host_id: Uuid,
 }
 
-/// Makes durable what is found in the node's directory, and which tables have directories: the process that was here
-/// before may have been killed before it synced them. The names in a table's directory follow when that is opened.
+/// Makes the entries of the node's directory and the directories of tables durable: an earlier process may have been
+/// killed before it synced them. The entries of a table's directory follow when it is opened.
 pub(crate) fn keep_found_names(disk: &dyn Disk, directory: &Path, data: &Path) -> Result<(), EngineError> {
     disk.sync_dir(directory)?;
     if !disk.exists(data)? {
@@ -69,9 +69,9 @@ pub(crate) fn keep_found_names(disk: &dyn Disk, directory: &Path, data: &Path) -
 pub(crate) struct Opened {
     /// Newest first.
     pub sstables: Vec<Arc<SSTableReader>>,
-    /// Why others are not among them.
+    /// The reasons why others are missing here.
     pub failures: Vec<EngineError>,
-    /// Where Data.db files were put that were there without any other component.
+    /// The new paths of Data.db files that had no other component.
     pub leftovers: Vec<PathBuf>,
 }
 
@@ -97,9 +97,9 @@ impl TableFiles {
         self.cache.used_bytes()
     }
 
-    /// Opens the SSTables of a directory, newest first; what went wrong with those that cannot be opened. A directory
-    /// that is not there is made by the first flush: to sync one for each system table would cost the first start a
-    /// tenth of a second.
+    /// Opens the SSTables of a directory, newest first, and returns the errors of those that cannot be opened. The
+    /// first flush makes a missing directory: syncing one for each system table would take a tenth of a second at the
+    /// first start.
     pub fn open_all(&self, directory: &Path, table: &Arc<Table>) -> Result<Opened, EngineError> {
         let mut opened = Opened::default();
         if !self.disk.exists(directory)? {
@@ -114,7 +114,7 @@ impl TableFiles {
                 Err(error) => opened.failures.push(error),
             }
         }
-        // There would be rows that nobody reads.
+        // Otherwise there would be rows that no read finds.
         let missing = missing_tocs(&*self.disk, directory)?.into_iter();
         opened.failures.extend(missing.map(|damage| EngineError::from(damage.of_table(table))));
         match list_big_tables(&*self.disk, directory) {
@@ -124,9 +124,9 @@ impl TableFiles {
         Ok(opened)
     }
 
-    /// Moves each Data.db file that is the only component of its SSTable to a directory of its own. No write leaves one
-    /// behind, and nobody can read it: without the other components it says neither which columns it has nor where
-    /// partitions begin.
+    /// Moves each Data.db file that is the only component of its SSTable to a directory of its own. No write leaves
+    /// such a file behind, and it cannot be read: without the other components neither its columns nor the positions of
+    /// its partitions are known.
     fn set_lone_data_aside(&self, directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
         let entries = self.disk.list(directory)?;
         let of_sstables = entries.iter().filter(|entry| !entry.is_dir);
@@ -152,9 +152,9 @@ impl TableFiles {
         Ok(Arc::new(SSTableReader::open(&*self.disk, descriptor, table, &self.cache)?))
     }
 
-    /// An SSTable opened once more for whoever reads all of it, in several places at a time: past the page cache, where
-    /// what was written is not either. There the kernel would read ahead for each place, and throw much of that
-    /// away. The same one if it is small, or cannot be opened again.
+    /// Opens an SSTable again for a reader that reads all of it, at several positions at a time. The new reader reads
+    /// past the page cache where writes go past it too: the kernel would read ahead at each position and discard much
+    /// of that. Returns the same reader if the SSTable is small or cannot be opened again.
     pub fn for_load(&self, sstable: &Arc<SSTableReader>) -> Arc<SSTableReader> {
         if self.writes != BlockWrites::Direct || sstable.data_length_bytes() < LOADED_DIRECTLY_BYTES {
             return sstable.clone();
@@ -164,7 +164,7 @@ impl TableFiles {
         opened.map_or_else(|_| sstable.clone(), Arc::new)
     }
 
-    /// Writes what a memtable holds, durably; `None` if that is nothing.
+    /// Writes the content of a memtable durably. Returns `None` if it has none.
     pub fn write(
         &self,
         store: &TableStore,
@@ -176,7 +176,7 @@ impl TableFiles {
         let descriptor = Descriptor::new(&store.directory, self.new_id());
         let written = self.try_write(&descriptor, table, cursor, statistics, intervals);
         if written.is_err() && self.remove(&store.directory, &[descriptor]).is_err() {
-            // A table that is not in use may be there at the next start.
+            // The unused table may exist again at the next start.
             store.distrust_files();
         }
         written
@@ -200,7 +200,7 @@ impl TableFiles {
         }
     }
 
-    /// What a memtable of these contents is written with.
+    /// The options for writing a memtable with this content.
     pub fn memtable_options(
         &self,
         table: &Table,
@@ -230,14 +230,15 @@ impl TableFiles {
     pub fn new_timeuuid(&self) -> Uuid {
         let now = uuid::Timestamp::now(uuid::NoContext);
         let node: [u8; 6] = std::array::from_fn(|i| self.host_id.as_bytes()[10 + i]);
-        // The clock alone could give two tables one id; the random half of the clock sequence keeps them apart.
+        // The clock alone could give two tables the same id. The random half of the clock sequence makes the ids
+        // differ.
         let sequence = Uuid::new_v4().as_u128() as u16 & 0x3fff;
         let (seconds, nanos) = now.to_unix();
         Uuid::new_v1(uuid::Timestamp::from_unix_time(seconds, nanos, u128::from(sequence), 14), &node)
     }
 
-    /// Puts tables in the place of others (merged ones in that of their inputs), on disk and in the store, all or
-    /// nothing. Returns those put there.
+    /// Replaces tables with others (the inputs of a merge with its output), on disk and in the store, all or nothing.
+    /// Returns the new tables.
     pub fn replace(
         &self,
         store: &TableStore,
@@ -250,7 +251,7 @@ impl TableFiles {
         })
     }
 
-    /// As `replace`, with what is done to the store in the same moment.
+    /// Like `replace`, with a change of the store in the same moment.
     pub fn replace_and(
         &self,
         store: &TableStore,
@@ -260,11 +261,11 @@ impl TableFiles {
         publish: impl FnOnce(Vec<Arc<SSTableReader>>),
     ) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
         let _no_snapshot = lock(&store.files);
-        // Another replacement may have failed half way meanwhile.
+        // Another replacement may have failed half way in the meantime.
         store.check_files()?;
         let replaced = replace_tables(&*self.disk, &store.directory, outputs, obsolete);
         let added = replaced.map_err(|failure| {
-            // Only the next start can say which files count.
+            // Only the next start can decide which files count.
             if failure.may_be_decided {
                 store.distrust_files();
             }
@@ -276,7 +277,7 @@ impl TableFiles {
         Ok(opened)
     }
 
-    /// What of this node's log an SSTable holds; nothing for one that another node wrote.
+    /// The part of this node's log that an SSTable covers. It is empty for an SSTable of another node.
     pub fn intervals(&self, sstable: &SSTableReader) -> IntervalSet {
         let stats = &sstable.statistics().stats;
         let mut set = IntervalSet::default();
@@ -289,12 +290,12 @@ impl TableFiles {
         set
     }
 
-    /// Deletes the files of SSTables of a directory; readers that have them open go on.
+    /// Deletes the files of SSTables of a directory. Readers that have them open can continue.
     pub fn remove(&self, directory: &Path, sstables: &[Descriptor]) -> Result<(), EngineError> {
         Ok(remove_tables(&*self.disk, directory, sstables)?)
     }
 
-    /// Removes the snapshots that were cut short, and those of exports that were. Called before any is made.
+    /// Removes incomplete snapshots and incomplete exports. Called before any is made.
     fn remove_unfinished_snapshots(&self, directory: &Path) -> Result<(), EngineError> {
         let snapshots = directory.join(SNAPSHOTS);
         if !self.disk.exists(&snapshots)? {
@@ -313,8 +314,8 @@ impl TableFiles {
         Ok(names.filter(is_ours).collect())
     }
 
-    /// Links SSTables into `directory`, beside a manifest and the schema: it is there, complete, or not at all.
-    /// `unfinished` is where it is until then, in the same directory.
+    /// Links SSTables into `directory`, beside a manifest and the schema. The directory is complete or does not exist.
+    /// Until it is complete, its content is in `unfinished`, in the same parent.
     pub fn snapshot(
         &self,
         sstables: &[Arc<SSTableReader>],
@@ -336,7 +337,7 @@ impl TableFiles {
         directory.parent().map_or(Ok(()), |parent| Ok(self.disk.sync_dir(parent)?))
     }
 
-    /// Links SSTables into a new directory. What is there was cut short.
+    /// Links SSTables into a new directory. Existing content is from an interrupted attempt.
     pub fn link(&self, sstables: &[Arc<SSTableReader>], directory: &Path) -> Result<(), EngineError> {
         if self.disk.exists(directory)? {
             self.disk.remove_dir_all(directory)?;
@@ -357,7 +358,7 @@ impl TableFiles {
     }
 }
 
-/// Why an SSTable of the format `big` in a table's own directory is not read.
+/// The error for an SSTable of the format `big` in a table's own directory, which is not read.
 pub(crate) fn unread(big: &Descriptor) -> EngineError {
     let advice = "move it to another directory and have `espalier sstable import` take it";
     EngineError::Unsupported(format!("{big} is of the format big: {advice}"))
@@ -381,8 +382,7 @@ pub(crate) fn open_cursor(
     Ok(Box::new(cursor))
 }
 
-/// Leaves out dropped columns that no row was written with: none of the column sets from version `oldest` on shows
-/// them.
+/// Removes dropped columns with which no row was written: no column set from version `oldest` on has them.
 fn retain_written(table: &Table, is_static: bool, oldest: u32, columns: &mut Vec<usize>) {
     let sets = table.column_sets(is_static);
     let written_under = sets.all().iter().filter(|set| set.version >= oldest);

@@ -1,12 +1,12 @@
 //! Tables that live in memory (`MemoryOnlyStrategy`).
 //!
-//! Such a table is all that another one is: its writes are logged and go to a memtable, which is flushed to SSTables.
-//! Beside that all its data is resident: every write goes there as well, before it is answered, and reads look nowhere
-//! else. Nothing of what keeps the promise after a crash knows about that; see
-//! `docs/decisions/0018-in-memory-tables.md`.
+//! Such a table has all parts of other tables: its writes are logged and go to a memtable, which is flushed to
+//! SSTables. In addition, all its data is resident in memory: every write is applied there too before it is
+//! acknowledged, and reads use the resident data only. The parts that keep the durability promise do not know about
+//! resident data; see `docs/decisions/0018-in-memory-tables.md`.
 //!
-//! A generation knows the resident data that its writes go to. Resident data is *complete* once it holds everything
-//! that the view has; until then, and if it ever misses a write, reads go the way of other tables.
+//! A generation knows the resident data to which its writes go. Resident data is *complete* once it holds all data of
+//! the view. Before that, and after it missed a write, reads work as for other tables.
 
 mod limit;
 mod load;
@@ -44,38 +44,38 @@ impl Resident {
         Arc::new(Resident { data, state: AtomicU8::new(LOADING) })
     }
 
-    /// Whether it holds everything that the table holds, so that reads need nothing else.
+    /// Whether it holds all data of the table, so that reads need nothing else.
     pub fn is_complete(&self) -> bool {
         self.state.load(Ordering::Acquire) == COMPLETE
     }
 
-    /// Says so, unless it has failed.
+    /// Marks the data as complete, unless it has failed.
     pub fn set_complete(&self) {
         let _ = self.state.compare_exchange(LOADING, COMPLETE, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Applies an update that is in a memtable, or in an SSTable. If there is no room for it, the data is not complete
-    /// any more.
+    /// Applies an update that is in a memtable or in an SSTable. Without room for the update, the data is no longer
+    /// complete.
     pub fn apply(&self, update: &PartitionUpdate) {
         if !self.is_failed() && self.data.apply(update).is_err() {
             self.set_failed();
         }
     }
 
-    /// Whether there are so many bytes of changes that they are flushed, so that the disk never holds much more than
-    /// the data. A table that a memtable holds several times over is written to the disk no more often than any
-    /// other, and its SSTables need no merges for it.
+    /// Whether the changes have enough bytes for a flush, so that the disk never holds much more than the data. A table
+    /// that a memtable holds several times over is flushed no more often than others, and its SSTables need no merges
+    /// for that.
     pub fn are_many(&self, changed_bytes: u64, least_bytes: u64) -> bool {
         changed_bytes >= compaction::flush_bytes(self.data.used_bytes(), least_bytes) && !self.is_failed()
     }
 
-    /// Says that it misses something, and lets go of what it has: nobody will read it any more.
+    /// Marks the data as incomplete for good and frees it, since no read will use it.
     fn set_failed(&self) {
         self.state.store(FAILED, Ordering::Release);
         self.data.clear();
     }
 
-    /// Whether it misses something, and holds nothing any more.
+    /// Whether the data missed a write and was freed.
     pub fn is_failed(&self) -> bool {
         self.state.load(Ordering::Acquire) == FAILED
     }
@@ -88,24 +88,24 @@ impl Resident {
 /// A table in memory in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InMemoryStats {
-    /// What it may take, bytes (`size_limit_in_mb`).
+    /// The limit of its memory in bytes (`size_limit_in_mb`).
     pub limit_bytes: u64,
-    /// What its data and their structure take, bytes.
+    /// The bytes of its data with their structure.
     pub used_bytes: u64,
-    /// What was taken from the system for it, bytes.
+    /// The bytes that were taken from the system for it.
     pub committed_bytes: u64,
-    /// Writes that were refused because there was no room, since the start.
+    /// Writes that were refused for lack of room, since the start.
     pub refused_writes: u64,
-    /// How often it came to 80 % of what it may take, and to 95 %, since the start; counted again once it was well
-    /// below.
+    /// How often its memory reached 80 % and 95 % of the limit, since the start. It counts again once the memory was
+    /// well below.
     pub warnings: [u64; 2],
-    /// Which of these percentages it is at; 0 if below.
+    /// The percentage that it has reached; 0 if it is below both.
     pub warned_percent: u64,
-    /// Whether all of it is in memory; else it is read from the disk.
+    /// Whether all of it is in memory. Otherwise reads use the disk.
     pub is_complete: bool,
 }
 
-/// Numbers of a table, if it lives in memory.
+/// The figures of a table, if it lives in memory.
 pub(crate) fn in_memory_stats(store: &TableStore) -> Option<InMemoryStats> {
     let (resident, limit_bytes) = (store.resident()?, store.limit.get()?);
     Some(InMemoryStats {
@@ -119,38 +119,38 @@ pub(crate) fn in_memory_stats(store: &TableStore) -> Option<InMemoryStats> {
     })
 }
 
-/// What memtables and SSTables hold, bytes.
+/// The bytes of memtables and SSTables.
 fn held_bytes(view: &View) -> u64 {
     let memtables: u64 = view.generations().map(|generation| generation.memtable.memory().used_bytes).sum();
     memtables + view.sstables.iter().map(|sstable| sstable.data_length_bytes()).sum::<u64>()
 }
 
-/// Whether the table's SSTables are not merged as fast as it is flushed. Then what has changed waits in memory until
-/// the log, the pool or the flush period wants it out of there.
+/// Whether the table's SSTables are merged more slowly than it is flushed. In that case changes wait in memory until
+/// the log, the pool or the flush period requires their flush.
 pub(crate) fn merges_are_behind(view: &View) -> bool {
     compaction::is_merge_overdue(view.sstables.iter().map(|sstable| sstable.data_length_bytes()))
 }
 
-/// What the table's options say of memory.
+/// The table's options about memory.
 pub(crate) fn memory_only(table: &Table) -> Option<MemoryOnlyOptions> {
     MemoryOnlyOptions::of_table(&table.options.compaction).ok().flatten()
 }
 
 impl Engine {
-    /// Resident data for a table that lives in memory, which is to have so many bytes at first.
+    /// New resident data for a table that lives in memory, with room for `expected_bytes` at first.
     pub(crate) fn new_resident(&self, table: &Arc<Table>, expected_bytes: u64) -> Option<Arc<Resident>> {
         memory_only(table).map(|_| Resident::new(table, self.options().memtable_shards, expected_bytes))
     }
 
-    /// Brings what is resident in line with the tables' options: loads the data of those that live in memory from now
-    /// on, and lets that of others go. Blocks on the disk.
+    /// Adapts resident data to the tables' options: loads the data of tables that live in memory from now on, and frees
+    /// the data of others. Blocks on the disk.
     ///
-    /// A table that cannot be loaded is read from the disk, and tried again at the next change of the schema.
+    /// Reads of a table that cannot be loaded use the disk. Loading is retried at the next change of the schema.
     pub(crate) fn settle_in_memory(&self) {
         self.stores().iter().for_each(|store| self.settle(store));
     }
 
-    /// As `settle_in_memory`, of one table.
+    /// Like `settle_in_memory`, for one table.
     pub(crate) fn settle(&self, store: &Arc<TableStore>) {
         let _one_at_a_time = crate::store::lock(&store.settling);
         let table = store.table.load_full();
@@ -162,14 +162,14 @@ impl Engine {
                 store.set_resident(Some(resident.clone()));
                 self.retire_active(store);
                 self.load_or_give_up(store, &resident);
-                // Only what was retired, even if it is empty: what is written from now on stays in memory.
+                // Flushes retired generations only, even if they are empty: later writes stay in memory.
                 if self.flush_frozen(store).is_err() {
                     self.request_flush(store);
                 }
             }
             (Some(_), None) => {
                 store.set_resident(None);
-                // Its memory is free once nothing is left that was written beside it.
+                // Its memory is freed with the last generation that was written beside it.
                 self.retire_active(store);
                 self.request_flush(store);
             }
@@ -182,25 +182,25 @@ impl Engine {
         }
     }
 
-    /// Says why data is not resident as a whole.
+    /// Reports why data is not completely resident.
     fn give_up(&self, resident: &Resident, why: EngineError) {
         resident.set_failed();
         *crate::store::lock(self.load_failure()) = Some(why);
     }
 
-    /// Why a table that lives in memory could last not be loaded, if that happened: it is read from the disk.
+    /// The last failure to load a table that lives in memory. Reads of that table use the disk.
     pub fn last_load_failure(&self) -> Option<EngineError> {
         crate::store::lock(self.load_failure()).clone()
     }
 
-    /// Has a truncation begin: what is written from now on is resident apart from what was before.
+    /// Begins a truncation: later writes go to new resident data.
     pub(crate) fn renew_resident(&self, store: &TableStore) {
         if store.resident().is_some() {
             store.set_resident(self.new_resident(&store.table.load_full(), 0));
         }
     }
 
-    /// Fails unless the tables of a schema that live in memory fit into what all of them may take.
+    /// Fails unless the tables of a schema that live in memory fit into the limit for all of them.
     pub(crate) fn check_in_memory_space(&self, old: &Schema, new: &Schema) -> Result<(), EngineError> {
         let limits = |schema: &Schema| -> u64 {
             let tables = schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
@@ -224,7 +224,7 @@ impl Engine {
         )))
     }
 
-    /// Fails if what the table holds is more than it may take in memory.
+    /// Fails if the table's data exceeds its limit in memory.
     fn check_fits(&self, table: &Table, options: MemoryOnlyOptions) -> Result<(), EngineError> {
         let Ok(store) = self.store(table) else { return Ok(()) };
         let view = store.view();

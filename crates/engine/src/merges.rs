@@ -1,9 +1,9 @@
-//! The merges of one table that are under way, and what they merge.
+//! The merges of one table that are in flight, and their inputs.
 //!
-//! Merges go on side by side as long as no SSTable is in two. Each claims its inputs when it is chosen, and lets go of
-//! them once the view has what took their place: an SSTable of the view that nobody has claimed is nobody's input.
-//! Whoever needs the table's SSTables for itself (a truncation, a drop, a compaction of all of them) has the merges
-//! stop, and none begins until it is done.
+//! Merges run side by side as long as no SSTable is in two. Each merge claims its inputs when it is chosen, and
+//! releases them once the view has its output in their place: an unclaimed SSTable of the view is an input of no merge.
+//! A caller that needs the table's SSTables for itself (a truncation, a drop, a compaction of all of them) stops the
+//! merges, and none begins until that caller is done.
 
 use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -22,18 +22,18 @@ pub(crate) struct Merges {
 #[derive(Default)]
 struct State {
     claimed: HashSet<SSTableId>,
-    /// Merges in the background leave these out.
+    /// SSTables that merges in the background exclude.
     damaged: HashSet<SSTableId>,
     running: usize,
-    /// Callers that had merges stop, or wait for it.
+    /// The number of callers that stopped merges, or wait for that.
     stops: usize,
-    /// One of them has the table for itself.
+    /// Whether one of them has exclusive access to the table.
     is_taken: bool,
 }
 
 impl Merges {
-    /// Begins a merge of what `choose` names, given the SSTables that it is to leave alone. None if that is nothing, or
-    /// merges are to stop. What it names must be in the view while this is under way.
+    /// Begins a merge of the SSTables that `choose` names, given those that it must exclude. Returns None if it names
+    /// none, or if merges must stop. The named SSTables must be in the view during this call.
     pub fn begin<C, E>(
         &self,
         choose: impl FnOnce(&HashSet<SSTableId>) -> Result<Option<(Vec<SSTableId>, C)>, E>,
@@ -53,18 +53,18 @@ impl Merges {
         Claim { merges: self, inputs }
     }
 
-    /// The SSTables that are being merged, and those that cannot be.
+    /// The SSTables that are being merged, and those that cannot be merged.
     pub fn left_alone(&self) -> HashSet<SSTableId> {
         lock(&self.state).left_alone()
     }
 
-    /// Has merges in the background leave a damaged SSTable alone until the next start, so that the others are merged.
+    /// Excludes a damaged SSTable from merges in the background until the next start, so that the others are merged.
     pub fn leave_alone(&self, damaged: SSTableId) {
         lock(&self.state).damaged.insert(damaged);
     }
 
-    /// Has all merges stop, waits until they did, and keeps new ones from beginning until what is returned is dropped.
-    /// One caller at a time.
+    /// Stops all merges, waits until they have stopped, and prevents new ones until the returned value is dropped. One
+    /// caller at a time.
     pub fn stop(&self) -> Stopped<'_> {
         let mut state = lock(&self.state);
         state.stops += 1;
@@ -75,7 +75,7 @@ impl Merges {
         Stopped { merges: self }
     }
 
-    /// Whether merges under way are to stop.
+    /// Whether merges in flight must stop.
     pub fn is_stopping(&self) -> bool {
         lock(&self.state).stops > 0
     }
@@ -87,7 +87,7 @@ impl State {
     }
 }
 
-/// The inputs of a merge under way.
+/// The inputs of a merge in flight.
 pub(crate) struct Claim<'m> {
     merges: &'m Merges,
     inputs: Vec<SSTableId>,
@@ -104,13 +104,13 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// No merge is under way.
+/// No merge is in flight.
 pub(crate) struct Stopped<'m> {
     merges: &'m Merges,
 }
 
 impl<'m> Stopped<'m> {
-    /// Begins a merge of these and lets others begin again.
+    /// Begins a merge of these SSTables and permits other merges again.
     pub fn claim(self, inputs: Vec<SSTableId>) -> Claim<'m> {
         self.merges.claim(&mut lock(&self.merges.state), inputs)
     }
@@ -137,7 +137,7 @@ mod tests {
             Ok::<_, ()>((!free.is_empty()).then_some((ids, free)))
         });
         begun.unwrap().map(|(claim, free)| {
-            // The merge goes on.
+            // The merge continues.
             std::mem::forget(claim);
             free
         })

@@ -1,10 +1,10 @@
 //! One table's memtables and SSTables.
 //!
-//! A store's view is replaced as a whole: a reader takes one and sees every write in exactly one place. Memtable
+//! A store's view is replaced as a whole, so that a reader of one view sees every write in exactly one place. Memtable
 //! generations divide the log exactly: a generation holds the writes whose record ends after its `lower` position and
-//! not after the `lower` of the next one, so that a flush, a truncation and a replay divide the writes at the same
-//! place. The one exception: a generation that is full has the same `lower` as the one that takes over from it, and
-//! holds some of that one's records.
+//! not after the `lower` of the next one. A flush, a truncation and a replay therefore divide the writes at the same
+//! position. There is one exception: a full generation has the same `lower` as its successor, and holds some of the
+//! successor's records.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering, fence};
@@ -22,14 +22,14 @@ use crate::in_memory::{MemoryLimit, Resident};
 use crate::merges::Merges;
 use crate::write::MemtablePool;
 
-/// A memtable and the part of the log it stands for.
+/// A memtable, and the part of the log whose records it holds.
 pub(crate) struct Generation {
     pub memtable: Arc<dyn Memtable>,
-    /// Where its writes go as well, in a table that lives in memory.
+    /// The resident data to which writes go too, in a table that lives in memory.
     pub resident: Option<Arc<Resident>>,
     lower: OnceLock<LogPosition>,
     ends_replay: AtomicBool,
-    /// An older one was full: this one's SSTable covers the records of both.
+    /// Whether an older generation was full: this generation's SSTable covers the records of both.
     takes_over: AtomicBool,
     reported_bytes: AtomicI64,
     flush_requested: AtomicBool,
@@ -51,40 +51,40 @@ impl Generation {
         })
     }
 
-    /// Whether somebody has asked for its flush.
+    /// Whether a flush of this generation was requested.
     pub fn is_flush_requested(&self) -> bool {
         self.flush_requested.load(Ordering::Relaxed)
     }
 
-    /// Whether this is the first to ask for its flush.
+    /// Requests a flush. Returns whether this is the first request.
     pub fn request_flush(&self) -> bool {
         !self.is_flush_requested() && !self.flush_requested.swap(true, Ordering::Relaxed)
     }
 
     /// Records that end after this position, up to the next generation's, are in this memtable.
     ///
-    /// Unless it was set it is the end of the log when somebody first asks, which is after the view that has this
-    /// generation was published: a write that is appended behind it finds the generation there, and no write behind
-    /// it goes to an older one.
+    /// Unless it was set, it is the end of the log at the time of the first call, which comes after the publication of
+    /// the view with this generation. A write that is appended behind this position finds the generation there, and no
+    /// such write goes to an older generation.
     pub fn lower(&self, log: &CommitLog) -> LogPosition {
         *self.lower.get_or_init(|| {
-            // Pairs with the fence of an append, after which the writer looks for its generation.
+            // Pairs with the fence of an append, after which the writer reads its generation.
             fence(Ordering::SeqCst);
             log.position()
         })
     }
 
-    /// Says that the log was replayed, and that it holds all of the table's records up to `lower` that no SSTable has.
+    /// Marks that the log was replayed, and that it holds all of the table's records up to `lower` that no SSTable has.
     pub fn end_replay(&self) {
         self.ends_replay.store(true, Ordering::Release);
     }
 
-    /// Where the part of the log begins that is in SSTables once this memtable is.
+    /// The start of the part of the log that SSTables cover once this memtable is flushed.
     pub fn covers_from(&self, log: &CommitLog) -> LogPosition {
         if self.ends_replay.load(Ordering::Acquire) { LogPosition::NONE } else { self.lower(log) }
     }
 
-    /// Has it begin where `full` does, and cover the records of both.
+    /// Makes this generation begin where `full` begins, and cover the records of both.
     fn take_over(&self, full: &Generation, log: &CommitLog) {
         let lower = full.lower(log);
         let own = *self.lower.get_or_init(|| lower);
@@ -92,7 +92,7 @@ impl Generation {
         self.takes_over.store(true, Ordering::Release);
     }
 
-    /// Applies an update, also to what is resident. Returns by how many bytes the memtable grew.
+    /// Applies an update, also to the resident data. Returns the memtable's growth in bytes.
     pub fn apply(&self, update: &PartitionUpdate) -> Result<i64, MemtableFull> {
         let growth_bytes = self.memtable.apply(update, None)?;
         if let Some(resident) = &self.resident {
@@ -101,9 +101,9 @@ impl Generation {
         Ok(growth_bytes)
     }
 
-    /// Tells the pool by how much an update made the memtable grow. Returns the bytes it holds now.
+    /// Adds the memtable's growth to the pool's account. Returns the bytes that the memtable holds now.
     pub fn account(&self, growth_bytes: i64, pool: &MemtablePool) -> u64 {
-        // A row that takes the place of one as large is common.
+        // Rows are often replaced by rows of the same size.
         if growth_bytes == 0 {
             return self.reported_bytes.load(Ordering::Relaxed).max(0) as u64;
         }
@@ -112,13 +112,13 @@ impl Generation {
         (before + growth_bytes).max(0) as u64
     }
 
-    /// Tells the pool that the memtable is gone.
+    /// Removes the memtable from the pool's account.
     pub fn release(&self, pool: &MemtablePool) {
         pool.add(-self.reported_bytes.swap(0, Ordering::Relaxed));
     }
 }
 
-/// What a table consists of at one time.
+/// A table's content at one time.
 pub(crate) struct View {
     pub active: Arc<Generation>,
     /// Memtables being flushed, newest first.
@@ -138,26 +138,26 @@ impl View {
         self.oldest_in_memory_but(None)
     }
 
-    /// As `oldest_in_memory`, without one of them.
+    /// Like `oldest_in_memory`, without one of the generations.
     pub fn oldest_in_memory_but(&self, left_out: Option<&Arc<Generation>>) -> i64 {
         let is_left_out = |generation: &Arc<Generation>| left_out.is_some_and(|other| Arc::ptr_eq(generation, other));
         let others = self.generations().filter(|generation| !is_left_out(generation));
         others.map(|generation| generation.memtable.statistics().timestamp_min).min().unwrap_or(i64::MAX)
     }
 
-    /// Whether SSTables of full memtables may hold records that no SSTable covers yet: the flush of the memtable that
-    /// took over does.
+    /// Whether SSTables of full memtables may hold records that no SSTable covers yet. The flush of the successor
+    /// covers them.
     pub fn has_uncovered(&self) -> bool {
         self.generations().any(|generation| generation.takes_over.load(Ordering::Acquire))
     }
 
-    /// What is resident of a table that lives in memory, if reads need nothing else.
+    /// The resident data of a table that lives in memory, if reads need nothing else.
     pub fn resident(&self) -> Option<&Arc<Resident>> {
         self.active.resident.as_ref().filter(|resident| resident.is_complete())
     }
 }
 
-/// A table's states. A request looks at one byte.
+/// A table's states. A request reads one byte.
 mod state {
     /// Read and written.
     pub const SERVED: u8 = 0;
@@ -171,36 +171,37 @@ mod state {
 pub(crate) struct TableStore {
     pub directory: PathBuf,
     pub table: ArcSwap<Table>,
-    /// The table's; it keeps it for life.
+    /// The table's incarnation, which never changes.
     pub incarnation: u64,
     pub durable_writes: AtomicBool,
     /// One of [`state`].
     state: AtomicU8,
-    /// Why it is quarantined. Set before the state.
+    /// The reason for the quarantine. It is set before the state.
     quarantine_reason: ArcSwapOption<EngineError>,
     files_distrusted: AtomicBool,
     view: ArcSwap<View>,
-    /// How writers met at the shards of memtables that are gone.
+    /// Counts of contended and uncontended writes at the shards of memtables that were dropped.
     past_puts: Mutex<Vec<PutCounts>>,
     /// Held while the view is replaced.
     change: Mutex<()>,
-    /// Held by a flush or truncation: they take turns.
+    /// Held by a flush or a truncation, which run one at a time.
     pub flushing: Mutex<()>,
-    /// What its flushes write.
+    /// The size of its flushes.
     pub flush_size: FlushSize,
-    /// What is being compacted.
+    /// Its merges in flight.
     pub merges: Merges,
-    /// Held by a compaction or a refresh that a user asked for: they take turns.
+    /// Held by a compaction or a refresh that a user requested, which run one at a time.
     pub compacting_all: Mutex<()>,
-    /// Whether the table is compacted without being asked (`disableautocompaction`).
+    /// Whether the table is compacted automatically (`disableautocompaction`).
     pub autocompaction: AtomicBool,
-    /// Held while files of SSTables that reads look at are deleted or linked.
+    /// Held while files of SSTables that reads use are deleted or linked.
     pub files: Mutex<()>,
-    /// What a table in memory may take.
+    /// The limit of a table in memory.
     pub limit: MemoryLimit,
-    /// Where the writes of later generations go as well, in a table that lives in memory.
+    /// The resident data to which later generations' writes go too, in a table that lives in memory.
     resident: ArcSwapOption<Resident>,
-    /// Held while that is replaced or loaded, and by a truncation; after `flushing` and once `merges` are stopped.
+    /// Held while the resident data is replaced or loaded, and by a truncation. It is taken after `flushing`, and once
+    /// `merges` are stopped.
     pub settling: Mutex<()>,
 }
 
@@ -235,12 +236,13 @@ impl TableStore {
         }
     }
 
-    /// Where the writes of later generations go as well.
+    /// The resident data to which later generations' writes go too.
     pub fn resident(&self) -> Option<Arc<Resident>> {
         self.resident.load_full()
     }
 
-    /// Has later generations write elsewhere. Called with `settling` held; the active one is to be retired.
+    /// Sets the resident data of later generations. Called with `settling` held. The caller then retires the active
+    /// generation.
     pub fn set_resident(&self, resident: Option<Arc<Resident>>) {
         self.resident.store(resident);
     }
@@ -250,7 +252,7 @@ impl TableStore {
         self.state.load(Ordering::Acquire) == state::SERVED
     }
 
-    /// Says that the table was dropped: nothing is written to it any more.
+    /// Marks the table as dropped: nothing is written to it any more.
     pub fn set_dropped(&self) {
         self.state.store(state::DROPPED, Ordering::Release);
     }
@@ -262,7 +264,7 @@ impl TableStore {
         self.state.store(state::QUARANTINED, Ordering::Release);
     }
 
-    /// Takes a quarantine back that could not be carried out.
+    /// Reverts a quarantine that failed.
     pub fn end_quarantine(&self) {
         debug_assert!(self.quarantine_reason().is_some(), "it was quarantined");
         self.state.store(state::SERVED, Ordering::Release);
@@ -275,7 +277,7 @@ impl TableStore {
         self.quarantine_reason.load_full().filter(|_| is_quarantined)
     }
 
-    /// What a request is answered to a table that is not served.
+    /// The error for a request to a table that is not served.
     #[cold]
     pub fn refusal(&self) -> EngineError {
         let table = self.table.load();
@@ -294,14 +296,14 @@ impl TableStore {
         if self.is_served() { Ok(()) } else { Err(self.refusal()) }
     }
 
-    /// Lets go of all memtables and SSTables; `active` is an empty generation.
+    /// Drops all memtables and SSTables. `active` is an empty generation.
     pub fn forget(&self, active: Arc<Generation>) {
         self.change_view(|_| View { active, frozen: Vec::new(), sstables: Vec::new() });
     }
 
-    /// Says that the directory may hold other SSTables than the view: a flush or a compaction failed half way, and the
-    /// next start decides. Until then nothing is compacted, because a merge could purge deletions that such files
-    /// need, and no snapshot is made.
+    /// Marks that the directory may hold other SSTables than the view: a flush or a compaction failed half way, and the
+    /// next start decides. Until then nothing is compacted, because a merge could purge deletions that such files need,
+    /// and no snapshot is made.
     pub fn distrust_files(&self) {
         self.files_distrusted.store(true, Ordering::Release);
     }
@@ -318,7 +320,7 @@ impl TableStore {
         Err(EngineError::Unsupported(format!("table {keyspace}.{name}: {why}")))
     }
 
-    /// How writers met at each shard since the start.
+    /// Counts of contended and uncontended writes at each shard since the start.
     pub fn puts(&self) -> Vec<PutCounts> {
         let past = lock(&self.past_puts).clone();
         let view = self.view();
@@ -340,14 +342,14 @@ impl TableStore {
         self.view.load()
     }
 
-    /// Replaces the view by what `change` makes of it.
+    /// Replaces the view with the result of `change`.
     fn change_view(&self, change: impl FnOnce(&View) -> View) {
         let _one_at_a_time = lock(&self.change);
         let new = change(&self.view.load());
         self.view.store(Arc::new(new));
     }
 
-    /// Takes a newer version of the table. Memtables that are made meanwhile are made for it.
+    /// Adopts a newer version of the table. Memtables that are made meanwhile are made for it.
     pub fn alter(&self, table: &Arc<Table>) {
         let _one_at_a_time = lock(&self.change);
         let current = self.table.load_full();
@@ -364,7 +366,7 @@ impl TableStore {
         self.view.store(Arc::new(View { active: view.active.clone(), frozen: view.frozen.clone(), sstables }));
     }
 
-    /// Freezes the active generation and makes what `next` makes for the table the active one, which is returned. It
+    /// Freezes the active generation, and makes the result of `next` the active generation, which is returned. It
     /// begins at the end of the log.
     pub fn retire(&self, log: &CommitLog, next: impl FnOnce(&Arc<Table>) -> Arc<Generation>) -> Arc<Generation> {
         let one_at_a_time = lock(&self.change);
@@ -376,8 +378,8 @@ impl TableStore {
         active
     }
 
-    /// The generation that takes what `full` has no room for: `next` makes it for the table, unless there is one. From
-    /// now on it answers for all of the log that `full` did.
+    /// The generation that takes the writes for which `full` has no room. `next` makes it, unless there is one already.
+    /// From now on it covers all of the log that `full` covered.
     pub fn successor(
         &self,
         full: &Arc<Generation>,
@@ -415,7 +417,7 @@ impl TableStore {
         pairs.map(|pair| (pair[1].clone(), pair[0].clone())).collect()
     }
 
-    /// Takes out, all at once, the generations before `first` and all SSTables.
+    /// Removes the generations before `first` and all SSTables at once.
     pub fn truncate(&self, first: &Arc<Generation>) {
         self.change_view(|view| {
             let mut kept: Vec<_> = view.generations().cloned().collect();
@@ -425,8 +427,8 @@ impl TableStore {
         });
     }
 
-    /// Takes a frozen generation out, and SSTables that it was merged with, in favour of the SSTable it was flushed to
-    /// (if it held anything).
+    /// Removes a frozen generation, and the SSTables with which it was merged, in favour of the SSTable to which it was
+    /// flushed (if it held anything).
     pub fn replace_generation(
         &self,
         flushed: &Arc<Generation>,
@@ -440,7 +442,7 @@ impl TableStore {
         });
     }
 
-    /// SSTables as they are read under the current version of the table.
+    /// SSTables under the current version of the table.
     fn current(
         &self,
         sstables: impl IntoIterator<Item = Arc<SSTableReader>>,
@@ -449,7 +451,7 @@ impl TableStore {
         sstables.into_iter().map(move |sstable| under(sstable, &table))
     }
 
-    /// Takes SSTables out and puts others in.
+    /// Removes SSTables and adds others.
     pub fn replace_sstables(&self, removed: &[Arc<SSTableReader>], added: Vec<Arc<SSTableReader>>) {
         self.change_view(|view| View {
             active: view.active.clone(),
@@ -459,7 +461,7 @@ impl TableStore {
     }
 }
 
-/// SSTables but those that were removed.
+/// SSTables without the removed ones.
 fn without(
     sstables: &[Arc<SSTableReader>],
     removed: &[Arc<SSTableReader>],
@@ -467,15 +469,15 @@ fn without(
     sstables.iter().filter(|table| !removed.iter().any(|gone| gone.is_same(table))).cloned()
 }
 
-/// Sums, shard by shard; there may be more of them in one than in the other.
+/// Adds counts shard by shard. One list may be longer than the other.
 fn by_shard(mut sums: Vec<PutCounts>, counts: Vec<PutCounts>) -> Vec<PutCounts> {
     sums.resize(sums.len().max(counts.len()), PutCounts::default());
     sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum = sum.and(count));
     sums
 }
 
-/// The SSTable under a version of the table. Reads come with the schema's own: if it is the same, nothing is translated
-/// for each of them.
+/// The SSTable under a version of the table. Reads use the schema's own version: if it is the same, nothing is
+/// translated.
 fn under(sstable: Arc<SSTableReader>, table: &Arc<Table>) -> Arc<SSTableReader> {
     if Arc::ptr_eq(sstable.table(), table) {
         return sstable;
@@ -483,7 +485,7 @@ fn under(sstable: Arc<SSTableReader>, table: &Arc<Table>) -> Arc<SSTableReader> 
     sstable.with_table(table).map_or(sstable, Arc::new)
 }
 
-/// Locks; what these locks guard is replaced by single stores, so that a panic elsewhere leaves it valid.
+/// Locks a mutex. The guarded values are replaced by single stores, so that a panic elsewhere leaves them valid.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -81,7 +81,8 @@ pub(crate) async fn execute(statement: &Statement, execution: &Execution<'_>) ->
     })
 }
 
-/// Statements about what this server does not have. Dropping what cannot exist says that it does not.
+/// The error for statements about features that this server does not have. Dropping such an object reports that it does
+/// not exist.
 fn refuse(statement: &Statement, execution: &Execution<'_>) -> QueryError {
     let qualified = |name: &QualifiedName| match keyspace_of(name.keyspace.as_ref(), execution.keyspace) {
         Ok(keyspace) => format!("{keyspace}.{}", name.name.as_str()),
@@ -113,7 +114,7 @@ fn refuse(statement: &Statement, execution: &Execution<'_>) -> QueryError {
     QueryError::not_supported(what)
 }
 
-/// A change of the schema, and what was changed with it.
+/// A change of the schema, and the objects that changed with it.
 struct Changed {
     change: SchemaChange,
     /// A dropped keyspace's tables and types.
@@ -130,7 +131,7 @@ fn table_changed(kind: ChangeKind, keyspace: &str, table: &str) -> Changed {
     changed(kind, keyspace, SchemaTarget::Table(table.into()))
 }
 
-/// What a statement does to a keyspace, as Cassandra's permissions name it.
+/// The effect of a statement on a keyspace, as Cassandra's permissions name it.
 #[derive(Clone, Copy)]
 enum Access {
     Create,
@@ -148,7 +149,7 @@ impl Access {
     }
 }
 
-/// Refuses changes to keyspaces of the node itself; `table` is `None` where the keyspace itself is changed.
+/// Refuses changes to the node's own keyspaces. `table` is `None` if the keyspace itself is changed.
 fn check_modifiable(
     execution: &Execution<'_>,
     keyspace: &str,
@@ -171,12 +172,12 @@ fn check_modifiable(
     Ok(())
 }
 
-/// The keyspace and name of a table that a statement is about.
+/// The keyspace and name of a statement's table.
 fn qualify<'n>(name: &'n QualifiedName, execution: &'n Execution<'_>) -> Result<(&'n str, &'n str), QueryError> {
     Ok((keyspace_of(name.keyspace.as_ref(), execution.keyspace)?, name.name.as_str()))
 }
 
-/// The keyspace a change is made in, to be edited in place.
+/// The keyspace of a change, to be edited in place.
 fn edit_keyspace<'k>(keyspaces: &'k mut Keyspaces, name: &str) -> Option<&'k mut Keyspace> {
     keyspaces.get_mut(name).map(Arc::make_mut)
 }
@@ -189,7 +190,7 @@ fn no_table(keyspace: &str, table: &str) -> QueryError {
     QueryError::invalid(format!("Table '{keyspace}.{table}' doesn't exist"))
 }
 
-/// A change that leaves everything as it was is answered by nothing, and no client is told.
+/// A change without any effect has an empty answer, and no client receives an event.
 fn unless_unchanged((change, schema): (Option<Changed>, Arc<Schema>), execution: &Execution<'_>) -> Option<Changed> {
     change.filter(|_| schema.version != execution.schema.version)
 }
@@ -199,7 +200,7 @@ fn table_name(table: &Table) -> String {
     format!("{}.{}", Quoted(&table.keyspace), Quoted(&table.name))
 }
 
-/// Whether a keyspace or table may be called this.
+/// Whether a keyspace or table may have this name.
 fn is_valid_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

@@ -46,7 +46,7 @@ fn metadata<'n>(columns: impl Iterator<Item = (&'n str, CqlType)>) -> Arc<Result
     Arc::new(ResultColumns::new(columns.map(spec).collect()))
 }
 
-/// Answers what is described.
+/// Executes the statement.
 pub(crate) fn execute(statement: &Describe, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
     if matches!(statement.target, DescribeTarget::Cluster) {
         return Ok(describe_cluster(statement, execution));
@@ -56,7 +56,7 @@ pub(crate) fn execute(statement: &Describe, execution: &Execution<'_>) -> Result
     page(statement, elements, with_statements, execution)
 }
 
-/// Where the next page starts is said by the number of elements before it.
+/// The paging state is the number of elements before the next page.
 fn page(
     statement: &Describe,
     elements: Vec<Element>,

@@ -1,4 +1,4 @@
-//! Virtual tables, whose rows are made when they are read, and what the node says of itself in `system.local`.
+//! Virtual tables, whose rows are made when they are read, and the node's description in `system.local`.
 
 mod node;
 mod row_list;
@@ -21,13 +21,13 @@ pub(crate) struct VirtualTables {
     keyspaces: BTreeMap<&'static str, BTreeMap<Arc<str>, VirtualTable>>,
 }
 
-/// A virtual table and what makes its rows.
+/// A virtual table and the function that makes its rows.
 struct VirtualTable {
     table: Arc<Table>,
     rows: fn(&Processor, &mut RowList),
 }
 
-/// A virtual keyspace, a table of it, and what makes its rows.
+/// A virtual keyspace, one of its tables, and the function that makes the rows.
 type Definition = (&'static str, Table, fn(&Processor, &mut RowList));
 
 impl VirtualTables {

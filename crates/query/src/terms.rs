@@ -1,4 +1,4 @@
-//! Values of statements: preparing them for what receives them, and giving them bytes at execution.
+//! Values of statements: preparing them for their receivers, and serializing them at execution.
 
 mod assignment;
 mod constant;
@@ -24,12 +24,12 @@ pub(crate) use in_values::InTerms;
 pub(crate) use prepare::{cast_type, prepare};
 pub(crate) use type_name::{qualified, resolve_type, with_definitions};
 
-/// A value ready to be given bytes.
+/// A prepared value.
 #[derive(Clone, Debug)]
 pub(crate) enum Term {
-    /// Known already; `None` is null.
+    /// A value that is known already; `None` is null.
     Value(Option<Box<[u8]>>),
-    /// What a JSON document does not give, where that is to leave the column as it is.
+    /// A value that a JSON document lacks, if that leaves the column unchanged.
     Unset,
     /// A bind marker.
     Marker { index: usize, receiver: ColumnSpec },
@@ -49,7 +49,7 @@ pub(crate) enum Term {
     Vector { element: CqlType, elements: Vec<Term> },
 }
 
-/// The bytes of a term in one execution.
+/// The value of a term in one execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bound<'v> {
     Null,
@@ -71,7 +71,7 @@ impl<'v> Bound<'v> {
         }
     }
 
-    /// The value or null, where unset is not allowed: `unset` makes the error text.
+    /// The value or null, if unset is not allowed. `unset` makes the error text.
     pub fn or_refuse_unset(self, unset: impl FnOnce() -> String) -> Result<Option<Cow<'v, [u8]>>, QueryError> {
         match self {
             Bound::Bytes(bytes) => Ok(Some(bytes)),
@@ -140,7 +140,7 @@ impl Term {
     }
 }
 
-/// Checks a bound value against its receiver's type. Sets and maps come out sorted and without duplicates.
+/// Checks a bound value against its receiver's type. Sets and maps become sorted and free of duplicates.
 fn bind_marker<'v>(value: Value<'v>, ty: &CqlType) -> Result<Bound<'v>, QueryError> {
     match value {
         Value::Null => Ok(Bound::Null),

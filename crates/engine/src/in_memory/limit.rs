@@ -1,11 +1,11 @@
-//! What a table in memory may take, and who may still write to it.
+//! The limit of a table in memory, and the admission of writes to it.
 //!
-//! A write is admitted before it is logged: the most that it can add is reserved, and given back once it is applied,
-//! when what it did add is part of what is used. If there is no room for that, it is looked up what it would add to
-//! what is there. So a write that is refused is never in the log, and replay is never refused. Where it is only what
-//! others have reserved that leaves no room, a write waits for them: what is refused would not fit by itself. The limit
-//! can be passed only by what loads and replays bring, by writes that race with deletions of the rows that they were to
-//! replace, and, by the length of a long clustering, by deletions within a deleted range that ends there.
+//! A write is admitted before it is logged. It reserves the most memory that it can add, and returns the reservation
+//! once it is applied, when its real growth is a part of the used memory. If there is no room for the most, the growth
+//! is computed from the stored data. A refused write is therefore never in the log, and replay is never refused. If
+//! only the reservations of others leave no room, the write waits for them: a refused write would not fit even alone.
+//! Only these can exceed the limit: loads and replays; writes that race with deletions of the rows that they were to
+//! replace; and, by the length of a long clustering, deletions within a deleted range that ends there.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -21,11 +21,11 @@ use crate::error::EngineError;
 use crate::store::TableStore;
 use crate::wakers::Wakers;
 
-/// Deletions may go beyond the limit by its 20th part.
+/// Deletions may exceed the limit by this fraction of it.
 const DELETION_SHARE: u64 = 20;
-/// Percentages of the limit at which somebody is told.
+/// The percentages of the limit at which a notice is sent.
 const WARN_PERCENT: [u64; 2] = [80, 95];
-/// How far use has to fall below such a percentage before it is told again.
+/// How far the use must fall below such a percentage before a notice is sent again.
 const CALM_PERCENT: u64 = 5;
 
 /// The limit of one table.
@@ -35,23 +35,23 @@ pub(crate) struct MemoryLimit {
     limit_bytes: AtomicU64,
     reserved_bytes: AtomicU64,
     refused_writes: AtomicU64,
-    /// How many of `WARN_PERCENT` were told.
+    /// The number of `WARN_PERCENT` entries for which a notice was sent.
     warned: AtomicU8,
-    /// How often each of them was.
+    /// How often each notice was sent.
     warnings: [AtomicU64; WARN_PERCENT.len()],
-    /// Writes that wait for what others have reserved.
+    /// Writes that wait for the reservations of others.
     waiting: Wakers,
 }
 
-/// Room that writes have until they are applied.
+/// The memory that writes reserve until they are applied.
 #[derive(Default)]
 pub(crate) struct Reservations {
-    /// Most writes are to one table, and need no memory for this.
+    /// Most writes are to one table, and allocate nothing for this.
     first: Option<Reservation>,
     others: Vec<Reservation>,
 }
 
-/// Bytes of a table's room; given back when dropped.
+/// Reserved bytes of a table. They are returned when this is dropped.
 struct Reservation(Arc<TableStore>, u64);
 
 impl Reservations {
@@ -63,7 +63,7 @@ impl Reservations {
         }
     }
 
-    /// What the same write has of a table already, bytes.
+    /// The bytes of a table that the same write has reserved already.
     fn of(&self, store: &Arc<TableStore>) -> u64 {
         let all = self.first.iter().chain(&self.others);
         all.filter(|Reservation(other, _)| Arc::ptr_eq(other, store)).map(|Reservation(_, bytes)| bytes).sum()
@@ -76,29 +76,29 @@ impl Drop for Reservation {
     }
 }
 
-/// What trying to reserve came to.
+/// The outcome of an attempt to reserve.
 enum Tried {
     Reserved(Reservations),
-    /// Others have reserved what there is of a table.
+    /// The reservations of others take all room of a table.
     Waits(Arc<TableStore>),
 }
 
-/// A table in memory that comes near its limit.
+/// A notice that a table in memory approaches its limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InMemoryNotice {
     /// The keyspace.
     pub keyspace: String,
     /// The table.
     pub table: String,
-    /// The percentage of the limit that was passed: 80 or 95.
+    /// The percentage of the limit that was reached: 80 or 95.
     pub percent: u64,
-    /// What the table takes, bytes.
+    /// The table's memory in bytes.
     pub used_bytes: u64,
-    /// What it may take, bytes.
+    /// The table's limit in bytes.
     pub limit_bytes: u64,
 }
 
-/// Is told of tables that come near their limits, from any thread.
+/// Receives the notices, from any thread.
 #[derive(Clone)]
 pub struct InMemoryNotices(pub Arc<dyn Fn(&InMemoryNotice) + Send + Sync>);
 
@@ -124,31 +124,31 @@ impl MemoryLimit {
         self.reserved_bytes.load(Ordering::SeqCst)
     }
 
-    /// Writes that were refused.
+    /// The number of refused writes.
     pub fn refused_writes(&self) -> u64 {
         self.refused_writes.load(Ordering::Relaxed)
     }
 
-    /// How often the table came to 80 % of its limit, and to 95 %.
+    /// How often the table reached 80 % and 95 % of its limit.
     pub fn warnings(&self) -> [u64; WARN_PERCENT.len()] {
         self.warnings.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// The percentage of the limit that was told of last, and that the table did not fall well below since; 0 if none.
+    /// The percentage of the last notice, unless the table fell well below it since; 0 if there is none.
     pub fn warned_percent(&self) -> u64 {
         let warned = usize::from(self.warned.load(Ordering::Relaxed));
         WARN_PERCENT[..warned.min(WARN_PERCENT.len())].last().copied().unwrap_or(0)
     }
 
-    /// Reserves bytes if there is room for them beside what is used and reserved.
+    /// Reserves bytes if they fit beside the used and the reserved bytes.
     fn try_take(&self, bytes: u64, most_bytes: u64, used_bytes: impl Fn() -> u64) -> bool {
         let fits = |reserved: u64| reserved + bytes + used_bytes() <= most_bytes;
         let take = |reserved| fits(reserved).then_some(reserved + bytes);
         let Ok(others) = self.reserved_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) else {
             return false;
         };
-        // What was used is looked at again: others may have been applied, and as much been reserved, since it was
-        // first.
+        // The used bytes are read again: since the first read, other writes may have been applied, and others may have
+        // reserved as much.
         let is_room = fits(others);
         if !is_room {
             self.give_back(bytes);
@@ -197,7 +197,7 @@ pub(crate) fn reserve_now(
 }
 
 impl Engine {
-    /// Tells whoever wants to know that a table passed a percentage of its limit.
+    /// Sends a notice if a table reached a percentage of its limit.
     pub(crate) fn note_memory_use(&self, store: &TableStore, used_bytes: u64) {
         let Some(limit_bytes) = store.limit.get() else { return };
         let percent = used_bytes.saturating_mul(100) / limit_bytes;
@@ -235,7 +235,7 @@ fn try_reserve(mutation: &Mutation, stores: &[Arc<TableStore>]) -> Result<Tried,
     Ok(Tried::Reserved(reservations))
 }
 
-/// False if others have reserved what there is.
+/// Returns false if the reservations of others take the room.
 fn try_reserve_one(
     store: &Arc<TableStore>,
     update: &PartitionUpdate,
@@ -267,7 +267,7 @@ fn try_reserve_one(
     Err(EngineError::InMemoryTableFull { table: format!("{}.{}", table.keyspace, table.name), used_bytes, limit_bytes })
 }
 
-/// Whether an update does nothing but delete.
+/// Whether an update only deletes.
 fn is_deletion(update: &PartitionUpdate) -> bool {
     let table = update.table();
     let mut rows = update.static_row().into_iter().chain(update.rows().map(|row| row.row));

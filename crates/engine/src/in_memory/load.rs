@@ -1,4 +1,4 @@
-//! Loading the data of a table that lives in memory from its memtables and SSTables, in ranges of tokens in parallel.
+//! Loads the data of a table that lives in memory from its memtables and SSTables, in ranges of tokens in parallel.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::error::EngineError;
 use crate::files::open_cursor;
 use crate::store::{TableStore, View};
 
-/// So many ranges are loaded at a time for each core: while some wait for the device, others have something to do.
+/// The number of ranges that are loaded at a time for each core. While some wait for the device, others can run.
 const RANGES_PER_CORE: usize = 2;
 
-/// What of a table's data is not among the sources that are loaded: where there is some, deletions in the sources are
-/// kept, however old, because they may shadow it.
+/// The table's data outside of the loaded sources. If there is any, deletions in the sources are kept, however old,
+/// because they may shadow it.
 #[derive(Clone, Copy)]
 enum Rest {
     Nothing,
@@ -26,10 +26,10 @@ enum Rest {
 }
 
 impl Engine {
-    /// Loads all that is not resident yet, which is what older generations and SSTables have; writes go on meanwhile,
-    /// and where they meet what is loaded the newer one wins. Blocks on the disk.
+    /// Loads all data that is not resident yet, which is the data of older generations and SSTables. Writes continue
+    /// meanwhile, and where they meet loaded data the newer one wins. Blocks on the disk.
     pub(crate) fn load_resident(&self, store: &Arc<TableStore>, resident: &Arc<Resident>) -> Result<(), EngineError> {
-        // Writes into older generations end, so that their memtables hold all they ever will.
+        // Waits for the writes to older generations, so that their memtables are complete.
         self.groups().barrier().wait();
         let (table, view) = (store.table.load_full(), store.view());
         let is_older = |generation: &&Arc<crate::store::Generation>| {
@@ -49,8 +49,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds what SSTables from elsewhere hold. If they cannot be read the table is read from the disk from now on, as
-    /// they are.
+    /// Adds the data of imported SSTables. If they cannot be read, reads of the table use the disk from now on, as they
+    /// are.
     pub(crate) fn load_imported(&self, table: &Arc<Table>, resident: &Arc<Resident>, sstables: &[Arc<SSTableReader>]) {
         let loaded =
             self.load_ranges(table, resident, Rest::Resident, &|range| sstable_sources(sstables, table, range));
@@ -95,7 +95,7 @@ impl Engine {
     }
 }
 
-/// Of what older generations hold.
+/// Cursors over older generations.
 fn memtable_sources(
     view: &View,
     resident: &Arc<Resident>,
@@ -115,7 +115,7 @@ fn sstable_sources(
     sstables.iter().map(|sstable| open_cursor(sstable, table, range, ReadMode::Sequential)).collect()
 }
 
-/// All tokens in a number of ranges.
+/// All tokens, divided into a number of ranges.
 fn token_ranges(count: usize) -> Vec<KeyRange> {
     let width = (1_u128 << 64) / count as u128;
     let bound = |index: usize| Token(((width * index as u128) as u64 ^ 1 << 63) as i64);

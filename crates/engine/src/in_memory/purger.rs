@@ -1,5 +1,5 @@
-//! The thread that gives back memory: of what expired in tables that live there, of tombstones that are past
-//! `gc_grace_seconds`, and what dropped memtables left and no other needed.
+//! The thread that frees memory: of expired data in tables that live in memory, of tombstones older than
+//! `gc_grace_seconds`, and of dropped memtables whose pages no other memtable needed.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -13,16 +13,15 @@ use crate::error::EngineError;
 use crate::store::lock;
 use crate::worker::Worker;
 
-/// How often it looks what has expired.
+/// The interval between searches for expired data.
 const TICK: Duration = Duration::from_secs(1);
-/// Memory that a memtable left goes back to the system when none needed it for so long, at most twice as long. Longer
-/// than most tables take to fill a memtable again: what is given back in between has to be touched for the first time
-/// again.
+/// Memory of a memtable returns to the system when no other memtable needed it for this time, or twice this time at
+/// most. Most tables fill a memtable again within it; memory that was returned has to be faulted in again.
 const SPARE_FOR: Duration = Duration::from_secs(60);
-/// It rests this many times as long as it worked.
+/// The thread pauses this many times as long as it worked.
 const REST_FACTOR: u32 = 20;
 
-/// Ends with the engine.
+/// The thread ends with the engine.
 pub(crate) struct Purger {
     stopped: Arc<(Mutex<bool>, Condvar)>,
     worker: Worker,
@@ -39,7 +38,7 @@ impl Purger {
         self.worker.start("purger", engine, move |engine| run(&engine, &stopped))
     }
 
-    /// Ends the thread after what it is doing.
+    /// Ends the thread after its current work.
     pub fn stop(&self) {
         *lock(&self.stopped.0) = true;
         self.stopped.1.notify_all();
@@ -87,15 +86,15 @@ impl Purge for RowPurgeOf {
     }
 }
 
-/// Compaction's rules, for memory.
+/// Compaction's purge rules, applied to memory.
 struct RowPurgeOf(RowPurge);
 
 impl Engine {
-    /// Gives back the memory of what is not needed at `now_seconds` in tables that live in memory. The purger does it
-    /// every second; this is for whoever cannot wait.
+    /// Frees memory that is not needed at `now_seconds` in tables that live in memory. The purger does it every second.
+    /// Callers that cannot wait for the purger call this.
     pub fn purge_resident(&self, now_seconds: u32) {
         for store in self.stores() {
-            // Until all is loaded, older data may come that a tombstone here shadows.
+            // Before the load is complete, older data may arrive that a tombstone here shadows.
             if let Some(resident) = store.resident().filter(|resident| resident.is_complete()) {
                 let gc_before = compaction::gc_before(&store.table.load().options, now_seconds);
                 let mut purge = RowPurgeOf(RowPurge::new(now_seconds, gc_before));

@@ -1,8 +1,8 @@
 //! Flushes of small tables in memory.
 //!
-//! What is flushed of such a table may be as much as it has on the disk, all of which it makes obsolete, and would be
-//! merged with that at once: until then the disk would have it three times. So the flush merges it as it writes it, and
-//! puts the one SSTable in the place of all others.
+//! A flush of such a table may be as large as its data on the disk, all of which it makes obsolete, and would be merged
+//! with that data at once. In the meantime the disk would hold the data three times. The flush therefore merges while
+//! it writes, and replaces all SSTables with the one that it wrote.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -22,8 +22,9 @@ use crate::files::descriptors_of;
 use crate::store::{Generation, TableStore};
 
 impl Engine {
-    /// Flushes a generation of a small table in memory together with all its SSTables into one. False if the generation
-    /// has to be flushed by itself: also where this failed, which is told as a compaction's failure is.
+    /// Flushes a generation of a small table in memory together with all its SSTables into one SSTable. Returns false
+    /// if the generation has to be flushed alone. That includes a failure here, which is reported like a compaction's
+    /// failure.
     pub(crate) fn flush_with_all(
         &self,
         store: &Arc<TableStore>,
@@ -61,7 +62,7 @@ impl Engine {
             Err(CompactionError::Stopped) => return Ok(false),
             Err(error) => return Err(engine_error(error)),
         };
-        // If nothing is left, an SSTable still has to say which part of the log is not to be replayed.
+        // Even an empty result needs an SSTable that says which part of the log must not be replayed.
         if outputs.is_empty() {
             return Ok(false);
         }
@@ -71,7 +72,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// All SSTables of a table, if they are few, and no merge has one of them.
+    /// All SSTables of a table, if they are few and no merge uses one of them.
     fn all_if_few(&self, store: &TableStore, merging: &HashSet<SSTableId>) -> Option<Vec<Arc<SSTableReader>>> {
         let view = store.view();
         let bytes: u64 = view.sstables.iter().map(|sstable| sstable.data_length_bytes()).sum();

@@ -54,7 +54,7 @@ fn apply(
             let timestamp = timestamp.unwrap_or_else(|| execution.timestamp_micros());
             drop_columns(table, columns, *if_column_exists, timestamp)
         }
-        // IF EXISTS makes no difference here, in Cassandra either.
+        // IF EXISTS makes no difference here, nor in Cassandra.
         AlterTableAction::Rename { renames, .. } => rename(table, renames),
         AlterTableAction::With(properties) => with(table, properties, execution),
     }
@@ -104,7 +104,7 @@ fn add(
     Ok(table)
 }
 
-/// The type with user types turned into tuples, as a dropped column's type is recorded.
+/// The type with user types replaced by tuples, as a dropped column's type is recorded.
 fn expand(ty: &CqlType) -> CqlType {
     let inner = |ty: &Arc<CqlType>| Arc::new(expand(ty));
     match ty {
@@ -138,7 +138,7 @@ fn drop_columns(
             return Err(QueryError::invalid(format!("Cannot drop PRIMARY KEY column {printed}")));
         }
         if matches!(column.ty, CqlType::Udt { frozen: false, .. }) {
-            // Without quotes, whatever the name.
+            // The message has no quotes, whatever the name is.
             let message = format!("Cannot drop non-frozen column {} of user type {}", name.as_str(), column.ty);
             return Err(QueryError::invalid(message));
         }

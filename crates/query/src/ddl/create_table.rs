@@ -21,7 +21,7 @@ use crate::{ChangeKind, ErrorKind, QueryError};
 
 const NAME_LENGTH_MAX: usize = 222;
 
-/// The most columns of a table, dropped ones not counted.
+/// The most columns of a table. Dropped columns do not count.
 const COLUMNS_MAX: usize = 32_767;
 
 /// Refuses a table of too many columns.
@@ -32,7 +32,7 @@ pub(super) fn check_column_count(columns: usize) -> Result<(), QueryError> {
     Err(QueryError::invalid(format!("A table may have at most {COLUMNS_MAX} columns, not {columns}")))
 }
 
-/// What is wrong with the statement by itself.
+/// Checks the statement alone.
 pub(super) fn check(create: &CreateTable) -> Result<(), QueryError> {
     let table = create.table.name.as_str();
     let invalid = |message: String| Err(QueryError::invalid(message));
@@ -230,7 +230,7 @@ impl<'c> Definition<'c> {
 pub(super) const STATICS_NEED_CLUSTERING: &str =
     "Static columns are only useful (and thus allowed) if the table has at least one clustering column";
 
-/// Checks a column as written; what masks it is refused.
+/// Checks a column as written, and refuses masks.
 pub(super) fn check_column(column: &ColumnDefinition) -> Result<(), QueryError> {
     if column.mask.is_some() {
         return Err(QueryError::not_supported("dynamic data masking"));
@@ -241,12 +241,12 @@ pub(super) fn check_column(column: &ColumnDefinition) -> Result<(), QueryError> 
     }
 }
 
-/// Whether a clustering column of this type sorts descending whatever the order that the table declares.
+/// Whether a clustering column of this type sorts in descending order, whatever order the table declares.
 fn is_class_in_descending_order(name: &TypeName) -> bool {
     matches!(name, TypeName::Custom(class) if matches!(MarshalClass::parse(class), Ok(MarshalClass::Reversed(_))))
 }
 
-/// A non-frozen user type may not hold what has cells of its own.
+/// A non-frozen user type may not contain a type that has cells of its own.
 pub(super) fn check_nested(ty: &CqlType, column: &Identifier) -> Result<(), QueryError> {
     type_check::check_elements(ty)?;
     match ty {

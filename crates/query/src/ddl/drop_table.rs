@@ -25,8 +25,8 @@ pub(super) fn execute(drop: &DropTable, execution: &Execution<'_>) -> Result<Opt
     Ok(dropped)
 }
 
-/// With `auto_snapshot`, keeps a table's data under `snapshots/<why>-<milliseconds>-<table>` before it is deleted. Of
-/// two within a millisecond the second has the next one's name.
+/// With `auto_snapshot`, keeps a table's data under `snapshots/<why>-<milliseconds>-<table>` before it is deleted. The
+/// second of two snapshots within a millisecond has the next millisecond's name.
 pub(crate) fn snapshot(table: &Table, why: &str, execution: &Execution<'_>) -> Result<(), QueryError> {
     let processor = execution.processor;
     if !processor.options().auto_snapshot || !table.options.allow_auto_snapshot {
@@ -35,7 +35,7 @@ pub(crate) fn snapshot(table: &Table, why: &str, execution: &Execution<'_>) -> R
     let names = (execution.now_micros / 1000..).map(|millis| format!("{why}-{millis}-{}", table.name));
     let schema_cql = crate::describe::snapshot_schema(execution.schema, table);
     match processor.engine().snapshot_as_first_of(table, names, &schema_cql) {
-        // What it has cannot be read, and a table has to be dropped at some time.
+        // Its content cannot be read, and a table must be droppable.
         Err(quarantined @ EngineError::Quarantined { .. }) => {
             execution.warn(format!("No snapshot was taken. {quarantined}"))
         }

@@ -53,7 +53,7 @@ pub(super) fn create(create: &CreateKeyspace, execution: &Execution<'_>) -> Resu
     Ok(created)
 }
 
-/// Whether guardrails do not count the keyspace: Cassandra has it too.
+/// Whether guardrails ignore the keyspace, because Cassandra has it too.
 pub(super) fn is_system_keyspace(name: &str) -> bool {
     name == "system" || name.starts_with("system_")
 }

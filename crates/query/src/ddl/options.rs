@@ -1,4 +1,4 @@
-//! The options of tables: parsing, checking, and the form they are stored in.
+//! The options of tables: parsing, checks, and their stored form.
 
 use std::collections::BTreeMap;
 
@@ -38,21 +38,21 @@ const KNOWN: &[&str] = &[
 
 /// Options of Cassandra before 4.0, which published examples still use. They are checked and not kept.
 const READ_REPAIR_CHANCES: [&str; 2] = ["dclocal_read_repair_chance", "read_repair_chance"];
-/// What `caching` was in Cassandra before 2.1: its keys and rows.
+/// The meaning of `caching` in Cassandra before 2.1: its keys and rows.
 const OLD_CACHING: [(&str, [&str; 2]); 4] = [
     ("ALL", ["ALL", "ALL"]),
     ("KEYS_ONLY", ["ALL", "NONE"]),
     ("ROWS_ONLY", ["NONE", "ALL"]),
     (NO_CACHING, ["NONE"; 2]),
 ];
-/// Only tables in memory have it.
+/// A value that only tables in memory have.
 const NO_CACHING: &str = "NONE";
 
 /// The greatest TTL, 20 years in seconds.
 const TTL_MAX: i32 = 20 * 365 * 24 * 60 * 60;
-/// What the Bloom filter can do at its largest.
+/// The smallest chance that a Bloom filter of the largest size has.
 const BLOOM_FILTER_FP_CHANCE_MIN: f64 = 6.71e-5;
-/// What a table with leveled compaction starts with.
+/// The default of a table with leveled compaction.
 const LEVELED_BLOOM_FILTER_FP_CHANCE: f64 = 0.1;
 
 /// Refuses options that do not exist.
@@ -66,7 +66,7 @@ pub(super) fn table_id(properties: &Properties) -> Result<Option<Uuid>, QueryErr
     text(properties, "id")?.map(parse).transpose()
 }
 
-/// The options of a new table: where a default depends on another option, on what that one was set to.
+/// The options of a new table. A default that depends on another option uses that option's value.
 pub(super) fn parse_new(properties: &Properties, execution: &Execution<'_>) -> Result<TableOptions, QueryError> {
     let mut options = parse(properties, TableOptions::default(), execution)?;
     let leveled = options.compaction.get("class").is_some_and(|class| class.ends_with("LeveledCompactionStrategy"));
@@ -76,7 +76,7 @@ pub(super) fn parse_new(properties: &Properties, execution: &Execution<'_>) -> R
     Ok(options)
 }
 
-/// The options as a statement sets them over what they were.
+/// The options after a statement has changed the old ones.
 pub(super) fn parse(
     properties: &Properties,
     before: TableOptions,
@@ -115,7 +115,7 @@ pub(super) fn parse(
         incremental_backups: flag("incremental_backups", before.incremental_backups)?,
         extensions: before.extensions,
     };
-    // DESCRIBE prints it, empty, for every table.
+    // DESCRIBE prints this option, empty, for every table.
     if super::properties::map(properties, "extensions")?.is_some_and(|extensions| !extensions.is_empty()) {
         return Err(QueryError::not_supported("the table option 'extensions'"));
     }
@@ -130,7 +130,7 @@ pub(super) fn parse(
     Ok(options)
 }
 
-/// Says so where a strategy is carried out by way of another, and what of its options does nothing.
+/// Warns if a strategy is replaced by another, and about options without effect.
 fn warn_of_compaction(options: &TableOptions, execution: &Execution<'_>) {
     let class = options.compaction.get("class").map_or("", String::as_str).trim_start_matches(COMPACTION_PACKAGE);
     let set = |name: &str, default: &'static str| options.compaction.get(name).map_or(default, String::as_str);
@@ -161,7 +161,7 @@ fn warn_of_compaction(options: &TableOptions, execution: &Execution<'_>) {
     }
 }
 
-/// Where leveled compaction as unified has another `min_sstable_size` than unified compaction by itself, that one.
+/// The `min_sstable_size` of leveled compaction in its unified form, if it differs from unified compaction's default.
 fn min_sstable_size_of_leveled(options: &BTreeMap<String, String>) -> String {
     let default = UnifiedOptions::default().min_sstable_size;
     let carried_out = UnifiedOptions::like_leveled(options).map_or(default, |unified| unified.min_sstable_size);
@@ -262,7 +262,7 @@ fn simple_retry(upper: &str) -> Option<String> {
     Some(format!("{rounded}p"))
 }
 
-/// Accepts the read repair chances of old, which mean nothing on one node.
+/// Accepts the old read repair chances, which have no meaning on one node.
 fn take_read_repair_chances(properties: &Properties, execution: &Execution<'_>) -> Result<(), QueryError> {
     for name in READ_REPAIR_CHANCES {
         let Some(chance) = double(properties, name)? else { continue };
@@ -277,8 +277,8 @@ fn take_read_repair_chances(properties: &Properties, execution: &Execution<'_>) 
     Ok(())
 }
 
-/// The `caching` of a statement: a map, or one word as in Cassandra before 2.1. A table in memory may say 'NONE', as
-/// those who had such tables first did.
+/// The `caching` of a statement: a map, or one word as in Cassandra before 2.1. A table in memory may say 'NONE', as in
+/// DataStax Enterprise.
 fn caching_of(
     properties: &Properties,
     compaction_before: &BTreeMap<String, String>,
@@ -349,7 +349,7 @@ fn compaction(mut options: BTreeMap<String, String>) -> Result<BTreeMap<String, 
     let invalid = |error: compaction::OptionError| QueryError::configuration(error.to_string());
     definition.check(&options).map_err(invalid)?;
     options.insert("class".into(), full);
-    // What Cassandra takes and we cannot carry out is not to be found out by compactions.
+    // Options that Cassandra accepts and we cannot execute are refused here, before a compaction fails.
     compaction::Strategy::from_options(&options).map_err(invalid)?;
     compaction::TombstoneOptions::from_options(&options).map_err(invalid)?;
     Ok(options)
@@ -357,7 +357,7 @@ fn compaction(mut options: BTreeMap<String, String>) -> Result<BTreeMap<String, 
 
 const COMPRESSION_PACKAGE: &str = "org.apache.cassandra.io.compress.";
 
-/// The sub-options of a compressor beyond those of all.
+/// The sub-options of a compressor beyond the common ones.
 fn compressor_sub_options(compressor: &str) -> Option<&'static [&'static str]> {
     Some(match compressor {
         "LZ4Compressor" => &["lz4_compressor_type", "lz4_high_compressor_level"],

@@ -1,11 +1,11 @@
-//! What a dropped column may be added again as: old SSTables still hold its cells.
+//! The types with which a dropped column may be added again: old SSTables still hold its cells.
 
 use model::{ColumnKind, Table};
 use types::CqlType;
 
 use crate::QueryError;
 
-/// Refuses a type that cannot read the values of the column that was dropped under the name, and another kind.
+/// Refuses a type that cannot read the values of the dropped column of that name, and another kind of column.
 pub(super) fn check_dropped(table: &Table, name: &str, ty: &CqlType, kind: ColumnKind) -> Result<(), QueryError> {
     let Some(dropped) = table.dropped().iter().find(|dropped| &*dropped.name == name) else { return Ok(()) };
     if !reads_cells_of(ty, &dropped.ty) {
@@ -33,7 +33,7 @@ fn reads_cells_of(ty: &CqlType, previous: &CqlType) -> bool {
     let parts_fit = match (ty, previous) {
         (CqlType::List { element, .. }, CqlType::List { element: before, .. }) => reads_cells_of(element, before),
         (CqlType::Map { value, .. }, CqlType::Map { value: before, .. }) => reads_cells_of(value, before),
-        // Inside a tuple they may be read as bytes.
+        // Inside a tuple, they may be read as bytes.
         (CqlType::Blob, CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. }) => false,
         _ => true,
     };
@@ -88,7 +88,8 @@ fn are_extended_by(elements: &[CqlType], before: &[CqlType], fits: fn(&CqlType, 
 mod tests {
     use super::*;
 
-    /// What each type may be added again as beside itself: Cassandra 5.0.8's answers for every pair of these types.
+    /// The types with which a column of each type may be added again, other than itself: Cassandra 5.0.8's answers for
+    /// every pair of these types.
     const TAKEN: [(&str, &[&str]); 74] = [
         ("int", &[]),
         ("text", &["blob"]),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::QueryError;
 use crate::execution::Execution;
 
-/// What a keyspace gets whose options say none (`default_keyspace_rf`).
+/// The replication factor of a keyspace whose options name none (`default_keyspace_rf`).
 const DEFAULT_KEYSPACE_RF: i32 = 1;
 const PACKAGE: &str = "org.apache.cassandra.locator.";
 

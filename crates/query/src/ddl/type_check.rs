@@ -1,4 +1,4 @@
-//! Which types columns and fields may have, as written.
+//! The types that columns and fields may have, as written.
 
 use cql::ast::{NativeType, TypeName};
 
@@ -18,7 +18,7 @@ fn is_collection(name: &TypeName) -> bool {
     matches!(name, TypeName::List { .. } | TypeName::Set { .. } | TypeName::Map { .. })
 }
 
-/// Checks a type as written, all the way down.
+/// Checks a type as written, at every depth.
 pub(crate) fn check(name: &TypeName) -> Result<(), QueryError> {
     let invalid = |message: String| Err(QueryError::invalid(message));
     match name {
@@ -66,7 +66,7 @@ fn check_element(collection: &TypeName, element: &TypeName, frozen: bool) -> Res
     check(element)
 }
 
-/// Refuses what is sorted by values whose order is not known: sets and maps at any depth.
+/// Refuses sets and maps, at any depth, whose order of elements or keys is not known.
 pub(super) fn check_elements(ty: &CqlType) -> Result<(), QueryError> {
     match ty {
         CqlType::List { element, .. } | CqlType::Vector { element, .. } => check_elements(element),
@@ -77,7 +77,7 @@ pub(super) fn check_elements(ty: &CqlType) -> Result<(), QueryError> {
             check_elements(value)
         }
         CqlType::Tuple(elements) => elements.iter().try_for_each(check_elements),
-        // Its fields were checked when it was made.
+        // Its fields were checked when it was created.
         _ => Ok(()),
     }
 }

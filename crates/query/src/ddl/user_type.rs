@@ -148,7 +148,7 @@ fn alter_definition(
             }
             let mut seen = BTreeSet::new();
             if let Some((twice, _)) = fields.iter().find(|(field, _)| !seen.insert(field.clone())) {
-                // Cassandra prints the keyspace here, not the type.
+                // Cassandra prints the keyspace here, and not the type.
                 let message = format!("Duplicate field name {twice} in type {}", definition.keyspace);
                 return Err(QueryError::invalid(message));
             }
@@ -157,14 +157,14 @@ fn alter_definition(
     Ok(Some(definition.with_fields(fields)))
 }
 
-/// Tables whose partition key holds the type: their keys' bytes, and so their tokens, must not change.
+/// Tables whose partition key contains the type. The bytes of their keys, and so their tokens, must not change.
 fn tables_keyed_by(definition: &UserType, schema: &Schema) -> Vec<String> {
     let tables = schema.keyspace(&definition.keyspace).into_iter().flat_map(|keyspace| keyspace.tables.values());
     let keyed = tables.filter(|table| table.partition_key().iter().any(|column| uses(&column.ty, &definition.name)));
     keyed.map(|table| format!("{}.{}", table.keyspace, table.name)).collect()
 }
 
-/// Puts a new definition wherever the old one was used: in other types and in the columns of tables.
+/// Replaces the old definition everywhere: in other types and in the columns of tables.
 fn replace_type(keyspace: &mut Keyspace, altered: Arc<UserType>) {
     let name = altered.name.clone();
     let mut replaced = Replaced { before: &keyspace.types, after: BTreeMap::from([(name.clone(), altered)]) };
@@ -182,12 +182,12 @@ fn replace_type(keyspace: &mut Keyspace, altered: Arc<UserType>) {
     keyspace.types.extend(types);
 }
 
-/// A user type that an old set of columns had may be gone.
+/// A user type in an old set of columns may not exist any more.
 fn newest(types: &BTreeMap<Arc<str>, Arc<UserType>>, old: &Arc<UserType>) -> Arc<UserType> {
     types.get(&old.name).unwrap_or(old).clone()
 }
 
-/// The types of a keyspace of which one has a new definition. Each is made once and shared by those that use it.
+/// The types of a keyspace of which one has a new definition. Each is made once and shared by its users.
 struct Replaced<'t> {
     before: &'t BTreeMap<Arc<str>, Arc<UserType>>,
     after: BTreeMap<Arc<str>, Arc<UserType>>,

@@ -1,4 +1,4 @@
-//! What a DESCRIBE statement names.
+//! The elements that a DESCRIBE statement names.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -62,7 +62,7 @@ fn created(keyspace: &str, kind: &'static str, name: &str, statement: String) ->
     Element { statement: Some(statement), ..named(keyspace, kind, name) }
 }
 
-/// Without regard to case first, as Cassandra lists names.
+/// Sorts without regard to case first, as Cassandra lists names.
 fn sorted(mut names: Vec<String>) -> Vec<String> {
     names.sort_by_key(|name| (name.to_lowercase(), name.clone()));
     names
@@ -127,7 +127,7 @@ impl<'a> Describer<'a> {
         name.ok_or_else(|| QueryError::invalid("No keyspace specified and no current keyspace"))
     }
 
-    /// Lists over the current keyspace, or all of them if there is none.
+    /// Lists the current keyspace, or all keyspaces if there is none.
     fn list(&self, elements: impl Fn(&Described<'_>) -> Vec<Element>) -> Result<Vec<Element>, QueryError> {
         if let Some(current) = self.current() {
             let keyspace = self.find(current).ok_or_else(|| unknown_keyspace(current))?;
@@ -213,7 +213,7 @@ impl<'a> Describer<'a> {
         Ok(QueryError::invalid(format!("{what} '{}' not found in '{keyspace}'", name.name.as_str())))
     }
 
-    /// A keyspace of that name, else a table.
+    /// A keyspace of that name, or else a table.
     fn generic(&self, name: &'a QualifiedName) -> Result<Vec<Element>, QueryError> {
         let own = name.name.as_str();
         if name.keyspace.is_none() && self.find(own).is_some() {
@@ -238,7 +238,7 @@ fn type_element(definition: &Arc<UserType>) -> Element {
     created(&definition.keyspace, "type", &definition.name, statements::user_type(definition))
 }
 
-/// Types before those that use them; otherwise by name.
+/// Types before the types that use them, and otherwise by name.
 pub(super) fn in_dependency_order(keyspace: &Keyspace) -> Vec<&Arc<UserType>> {
     let mut levels = HashMap::new();
     let mut ordered: Vec<&Arc<UserType>> = keyspace.types.values().collect();

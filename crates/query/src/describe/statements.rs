@@ -9,8 +9,8 @@ use types::{CqlType, UserType};
 
 use super::elements::in_dependency_order;
 
-/// The `schema.cql` of a snapshot: the types that the table uses, each behind those that it uses itself, then the table
-/// with its id and its dropped columns.
+/// The `schema.cql` of a snapshot: the types that the table uses, each behind the types that it uses itself, and then
+/// the table with its id and its dropped columns.
 pub fn snapshot_schema(schema: &Schema, table: &Table) -> String {
     let is_used = |name: &str| {
         let is_it = |ty: &CqlType| matches!(ty, CqlType::Udt { definition, .. } if *definition.name == *name);

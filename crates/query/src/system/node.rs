@@ -10,20 +10,20 @@ pub(crate) const RELEASE_VERSION: &str = "5.0.8";
 /// The version of the query language.
 pub(crate) const CQL_VERSION: &str = "3.4.7";
 
-/// Who the node is to its clients: the settings that `system.local` shows.
+/// The node as its clients see it: the settings that `system.local` shows.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// `cluster_name`.
     pub cluster_name: String,
-    /// The data center that this node is all of.
+    /// The data center, which consists of this node.
     pub data_center: String,
     /// The rack.
     pub rack: String,
     /// `listen_address` and `broadcast_address`.
     pub broadcast_address: IpAddr,
-    /// `storage_port`; nothing listens there.
+    /// `storage_port`, on which nothing listens.
     pub storage_port: u16,
-    /// `rpc_address`: where clients connect.
+    /// `rpc_address`, to which clients connect.
     pub rpc_address: IpAddr,
     /// `native_transport_port`.
     pub rpc_port: u16,
@@ -55,7 +55,7 @@ impl Node {
         (0..parts).filter_map(|place| i64::try_from(token(place)).ok()).collect()
     }
 
-    /// Writes the row. The generation is the start's time, seconds since the epoch.
+    /// Writes the row. The generation is the time of the start in seconds since the epoch.
     pub fn write_local(&self, engine: &Engine, generation: i32) -> Result<(), EngineError> {
         let text = |text: &str| Some(text.as_bytes().to_vec());
         let inet = |address: IpAddr| {

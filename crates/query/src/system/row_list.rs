@@ -16,7 +16,7 @@ pub(super) struct RowList {
 }
 
 impl RowList {
-    /// No rows yet; what is added was written at `timestamp` (microseconds).
+    /// An empty list. Added rows have the write time `timestamp` (microseconds).
     pub fn new(table: &Arc<Table>, timestamp: i64) -> Self {
         RowList { table: table.clone(), timestamp, rows: Vec::new() }
     }
@@ -59,7 +59,7 @@ impl RowList {
 pub(super) struct RowListCursor {
     table: Arc<Table>,
     rows: Vec<(PartitionKey, Vec<u8>, Vec<u8>)>,
-    /// One past the current row.
+    /// The position behind the current row.
     next: usize,
     partition: Option<PartitionKey>,
 }

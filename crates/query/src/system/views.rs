@@ -1,4 +1,4 @@
-//! `system_views`: what the node is doing.
+//! `system_views`: the node's activity.
 
 use engine::system::table_id;
 use model::{TableBuilder, TableOptions};
@@ -32,10 +32,10 @@ pub(super) fn tables() -> Vec<Definition> {
     ]
 }
 
-/// The merges under way.
+/// The merges in flight.
 fn sstable_tasks(processor: &Processor, rows: &mut RowList) {
     for task in processor.engine().compaction_stats().active {
-        // What is written may be more than what is read, by a little.
+        // A merge may write slightly more bytes than it reads.
         let progress = task.written_bytes.min(task.total_bytes);
         let ratio = if task.total_bytes == 0 { 1.0 } else { progress as f64 / task.total_bytes as f64 };
         let text = |text: &str| Some(text.as_bytes().to_vec());
@@ -65,7 +65,7 @@ fn thread_pools_table() -> model::Table {
         .build()
 }
 
-/// What Cassandra's pools do that have a counterpart here: compactions and flushes.
+/// The pools of Cassandra that have a counterpart here: compactions and flushes.
 fn thread_pools(processor: &Processor, rows: &mut RowList) {
     let engine = processor.engine();
     let (compactions, flushes, options) = (engine.compaction_stats(), engine.flush_stats(), engine.options());

@@ -14,7 +14,7 @@ pub(crate) enum Assignment {
     Exact,
     /// The value can be read as the receiver's type.
     Weak,
-    /// It cannot.
+    /// The value cannot be read as the receiver's type.
     No,
 }
 
@@ -42,7 +42,7 @@ pub(crate) trait Assignable: fmt::Display {
     /// How well it fits a receiver of this type.
     fn assignment(&self, preparing: &Preparing<'_>, ty: &CqlType) -> Result<Assignment, QueryError>;
 
-    /// A type that it surely can be read as; `None` for markers and the like.
+    /// A type as which it can surely be read; `None` for markers and similar terms.
     fn compatible_type(&self, preparing: &Preparing<'_>) -> Option<CqlType>;
 
     /// Whether it is or contains a bind marker.
@@ -54,7 +54,7 @@ pub(crate) trait Assignable: fmt::Display {
     }
 }
 
-/// An argument of a call whose errors nobody sees: their texts need not be made.
+/// An argument of a call whose error texts are not shown and need not be made.
 pub(crate) struct Unnamed<'a>(pub &'a dyn Assignable);
 
 impl fmt::Display for Unnamed<'_> {
@@ -81,21 +81,21 @@ impl Assignable for Unnamed<'_> {
     }
 }
 
-/// The one of these types, as far as they are known, that all the others can be read as; of several the first.
+/// The first of these types, as far as they are known, as which all the others can be read.
 pub(crate) fn common_type(types: impl Iterator<Item = Option<CqlType>>) -> Option<CqlType> {
     let known: Vec<CqlType> = types.flatten().map(|ty| ty.freeze()).collect();
-    // One pass finds the only type that can be it: what does not fit a candidate rules out all before it.
+    // One pass finds the only possible type: a type that does not fit a candidate rules out all candidates before it.
     let candidate = known.iter().reduce(|best, ty| if is_value_compatible(best, ty) { best } else { ty })?;
     known.iter().all(|other| is_value_compatible(candidate, other)).then(|| candidate.clone())
 }
 
-/// How well a value of type `from` fits a receiver of type `to`. A frozen value fits what is not frozen; a value of
-/// many cells fits nothing frozen.
+/// How well a value of type `from` fits a receiver of type `to`. A frozen value fits an unfrozen receiver. A value of
+/// many cells fits no frozen receiver.
 pub(crate) fn assign_type(from: &CqlType, to: &CqlType) -> Assignment {
     if from.is_multi_cell() { assign_hinted(from, to) } else { assign_hinted(from, &to.freeze()) }
 }
 
-/// How well a term with a hint of its type fits a receiver, which has to be frozen if it is.
+/// How well a term with a type hint fits a receiver. If the hint is frozen, the receiver must be frozen.
 pub(crate) fn assign_hinted(from: &CqlType, to: &CqlType) -> Assignment {
     if from == to {
         Assignment::Exact
@@ -136,8 +136,8 @@ pub(crate) fn is_value_compatible(ty: &CqlType, other: &CqlType) -> bool {
     }
 }
 
-/// Whether values of type `other` are valid as `ty`, and in the same order: what elements of sets and keys of maps have
-/// to be.
+/// Whether values of type `other` are valid as `ty` and have the same order. Elements of sets and keys of maps require
+/// this.
 fn is_order_compatible(ty: &CqlType, other: &CqlType) -> bool {
     use CqlType::*;
     match (ty, other) {

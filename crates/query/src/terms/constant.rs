@@ -1,4 +1,4 @@
-//! Constants: which types they may become, and how.
+//! Constants: the types that they may have, and their serialization.
 
 use cql::ast::{Constant, ConstantKind};
 use num_bigint::BigInt;
@@ -8,7 +8,7 @@ use types::{CqlType, Decimal};
 use super::Assignment;
 use crate::{ColumnSpec, QueryError};
 
-/// The type a constant has where nothing else decides.
+/// The type of a constant if nothing else determines it.
 pub(crate) fn preferred_type(constant: &Constant) -> CqlType {
     match constant.kind {
         ConstantKind::String if constant.text.is_ascii() => CqlType::Ascii,
@@ -29,7 +29,7 @@ pub(crate) fn preferred_type(constant: &Constant) -> CqlType {
     }
 }
 
-/// Double where the number has one, as its shortest text says; else decimal.
+/// Double if the number's shortest text is that of a double, and decimal otherwise.
 fn float_type(text: &str) -> CqlType {
     let Ok(value) = text.parse::<f64>() else { return CqlType::Double };
     if !value.is_finite() {

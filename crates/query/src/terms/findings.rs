@@ -1,8 +1,8 @@
-//! What preparing has found out about the parts of an expression.
+//! The results of preparing the parts of an expression.
 //!
-//! Choosing among the functions of a name asks of each argument how well it fits each of them, and an argument that is
-//! a call asks the same of its own arguments. Each question is answered once for each part and type, so that the cost
-//! is linear in the size of the expression; without this it is exponential in the depth.
+//! The choice among several functions of a name needs to know how well each argument fits each of them, and an argument
+//! that is a call needs the same of its own arguments. Each result is computed once for each part and type, so that the
+//! cost is linear in the size of the expression. Otherwise it would be exponential in the depth.
 
 use std::collections::HashMap;
 
@@ -12,17 +12,17 @@ use types::CqlType;
 use super::Assignment;
 use crate::QueryError;
 
-/// A part of an expression, by its address: parts stay where they are while the expression around them is prepared.
+/// A part of an expression, identified by its address: parts do not move while the expression around them is prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Expression {
     Term(*const Term),
     Selectable(*const Selectable),
 }
 
-/// What is known of one part.
+/// The known results about one part.
 #[derive(Debug, Default)]
 struct OfPart {
-    /// How well it fits the types that were asked for. These are few: the parameters of functions.
+    /// How well the part fits types. There are few: the types of functions' parameters.
     assignments: Vec<(CqlType, Result<Assignment, Box<QueryError>>)>,
     compatible_type: Option<Option<CqlType>>,
     exact_type: Option<Option<CqlType>>,
@@ -30,23 +30,23 @@ struct OfPart {
     has_shown_names: bool,
 }
 
-/// The findings about the parts of the expression that is being prepared.
+/// The results about the parts of the expression that is being prepared.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// How many expressions that are being prepared are around each other; outside of any nothing is kept.
+    /// The number of nested expressions that are being prepared. Outside of any, nothing is kept.
     depth: usize,
     parts: HashMap<Expression, OfPart>,
     steps: u64,
 }
 
 impl Findings {
-    /// An expression begins whose parts stay where they are until [`Self::leave`].
+    /// Begins an expression, whose parts do not move until [`Self::leave`].
     pub fn enter(&mut self) {
         debug_assert!(self.depth > 0 || self.parts.is_empty());
         self.depth += 1;
     }
 
-    /// The expression is prepared. After the outermost one other expressions may take the addresses of its parts.
+    /// Ends an expression. After the outermost one, other expressions may use the addresses of its parts.
     pub fn leave(&mut self) {
         debug_assert!(self.depth > 0, "an expression ends that did not begin");
         self.depth -= 1;
@@ -55,12 +55,12 @@ impl Findings {
         }
     }
 
-    /// Counts an answer that had to be worked out.
+    /// Counts a result that had to be computed.
     pub fn count_step(&mut self) {
         self.steps += 1;
     }
 
-    /// How many answers had to be worked out so far.
+    /// The number of results that were computed so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
@@ -98,7 +98,7 @@ impl Findings {
         }
     }
 
-    /// Whether the names in this part were looked up and found.
+    /// Whether the names in this part were resolved.
     pub fn has_known_names(&self, part: Expression) -> bool {
         self.parts.get(&part).is_some_and(|known| known.has_known_names)
     }
@@ -109,7 +109,7 @@ impl Findings {
         }
     }
 
-    /// Whether the names in this part, those within maps and user types too, were looked up and found.
+    /// Whether the names in this part, including those within maps and user types, were resolved.
     pub fn has_shown_names(&self, part: Expression) -> bool {
         self.parts.get(&part).is_some_and(|known| known.has_shown_names)
     }

@@ -8,7 +8,7 @@ use crate::execution::Execution;
 use crate::preparing::Preparing;
 use crate::{ColumnSpec, QueryError, Value};
 
-/// The values of an IN, ready to be given bytes.
+/// The prepared values of an IN.
 #[derive(Clone, Debug)]
 pub(crate) enum InTerms {
     /// `IN ?`: a list.

@@ -89,7 +89,7 @@ fn list_of(elements: &[Cow<'_, [u8]>]) -> Vec<u8> {
     collection::list(elements.iter().map(AsRef::as_ref))
 }
 
-/// List or set: their literals differ in little.
+/// A list or a set, whose literals differ little.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CollectionKind {
     List,
@@ -133,7 +133,7 @@ fn refuse_marker<T>(what: &str, receiver: &ColumnSpec) -> Result<T, QueryError> 
     Err(QueryError::invalid(message))
 }
 
-/// Evaluates at once what is known at once; `make` builds the rest at execution.
+/// Evaluates a literal of known terms at once. `make` builds the others at execution.
 fn fold(terms: &[Term]) -> Result<Option<Vec<&[u8]>>, QueryError> {
     let mut values = Vec::with_capacity(terms.len());
     for term in terms {
@@ -328,7 +328,7 @@ pub(super) fn prepare_user_type(
             None => Term::NULL,
         });
     }
-    // Of several the first in the order of Cassandra's hash map.
+    // Of several unknown fields, the error names the first in the order of Cassandra's hash map.
     let known: HashSet<&str> = definition.fields().iter().map(|(field, _)| &**field).collect();
     let unknown = fields.iter().filter(|(field, _)| !known.contains(field.as_str()));
     if let Some((field, _)) = unknown.min_by_key(|(field, _)| hash_slot(field.as_str(), fields.len())) {
@@ -351,18 +351,18 @@ pub(super) fn list_assignment(
             }
             all_elements(elements, element, preparing)
         }
-        // As in Cassandra nothing else is tried: of several functions of a name the first that is looked at refuses the
-        // call.
+        // As in Cassandra, no other function is tried: of several functions of a name, the first that is examined
+        // refuses the call.
         other => Err(neither_list_nor_vector(other)),
     }
 }
 
-/// What is said of `[a, b]` for another type.
+/// The error for `[a, b]` with another type.
 pub(super) fn neither_list_nor_vector(ty: &CqlType) -> QueryError {
     QueryError::invalid(format!("Unexpected receiver type '{ty}'; only list and vector are expected"))
 }
 
-/// An empty collection fits any, and none exactly.
+/// An empty collection fits every type, and none exactly.
 fn all_elements(elements: &[ast::Term], ty: &CqlType, preparing: &Preparing<'_>) -> Result<Assignment, QueryError> {
     if elements.is_empty() {
         return Ok(Assignment::Weak);

@@ -15,7 +15,7 @@ use crate::functions::{self, Function, FunctionCall};
 use crate::preparing::Preparing;
 use crate::{ColumnSpec, QueryError};
 
-/// Prepares a term for what receives its value.
+/// Prepares a term for its receiver.
 pub(crate) fn prepare(
     term: &ast::Term,
     receiver: &ColumnSpec,
@@ -81,7 +81,7 @@ fn prepare_hinted(
         let message = format!("Cannot assign value ({type_name}){inner} to {name} of type {ty}");
         return Err(QueryError::invalid(message));
     }
-    // A marker goes by the receiver that the hint stands before.
+    // A marker uses the receiver to which the hint applies.
     prepare_part(inner, receiver, preparing)
 }
 
@@ -144,7 +144,7 @@ fn returns_for(returns: &CqlType, receiver: &CqlType) -> Assignment {
     }
 }
 
-/// The function that a call means, where nobody sees why there is none: that is said when the call itself is prepared.
+/// The function that a call means. If there is none, no reason is given here: preparing the call itself reports it.
 fn called(term: &ast::Term, receiver: Option<&CqlType>, preparing: &Preparing<'_>) -> Option<Arc<Function>> {
     let (name, arguments) = as_call(term);
     let arguments: Vec<Unnamed<'_>> = arguments.into_iter().map(|term| Unnamed(term)).collect();
@@ -207,7 +207,7 @@ fn find_compatible_type(term: &ast::Term, preparing: &Preparing<'_>) -> Option<C
     }
 }
 
-/// Whether what is found out about a term is worth keeping: it is made of others.
+/// Whether results about a term are worth keeping, because the term contains others.
 fn is_compound(term: &ast::Term) -> bool {
     !matches!(term, ast::Term::Constant(_) | ast::Term::Null | ast::Term::Marker(_))
 }
@@ -258,7 +258,7 @@ impl Assignable for ast::Term {
             ast::Term::Function { arguments, .. } => arguments.iter().any(|term| term.contains_marker()),
             ast::Term::Operation { left, right, .. } => left.contains_marker() || right.contains_marker(),
             ast::Term::Negation(term) => term.contains_marker(),
-            // A hint says the type that a marker lacks.
+            // A hint gives the type that a marker lacks.
             ast::Term::TypeHint { .. } => false,
             ast::Term::Cast { term, .. } => term.contains_marker(),
         }

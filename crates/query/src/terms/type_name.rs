@@ -8,7 +8,7 @@ use types::{CqlType, UserType};
 
 use crate::QueryError;
 
-/// The type that a type name says; user types are those of `keyspace`, and may name no other one.
+/// The type that a type name denotes. User types are those of `keyspace`, and the name may not use another keyspace.
 pub(crate) fn resolve_type(name: &TypeName, schema: &Schema, keyspace: &str) -> Result<CqlType, QueryError> {
     let ty = resolve_part(name, schema, keyspace)?;
     ty.check_size().map_err(QueryError::invalid)?;
@@ -44,7 +44,7 @@ fn resolve_part(name: &TypeName, schema: &Schema, keyspace: &str) -> Result<CqlT
     })
 }
 
-/// A class written as the element of a collection may be that of an unfrozen collection, which none can hold.
+/// A class as the element of a collection may be that of an unfrozen collection, which no collection can contain.
 fn element_type(ty: CqlType, written: &TypeName) -> CqlType {
     if matches!(written, TypeName::Custom(_)) { ty.freeze() } else { ty }
 }
@@ -60,7 +60,7 @@ fn user_type<'s>(name: &UserTypeName, schema: &'s Schema, keyspace: &str) -> Res
     known.ok_or_else(|| QueryError::invalid(format!("Unknown type {keyspace}.{}", name.name.as_str())))
 }
 
-/// The type of a marshal class. User types in it are those of the schema: another one could not be stored.
+/// The type of a marshal class. User types in it are those of the schema, since no other could be stored.
 fn custom_type(class: &str, schema: &Schema, keyspace: &str) -> Result<CqlType, QueryError> {
     let parsed = CqlType::parse_marshal_class(class)
         .map_err(|error| QueryError::syntax(format!("Error setting type {class}: {}", error.message())))?;
@@ -74,7 +74,7 @@ fn custom_type(class: &str, schema: &Schema, keyspace: &str) -> Result<CqlType, 
     })
 }
 
-/// The type with other definitions of its user types; those inside the new ones stay as they are.
+/// The type with other definitions of its user types. Types inside the new definitions stay unchanged.
 pub(crate) fn with_definitions<E>(
     ty: &CqlType,
     replace: &mut impl FnMut(&Arc<UserType>) -> Result<Arc<UserType>, E>,
@@ -98,7 +98,7 @@ pub(crate) fn with_definitions<E>(
     })
 }
 
-/// The type name with the keyspace of its user types written out.
+/// The type name with the explicit keyspace of its user types.
 pub(crate) fn qualified(name: &TypeName, keyspace: &str) -> TypeName {
     let inner = |name: &TypeName| Box::new(qualified(name, keyspace));
     match name {
