@@ -66,3 +66,50 @@ pub fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
         None => usual,
     }
 }
+
+/// The methods of `blockio::Disk` that a disk of a test passes to the disk within it: all but `open` and `sync_dir`.
+/// Takes the name of the field, and stands in the `impl` block of the trait.
+#[macro_export]
+macro_rules! pass_to_inner_disk {
+    ($field:tt) => {
+        fn create_dir_all(&self, path: &::std::path::Path) -> Result<(), ::blockio::DiskError> {
+            self.$field.create_dir_all(path)
+        }
+
+        fn list(&self, dir: &::std::path::Path) -> Result<Vec<::blockio::DirectoryEntry>, ::blockio::DiskError> {
+            self.$field.list(dir)
+        }
+
+        fn rename(&self, from: &::std::path::Path, to: &::std::path::Path) -> Result<(), ::blockio::DiskError> {
+            self.$field.rename(from, to)
+        }
+
+        fn remove_file(&self, path: &::std::path::Path) -> Result<(), ::blockio::DiskError> {
+            self.$field.remove_file(path)
+        }
+
+        fn remove_dir_all(&self, path: &::std::path::Path) -> Result<(), ::blockio::DiskError> {
+            self.$field.remove_dir_all(path)
+        }
+
+        fn hard_link(&self, from: &::std::path::Path, to: &::std::path::Path) -> Result<(), ::blockio::DiskError> {
+            self.$field.hard_link(from, to)
+        }
+
+        fn exists(&self, path: &::std::path::Path) -> Result<bool, ::blockio::DiskError> {
+            self.$field.exists(path)
+        }
+
+        fn lock_dir(&self, dir: &::std::path::Path) -> Result<::blockio::DirectoryLock, ::blockio::DiskError> {
+            self.$field.lock_dir(dir)
+        }
+
+        fn lock_file(&self, path: &::std::path::Path) -> Result<::blockio::DirectoryLock, ::blockio::DiskError> {
+            self.$field.lock_file(path)
+        }
+
+        fn space(&self, path: &::std::path::Path) -> Result<::blockio::Space, ::blockio::DiskError> {
+            self.$field.space(path)
+        }
+    };
+}

@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use blockio::{
-    AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, Durability,
-    Fault, File, Frame, OpenOptions, QueueMeans, QueueWaker, SimulatedDisk, Space, Written,
+    AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, Disk, DiskError, Durability, Fault, File, Frame, OpenOptions,
+    QueueMeans, QueueWaker, SimulatedDisk, Written,
 };
 
 /// When a test that waits in vain gives up.
@@ -217,47 +217,9 @@ impl Disk for HoldingDisk {
         Ok(Box::new(HoldingFile { inner, frames: Arc::clone(&self.frames) }))
     }
 
-    fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
-        self.inner.create_dir_all(path)
-    }
-
-    fn list(&self, dir: &Path) -> Result<Vec<DirectoryEntry>, DiskError> {
-        self.inner.list(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
-        self.inner.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
-        self.inner.remove_file(path)
-    }
-
-    fn remove_dir_all(&self, path: &Path) -> Result<(), DiskError> {
-        self.inner.remove_dir_all(path)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
-        self.inner.hard_link(from, to)
-    }
+    testkit::pass_to_inner_disk!(inner);
 
     fn sync_dir(&self, dir: &Path) -> Result<(), DiskError> {
         self.inner.sync_dir(dir)
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool, DiskError> {
-        self.inner.exists(path)
-    }
-
-    fn lock_dir(&self, dir: &Path) -> Result<DirectoryLock, DiskError> {
-        self.inner.lock_dir(dir)
-    }
-
-    fn lock_file(&self, path: &Path) -> Result<DirectoryLock, DiskError> {
-        self.inner.lock_file(path)
-    }
-
-    fn space(&self, path: &Path) -> Result<Space, DiskError> {
-        self.inner.space(path)
     }
 }

@@ -1,16 +1,16 @@
-//! A disk that holds whoever creates a file of a certain kind until the test lets it go on.
+//! A disk that blocks the creation of files of a certain kind until the test releases it.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use blockio::{DirectoryEntry, DirectoryLock, Disk, DiskError, File, OpenOptions, SimulatedDisk, Space};
+use blockio::{Disk, DiskError, File, OpenOptions, SimulatedDisk};
 
 /// When a test that waits in vain gives up.
 pub const GIVE_UP: Duration = Duration::from_secs(120);
 
-/// Files whose path contains the text are created when the test says so, in the order that it says, once the gate is
-/// closed.
+/// Once the gate is closed, files whose path contains the text are created when the test releases them, in the order
+/// in which it does.
 #[derive(Clone, Debug)]
 pub struct GatedDisk {
     inner: SimulatedDisk,
@@ -22,7 +22,7 @@ pub struct GatedDisk {
 struct Gate {
     is_closed: bool,
     arrived: usize,
-    /// Of those who arrived, by their number.
+    /// The numbers of the released creations.
     let_go: Vec<usize>,
 }
 
@@ -35,20 +35,20 @@ impl GatedDisk {
         self.gate.0.lock().unwrap().is_closed = true;
     }
 
-    /// Waits until so many are held.
+    /// Waits until `count` creations are blocked.
     pub fn wait_for(&self, count: usize) {
         let gate = self.gate.0.lock().unwrap();
         let (gate, _) = self.gate.1.wait_timeout_while(gate, GIVE_UP, |gate| gate.arrived < count).unwrap();
         assert!(gate.arrived >= count, "{} of {count} came", gate.arrived);
     }
 
-    /// Lets one go, by the number in which it came.
+    /// Releases one creation, by its number in order of arrival.
     pub fn let_go(&self, number: usize) {
         self.gate.0.lock().unwrap().let_go.push(number);
         self.gate.1.notify_all();
     }
 
-    /// Lets all go, now and from now on.
+    /// Releases all creations, now and from now on.
     pub fn open_for_all(&self) {
         self.gate.0.lock().unwrap().is_closed = false;
         self.gate.1.notify_all();
@@ -75,47 +75,9 @@ impl Disk for GatedDisk {
         self.inner.open(path, options)
     }
 
-    fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
-        self.inner.create_dir_all(path)
-    }
-
-    fn list(&self, dir: &Path) -> Result<Vec<DirectoryEntry>, DiskError> {
-        self.inner.list(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
-        self.inner.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
-        self.inner.remove_file(path)
-    }
-
-    fn remove_dir_all(&self, path: &Path) -> Result<(), DiskError> {
-        self.inner.remove_dir_all(path)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
-        self.inner.hard_link(from, to)
-    }
+    testkit::pass_to_inner_disk!(inner);
 
     fn sync_dir(&self, dir: &Path) -> Result<(), DiskError> {
         self.inner.sync_dir(dir)
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool, DiskError> {
-        self.inner.exists(path)
-    }
-
-    fn lock_dir(&self, dir: &Path) -> Result<DirectoryLock, DiskError> {
-        self.inner.lock_dir(dir)
-    }
-
-    fn lock_file(&self, path: &Path) -> Result<DirectoryLock, DiskError> {
-        self.inner.lock_file(path)
-    }
-
-    fn space(&self, path: &Path) -> Result<Space, DiskError> {
-        self.inner.space(path)
     }
 }

@@ -3,10 +3,7 @@
 
 use std::path::Path;
 
-use blockio::{
-    AlignedSlice, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, Durability, File,
-    OpenOptions, Space, SystemDisk,
-};
+use blockio::{AlignedSlice, BlockQueue, BlockWrites, Disk, DiskError, Durability, File, OpenOptions, SystemDisk};
 
 const BLOCK: usize = 4096;
 const ZEROS: [u8; BLOCK] = [0; BLOCK];
@@ -26,48 +23,10 @@ impl Disk for SparseDisk {
         Ok(Box::new(SparseFile(self.0.open(path, options)?)))
     }
 
-    fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
-        self.0.create_dir_all(path)
-    }
-
-    fn list(&self, dir: &Path) -> Result<Vec<DirectoryEntry>, DiskError> {
-        self.0.list(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
-        self.0.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
-        self.0.remove_file(path)
-    }
-
-    fn remove_dir_all(&self, path: &Path) -> Result<(), DiskError> {
-        self.0.remove_dir_all(path)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
-        self.0.hard_link(from, to)
-    }
+    testkit::pass_to_inner_disk!(0);
 
     fn sync_dir(&self, _: &Path) -> Result<(), DiskError> {
         Ok(())
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool, DiskError> {
-        self.0.exists(path)
-    }
-
-    fn lock_dir(&self, dir: &Path) -> Result<DirectoryLock, DiskError> {
-        self.0.lock_dir(dir)
-    }
-
-    fn lock_file(&self, path: &Path) -> Result<DirectoryLock, DiskError> {
-        self.0.lock_file(path)
-    }
-
-    fn space(&self, path: &Path) -> Result<Space, DiskError> {
-        self.0.space(path)
     }
 }
 
