@@ -22,12 +22,14 @@ enum ThreadLocal {
     Cache,
     /// A number that spreads threads over slots.
     Slot,
+    /// Work that is counted for tests, in builds with debug assertions.
+    Count,
     /// A call does something else than on another thread.
     Behaviour,
 }
 
 /// The files of the product that have thread-local variables.
-const THREAD_LOCALS: [(&str, ThreadLocal); 14] = [
+const THREAD_LOCALS: [(&str, ThreadLocal); 15] = [
     ("crates/blockio/src/system.rs", ThreadLocal::Buffer),
     // Whether a read may wait for the device, which threads that serve connections do not.
     ("crates/blockio/src/waiting.rs", ThreadLocal::Behaviour),
@@ -44,6 +46,7 @@ const THREAD_LOCALS: [(&str, ThreadLocal); 14] = [
     ("crates/server/src/metrics.rs", ThreadLocal::Slot),
     ("crates/sstable/src/compression.rs", ThreadLocal::Buffer),
     ("crates/sstable/src/reader/find.rs", ThreadLocal::Buffer),
+    ("crates/types/src/steps.rs", ThreadLocal::Count),
 ];
 
 /// How many thread-local variables may change behaviour.

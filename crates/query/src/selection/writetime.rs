@@ -121,8 +121,8 @@ impl WritetimeSelector {
         out
     }
 
-    /// What is asked for in this execution. A bound that cannot be had asks for nothing; null and unset bounds of a slice
-    /// are open.
+    /// The selected elements of this execution. A bound that no element can have selects nothing. Null and unset bounds
+    /// of a slice are open.
     fn asked(&self, execution: &Execution<'_>) -> Asked {
         let bytes = |term: &Term| {
             term.bind(execution).ok().and_then(|value| match value {

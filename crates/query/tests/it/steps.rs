@@ -1,5 +1,5 @@
-//! What statements cost beside their size: steps, counted as they are prepared, carried out and applied to a memtable on
-//! this thread. Four times the size may cost little more than four times the steps.
+//! The cost of statements in relation to their size: the steps of preparing, executing and applying them to a memtable,
+//! counted on this thread. A statement of four times the size may take little more than four times the steps.
 
 use cql::ast::BatchKind;
 use query::{BatchEntry, BatchStatement, ProcessorOptions, QueryOptions};
