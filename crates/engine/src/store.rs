@@ -128,6 +128,13 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// Whether no generation is in the view twice.
+    fn has_each_once(&self) -> bool {
+        let is_later =
+            |at: usize, other: &Arc<Generation>| self.generations().skip(at + 1).any(|g| Arc::ptr_eq(g, other));
+        !self.generations().enumerate().any(|(at, generation)| is_later(at, generation))
+    }
+
     /// The generations, newest first.
     pub fn generations(&self) -> impl Iterator<Item = &Arc<Generation>> {
         std::iter::once(&self.active).chain(&self.frozen)
@@ -346,6 +353,7 @@ impl TableStore {
     fn change_view(&self, change: impl FnOnce(&View) -> View) {
         let _one_at_a_time = lock(&self.change);
         let new = change(&self.view.load());
+        debug_assert!(new.has_each_once(), "a generation is in a view twice");
         self.view.store(Arc::new(new));
     }
 
@@ -374,7 +382,12 @@ impl TableStore {
         let frozen = view.generations().cloned().collect();
         self.view.store(Arc::new(View { active: active.clone(), frozen, sstables: view.sstables.clone() }));
         drop(one_at_a_time);
-        active.lower(log);
+        debug_assert!(self.view().has_each_once(), "a generation is in a view twice");
+        let lower = active.lower(log);
+        debug_assert!(
+            view.active.lower.get().is_none_or(|retired| *retired <= lower),
+            "the new generation begins in the log behind the retired one",
+        );
         active
     }
 
@@ -404,6 +417,10 @@ impl TableStore {
             }
             generations.push(generation.clone());
         }
+        debug_assert!(
+            generations.windows(2).all(|pair| !Arc::ptr_eq(&pair[0], &pair[1])),
+            "a generation is in a view twice",
+        );
         let active = generations.remove(0);
         self.view.store(Arc::new(View { active, frozen: generations, sstables: view.sstables.clone() }));
         successor
@@ -435,6 +452,7 @@ impl TableStore {
         merged: &[Arc<SSTableReader>],
         added: impl IntoIterator<Item = Arc<SSTableReader>>,
     ) {
+        debug_assert!(!Arc::ptr_eq(&self.view().active, flushed), "a generation is retired before it is flushed");
         self.change_view(|view| View {
             active: view.active.clone(),
             frozen: view.frozen.iter().filter(|frozen| !Arc::ptr_eq(frozen, flushed)).cloned().collect(),
