@@ -269,6 +269,7 @@ fn decision_records_are_short() {
 fn product_code_does_not_use_the_simulated_disk() {
     let floors =
         files(&["rs"]).into_iter().filter(|path| is_product(path) && !shown(path).starts_with("crates/blockio/"));
+    let floors = floors.filter(|path| !is_test(path));
     let floors =
         floors.filter(|path| !["fuzz-corpus", "testkit"].iter().any(|name| path.iter().any(|part| part == *name)));
     let used = floors.filter(|path| {
