@@ -246,8 +246,8 @@ struct Changed {
 }
 
 impl Changed {
-    /// Adds a change. Returns false if an earlier one excludes it: a value for a whole column excludes every other change
-    /// of the column, and a field has one value.
+    /// Adds a change. Returns false if an earlier one excludes it: a value for a whole column excludes every other
+    /// change of the column, and a field has one value.
     fn add(&mut self, column: &Identifier, operation: &Operation) -> bool {
         let name = || column.as_str().to_owned();
         let is_whole = matches!(operation, Operation::SetValue(_));
