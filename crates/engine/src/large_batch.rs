@@ -112,10 +112,11 @@ impl Engine {
         let read = Mutation::read_record(&record, &self.schema());
         let (mutation, _of_dropped_tables) = read.map_err(|error| damaged(error.to_string()))?;
         let begun_millis = begun_millis(id);
-        let is_gone = |update: &PartitionUpdate| {
-            truncated.iter().any(|(table, millis)| *table == update.table().id && *millis >= begun_millis)
-        };
-        let mut kept = mutation.into_updates().into_iter().filter(|update| !is_gone(update));
+        let is_gone = |id| truncated.iter().any(|(table, millis)| *table == id && *millis >= begun_millis);
+        self.set_batch_aside(&record, is_gone)?;
+        let is_served = |id| self.catalog().any_store(id).is_some_and(|store| store.is_served());
+        let is_kept = |update: &PartitionUpdate| !is_gone(update.table().id) && is_served(update.table().id);
+        let mut kept = mutation.into_updates().into_iter().filter(is_kept);
         kept.try_for_each(|update| self.write_system(&Mutation::new(vec![update])))
     }
 

@@ -8,8 +8,10 @@
 
 mod repair;
 mod side_file;
+mod unreadable;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,8 +30,8 @@ use crate::flusher::used_bytes;
 use crate::recovery::Covered;
 use crate::store::{TableStore, lock};
 use crate::system::is_system_keyspace;
-use side_file::SideFileHead;
 pub(crate) use side_file::SideFiles;
+use side_file::{SideFileHead, SideFileWriter};
 
 /// A table that is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +66,7 @@ impl Engine {
             Some(QuarantinedTable { keyspace, table: name, reason: reason.to_string(), side_files })
         };
         let mut all: Vec<_> = self.stores().iter().filter_map(quarantined).collect();
+        all.extend(self.unreadable_tables());
         all.sort_by(|a, b| (&a.keyspace, &a.table).cmp(&(&b.keyspace, &b.table)));
         all
     }
@@ -156,35 +159,45 @@ impl Engine {
     /// After a replay: moves the log's records of quarantined tables, as far as SSTables and truncations do not cover
     /// them, to side files. `replay` is a second reading of the same log.
     pub(crate) fn set_replayed_aside(&self, replay: Replay, covered: &Covered) -> Result<(), EngineError> {
-        let stores = self.stores();
-        let quarantined = stores.iter().filter_map(|store| {
-            let (reason, table) = (store.quarantine_reason()?, store.table.load_full());
-            Some((table.id, self.head_of(&table, &reason)))
-        });
-        let heads: HashMap<TableId, SideFileHead> = quarantined.collect();
-        if heads.is_empty() {
+        let mut aside = self.set_aside();
+        if aside.heads.is_empty() {
             return Ok(());
         }
-        let mut files = HashMap::new();
-        let mut replay = replay.only(heads.keys().map(|id| id.0).collect());
+        let mut replay = replay.only(aside.heads.keys().map(|id| id.0).collect());
         let startup = |error: String| EngineError::Startup(error);
         while let Some(record) = replay.next_record().map_err(|error| startup(error.to_string()))? {
             let damaged = |error| startup(format!("commit log record ending at {}: {error}", record.position));
             for update in Mutation::split_record(record.data) {
                 let (id, bytes) = update.map_err(damaged)?;
-                let Some(head) = heads.get(&id).filter(|_| !covered.contains(id, record.position)) else { continue };
-                let file = match files.remove(&id) {
-                    None => self.side_files().create(head)?,
-                    Some(file) => file,
-                };
-                files.entry(id).or_insert(file).append(bytes)?;
+                if !covered.contains(id, record.position) {
+                    aside.append(id, bytes)?;
+                }
             }
         }
-        for (_, file) in files {
-            file.finish()?;
-        }
         let end = self.log().position();
-        heads.keys().try_for_each(|id| self.forget_log(*id, end))
+        aside.finish()?.into_iter().try_for_each(|id| self.forget_log(id, end))
+    }
+
+    /// Writes those updates of a record of a kept batch to side files whose tables are quarantined, durably.
+    pub(crate) fn set_batch_aside(&self, record: &[u8], is_gone: impl Fn(TableId) -> bool) -> Result<(), EngineError> {
+        let mut aside = self.set_aside();
+        for update in Mutation::split_record(record) {
+            let (id, bytes) = update.map_err(|error| EngineError::Startup(error.to_string()))?;
+            if !is_gone(id) {
+                aside.append(id, bytes)?;
+            }
+        }
+        aside.finish().map(|_| ())
+    }
+
+    fn set_aside(&self) -> SetAside<'_> {
+        let stores = self.stores();
+        let quarantined = stores.iter().filter_map(|store| {
+            let (reason, table) = (store.quarantine_reason()?, store.table.load_full());
+            Some((table.id, self.head_of(&table, &reason)))
+        });
+        let heads = quarantined.chain(self.heads_of_unreadable()).collect();
+        SetAside { side_files: self.side_files(), heads, files: HashMap::new() }
     }
 
     /// Why a start has to quarantine the table, if records of it were set aside before.
@@ -219,6 +232,32 @@ impl Engine {
         let stores = self.stores();
         let quarantined = stores.iter().filter(|store| store.quarantine_reason().is_some());
         quarantined.for_each(|store| self.forget_memory(store));
+    }
+}
+
+/// Side files that are being written, of all tables that are quarantined.
+struct SetAside<'e> {
+    side_files: &'e SideFiles,
+    heads: HashMap<TableId, SideFileHead>,
+    files: HashMap<TableId, SideFileWriter>,
+}
+
+impl SetAside<'_> {
+    /// Takes an update, if its table is quarantined.
+    fn append(&mut self, id: TableId, update: &[u8]) -> Result<(), EngineError> {
+        let Some(head) = self.heads.get(&id) else { return Ok(()) };
+        match self.files.entry(id) {
+            Entry::Occupied(file) => file.into_mut().append(update),
+            Entry::Vacant(place) => place.insert(self.side_files.create(head)?).append(update),
+        }
+    }
+
+    /// Makes what was taken durable; the tables that are quarantined.
+    fn finish(self) -> Result<Vec<TableId>, EngineError> {
+        for (_, file) in self.files {
+            file.finish()?;
+        }
+        Ok(self.heads.into_keys().collect())
     }
 }
 

@@ -190,7 +190,7 @@ impl Engine {
 
     /// Has the flush of the table's newest memtable, which comes after those of all others, cover all that was
     /// replayed; false if nothing of it is in memory.
-    fn ends_replay(&self, store: &TableStore) -> bool {
+    pub(crate) fn ends_replay(&self, store: &TableStore) -> bool {
         let view = store.view();
         let Some(newest) = view.generations().find(|generation| !generation.memtable.is_empty()) else { return false };
         newest.lower(self.log());
@@ -204,8 +204,8 @@ impl Engine {
         Ok(read_rows(self.read(&self.find_table(keyspace, table), &range)?, self.now_seconds())?)
     }
 
-    /// Reads the user keyspaces out of the system tables. What is not whole of them stops the start; a salvage leaves
-    /// it out.
+    /// Reads the user keyspaces out of the system tables. A table whose rows cannot be read is quarantined by name; it
+    /// stops a start that is to open nothing damaged, and a salvage leaves it out.
     pub(crate) fn load_keyspaces(&self) -> Result<StoredSchema, EngineError> {
         let rows = |keyspace: &str, table: &str| self.system_rows(keyspace, table);
         let rows = SchemaRows {
@@ -217,11 +217,18 @@ impl Engine {
             layouts: rows("system", schema_rows::LAYOUTS)?,
             is_foreign: false,
         };
+        let (mut keyspaces, mut damage) = schema_rows::load_whole(&rows);
         if !self.options().commitlog.salvage {
-            let keyspaces = schema_rows::load(&rows).map_err(|damage| EngineError::Startup(damage.to_string()))?;
+            if let Some(damage) = damage.first().filter(|_| !self.options().opens_damaged) {
+                return Err(EngineError::Startup(damage.to_string()));
+            }
+            keyspaces.extend(schema_rows::rowless_keyspaces(&rows));
+            for keyspace in &mut keyspaces {
+                self.find_ids(keyspace)?;
+            }
             return Ok(StoredSchema { keyspaces, ..StoredSchema::default() });
         }
-        let (keyspaces, mut damage) = schema_rows::load_whole(&rows);
+        keyspaces.iter_mut().for_each(|keyspace| keyspace.unreadable.clear());
         let lost_keyspaces = schema_rows::without_keyspace(&rows);
         damage.extend(lost_keyspaces.iter().map(|name| SchemaDamage(format!("keyspace {name}: only parts of it"))));
         Ok(StoredSchema { keyspaces, damage, lost_keyspaces })
