@@ -15,7 +15,7 @@ use super::one_row::{self, serialized_key};
 use super::read::Position;
 use super::writer::RowContext;
 use crate::execution::Execution;
-use crate::row_target::{ROW_VALUES_MAX, RowValues};
+use crate::restrictions::{ROW_VALUES_MAX, RowValues};
 
 /// More rows are read with a cursor: what it costs to open one is nothing beside them.
 const ROWS_MAX: u64 = 128;
