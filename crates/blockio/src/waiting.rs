@@ -1,9 +1,8 @@
-//! Threads that may not wait for a device.
+//! Whether the thread that polls a statement's task may be blocked.
 //!
-//! A read of a file takes no time where the kernel has its pages, and as long as the device likes where it has not. A
-//! thread that serves many, of whom few want that device, reads within [`without_waiting`]: what would have to wait
-//! fails with [`WouldWait`](crate::DiskErrorKind::WouldWait) instead. Whoever meets that waits for [`to_wait`] and
-//! begins anew; by that, whoever polls it learns that it has to be polled where it may wait.
+//! Reads are told by an argument (`may_block`). This is how a task learns what to pass: a connection polls it within
+//! [`without_waiting`], and a statement that then would have to wait for a device, or needs more than its turn, waits
+//! for [`to_wait`], by which the connection learns that the task has to be polled on the blocking pool.
 
 use std::cell::Cell;
 use std::future::poll_fn;
