@@ -3,18 +3,26 @@
 //! Work is counted in steps: a row, a deletion or a partition that is looked at is at least one. Where the thread may
 //! not be blocked, a statement that has used up the steps of its turn fails with [`Cause::WouldWait`] and is carried
 //! out again on the blocking pool, as one that would have to wait for a device. Every so many steps the time limit and
-//! the client are looked at, so that a scan nobody waits for ends soon. Nothing here looks at how much other statements
-//! take.
+//! the client are looked at, so that a scan nobody waits for ends soon. Beyond a free part, memory is taken of what the
+//! node and the client's address may hold together ([`crate::MemoryBudget`]).
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::error::failures;
 use crate::execution::Execution;
-use crate::{Cause, Consistency, ErrorKind, FailureReason, QueryError};
+use crate::{Cause, Consistency, ErrorKind, FailureReason, Lease, QueryError};
 
 /// The steps of a turn on a thread that may not be blocked: a few milliseconds.
 pub(crate) const TURN_STEPS_MAX: u64 = 10_000;
+
+/// What a statement may hold without taking it of its client's memory: there are no more statements that run than
+/// threads.
+const FREE_BYTES: u64 = 256 << 10;
+
+/// The steps in which it takes more.
+const GRANTED_STEP_BYTES: u64 = 256 << 10;
 
 /// The clock and the client are looked at every so many steps.
 pub(crate) const STEPS_PER_LOOK: u64 = 256;
@@ -36,6 +44,9 @@ pub(crate) struct Budget {
     /// Microseconds since the epoch.
     deadline_micros: AtomicI64,
     held_bytes: AtomicU64,
+    /// What it may hold before it takes more of its client's memory.
+    granted_bytes: AtomicU64,
+    lease: Mutex<Option<Lease>>,
 }
 
 impl Budget {
@@ -46,6 +57,8 @@ impl Budget {
             next_look: AtomicU64::new(STEPS_PER_LOOK),
             deadline_micros: AtomicI64::new(i64::MAX),
             held_bytes: AtomicU64::new(0),
+            granted_bytes: AtomicU64::new(FREE_BYTES),
+            lease: Mutex::new(None),
         }
     }
 
@@ -55,6 +68,8 @@ impl Budget {
         self.next_look.store(STEPS_PER_LOOK, Relaxed);
         self.deadline_micros.store(i64::MAX, Relaxed);
         self.held_bytes.store(0, Relaxed);
+        self.granted_bytes.store(FREE_BYTES, Relaxed);
+        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -134,12 +149,35 @@ impl Execution<'_> {
         usize::try_from(max.saturating_sub(self.budget().held_bytes.load(Relaxed))).unwrap_or(usize::MAX)
     }
 
+    /// Takes so much of what the node and the client's address may hold. An error where others have taken that.
+    #[cold]
+    fn take_memory(&self, bytes: u64) -> Result<(), QueryError> {
+        let budget = self.budget();
+        let Some(memory) = &self.client.memory else {
+            budget.granted_bytes.store(u64::MAX, Relaxed);
+            return Ok(());
+        };
+        let bytes = bytes.next_multiple_of(GRANTED_STEP_BYTES);
+        let mut lease = budget.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        let lease = lease.get_or_insert_with(|| Lease::new(memory.clone()));
+        if !lease.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+            let message = "The requests under way take all memory that they may (see native_transport_max_request_data_in_flight)";
+            return Err(QueryError::new(ErrorKind::Overloaded, message));
+        }
+        budget.granted_bytes.store(bytes, Relaxed);
+        Ok(())
+    }
+
     /// Refuses an answer that has so many bytes if that and what is charged are more than one statement may hold.
     pub fn check_room(&self, answer_bytes: usize) -> Result<(), QueryError> {
         let max = self.processor.options().statement_memory_max_bytes;
         let held = self.budget().held_bytes.load(Relaxed);
-        if held.saturating_add(answer_bytes as u64) <= max {
+        let held = held.saturating_add(answer_bytes as u64);
+        if held <= self.budget().granted_bytes.load(Relaxed) && held <= max {
             return Ok(());
+        }
+        if held <= max {
+            return self.take_memory(held);
         }
         let message = format!("The statement would hold more than {max} bytes of rows (see statement_memory_limit)");
         Err(QueryError::new(read_size_failure(self.options.consistency), message))

@@ -44,6 +44,8 @@ pub struct ProcessorOptions {
     pub guardrails: Guardrails,
     /// Keep a snapshot of what DROP and TRUNCATE delete.
     pub auto_snapshot: bool,
+    /// How long such a snapshot is kept (`auto_snapshot_ttl`); `None` is for ever.
+    pub auto_snapshot_lifetime: Option<Duration>,
     /// Who the node is.
     pub node: Node,
 }
@@ -62,6 +64,7 @@ impl Default for ProcessorOptions {
             page_max_bytes: 16 << 20,
             guardrails: Guardrails::default(),
             auto_snapshot: true,
+            auto_snapshot_lifetime: None,
             node: Node::default(),
         }
     }
@@ -175,16 +178,21 @@ impl Processor {
             Err(error) => return (Err(error.into()), 0),
         };
         let mut preparing = Preparing::new(self.schema(), keyspace, &self.virtual_tables, &parsed.markers);
-        let prepared = self.prepare_with(parsed.statement, &mut preparing);
+        let prepared = self.prepare_with(parsed.statement, parsed.tokens, &mut preparing);
         (prepared, preparing.findings().borrow().steps())
     }
 
     fn prepare_parsed(&self, parsed: ParsedStatement, keyspace: Option<&str>) -> Result<Prepared, QueryError> {
         let mut preparing = Preparing::new(self.schema(), keyspace, &self.virtual_tables, &parsed.markers);
-        self.prepare_with(parsed.statement, &mut preparing)
+        self.prepare_with(parsed.statement, parsed.tokens, &mut preparing)
     }
 
-    fn prepare_with(&self, statement: Statement, preparing: &mut Preparing<'_>) -> Result<Prepared, QueryError> {
+    fn prepare_with(
+        &self,
+        statement: Statement,
+        tokens: usize,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Prepared, QueryError> {
         let (schema_version, keyspace) = (preparing.schema.version, preparing.keyspace);
         self.options.guardrails.flags.check(&statement, keyspace)?;
         let plan = plan(statement, preparing)?;
@@ -202,6 +210,7 @@ impl Processor {
             keyspace: keyspace.map(Arc::from),
             plan,
             tables: preparing.tables().to_vec(),
+            tokens,
         })
     }
 

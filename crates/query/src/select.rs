@@ -66,6 +66,11 @@ impl SelectPlan {
         &self.table
     }
 
+    /// How many expressions it selects.
+    pub fn selector_count(&self) -> usize {
+        self.selection.selector_count()
+    }
+
     /// The columns of the answer.
     pub fn result_metadata(&self) -> Arc<ResultColumns> {
         self.selection.metadata().clone()

@@ -53,6 +53,11 @@ pub(crate) struct AggregateCall {
 }
 
 impl Selection {
+    /// How many expressions it has.
+    pub fn selector_count(&self) -> usize {
+        self.selectors.len()
+    }
+
     /// Prepares what follows SELECT. Columns in `also`, which ORDER BY needs, are selected behind the others and not
     /// returned.
     pub fn prepare(

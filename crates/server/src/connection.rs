@@ -5,15 +5,19 @@
 //! queue, and is answered in bunches. A turn ends with one write of everything that became ready in it.
 //!
 //! Nothing grows without bound: a connection with too many requests under way, or whose client does not read its
-//! answers, is not read until that changes.
+//! answers, or for which the node has no memory left (`limits.rs`), is not read until that changes.
 
 use crate::Shared;
 use crate::awaiting::Awaiting;
+use crate::blocking_pool::Line;
 use crate::events::Subscription;
 use crate::handler::QueryHandler;
 use crate::in_flight::{Finished, InFlight};
 use crate::known::start_known;
+use crate::limits::{Account, FIRST_REQUEST_BYTES_MAX, FREE_BYTES, Place};
 use crate::look_ahead::look_ahead;
+use crate::paths::without_directories;
+use crate::patrol::{Patrol, Seen, Verdict};
 use crate::prepared::RecentStatements;
 use crate::reply::{Answer, Reply};
 use crate::session::Session;
@@ -40,6 +44,13 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// Answers that may wait for the socket before no further work is taken on.
 const OUTPUT_WAITING_BYTES_MAX: usize = 1024 * 1024;
+
+/// Work of one connection that waits for a thread before no further work is taken on.
+const WAITING_PER_CONNECTION_MAX: usize = 128;
+
+/// What a client is told that asked for an error when there is too much under way. The text begins as Cassandra's.
+const OVERLOADED: &str = "Request breached limit on requests in flight. Server is currently in an overloaded state and \
+                          cannot accept more requests.";
 
 /// Answers that are sent before the turn ends: while they are still in the processor's cache.
 const OUTPUT_SENT_BYTES: usize = 128 * 1024;
@@ -74,18 +85,30 @@ pub(crate) struct Connection<H: QueryHandler> {
     closing: bool,
     paused: bool,
     reads_much: bool,
+    /// The memory that it holds.
+    account: Account,
+    /// Its work that waits for a thread.
+    line: Arc<Line>,
+    patrol: Patrol,
     /// Requests for statements used before that were begun in this turn and not counted yet.
     known_begun: u64,
     idle: Option<Pin<Box<Sleep>>>,
 }
 
 impl<H: QueryHandler> Connection<H> {
-    pub(crate) fn new(shared: Arc<Shared<H>>, socket: TcpStream, peer: SocketAddr, id: u32) -> Connection<H> {
+    pub(crate) fn new(
+        shared: Arc<Shared<H>>,
+        socket: TcpStream,
+        peer: SocketAddr,
+        id: u32,
+        place: &Place,
+    ) -> Connection<H> {
         let idle = shared.options.idle_timeout.map(|timeout| Box::pin(sleep(timeout)));
+        let line = Line::new(shared.pools.clone());
         Connection {
-            decoder: Decoder::new(shared.options.frame_size_bytes_max, id),
+            decoder: Decoder::new(shared.options.frame_size_bytes_max.min(FIRST_REQUEST_BYTES_MAX), id),
             encoder: Encoder::new(Version::V5),
-            session: Session::new(peer),
+            session: Session::new(peer, place.budget().clone(), line.clone()),
             statements: RecentStatements::new(),
             agreement: None,
             subscription: None,
@@ -95,6 +118,9 @@ impl<H: QueryHandler> Connection<H> {
             closing: false,
             paused: false,
             reads_much: false,
+            account: Account::new(place.budget().clone()),
+            line,
+            patrol: Patrol::new(shared.options.handshake_timeout),
             known_begun: 0,
             idle,
             shared,
@@ -113,11 +139,11 @@ impl<H: QueryHandler> Connection<H> {
             self.turn(cx)
         })
         .await;
-        if self.under_way() > 0 {
-            // The client is gone, but writes that were begun are finished.
-            let mut running = self.running;
-            running.extend(self.awaiting.drain());
-            tokio::spawn(async move { while running.next().await.is_some() {} });
+        // The client is gone, but writes that were begun are finished.
+        let writes = self.running.into_iter().filter(|work| !work.is_read());
+        let mut writes: FuturesUnordered<_> = writes.chain(self.awaiting.drain()).collect();
+        if !writes.is_empty() {
+            tokio::spawn(async move { while writes.next().await.is_some() {} });
         }
         outcome
     }
@@ -150,22 +176,96 @@ impl<H: QueryHandler> Connection<H> {
                 }
             }
             drop(held);
+            if begun > 0 {
+                self.patrol.begun();
+            }
             self.count_known();
             progress |= self.write(cx)?;
             if self.closing && self.under_way() == 0 && self.encoder.pending_bytes() == 0 {
                 return Poll::Ready(Ok(()));
             }
             if begun >= REQUESTS_PER_TURN {
+                self.settle();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            if self.may_begin() {
+            if !self.may_begin() {
+                self.account.stop_waiting();
+            } else if self.has_room(cx) {
                 progress |= self.read(cx)?;
             }
             if !progress {
-                return self.poll_idle(cx);
+                self.settle();
+                return self.rest(cx);
             }
         }
+    }
+
+    /// What it holds: of requests that arrive, requests under way, and answers.
+    fn held_bytes(&self) -> usize {
+        self.decoder.held_bytes() + self.running_bytes + self.encoder.pending_bytes()
+    }
+
+    /// Whether the limits let it read more; if not it is woken when they may. A client that asked for that has its
+    /// requests refused instead.
+    fn has_room(&mut self, cx: &Context<'_>) -> bool {
+        let missing = self.decoder.missing_bytes();
+        if self.account.poll_room(self.held_bytes() + missing, cx).is_ready() {
+            if missing > 0 {
+                self.decoder.make_room();
+            }
+            return true;
+        }
+        let throws = self.throws_on_overload();
+        if throws && missing > FREE_BYTES && self.decoder.refuse_arriving(ErrorKind::Overloaded, OVERLOADED) {
+            self.shared.metrics.requests_discarded.add(1);
+        }
+        if !throws && !std::mem::replace(&mut self.paused, true) {
+            self.shared.metrics.connections_paused.add(1);
+        }
+        throws
+    }
+
+    fn throws_on_overload(&self) -> bool {
+        self.agreement.as_ref().is_some_and(|agreement| agreement.throw_on_overload)
+    }
+
+    /// Counts the memory that it holds now, and has work that waits for a thread wait longer while answers do not get
+    /// through.
+    fn settle(&mut self) {
+        self.account.settle(self.held_bytes(), self.decoder.missing_bytes());
+        let is_clogged = self.encoder.pending_bytes() >= OUTPUT_WAITING_BYTES_MAX;
+        if self.line.set_clogged(is_clogged) && !is_clogged {
+            self.shared.pools.poke();
+        }
+    }
+
+    /// Nothing to do until something happens. Ends a connection that is in the way of others, or idle for too long.
+    fn rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let buffers_bytes = self.decoder.buffer().capacity() + self.encoder.capacity_bytes();
+        let holds_much = buffers_bytes.max(self.held_bytes()) > FREE_BYTES;
+        if holds_much || self.agreement.is_none() {
+            let seen = Seen {
+                has_started: self.agreement.is_some(),
+                is_missing_some: self.decoder.missing_bytes() > 0,
+                is_sending: self.encoder.pending_bytes() > 0,
+                is_in_the_way: self.account.is_in_the_way(),
+            };
+            while let Poll::Ready(verdict) = self.patrol.poll(&seen, cx) {
+                match verdict {
+                    Verdict::Shrink => {
+                        self.decoder.shrink();
+                        self.encoder.shrink();
+                    }
+                    Verdict::Close(reason) => {
+                        self.shared.metrics.connections_closed.add(1);
+                        tracing::info!(client = ?self.session.client.address, "closing connection: {reason}");
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+            }
+        }
+        self.poll_idle(cx)
     }
 
     /// How many requests are under way.
@@ -177,10 +277,9 @@ impl<H: QueryHandler> Connection<H> {
     fn may_begin(&mut self) -> bool {
         let options = &self.shared.options;
         let busy = self.under_way() >= options.requests_in_flight_max
-            || self.running_bytes >= options.request_bytes_in_flight_max
+            || self.line.waiting() >= WAITING_PER_CONNECTION_MAX
             || self.encoder.pending_bytes() >= OUTPUT_WAITING_BYTES_MAX;
-        let throws = self.agreement.as_ref().is_some_and(|agreement| agreement.throw_on_overload)
-            && self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX;
+        let throws = self.throws_on_overload() && self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX;
         if busy && !throws && !std::mem::replace(&mut self.paused, true) {
             self.shared.metrics.connections_paused.add(1);
         }
@@ -190,8 +289,9 @@ impl<H: QueryHandler> Connection<H> {
 
     /// Whether the client asked for an error when there is too much under way, and there is.
     fn overloaded(&self) -> bool {
-        let options = &self.shared.options;
-        self.under_way() >= options.requests_in_flight_max || self.running_bytes >= options.request_bytes_in_flight_max
+        self.under_way() >= self.shared.options.requests_in_flight_max
+            || self.line.waiting() >= WAITING_PER_CONNECTION_MAX
+            || (self.account.lacks_room() && self.throws_on_overload())
     }
 
     fn collect_settled(&mut self, bunch: Option<&LogHold>, cx: &mut Context<'_>) -> bool {
@@ -269,9 +369,7 @@ impl<H: QueryHandler> Connection<H> {
         let stream = envelope.header.stream;
         if self.overloaded() {
             self.shared.metrics.requests_discarded.add(1);
-            let message = "Request breached limit on requests in flight. Server is currently in an overloaded state and \
-                           cannot accept more requests.";
-            return self.answer(Reply::new(stream, Err(ErrorResponse::new(ErrorKind::Overloaded, message))));
+            return self.answer(Reply::new(stream, Err(ErrorResponse::new(ErrorKind::Overloaded, OVERLOADED))));
         }
         // What came compressed was not to be seen in the buffer, and neither was what begins a segment.
         let was_hidden = envelope.header.flags & flags::COMPRESSION != 0 || envelope.header.version == Version::V5;
@@ -359,9 +457,12 @@ impl<H: QueryHandler> Connection<H> {
                 self.started(stream, version, agreement);
             }
             Request::Register(types) => {
-                match &mut self.subscription {
-                    Some((_, registered)) => registered.extend(types),
-                    None => self.subscription = Some((self.shared.events.subscribe(), types)),
+                let (_, registered) =
+                    self.subscription.get_or_insert_with(|| (self.shared.events.subscribe(), Vec::new()));
+                for event_type in types {
+                    if !registered.contains(&event_type) {
+                        registered.push(event_type);
+                    }
                 }
                 self.encoder.envelope(&ResponseHead::new(stream, Opcode::Ready), |_| {});
             }
@@ -386,6 +487,7 @@ impl<H: QueryHandler> Connection<H> {
             ?compression,
             "connection started"
         );
+        self.decoder.set_limit(self.shared.options.frame_size_bytes_max);
         self.decoder.started(version, compression);
         if version == Version::V5 {
             // The answer itself is the last bare envelope.
@@ -406,8 +508,8 @@ impl<H: QueryHandler> Connection<H> {
     }
 
     /// Writes a reply, and does what it means for the connection and for others.
-    fn answer(&mut self, reply: Reply<H>) {
-        match &reply.answer {
+    fn answer(&mut self, mut reply: Reply<H>) {
+        match &mut reply.answer {
             Ok(Answer::Result { response, .. }) => match &response.body {
                 ResponseBody::SetKeyspace(keyspace) => self.session.set_keyspace(keyspace.clone()),
                 ResponseBody::SchemaChange { change, contained } => {
@@ -422,6 +524,7 @@ impl<H: QueryHandler> Connection<H> {
             }
             Err(ErrorResponse { kind: ErrorKind::Server, message }) => {
                 tracing::error!(client = ?self.session.client.address, %message, "request failed");
+                *message = without_directories(message);
             }
             Ok(Answer::Prepared(_)) | Err(_) => {}
         }
@@ -464,6 +567,7 @@ impl<H: QueryHandler> Connection<H> {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     self.encoder.sent(count);
+                    self.patrol.sent(count);
                     self.shared.metrics.bytes_sent.add(count as u64);
                     self.shared.metrics.socket_writes.add(1);
                     progress = true;
@@ -481,13 +585,15 @@ impl<H: QueryHandler> Connection<H> {
         if buffer.is_empty() && buffer.capacity() > READ_BUFFER_KEPT_BYTES {
             *buffer = BytesMut::new();
         }
-        let room = READ_SIZES_BYTES[usize::from(self.reads_much)];
+        let reads_much = self.reads_much && !self.account.is_short();
+        let room = READ_SIZES_BYTES[usize::from(reads_much)];
         if buffer.capacity() - buffer.len() < room / 2 {
             buffer.reserve(room);
         }
         // Unlike `try_read`, this knows that a read which left room has emptied the socket, and saves the next call.
         let Poll::Ready(count) = pin!(self.socket.read_buf(buffer)).poll(cx)? else { return Ok(false) };
         self.closing |= count == 0;
+        self.patrol.received();
         self.reads_much = count >= READ_SIZES_BYTES[0] / 2;
         self.shared.metrics.bytes_received.add(count as u64);
         self.restart_idle_timer();

@@ -129,4 +129,6 @@ pub struct StatementInfo<'s> {
     pub warnings: &'s [String],
     /// It changes rows.
     pub is_modification: bool,
+    /// What it takes in memory besides its text, bytes.
+    pub size_bytes: usize,
 }

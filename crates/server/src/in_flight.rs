@@ -1,28 +1,20 @@
 //! A request under way, with its time limit.
 
+use crate::blocking_pool::{BlockingPool, Line, Overloaded};
 use crate::handler::QueryHandler;
 use crate::reply::{Reply, error_response};
 use crate::start::written;
+use protocol::ErrorResponse;
 use query::{
     BegunModification, Consistency, ErrorKind, QueryError, Response, ResponseBody, WriteType, without_waiting,
 };
-use std::future::{Future, pending, poll_fn};
-use std::panic::resume_unwind;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
-use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Sleep, sleep};
-
-/// So much work may wait for devices at a time, each on a thread of its own; more waits for its turn, without a thread.
-/// Far fewer than the runtime has, which needs some for scans too.
-const WAITING_MAX: usize = 64;
-
-static WAITING: Semaphore = Semaphore::const_new(WAITING_MAX);
 
 type Task<H> = Pin<Box<dyn Future<Output = Reply<H>> + Send>>;
 
@@ -64,6 +56,8 @@ pub(crate) struct InFlight<H: QueryHandler> {
     pub(crate) size_bytes: usize,
     work: Option<Work<H>>,
     limit: TimeLimit,
+    /// Where it waits for a thread should it have to wait for a device.
+    line: Option<Arc<Line>>,
     /// Set when the work was found waiting; work that never waits needs no timer.
     timer: Option<Pin<Box<Sleep>>>,
     cancellation: Option<Cancellation>,
@@ -93,10 +87,12 @@ enum Place {
     Here,
     /// There too, while the runtime has another thread take over the other connections.
     HereForLong,
-    /// On a thread of its own: it was found to wait for a device.
+    /// On a thread of the pool for that: it was found to wait for a device.
     WhereItMayWait,
-    /// In a task of its own. It may hold its thread for long (a scan), or wait for other work of its connection (a drop
-    /// of a table does, for the writes to it).
+    /// On a thread of the pool for scans: it may hold that for long.
+    Scan,
+    /// On a thread of the pool for schema changes: it may wait for other work of its connection (a drop of a table
+    /// does, for the writes to it).
     Apart,
 }
 
@@ -111,7 +107,12 @@ impl TimeLimit {
 
     /// Says whether the work may hold its thread for long.
     pub(crate) fn blocking(self, blocks: bool) -> TimeLimit {
-        TimeLimit { place: if blocks { Place::Apart } else { Place::Here }, ..self }
+        TimeLimit { place: if blocks { Place::Scan } else { Place::Here }, ..self }
+    }
+
+    /// The same for a statement whose text is so long that it takes a while to read and resolve it.
+    pub(crate) fn of_long_text(self) -> TimeLimit {
+        TimeLimit { place: Place::Scan, ..self }
     }
 
     /// The same for work that was found to wait for a device.
@@ -133,6 +134,10 @@ impl TimeLimit {
         self.place != Place::Here
     }
 
+    fn is_read(&self) -> bool {
+        matches!(self.kind, ErrorKind::ReadTimeout { .. })
+    }
+
     fn error(&self) -> QueryError {
         let message = match self.kind {
             ErrorKind::Truncate => "Truncate timed out - received only 0 responses",
@@ -143,13 +148,22 @@ impl TimeLimit {
 }
 
 impl<H: QueryHandler> InFlight<H> {
-    pub(crate) fn new(stream: i16, size_bytes: usize, limit: TimeLimit, task: Task<H>) -> InFlight<H> {
+    /// Work of a connection, of which `line` is the place where it waits for threads.
+    pub(crate) fn new(
+        stream: i16,
+        size_bytes: usize,
+        limit: TimeLimit,
+        line: &Arc<Line>,
+        task: Task<H>,
+    ) -> InFlight<H> {
         let task = match limit.place {
             Place::Here | Place::HereForLong => task,
-            Place::Apart => Box::pin(apart(task)),
-            Place::WhereItMayWait => Box::pin(where_it_may_wait(task)),
+            Place::Scan => apart(&line.pools.scans, line, stream, task),
+            Place::Apart => apart(&line.pools.schema_changes, line, stream, task),
+            Place::WhereItMayWait => apart(&line.pools.devices, line, stream, task),
         };
-        InFlight { stream, size_bytes, work: Some(Work::Task(task)), limit, timer: None, cancellation: None }
+        let (work, line) = (Some(Work::Task(task)), Some(line.clone()));
+        InFlight { stream, size_bytes, work, limit, line, timer: None, cancellation: None }
     }
 
     /// The same, with a flag that is set when nobody waits for the work any more.
@@ -159,7 +173,8 @@ impl<H: QueryHandler> InFlight<H> {
 
     /// A modification that was begun.
     pub(crate) fn of_write(stream: i16, size_bytes: usize, limit: TimeLimit, write: BegunModification) -> InFlight<H> {
-        InFlight { stream, size_bytes, work: Some(Work::Write(write)), limit, timer: None, cancellation: None }
+        let work = Some(Work::Write(write));
+        InFlight { stream, size_bytes, work, limit, line: None, timer: None, cancellation: None }
     }
 
     /// The modification that was begun, if it is one.
@@ -168,6 +183,11 @@ impl<H: QueryHandler> InFlight<H> {
             Some(Work::Write(write)) => Some(write),
             _ => None,
         }
+    }
+
+    /// Whether it changes nothing: without its client it need not be done.
+    pub(crate) fn is_read(&self) -> bool {
+        self.limit.is_read()
     }
 
     /// How long it may take.
@@ -180,10 +200,10 @@ impl<H: QueryHandler> InFlight<H> {
         let Some(work) = &mut self.work else { return Poll::Pending };
         let (outcome, has_to_wait) = match self.limit.place {
             Place::HereForLong => (tokio::task::block_in_place(|| work.poll(self.stream, cx)), false),
-            Place::Here | Place::WhereItMayWait | Place::Apart => without_waiting(|| work.poll(self.stream, cx)),
+            _ => without_waiting(|| work.poll(self.stream, cx)),
         };
-        if has_to_wait && let Some(Work::Task(task)) = self.work.take() {
-            self.work = Some(Work::Task(Box::pin(where_it_may_wait(task))));
+        if has_to_wait && let (Some(Work::Task(task)), Some(line)) = (self.work.take(), &self.line) {
+            self.work = Some(Work::Task(apart(&line.pools.devices, line, self.stream, task)));
             return self.poll_work(cx);
         }
         if outcome.is_ready() {
@@ -215,33 +235,15 @@ impl<H: QueryHandler> InFlight<H> {
     }
 }
 
-/// Does work that may hold its thread for long in a task of its own: the clock runs meanwhile, and the connection's
-/// other work goes on. It is done to its end even if nobody waits any more.
-async fn apart<H: QueryHandler>(mut work: Task<H>) -> Reply<H> {
-    let task = tokio::spawn(poll_fn(move |cx| tokio::task::block_in_place(|| work.as_mut().poll(cx))));
-    reply_of(task.await).await
-}
-
-/// Does work that has to wait for a device on a thread of its own: none of those that serve connections stands still
-/// with the device.
-async fn where_it_may_wait<H: QueryHandler>(work: Task<H>) -> Reply<H> {
-    let turn = WAITING.acquire().await;
-    let runtime = Handle::current();
-    let task = spawn_blocking(move || {
-        let reply = runtime.block_on(work);
-        drop(turn);
-        reply
-    });
-    reply_of(task.await).await
-}
-
-/// The reply of a task, or its panic.
-async fn reply_of<H: QueryHandler>(outcome: Result<Reply<H>, JoinError>) -> Reply<H> {
-    match outcome.map_err(JoinError::try_into_panic) {
-        Ok(reply) => reply,
-        Err(Ok(panic)) => resume_unwind(panic),
-        // The runtime is shutting down, and all that wait with it.
-        Err(Err(_)) => pending().await,
+/// Has work done on a thread of a pool: the clock runs meanwhile, and the connection's other work goes on. What has begun
+/// is done to its end even if nobody waits any more.
+fn apart<H: QueryHandler>(pool: &BlockingPool, line: &Arc<Line>, stream: i16, work: Task<H>) -> Task<H> {
+    match pool.run(line, work) {
+        Ok(reply) => Box::pin(reply),
+        Err(Overloaded) => {
+            let error = ErrorResponse::new(ErrorKind::Overloaded, "Too many requests wait for a thread");
+            Box::pin(ready(Reply::new(stream, Err(error))))
+        }
     }
 }
 

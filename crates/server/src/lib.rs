@@ -5,14 +5,19 @@
 #![forbid(unsafe_code)]
 
 mod awaiting;
+mod blocking_pool;
 mod connection;
 mod events;
 mod handler;
 mod in_flight;
 mod known;
+mod limits;
+mod long_text;
 mod look_ahead;
 mod metrics;
 mod options;
+mod paths;
+mod patrol;
 mod prepared;
 mod processor;
 mod reply;
@@ -37,6 +42,8 @@ struct Shared<H: QueryHandler> {
     prepared: prepared::PreparedCache<H>,
     events: std::sync::Arc<events::EventBus>,
     metrics: std::sync::Arc<Metrics>,
+    limits: std::sync::Arc<limits::Limits>,
+    pools: std::sync::Arc<blocking_pool::Pools>,
     /// Where clients reach the server.
     local: std::net::SocketAddr,
 }

@@ -16,9 +16,13 @@ pub struct ServerOptions {
     pub connections_per_ip_max: Option<usize>,
     /// Requests under way on one connection before it is not read any more.
     pub requests_in_flight_max: usize,
-    /// `native_transport_max_request_data_in_flight_per_ip`: bytes of requests under way on one connection before it
-    /// is not read any more.
+    /// `native_transport_max_request_data_in_flight`: memory of the node for requests, what statements hold, and
+    /// answers; above it connections are not read.
     pub request_bytes_in_flight_max: usize,
+    /// `native_transport_max_request_data_in_flight_per_ip`: the same for all connections from one address.
+    pub request_bytes_in_flight_per_ip_max: usize,
+    /// How long a connection may take to send STARTUP.
+    pub handshake_timeout: Duration,
     /// `native_transport_idle_timeout`; `None` is for ever.
     pub idle_timeout: Option<Duration>,
     /// `prepared_statements_cache_size`.
@@ -41,7 +45,9 @@ impl Default for ServerOptions {
             connections_max: None,
             connections_per_ip_max: None,
             requests_in_flight_max: 8192,
-            request_bytes_in_flight_max: 64 * 1024 * 1024,
+            request_bytes_in_flight_max: 256 * 1024 * 1024,
+            request_bytes_in_flight_per_ip_max: 64 * 1024 * 1024,
+            handshake_timeout: Duration::from_secs(10),
             idle_timeout: None,
             prepared_statements_cache_size_bytes: 10 * 1024 * 1024,
             read_timeout: Duration::from_millis(5000),

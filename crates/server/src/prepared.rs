@@ -3,8 +3,8 @@
 use crate::Shared;
 use crate::handler::QueryHandler;
 use query::{ColumnSpec, QueryError, ResultColumns, result_id, statement_id};
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use std::sync::Arc;
 
 /// An MD5, as Cassandra uses it for ids.
@@ -24,29 +24,46 @@ pub(crate) struct Prepared<H: QueryHandler> {
     pub(crate) warnings: Vec<String>,
     pub(crate) is_modification: bool,
     pub(crate) text: Arc<str>,
+    /// What it takes in memory.
+    size_bytes: usize,
 }
 
 /// Statements by id, the least used ones leaving when the cache is full.
 pub(crate) struct PreparedCache<H: QueryHandler> {
-    statements: Cache<Md5Id, Arc<Prepared<H>>, ByText>,
+    statements: Cache<Md5Id, Arc<Prepared<H>>, BySize>,
+    statement_size_bytes_max: u64,
 }
 
-/// What a statement costs: its text, and a guess at its tree.
+/// What a statement takes in memory.
 #[derive(Clone)]
-struct ByText;
+struct BySize;
 
-impl<H: QueryHandler> Weighter<Md5Id, Arc<Prepared<H>>> for ByText {
+impl<H: QueryHandler> Weighter<Md5Id, Arc<Prepared<H>>> for BySize {
     fn weight(&self, _: &Md5Id, prepared: &Arc<Prepared<H>>) -> u64 {
-        const TREE_SIZE_BYTES: usize = 2048;
-        (TREE_SIZE_BYTES + 2 * prepared.text.len()) as u64
+        prepared.size_bytes as u64
     }
 }
 
+/// Shards keep threads from waiting for each other, and no statement may be larger than one: so large they are at least.
+const SHARD_SIZE_BYTES_MIN: u64 = 2 << 20;
+
 impl<H: QueryHandler> PreparedCache<H> {
-    /// A cache of about this many bytes.
+    /// A cache of so many bytes.
     pub(crate) fn new(size_bytes: u64) -> PreparedCache<H> {
         const STATEMENTS_ESTIMATED: usize = 1000;
-        PreparedCache { statements: Cache::with_weighter(STATEMENTS_ESTIMATED, size_bytes, ByText) }
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let largest = usize::try_from(size_bytes / SHARD_SIZE_BYTES_MIN).unwrap_or(usize::MAX).max(1);
+        // A power of two, as the cache would make it.
+        let shards = 1 << largest.min(4 * cores).ilog2();
+        let options = OptionsBuilder::new()
+            .shards(shards)
+            .estimated_items_capacity(STATEMENTS_ESTIMATED)
+            .weight_capacity(size_bytes)
+            .build()
+            .expect("both capacities are set");
+        let statements =
+            Cache::with_options(options, BySize, DefaultHashBuilder::default(), DefaultLifecycle::default());
+        PreparedCache { statements, statement_size_bytes_max: size_bytes / shards as u64 }
     }
 
     /// Prepares a statement, or finds it prepared.
@@ -68,9 +85,23 @@ impl<H: QueryHandler> PreparedCache<H> {
             Err(_) if keyspace.is_some() => Prepared::new(handler, text.into(), keyspace.cloned())?,
             outcome => outcome?,
         };
+        self.check_size(&prepared)?;
         let prepared = Arc::new(prepared);
         self.statements.insert(prepared.id, prepared.clone());
         Ok(prepared)
+    }
+
+    /// Refuses a statement that there will never be room for.
+    fn check_size(&self, prepared: &Prepared<H>) -> Result<(), QueryError> {
+        const SHOWN_CHARACTERS: usize = 200;
+        let (size, limit) = (prepared.size_bytes as u64, self.statement_size_bytes_max);
+        if size <= limit {
+            return Ok(());
+        }
+        let text: String = prepared.text.chars().take(SHOWN_CHARACTERS).collect();
+        Err(QueryError::invalid(format!(
+            "Prepared statement of size {size} bytes is larger than allowed maximum of {limit} bytes: {text}..."
+        )))
     }
 
     /// The statement of this id. One that was prepared against an older schema is checked against today's first; when
@@ -138,7 +169,11 @@ impl<H: QueryHandler> Prepared<H> {
         let statement = handler.prepare(&text, keyspace.as_deref())?;
         let info = handler.describe(&statement);
         check_marker_count(info.markers.len())?;
+        // The text is kept here, the markers here and with the statement.
+        let markers_bytes = size_of_val(info.markers);
+        let size_bytes = size_of::<Prepared<H>>() + text.len() + info.size_bytes + markers_bytes;
         Ok(Prepared {
+            size_bytes,
             id: statement_id(&text, keyspace.as_deref()),
             result_id: result_id(info.result.map_or(&[][..], |columns| columns.specs())),
             markers: info.markers.to_vec(),

@@ -27,6 +27,7 @@ impl QueryHandler for Processor {
             result: statement.result_metadata.as_ref(),
             warnings: &statement.warnings,
             is_modification: statement.is_modification(),
+            size_bytes: statement.size_bytes(),
         }
     }
 

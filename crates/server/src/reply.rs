@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use protocol::response::{write_prepared, write_schema_change, write_set_keyspace, write_void};
 use protocol::{Encoder, ErrorResponse, Opcode, PreparedMetadata, ResponseHead, ResultMetadata, RowsWriter};
-use query::{QueryError, Response, ResponseBody};
+use query::{ClientState, Lease, QueryError, Response, ResponseBody};
 
 use crate::handler::QueryHandler;
+use crate::limits::FREE_BYTES;
 use crate::prepared::{Md5Id, Prepared};
 
 /// The answer to one request.
@@ -15,6 +16,8 @@ pub(crate) struct Reply<H: QueryHandler> {
     pub(crate) tracing_id: Option<[u8; 16]>,
     pub(crate) warnings: Vec<String>,
     pub(crate) answer: Result<Answer<H>, ErrorResponse>,
+    /// The memory of rows that wait to be encoded, of what its client may take.
+    pub(crate) memory: Option<Lease>,
 }
 
 /// What a request that did not fail is answered.
@@ -43,7 +46,19 @@ impl MetadataForm {
 impl<H: QueryHandler> Reply<H> {
     /// An answer without tracing and warnings.
     pub(crate) fn new(stream: i16, answer: Result<Answer<H>, ErrorResponse>) -> Reply<H> {
-        Reply { stream, tracing_id: None, warnings: Vec::new(), answer }
+        Reply { stream, tracing_id: None, warnings: Vec::new(), answer, memory: None }
+    }
+
+    /// Counts the rows as memory of this client until they are encoded. The statement has taken as much before.
+    pub(crate) fn hold(&mut self, client: &ClientState) {
+        let Ok(Answer::Result { response: Response { body: ResponseBody::Rows(rows), .. }, .. }) = &self.answer else {
+            return;
+        };
+        if let (Some(memory), true) = (&client.memory, rows.cells.len() > FREE_BYTES) {
+            let mut lease = Lease::new(memory.clone());
+            lease.grow(rows.cells.len());
+            self.memory = Some(lease);
+        }
     }
 
     /// Writes the envelope.

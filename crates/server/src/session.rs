@@ -1,23 +1,25 @@
 //! What a connection remembers of its client between requests.
 
+use crate::blocking_pool::Line;
 use crate::prepared::Md5Id;
-use query::ClientState;
+use query::{ClientState, MemoryBudget};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// A client's state and the warnings that go with its next answer.
-#[derive(Debug)]
 pub(crate) struct Session {
     /// Shared with the requests under way, which keep the keyspace that they began with.
     pub(crate) client: Arc<ClientState>,
+    /// Where its work waits for a thread.
+    pub(crate) line: Arc<Line>,
     warnings: Vec<String>,
     warned_about_use: bool,
 }
 
 impl Session {
-    pub(crate) fn new(address: SocketAddr) -> Session {
-        let client = ClientState { address: Some(address), ..ClientState::default() };
-        Session { client: Arc::new(client), warnings: Vec::new(), warned_about_use: false }
+    pub(crate) fn new(address: SocketAddr, memory: Arc<MemoryBudget>, line: Arc<Line>) -> Session {
+        let client = ClientState { address: Some(address), memory: Some(memory), ..ClientState::default() };
+        Session { client: Arc::new(client), line, warnings: Vec::new(), warned_about_use: false }
     }
 
     /// USE was carried out.

@@ -1,7 +1,9 @@
 //! From a request to work under way: everything that needs no waiting happens here, on the connection's task.
 
+use crate::blocking_pool::Line;
 use crate::handler::{BatchEntry, BatchStatement, QueryHandler};
 use crate::in_flight::{InFlight, TimeLimit};
+use crate::long_text;
 use crate::prepared::{Prepared, RecentStatements};
 use crate::reply::{Answer, MetadataForm, Reply, error_response};
 use crate::session::Session;
@@ -63,11 +65,12 @@ pub(crate) fn start<H: QueryHandler>(
             begun
         }
         Request::Batch(ref batch) => begin_batch(shared, batch),
+        Request::Prepare { .. } if long_text::is_long(&parsed.request) => Ok((Work::Prepare, TimeLimit::NONE)),
         Request::Prepare { query, keyspace } => {
             let prepared = prepare(shared, session, query, keyspace);
             let reply = reply(session, prepared.map(Answer::Prepared));
             return match trace {
-                Some(trace) => Started::Working(traced_prepare(shared, trace, header, body, reply)),
+                Some(trace) => Started::Working(traced_prepare(shared, &session.line, trace, header, body, reply)),
                 None => Started::Answered(reply),
             };
         }
@@ -77,20 +80,32 @@ pub(crate) fn start<H: QueryHandler>(
         }
     };
     let (work, limit) = match begun {
+        Ok((work, limit)) if long_text::is_long(&parsed.request) => (work, limit.of_long_text()),
         Ok(begun) => begun,
         Err(error) => return Started::Answered(reply(session, Err(error))),
     };
-    let size_bytes = body.len();
     let warnings = session.take_warnings();
+    let body = of_its_own(body);
+    let size_bytes = body.len();
     let cancelled = Arc::new(AtomicBool::new(false));
     let (shared, client) = (shared.clone(), session.client.clone());
     let task = Task { shared, client, header, body, trace, warnings, cancelled: cancelled.clone() };
-    Started::Working(InFlight::new(header.stream, size_bytes, limit, Box::pin(task.run(work))).cancelling(cancelled))
+    let task = Box::pin(task.run(work));
+    let size_bytes = size_bytes + size_of_val(&*task);
+    Started::Working(InFlight::new(header.stream, size_bytes, limit, &session.line, task).cancelling(cancelled))
+}
+
+/// The body of a request that is kept for long: a small one shares no memory with the requests that arrived with it.
+fn of_its_own(body: Bytes) -> Bytes {
+    const COPIED_BYTES: usize = 64 * 1024;
+    if body.len() < COPIED_BYTES { Bytes::copy_from_slice(&body) } else { body }
 }
 
 /// What a request will do, once its bytes are read again by the work that owns them.
 enum Work<H: QueryHandler> {
     Query,
+    /// Of a long text.
+    Prepare,
     Execute(Arc<Prepared<H>>),
     /// The statement of each entry that is prepared.
     Batch(Vec<Option<Arc<Prepared<H>>>>),
@@ -200,9 +215,7 @@ fn prepare<H: QueryHandler>(
     query: &str,
     keyspace: Option<&str>,
 ) -> Result<Arc<Prepared<H>>, ErrorResponse> {
-    shared.handler.check_keyspace(keyspace).map_err(error_response)?;
-    let keyspace = keyspace.map(Arc::from).or_else(|| session.client.keyspace.clone());
-    let prepared = shared.prepared.prepare(&shared.handler, query, keyspace.as_ref()).map_err(error_response)?;
+    let (prepared, keyspace) = find_or_prepare(shared, &session.client, query, keyspace)?;
     if prepared.keyspace.is_some() {
         session.warn_about_use(&prepared.id, keyspace.as_deref());
     }
@@ -210,9 +223,26 @@ fn prepare<H: QueryHandler>(
     Ok(prepared)
 }
 
+/// A prepared statement, and the keyspace of names that say none.
+type Found<H> = (Arc<Prepared<H>>, Option<Arc<str>>);
+
+/// What a PREPARE asks for.
+fn find_or_prepare<H: QueryHandler>(
+    shared: &Shared<H>,
+    client: &ClientState,
+    query: &str,
+    keyspace: Option<&str>,
+) -> Result<Found<H>, ErrorResponse> {
+    shared.handler.check_keyspace(keyspace).map_err(error_response)?;
+    let keyspace = keyspace.map(Arc::from).or_else(|| client.keyspace.clone());
+    let prepared = shared.prepared.prepare(&shared.handler, query, keyspace.as_ref()).map_err(error_response)?;
+    Ok((prepared, keyspace))
+}
+
 /// The answer to a PREPARE, once its trace is written.
 fn traced_prepare<H: QueryHandler>(
     shared: &Arc<Shared<H>>,
+    line: &Arc<Line>,
     trace: Trace,
     header: Header,
     body: Bytes,
@@ -223,7 +253,7 @@ fn traced_prepare<H: QueryHandler>(
         trace.record(&shared, &header, &body, None).await;
         reply
     };
-    InFlight::new(header.stream, size_bytes, TimeLimit::NONE, Box::pin(work))
+    InFlight::new(header.stream, size_bytes, TimeLimit::NONE, line, Box::pin(work))
 }
 
 fn check_page_size(options: &protocol::QueryOptions<'_>) -> Result<(), ErrorResponse> {
@@ -259,7 +289,9 @@ impl<H: QueryHandler> Task<H> {
             };
             trace.record(&self.shared, &self.header, &self.body, prepared).await;
         }
-        Reply { stream: self.header.stream, tracing_id, warnings: self.warnings, answer }
+        let mut reply = Reply { tracing_id, warnings: self.warnings, ..Reply::new(self.header.stream, answer) };
+        reply.hold(&self.client);
+        reply
     }
 
     fn query_options<'a>(&'a self, options: &protocol::QueryOptions<'a>, bound: &'a Bound<'a>) -> QueryOptions<'a> {
@@ -272,7 +304,13 @@ impl<H: QueryHandler> Task<H> {
         // Parsed once already, so this cannot fail; parsing again is what lets the work own its bytes.
         let body = Body::parse(&self.header, &self.body)?;
         let handler = &*self.shared.handler;
+        let _memory = long_text::hold(&body.request, &self.client)?;
         match (body.request, work) {
+            (Request::Prepare { query, keyspace }, Work::Prepare) => {
+                let (prepared, _) = find_or_prepare(&self.shared, &self.client, query, keyspace)?;
+                warned.extend_from_slice(&prepared.warnings);
+                Ok(Answer::Prepared(prepared))
+            }
             (Request::Query { query, options }, Work::Query) => {
                 let bound = Bound::new(&options.values);
                 let query_options = self.query_options(&options, &bound);

@@ -136,6 +136,9 @@ fn address(value: &Value) -> Result<std::net::IpAddr, String> {
 /// The least timeout of a request, which is Cassandra's.
 const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 
+/// The least time that a snapshot is kept, which is Cassandra's.
+pub const SNAPSHOT_LIFETIME_MIN: Duration = Duration::from_secs(60);
+
 /// The limits that may be set for a frame: drivers accept none larger than the protocol's 256 MiB.
 const FRAME_SIZES_BYTES: RangeInclusive<u64> = 1 << 10..=256 << 20;
 
@@ -144,6 +147,9 @@ const PAGE_BYTES: RangeInclusive<u64> = 1 << 10..=256 << 20;
 
 /// The accepted memory of memtables, which must hold one shard's first pages.
 const MEMTABLE_SPACES_BYTES: RangeInclusive<u64> = 1 << 20..=u64::MAX;
+
+/// Memory for requests: a small one and its answer must fit.
+const IN_FLIGHT_BYTES: RangeInclusive<u64> = 1 << 20..=u64::MAX;
 
 /// How far apart the entries of a row index may be; with 0 every row has one.
 const COLUMN_INDEX_SIZES_BYTES: RangeInclusive<u64> = 0..=1 << 30;
@@ -196,6 +202,20 @@ pub(super) const HONOURED: &[Honoured] = &[
         apply: |config, value| set(&mut config.listen, address(value)),
     },
     Honoured {
+        name: "broadcast_rpc_address",
+        default: "",
+        note: "the address that clients are told to connect to; by default `rpc_address`",
+        apply: |config, value| {
+            config.broadcast_rpc_address = match address(value)? {
+                address if address.is_unspecified() => {
+                    return Err(format!("expected an address that clients can connect to, got {value}"));
+                }
+                address => Some(address),
+            };
+            Ok(())
+        },
+    },
+    Honoured {
         name: "native_transport_port",
         default: "9042",
         note: "the port that clients connect to; `--port`",
@@ -224,13 +244,23 @@ pub(super) const HONOURED: &[Honoured] = &[
         apply: |config, value| set(&mut config.connections_per_ip_max, limit(value)),
     },
     Honoured {
-        name: "native_transport_max_request_data_in_flight_per_ip",
-        default: "64MiB",
-        note: "bytes of requests in flight on one connection, above which it is not read",
+        name: "native_transport_max_request_data_in_flight",
+        default: "",
+        note: "memory for requests that arrive or are under way, for what their statements hold, and for answers that are not sent yet. Above \
+               it connections are not read, and those whose clients do not end a request or do not read for 5 s are closed; with \
+               `THROW_ON_OVERLOAD` in STARTUP requests are refused instead. By default a tenth of the machine's memory, at least 256MiB. \
+               Each connection may hold 32KiB besides",
         apply: |config, value| {
-            let size = size_in(value, 1..=u64::MAX, "above 0")?;
-            config.request_bytes_in_flight_max = usize::try_from(size).map_err(|error| error.to_string())?;
-            Ok(())
+            set(&mut config.request_bytes_in_flight_max, size_in(value, IN_FLIGHT_BYTES, "of 1MiB or more").map(Some))
+        },
+    },
+    Honoured {
+        name: "native_transport_max_request_data_in_flight_per_ip",
+        default: "",
+        note: "the same for all connections from one address; by default a quarter of that, at least 64MiB",
+        apply: |config, value| {
+            let size = size_in(value, IN_FLIGHT_BYTES, "of 1MiB or more").map(Some);
+            set(&mut config.request_bytes_in_flight_per_ip_max, size)
         },
     },
     Honoured {
@@ -443,6 +473,14 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "true",
         note: "DROP and TRUNCATE leave a snapshot behind",
         apply: |config, value| set(&mut config.auto_snapshot, boolean(value)),
+    },
+    Honoured {
+        name: "auto_snapshot_ttl",
+        default: "",
+        note: "how long these snapshots are kept, 60s or more; by default until `espalier clearsnapshot`",
+        apply: |config, value| {
+            set(&mut config.auto_snapshot_lifetime, duration_from(value, SNAPSHOT_LIFETIME_MIN).map(Some))
+        },
     },
     Honoured {
         name: "partition_keys_in_select_warn_threshold",

@@ -57,7 +57,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "listen_interface_prefer_ipv6",
             "listen_on_broadcast_address",
             "broadcast_address",
-            "broadcast_rpc_address",
             "storage_port",
             "ssl_storage_port",
             "internode_authenticator",
@@ -249,7 +248,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "check_for_duplicate_rows_during_compaction",
         ],
     ),
-    ("snapshots are not throttled and do not expire", &["snapshot_links_per_second", "auto_snapshot_ttl"]),
+    ("snapshots are not throttled", &["snapshot_links_per_second"]),
     (
         "there is no change data capture",
         &[
@@ -401,12 +400,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
     ),
     (
         "each connection has its own bounds (native_transport_max_frame_size and what is in flight)",
-        &[
-            "native_transport_max_request_data_in_flight",
-            "native_transport_max_message_size",
-            "native_transport_allow_older_protocols",
-            "rpc_keepalive",
-        ],
+        &["native_transport_max_message_size", "native_transport_allow_older_protocols", "rpc_keepalive"],
     ),
     ("prepared statements behave in Cassandra 5.0's way", &["force_new_prepared_statement_behaviour"]),
     ("read_request_timeout, range_request_timeout and write_request_timeout say it", &["request_timeout"]),

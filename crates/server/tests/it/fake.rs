@@ -170,6 +170,7 @@ impl QueryHandler for Fake {
             result: statement.result.as_ref(),
             warnings: &[],
             is_modification: statement.text.starts_with("INSERT"),
+            size_bytes: if statement.text.contains("huge") { 1 << 20 } else { 1000 },
         }
     }
 
