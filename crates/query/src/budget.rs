@@ -161,7 +161,8 @@ impl Execution<'_> {
         let mut lease = budget.lease.lock().unwrap_or_else(PoisonError::into_inner);
         let lease = lease.get_or_insert_with(|| Lease::new(memory.clone()));
         if !lease.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX)) {
-            let message = "The requests under way take all memory that they may (see native_transport_max_request_data_in_flight)";
+            let message = "The requests under way take all memory that they may (see \
+                           native_transport_max_request_data_in_flight)";
             return Err(QueryError::new(ErrorKind::Overloaded, message));
         }
         budget.granted_bytes.store(bytes, Relaxed);

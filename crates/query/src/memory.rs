@@ -1,8 +1,8 @@
 //! Memory that requests hold, counted for the node and for each client's address.
 //!
-//! A [`MemoryBudget`] is a limit and what is taken of it. The budget of an address is a part of the node's: what is taken of
-//! the part is taken of the whole too, and neither is exceeded by [`Lease::try_grow`]. A [`Lease`] is what one holder
-//! has taken; it gives everything back when it is dropped, so that nothing is lost on any way out.
+//! A [`MemoryBudget`] is a limit and what is taken of it. The budget of an address is a part of the node's: what is
+//! taken of the part is taken of the whole too, and neither is exceeded by [`Lease::try_grow`]. A [`Lease`] is what one
+//! holder has taken; it gives everything back when it is dropped, so that nothing is lost on any way out.
 //!
 //! Holders that may wait do so in a queue for each budget, first come first served: who gets memory, or gives up, wakes
 //! the next. Holders take large steps, so that the shared counters are touched once for many requests.

@@ -42,8 +42,8 @@ impl Prepared {
         self.schema_version == schema.version || self.tables.iter().all(same)
     }
 
-    /// What it takes in memory, bytes: not less, and mostly not more than three times as much. A plan is made of parts of
-    /// the text, so a price for each token stands for them; that of expressions to be selected is higher. The prices
+    /// What it takes in memory, bytes: not less, and mostly not more than three times as much. A plan is made of parts
+    /// of the text, so a price for each token stands for them; that of expressions to be selected is higher. The prices
     /// were measured (`tests/it/prepared_size.rs`).
     pub fn size_bytes(&self) -> usize {
         const PLAN_BYTES: usize = 4096;

@@ -235,8 +235,8 @@ impl<H: QueryHandler> InFlight<H> {
     }
 }
 
-/// Has work done on a thread of a pool: the clock runs meanwhile, and the connection's other work goes on. What has begun
-/// is done to its end even if nobody waits any more.
+/// Has work done on a thread of a pool: the clock runs meanwhile, and the connection's other work goes on. What has
+/// begun is done to its end even if nobody waits any more.
 fn apart<H: QueryHandler>(pool: &BlockingPool, line: &Arc<Line>, stream: i16, work: Task<H>) -> Task<H> {
     match pool.run(line, work) {
         Ok(reply) => Box::pin(reply),

@@ -1,5 +1,5 @@
-//! Statements with long texts: they are read and resolved on a thread of a pool, and the memory that this takes is taken
-//! of what their client may hold before it is used.
+//! Statements with long texts: they are read and resolved on a thread of a pool, and the memory that this takes is
+//! taken of what their client may hold before it is used.
 
 use protocol::{BatchStatement, ErrorKind, ErrorResponse, Request};
 use query::{ClientState, Lease};

@@ -44,7 +44,8 @@ impl<H: QueryHandler> Weighter<Md5Id, Arc<Prepared<H>>> for BySize {
     }
 }
 
-/// Shards keep threads from waiting for each other, and no statement may be larger than one: so large they are at least.
+/// Shards keep threads from waiting for each other, and no statement may be larger than one: they have at least this
+/// size.
 const SHARD_SIZE_BYTES_MIN: u64 = 2 << 20;
 
 impl<H: QueryHandler> PreparedCache<H> {

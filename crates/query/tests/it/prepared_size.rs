@@ -36,7 +36,7 @@ fn statements() -> Vec<String> {
         format!("SELECT i{} FROM t WHERE k = 1", "+1".repeat(200)),
         format!("SELECT i FROM t WHERE k IN ({})", many("1")),
         format!("SELECT i FROM t WHERE k IN ({})", many("?")),
-        format!("SELECT i FROM t WHERE k = 1 {} ALLOW FILTERING", "AND i > 1 ".repeat(1)),
+        "SELECT i FROM t WHERE k = 1 AND i > 1 ALLOW FILTERING".into(),
         format!("SELECT i FROM c WHERE k = 1 AND (a, b) IN ({})", many("(1, 2)")),
         format!("SELECT i FROM c WHERE k = 1 AND (a, b) IN ({})", many("(?, ?)")),
         format!("INSERT INTO t (k, l) VALUES (1, [{}])", many("1")),
