@@ -51,7 +51,7 @@ pub use commitlog::{Awaited, Durable, LogHold};
 pub use compaction_tasks::{ActiveCompaction, CompactionStats};
 pub use disk_access::DiskAccess;
 pub use disk_failure::{DiskFailureHook, DiskFailureKind};
-pub use engine::Engine;
+pub use engine::{BorrowedSchema, Engine};
 pub use error::EngineError;
 pub use flusher::FlushStats;
 pub use in_memory::{InMemoryNotice, InMemoryNotices, InMemoryStats};

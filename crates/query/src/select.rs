@@ -61,14 +61,19 @@ pub(crate) struct SelectPlan {
 }
 
 impl SelectPlan {
-    /// The table that it reads.
-    pub fn table(&self) -> &Table {
-        &self.table
-    }
-
     /// The columns of the answer.
     pub fn result_metadata(&self) -> Arc<ResultColumns> {
         self.selection.metadata().clone()
+    }
+
+    /// Whether it reads a range of partitions, not given ones.
+    pub fn is_scan(&self) -> bool {
+        self.restrictions.is_key_range()
+    }
+
+    /// Whether its rows may be found without a cursor: see [`SelectPlan::find_row`] and [`SelectPlan::find_rows`].
+    pub fn may_be_looked_up(&self) -> bool {
+        self.one_row.is_some() || self.few_rows.is_some()
     }
 
     /// Whether groups of rows make the rows of the result.

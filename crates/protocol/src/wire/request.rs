@@ -3,9 +3,9 @@
 mod options;
 mod values;
 
-pub use options::QueryOptions;
-pub use values::{NamedValues, Values};
+pub use values::{EncodedValues, NamedValues};
 
+use crate::message::{QueryOptions, Values};
 use crate::wire::header::flags;
 use crate::wire::reader::Reader;
 use crate::{Header, Opcode, ProtocolError, Version};
@@ -218,7 +218,8 @@ fn read_batch<'a>(reader: &mut Reader<'a>, version: Version) -> Result<Batch<'a>
                 )));
             }
         };
-        queries.push(BatchQuery { statement, values: Values::read(reader, version, false)? });
+        let values = Values::Encoded(EncodedValues::read(reader, version, false)?);
+        queries.push(BatchQuery { statement, values });
     }
     Ok(Batch { kind, queries, options: QueryOptions::read(reader, version)? })
 }

@@ -1,6 +1,6 @@
 //! Many requests at once: order, limits, timeouts, the end.
 
-use crate::fake::{serve, serve_with};
+use crate::fake::{serve, serve_with, serve_with_limit};
 use crate::wire::{Client, QUERY, query};
 use server::ServerOptions;
 use std::collections::HashSet;
@@ -100,8 +100,7 @@ fn a_large_answer_is_cut_into_segments() {
 
 #[test]
 fn a_write_that_takes_too_long_is_answered_and_given_up() {
-    let options = ServerOptions { write_timeout: Duration::from_millis(50), ..ServerOptions::default() };
-    let server = serve_with(options);
+    let server = serve_with_limit(ServerOptions::default(), Duration::from_millis(50));
     let mut client = Client::ready(server.address, 4);
     let answer = client.ask("INSERT");
     let (code, text) = answer.error();
@@ -113,8 +112,7 @@ fn a_write_that_takes_too_long_is_answered_and_given_up() {
 
 #[test]
 fn a_truncation_that_holds_its_thread_is_answered_in_time_and_other_requests_before_it() {
-    let options = ServerOptions { truncate_timeout: Duration::from_millis(200), ..ServerOptions::default() };
-    let server = serve_with(options);
+    let server = serve_with_limit(ServerOptions::default(), Duration::from_millis(200));
     let mut client = Client::ready(server.address, 4);
     client.query(1, "TRUNCATE t");
     client.query(2, "KEYSPACE");
@@ -158,6 +156,32 @@ fn stopping_answers_what_is_under_way_and_takes_nothing_new() {
     assert_eq!(client.receive().unwrap().stream, 1);
     assert_eq!(client.receive(), None);
     assert!(std::net::TcpStream::connect(server.address).is_err());
+}
+
+/// What runs on threads that may wait is given up: the gate never opens.
+#[test]
+fn stopping_waits_for_no_scan_and_ends_it() {
+    let mut server = serve();
+    let mut client = Client::ready(server.address, 4);
+    client.query(1, "SCAN");
+    client.query(2, "KEYSPACE");
+    assert_eq!(client.receive().unwrap().stream, 2);
+    server.stop();
+    assert_eq!(client.receive(), None);
+    assert_eq!(server.handler.executed.load(Ordering::SeqCst), 2, "the runtime waits for the thread of the scan");
+}
+
+#[test]
+fn a_scan_of_a_client_that_left_ends() {
+    let server = serve();
+    let mut client = Client::ready(server.address, 4);
+    client.query(1, "SCAN");
+    client.query(2, "KEYSPACE");
+    assert_eq!(client.receive().unwrap().stream, 2);
+    drop(client);
+    while server.handler.executed.load(Ordering::SeqCst) < 2 {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

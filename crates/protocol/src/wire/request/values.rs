@@ -5,18 +5,19 @@ use crate::{ProtocolError, Value, Version};
 
 /// The values of a statement: checked once, then read in place any number of times.
 #[derive(Clone, Copy, Debug)]
-pub struct Values<'a> {
+pub struct EncodedValues<'a> {
     bytes: &'a [u8],
     count: u16,
     named: bool,
     version: Version,
 }
 
-impl<'a> Values<'a> {
-    /// No values.
-    pub const NONE: Values<'static> = Values { bytes: &[], count: 0, named: false, version: Version::V5 };
-
-    pub(crate) fn read(reader: &mut Reader<'a>, version: Version, named: bool) -> Result<Values<'a>, ProtocolError> {
+impl<'a> EncodedValues<'a> {
+    pub(crate) fn read(
+        reader: &mut Reader<'a>,
+        version: Version,
+        named: bool,
+    ) -> Result<EncodedValues<'a>, ProtocolError> {
         let count = reader.short()?;
         let bytes = reader.rest();
         for _ in 0..count {
@@ -26,7 +27,7 @@ impl<'a> Values<'a> {
             reader.value(version)?;
         }
         let bytes = &bytes[..bytes.len() - reader.rest().len()];
-        Ok(Values { bytes, count, named, version })
+        Ok(EncodedValues { bytes, count, named, version })
     }
 
     /// How many there are.
@@ -51,7 +52,7 @@ impl<'a> Values<'a> {
 
     /// Each value with its name, if they have names.
     pub fn iter(&self) -> NamedValues<'a> {
-        let Values { bytes, count, named, version } = *self;
+        let EncodedValues { bytes, count, named, version } = *self;
         NamedValues { reader: Reader::new(bytes), remaining: count, named, version }
     }
 }
