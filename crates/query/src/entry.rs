@@ -10,8 +10,8 @@
 //! whether it is left to a thread that may wait; then it is carried out. A read that would have to wait for a device is
 //! carried out again where it may: whatever a statement reads it reads before it writes anything.
 //!
-//! Shortcuts are private to this crate: rows that are found at once ([`crate::select`]) and writes of one row go through
-//! the same steps.
+//! Shortcuts are private to this crate: rows that are found at once ([`crate::select`]) and writes of one row go
+//! through the same steps.
 
 mod batch;
 mod class;
