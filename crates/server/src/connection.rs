@@ -114,7 +114,8 @@ impl<H: QueryHandler> Connection<H> {
         })
         .await;
         if self.under_way() > 0 {
-            // The client is gone, but writes that were begun are finished.
+            // The client is gone: its reads end, but writes that were begun are finished.
+            self.cancel_reads();
             let mut running = self.running;
             running.extend(self.awaiting.drain());
             tokio::spawn(async move { while running.next().await.is_some() {} });
@@ -487,11 +488,20 @@ impl<H: QueryHandler> Connection<H> {
         }
         // Unlike `try_read`, this knows that a read which left room has emptied the socket, and saves the next call.
         let Poll::Ready(count) = pin!(self.socket.read_buf(buffer)).poll(cx)? else { return Ok(false) };
-        self.closing |= count == 0;
+        if count == 0 {
+            self.closing = true;
+            self.cancel_reads();
+        }
         self.reads_much = count >= READ_SIZES_BYTES[0] / 2;
         self.shared.metrics.bytes_received.add(count as u64);
         self.restart_idle_timer();
         Ok(true)
+    }
+
+    /// Ends the reads under way soon. A client that closed its end is gone, as in Cassandra, also if it closed one
+    /// direction only: a scan must not go on for nobody.
+    fn cancel_reads(&mut self) {
+        self.running.iter_mut().for_each(InFlight::cancel);
     }
 
     fn restart_idle_timer(&mut self) {

@@ -157,6 +157,11 @@ impl<H: QueryHandler> InFlight<H> {
         InFlight { cancellation: Some(Cancellation(flag)), ..self }
     }
 
+    /// Says that nobody waits for the answer: a read ends soon, a modification is finished all the same.
+    pub(crate) fn cancel(&mut self) {
+        self.cancellation = None;
+    }
+
     /// A modification that was begun.
     pub(crate) fn of_write(stream: i16, size_bytes: usize, limit: TimeLimit, write: BegunModification) -> InFlight<H> {
         InFlight { stream, size_bytes, work: Some(Work::Write(write)), limit, timer: None, cancellation: None }
