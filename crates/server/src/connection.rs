@@ -498,8 +498,8 @@ impl<H: QueryHandler> Connection<H> {
         Ok(true)
     }
 
-    /// Ends the reads under way soon. A client that closed its end is gone, as in Cassandra, also if it closed one
-    /// direction only: a scan must not go on for nobody.
+    /// Cancels the reads in flight, so that no scan outlives its client. A client that closed its end counts as gone,
+    /// even if it closed one direction only, as in Cassandra.
     fn cancel_reads(&mut self) {
         self.running.iter_mut().for_each(InFlight::cancel);
     }

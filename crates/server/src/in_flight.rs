@@ -69,7 +69,8 @@ pub(crate) struct InFlight<H: QueryHandler> {
     cancellation: Option<Cancellation>,
 }
 
-/// Says, once it is dropped, that nobody waits any more for work that a thread of its own goes on with.
+/// Sets the flag of a request when it is dropped. The thread that carries out the request reads the flag and ends a
+/// read whose client no longer waits.
 struct Cancellation(Arc<AtomicBool>);
 
 impl Drop for Cancellation {
@@ -157,7 +158,7 @@ impl<H: QueryHandler> InFlight<H> {
         InFlight { cancellation: Some(Cancellation(flag)), ..self }
     }
 
-    /// Says that nobody waits for the answer: a read ends soon, a modification is finished all the same.
+    /// Sets the request's flag, because its client no longer waits: a read ends soon, a modification is still finished.
     pub(crate) fn cancel(&mut self) {
         self.cancellation = None;
     }

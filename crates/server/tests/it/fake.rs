@@ -1,4 +1,4 @@
-//! A handler that does what the statement's first word says.
+//! A handler that does what the statement's first word says. `SELECT scan` ends only when it is cancelled.
 
 use query::{
     ChangeKind, ClientState, ColumnSpec, QueryError, QueryOptions, Response, ResponseBody, ResultColumns, Rows,
@@ -186,7 +186,17 @@ impl QueryHandler for Fake {
         self.looked_ahead.lock().unwrap().extend(coming);
     }
 
-    async fn query(&self, text: &str, client: &ClientState, _: &QueryOptions<'_>) -> Result<Response, QueryError> {
+    async fn query(
+        &self,
+        text: &str,
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+    ) -> Result<Response, QueryError> {
+        if text == "SELECT scan" {
+            while !options.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::SeqCst)) {
+                std::thread::yield_now();
+            }
+        }
         self.answer(text, client).await
     }
 

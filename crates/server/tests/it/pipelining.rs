@@ -128,6 +128,20 @@ fn a_truncation_that_holds_its_thread_is_answered_in_time_and_other_requests_bef
 }
 
 #[test]
+fn a_scan_of_a_client_that_left_ends() {
+    let options = ServerOptions { range_timeout: Duration::from_secs(3600), ..ServerOptions::default() };
+    let server = serve_with(options);
+    let mut client = Client::ready(server.address, 4);
+    client.query(1, "SELECT scan");
+    client.query(2, "KEYSPACE");
+    assert_eq!(client.receive().unwrap().stream, 2, "the scan runs beside the connection");
+    drop(client);
+    while server.handler.executed.load(Ordering::SeqCst) < 2 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn work_of_a_client_that_left_is_finished() {
     let server = serve();
     let mut client = Client::ready(server.address, 4);
