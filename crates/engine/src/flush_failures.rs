@@ -9,8 +9,8 @@ use model::TableId;
 use crate::error::EngineError;
 use crate::store::lock;
 
-/// A table whose flush failed so often in a row cannot be flushed; a hiccup of a device or of a network is over by
-/// then. With the delays between them the tries take about a second.
+/// The number of failed flushes in a row after which a table counts as one that cannot be flushed. With the delays
+/// between them the tries take about a second, which a short fault of a device or a network does not outlast.
 pub(crate) const TRIES: u32 = 4;
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const DELAY_FACTOR: u32 = 4;
@@ -50,7 +50,7 @@ impl FlushFailures {
     }
 }
 
-/// The wait after so many failures in a row, one at least.
+/// The wait after `tries` failures in a row, of which there is at least one.
 fn delay_after(tries: u32) -> Duration {
     let factor = DELAY_FACTOR.saturating_pow(tries.saturating_sub(1).min(TRIES));
     (FIRST_DELAY * factor).min(LONGEST_DELAY)

@@ -203,8 +203,8 @@ impl Engine {
         self.flusher().stats()
     }
 
-    /// A failed flush keeps its memtable. It is tried again after a rest ([`crate::flush_failures`]), without being
-    /// asked within a second: writers may be waiting for it. `last_flush_failure` says why to whoever asks for status.
+    /// A failed flush keeps its memtable. It is retried after a delay ([`crate::flush_failures`]) without a further
+    /// request, because writers may be waiting for it. `last_flush_failure` gives the reason.
     fn flush_in_background(&self, table: TableId) {
         let store = self.stores().into_iter().find(|store| store.table.load().id == table);
         let flushed = store.map_or(Ok(false), |store| self.flush_and_compact(&store));
@@ -268,7 +268,7 @@ impl Engine {
     }
 
     /// Flushes the tables whose memtables hold most, one after another, until memtables together hold little enough:
-    /// for a replay, which cannot go on before. Waits between the tries of a flush that fails.
+    /// for a replay, which cannot continue before that. Waits between the tries of a flush that fails.
     pub(crate) fn flush_largest(&self) -> Result<(), EngineError> {
         if !self.pool().wants_flush() {
             return Ok(());

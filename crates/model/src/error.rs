@@ -28,8 +28,9 @@ pub enum ReadError {
     },
     /// The source was closed (table dropped, engine stopped) during the read.
     Closed,
-    /// Nothing is wrong: the cursor took as many steps in vain as its caller wanted
-    /// ([`UnfilteredCursor::pause_after`](crate::UnfilteredCursor::pause_after)), and goes on when it is asked again.
+    /// Not a fault: the cursor took the number of steps that its caller permitted
+    /// ([`UnfilteredCursor::pause_after`](crate::UnfilteredCursor::pause_after)) without finding a row or marker. The
+    /// next call continues.
     Paused,
 }
 

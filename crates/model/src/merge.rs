@@ -37,7 +37,7 @@ pub struct MergeCursor<C> {
     row_bytes: Vec<u8>,
     /// The prefix of the position to which shadowed sources skip.
     target: Vec<u8>,
-    /// After so many positions at which nothing is left, `advance` pauses.
+    /// The number of positions without a row or marker after which `advance` pauses.
     pause_after: u64,
 }
 
@@ -482,7 +482,7 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
             if is_something {
                 return Ok(true);
             }
-            // Every source that stood here is used: the next call goes on behind it.
+            // Every source at this position is consumed, so the next call continues behind it.
             steps_left -= 1;
             if steps_left == 0 {
                 return Err(ReadError::Paused);

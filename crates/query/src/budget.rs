@@ -2,8 +2,8 @@
 //!
 //! Work is counted in steps: a row, a deletion or a partition that is looked at is at least one. Where the thread may
 //! not be blocked, a statement that has used up the steps of its turn fails with [`Cause::WouldWait`] and is carried
-//! out again on the blocking pool, as one that would have to wait for a device. Every so many steps the time limit and
-//! the client are looked at, so that a scan nobody waits for ends soon. Nothing here looks at how much other statements
+//! out again on the blocking pool, as one that would have to wait for a device. At regular intervals the statement
+//! checks its time limit and whether its client still waits, so that an abandoned scan ends soon. Nothing here looks at how much other statements
 //! take.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -16,13 +16,13 @@ use crate::{Cause, Consistency, ErrorKind, FailureReason, QueryError};
 /// The steps of a turn on a thread that may not be blocked: a few milliseconds.
 pub(crate) const TURN_STEPS_MAX: u64 = 10_000;
 
-/// The clock and the client are looked at every so many steps.
+/// The number of steps between two checks of the time limit and the client.
 pub(crate) const STEPS_PER_LOOK: u64 = 256;
 
-/// So many bytes of rows cost as much as a step (a power of two).
+/// The bytes of rows that cost as much as a step (a power of two).
 const BYTES_PER_STEP: usize = 512;
 
-/// So many expressions or columns of a row cost as much as a step.
+/// The expressions, or columns of a row, that cost as much as a step.
 const EXPRESSIONS_PER_STEP: usize = 8;
 
 /// The counts of one statement. The statements of a batch share those of the batch. A statement is carried out by one
@@ -58,7 +58,7 @@ impl Budget {
     }
 }
 
-/// The steps that so many bytes of a row cost beside the row's own.
+/// The steps that the bytes of a row cost, beside the row's own step.
 pub(crate) fn steps_of_bytes(bytes: usize) -> u64 {
     (bytes / BYTES_PER_STEP) as u64
 }
@@ -69,7 +69,7 @@ pub(crate) fn read_size_failure(consistency: Consistency) -> ErrorKind {
     ErrorKind::ReadFailure { consistency, received: 0, block_for: 1, failures, data_present: true }
 }
 
-/// The steps that it costs to evaluate so many expressions.
+/// The steps that the evaluation of `count` expressions costs.
 pub(crate) fn steps_of_expressions(count: usize) -> u64 {
     (count / EXPRESSIONS_PER_STEP) as u64
 }
@@ -134,7 +134,7 @@ impl Execution<'_> {
         usize::try_from(max.saturating_sub(self.budget().held_bytes.load(Relaxed))).unwrap_or(usize::MAX)
     }
 
-    /// Refuses an answer that has so many bytes if that and what is charged are more than one statement may hold.
+    /// Refuses an answer of this size if it and the bytes charged so far are more than one statement may hold.
     pub fn check_room(&self, answer_bytes: usize) -> Result<(), QueryError> {
         let max = self.processor.options().statement_memory_max_bytes;
         let held = self.budget().held_bytes.load(Relaxed);

@@ -38,7 +38,7 @@ pub struct ProcessorOptions {
     /// What one statement may hold at a time, bytes: rows of its answer, rows to be sorted, values of groups. A read
     /// that would hold more fails.
     pub statement_memory_max_bytes: u64,
-    /// A page ends behind the row with which it has so many bytes.
+    /// A page ends behind the row with which it reaches this size.
     pub page_max_bytes: usize,
     /// What requests should not exceed or may not use.
     pub guardrails: Guardrails,

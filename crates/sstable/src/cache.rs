@@ -91,7 +91,7 @@ impl From<Box<Corruption>> for NotCached {
 /// The bytes of an entry in addition to its content: its places in the cache's tables and among its file's numbers, and
 /// the counted pointer.
 const ENTRY_OVERHEAD_BYTES: u64 = 160;
-/// The array has a place for every so many bytes of the cache: at least twice what chunks of the usual sizes need.
+/// The bytes of the cache for each place of the array: at least twice the places that chunks of the usual sizes need.
 const BYTES_PER_PLACE: u64 = 4096;
 
 #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! Applying a mutation: each update goes into the memtable generation that its log position belongs to.
 //!
-//! Whoever applies is a member of a write group, so that a flush of the generation waits for it. A logged mutation can
-//! always be applied: where a memtable is full, another one takes over from it.
+//! A write applies its mutation as a member of a write group, so that a flush of the generation waits for it. A logged
+//! mutation can always be applied: if a memtable is full, another one takes over from it.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::engine::Engine;
 use crate::in_memory::merges_are_behind;
 use crate::store::{Generation, TableStore, View};
 
-/// So many updates of a batch are prefetched from memtables together before they are applied; not if there are fewer
-/// than a few.
+/// The number of updates of a batch that are prefetched together from memtables before they are applied. For fewer
+/// than the second number a prefetch does not pay.
 const PREFETCHED_UPDATES: usize = 64;
 const PREFETCHED_UPDATES_MIN: usize = 8;
 

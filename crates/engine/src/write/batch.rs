@@ -172,7 +172,8 @@ impl LargeBatch {
 }
 
 impl Drop for LargeBatch {
-    /// Whoever waited hung up. What cannot be written now is found by the next start.
+    /// The client left before the batch was complete. The rest is written in the background; parts that cannot be
+    /// written now are found by the next start.
     fn drop(&mut self) {
         if self.is_last {
             return;

@@ -61,7 +61,7 @@ pub(crate) enum Durability {
     OnDevice,
 }
 
-/// A write that is in a group and, unless its tables are not logged, in the log. It has to go on.
+/// A write that is in a group and, unless its tables are not logged, in the log. It must be applied or kept.
 #[must_use]
 pub(super) struct Entered {
     membership: Membership,
@@ -75,8 +75,8 @@ impl Admitted<'_> {
     pub fn enter(&self) -> Result<Option<Entered>, EngineError> {
         let Write { engine, mutation, stores } = self.write;
         let membership = engine.groups().enter();
-        // Whoever drops or quarantines a table, or shuts down, says so first and waits for the groups then: a write
-        // that enters later sees it.
+        // A drop, a quarantine and a shutdown change the state first and wait for the groups afterwards, so a write that
+        // enters later sees the new state.
         engine.check_running()?;
         if let Some(refusing) = stores.iter().find(|store| !store.is_served()) {
             return Err(refusing.refusal());

@@ -74,7 +74,7 @@ impl MemtablePool {
         if !self.try_take(bytes) {
             poll_fn(|context| {
                 self.waiting.add(context.waker());
-                // Whoever gives memory back after this sees the waker.
+                // Memory that is given back after this wakes the waker.
                 if self.try_take(bytes) { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
@@ -85,7 +85,7 @@ impl MemtablePool {
     /// As [`take`](Self::take); `None` while it is not there.
     pub fn take_now(&self, bytes: usize) -> Option<Taken<'_>> {
         let bytes = (bytes as i64).min(self.limit_bytes - self.cleanup_bytes);
-        // Made only where it was taken: to drop one gives it back.
+        // `Taken` is made only if the memory was taken, because dropping it gives the memory back.
         self.try_take(bytes).then(|| Taken { pool: self, bytes })
     }
 

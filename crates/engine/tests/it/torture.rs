@@ -1,7 +1,7 @@
 //! The promise of the engine over random histories on the simulated disk: every acknowledged mutation is there after
 //! any sequence of kills and power cuts; one that was sent and not acknowledged is there whole or not at all, in all
 //! its partitions; nothing that was never sent is; the schema is as acknowledged; what was truncated stays gone; and
-//! the engine goes on from there. Some histories end with a log that is damaged: then what is lost is little, and told.
+//! the engine continues from there. Some histories end with a damaged log: then little is lost, and the loss is reported.
 //!
 //! `ESPALIER_TORTURE_SEED` and `ESPALIER_TORTURE_CASES` choose the histories (`make torture`). A history follows from
 //! its seed, but for when the log's own thread writes in `periodic` mode.
@@ -122,8 +122,8 @@ fn settle_after(node: &mut Node, end: &str) {
     node.check_snapshots().unwrap();
 }
 
-/// Steps until something is refused, and a few more: reads go on, writes may. `inject` answers whether something goes
-/// wrong meanwhile.
+/// Takes steps until one is refused, and a few more: reads continue, and writes may. `inject` returns whether it caused
+/// a fault.
 fn live(node: &mut Node, inject: impl FnOnce(&mut Node) -> bool) {
     let steps = 5 + node.choices.below(40);
     let cut = if inject(node) { steps } else { node.choices.below(steps + 1) };

@@ -596,7 +596,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "page_size_limit",
         default: "16MiB",
-        note: "Espalier's own: a page ends behind the row with which it has so many bytes, 1KiB to 256MiB, however many rows \
+        note: "Espalier's own: a page ends behind the row with which it reaches this size, 1KiB to 256MiB, however many rows \
                the client asked for",
         apply: |config, value| set(&mut config.page_max_bytes, size_in(value, PAGE_BYTES, "of 1KiB to 256MiB")),
     },

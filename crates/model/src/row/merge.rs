@@ -29,7 +29,8 @@ fn cell_order(left: &Cell<'_>, right: &Cell<'_>) -> Ordering {
         .then_with(|| left.ttl.cmp(&right.ttl))
 }
 
-/// Above so many versions a merge goes by groups: within a group each cell is compared with the cells of all others.
+/// The size of the groups in which a merge of more versions proceeds: within a group each cell is compared with the
+/// cells of all others.
 const VERSIONS_AT_ONCE: usize = 8;
 
 /// Merges versions of one row into a blob under the table's current columns, including dropped ones. It reuses its

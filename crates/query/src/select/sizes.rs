@@ -20,7 +20,7 @@ pub(super) struct ReadSizes<'p> {
     plan: &'p SelectPlan,
     execution: &'p Execution<'p>,
     partitions: &'p Partitions,
-    /// The page ends behind the row with which it has so many bytes; `usize::MAX` where there are no pages.
+    /// The page ends behind the row with which it reaches this size; `usize::MAX` if the read has no pages.
     pub page_max_bytes: usize,
     local: Guardrail,
     coordinator: Guardrail,
@@ -83,7 +83,7 @@ impl<'p> ReadSizes<'p> {
         format!("{text} (see {option})")
     }
 
-    /// Refuses an answer with so many bytes of cells, in so many rows, where it is too large.
+    /// Refuses an answer that is too large, by the bytes of its cells and the number of its rows.
     pub fn check_answer(&self, cells_bytes: usize, rows: usize) -> Result<(), QueryError> {
         if cells_bytes > self.execution.room_bytes() {
             self.execution.check_room(cells_bytes)?;

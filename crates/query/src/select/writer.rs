@@ -31,7 +31,7 @@ pub(super) struct PlainWriter {
 pub(super) struct RowContext<'a> {
     pub table: &'a Table,
     pub now_seconds: u32,
-    /// Once so many bytes were written, the rest of a row may be left out: the statement fails.
+    /// The bytes of cells after which the rest of a row may be left out, because the statement fails.
     pub cells_max: usize,
 }
 

@@ -14,7 +14,7 @@ use types::{CqlType, collection};
 
 use crate::row_view::Source;
 
-/// So many parts of a column are looked for in its value as it stands.
+/// The number of parts of a column up to which each is searched for in the column's value.
 const PLAIN_MAX: u32 = 4;
 
 /// What was found out about the columns of one row. One per row.

@@ -48,7 +48,7 @@ impl Default for Node {
 }
 
 impl Node {
-    /// So many tokens at equal distances: the same whenever they are asked for, so that a node keeps its tokens.
+    /// `count` tokens at equal distances. They depend on nothing else, so a node has the same tokens after each start.
     pub fn evenly_spaced_tokens(count: u32) -> Vec<i64> {
         let parts = i128::from(count);
         let token = |place: i128| (2 * place + 1) * (1 << 63) / parts - (1 << 63);

@@ -12,10 +12,10 @@ use crate::node::{TestNode, rows_of};
 
 /// More rows than a turn has steps: 10,000.
 const MANY_ROWS: usize = 11_000;
-/// So many rows are written by one statement.
+/// The number of rows that one statement writes.
 const ROWS_PER_BATCH: usize = 1_000;
 
-/// A node with a partition of so many rows.
+/// A node with one partition of `rows` rows.
 fn node_with_rows(rows: usize, options: ProcessorOptions) -> TestNode {
     let options = ProcessorOptions { batch_size_fail_threshold_bytes: u64::MAX, ..options };
     let mut node = TestNode::with_options(options);

@@ -54,7 +54,7 @@ fn fill_rows(node: &TestNode, size: usize) {
     run(node, &each(size, |i| format!("INSERT INTO t (k, c, v) VALUES (1, {i}, {i})")));
 }
 
-/// Collections of so many elements in row (1, 1).
+/// Fills row (1, 1) with collections of `size` elements.
 fn fill_collections(node: &TestNode, size: usize) {
     let entries = joined(size, ", ", |i| format!("{i}: {i}"));
     let elements = joined(size, ", ", |i| i.to_string());
@@ -63,7 +63,7 @@ fn fill_collections(node: &TestNode, size: usize) {
     ));
 }
 
-/// A table `w` of so many columns, half of them lists.
+/// Makes a table `w` of `size` columns, half of them lists.
 fn make_wide(node: &TestNode, size: usize) {
     let columns = joined(size, ", ", |i| format!("a{i} {}", if i % 2 == 0 { "int" } else { "list<int>" }));
     node.run(&format!("CREATE TABLE w (k int PRIMARY KEY, {columns})"));
@@ -72,7 +72,7 @@ fn make_wide(node: &TestNode, size: usize) {
     node.run(&format!("INSERT INTO w (k, {names}) VALUES (1, {values})"));
 }
 
-/// A type `u` of so many fields, and a table of it.
+/// Makes a type `u` of `size` fields, and a table of it.
 fn make_type(node: &TestNode, size: usize) {
     node.run(&format!("CREATE TYPE u ({})", joined(size, ", ", |i| format!("f{i} int"))));
     node.run("CREATE TABLE x (k int PRIMARY KEY, u u, f frozen<u>)");

@@ -279,7 +279,7 @@ fn a_table_that_is_quarantined_while_a_write_is_in_flight_waits_for_the_write() 
         in_flight.block(Durability::OnDevice).unwrap();
     });
     let view = stores[0].view();
-    assert!(!view.active.memtable.is_empty(), "it was applied before whoever quarantined went on");
+    assert!(!view.active.memtable.is_empty(), "it was applied before the quarantine continued");
 }
 
 #[test]
