@@ -73,8 +73,8 @@ pub trait UnfilteredCursor {
     /// form; `unfiltered` gives only the clustering of such a row, until `decode`.
     fn expect_stored(&mut self) {}
 
-    /// A request before the first partition: after this number of steps that lead to no row or marker, `advance` fails with
-    /// [`ReadError::Paused`], so that the caller can look at its limits. The next call continues there.
+    /// A request before the first partition: after this number of steps that lead to no row or marker, `advance` fails
+    /// with [`ReadError::Paused`], so that the caller can look at its limits. The next call continues there.
     fn pause_after(&mut self, _steps: u32) {}
 
     /// Moves to the next partition, skipping what is left of the current one. Returns false at the end.

@@ -3,8 +3,8 @@
 //! Work is counted in steps: a row, a deletion or a partition that is looked at is at least one. Where the thread may
 //! not be blocked, a statement that has used up the steps of its turn fails with [`Cause::WouldWait`] and is carried
 //! out again on the blocking pool, as one that would have to wait for a device. At regular intervals the statement
-//! checks its time limit and whether its client still waits, so that an abandoned scan ends soon. Nothing here looks at how much other statements
-//! take.
+//! checks its time limit and whether its client still waits, so that an abandoned scan ends soon. Nothing here looks at
+//! how much other statements take.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

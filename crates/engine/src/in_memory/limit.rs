@@ -175,7 +175,8 @@ pub(crate) async fn reserve(mutation: &Mutation, stores: &[Arc<TableStore>]) -> 
                     return Poll::Pending;
                 }
                 Ok(Tried::Waits(store)) => {
-                    // Room that is given back after this wakes the waker; room given back before is found by another try.
+                    // Room that is given back after this wakes the waker. Room given back before is found by another
+                    // try.
                     store.limit.waiting.add(context.waker());
                     waits_for = Some(store);
                 }

@@ -75,8 +75,8 @@ impl Admitted<'_> {
     pub fn enter(&self) -> Result<Option<Entered>, EngineError> {
         let Write { engine, mutation, stores } = self.write;
         let membership = engine.groups().enter();
-        // A drop, a quarantine and a shutdown change the state first and wait for the groups afterwards, so a write that
-        // enters later sees the new state.
+        // A drop, a quarantine and a shutdown change the state first and wait for the groups afterwards, so a write
+        // that enters later sees the new state.
         engine.check_running()?;
         if let Some(refusing) = stores.iter().find(|store| !store.is_served()) {
             return Err(refusing.refusal());

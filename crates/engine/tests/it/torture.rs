@@ -1,7 +1,8 @@
 //! The promise of the engine over random histories on the simulated disk: every acknowledged mutation is there after
 //! any sequence of kills and power cuts; one that was sent and not acknowledged is there whole or not at all, in all
 //! its partitions; nothing that was never sent is; the schema is as acknowledged; what was truncated stays gone; and
-//! the engine continues from there. Some histories end with a damaged log: then little is lost, and the loss is reported.
+//! the engine continues from there. Some histories end with a damaged log: then little is lost, and the loss is
+//! reported.
 //!
 //! `ESPALIER_TORTURE_SEED` and `ESPALIER_TORTURE_CASES` choose the histories (`make torture`). A history follows from
 //! its seed, but for when the log's own thread writes in `periodic` mode.
