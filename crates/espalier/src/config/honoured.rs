@@ -155,25 +155,26 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "data_directory",
         default: "data",
-        note: "Espalier's own: the directory of all files of the node; `--data`",
+        note: "Espalier's own: the directory that contains all files of the node; `--data`",
         apply: |config, value| set(&mut config.data_directory, text(value).map(PathBuf::from)),
     },
     Honoured {
         name: "data_file_directories",
         default: "[data/data]",
-        note: "one directory named `data`; its parent becomes `data_directory`",
+        note: "one directory named `data`, whose parent becomes `data_directory`",
         apply: data_file_directories,
     },
     Honoured {
         name: "commitlog_directory",
         default: "data/commitlog",
-        note: "the commit log",
+        note: "the directory of the commit log",
         apply: |config, value| set(&mut config.commitlog_directory, text(value).map(PathBuf::from).map(Some)),
     },
     Honoured {
         name: "commitlog_device",
         default: "",
-        note: "Espalier's own: a block device or a file written to its end, which is the log; it begins with 8 KiB of zeros or holds a log",
+        note: "Espalier's own: a block device, or a file written to its end, that is the log. It begins with 8 KiB \
+               of zeros or contains a log",
         apply: |config, value| set(&mut config.commitlog_device, text(value).map(PathBuf::from).map(Some)),
     },
     Honoured {
@@ -185,8 +186,8 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "num_tokens",
         default: "1",
-        note: "how many tokens `system.local` shows, 1 to 1536, at equal distances: drivers divide the ring by them. The node owns \
-               all of it, and may change their number at any start",
+        note: "the number of tokens that `system.local` shows, 1 to 1536, at equal distances. Drivers divide the \
+               ring by them. The node owns the whole ring, and the number may change at any start",
         apply: |config, value| set(&mut config.num_tokens, number_in(value, 1..=1_536).map(|count| count as u32)),
     },
     Honoured {
@@ -214,13 +215,13 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "native_transport_max_concurrent_connections",
         default: "-1",
-        note: "connections in all; -1 is no limit",
+        note: "the largest number of connections; -1 means no limit",
         apply: |config, value| set(&mut config.connections_max, limit(value)),
     },
     Honoured {
         name: "native_transport_max_concurrent_connections_per_ip",
         default: "-1",
-        note: "connections from one address; -1 is no limit",
+        note: "the largest number of connections from one address; -1 means no limit",
         apply: |config, value| set(&mut config.connections_per_ip_max, limit(value)),
     },
     Honoured {
@@ -236,7 +237,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "native_transport_idle_timeout",
         default: "0ms",
-        note: "idle connections are closed after it; 0 is never",
+        note: "the time after which idle connections are closed; 0 means never",
         apply: |config, value| {
             set(
                 &mut config.idle_timeout,
@@ -247,38 +248,39 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "prepared_statements_cache_size",
         default: "10MiB",
-        note: "memory for prepared statements",
+        note: "the memory for prepared statements",
         apply: |config, value| set(&mut config.prepared_statements_cache_size_bytes, size_bytes(value)),
     },
     Honoured {
         name: "read_request_timeout",
         default: "5000ms",
-        note: "reads of given partitions are answered with a timeout after it",
+        note: "the time after which a read of given partitions is answered with a timeout",
         apply: |config, value| set(&mut config.read_timeout, duration_from(value, TIMEOUT_MIN)),
     },
     Honoured {
         name: "range_request_timeout",
         default: "10000ms",
-        note: "reads of ranges of partitions are answered with a timeout after it",
+        note: "the time after which a read of a range of partitions is answered with a timeout",
         apply: |config, value| set(&mut config.range_timeout, duration_from(value, TIMEOUT_MIN)),
     },
     Honoured {
         name: "write_request_timeout",
         default: "2000ms",
-        note: "writes are answered with a timeout after it",
+        note: "the time after which a write is answered with a timeout",
         apply: |config, value| set(&mut config.write_timeout, duration_from(value, TIMEOUT_MIN)),
     },
     Honoured {
         name: "truncate_request_timeout",
         default: "60000ms",
-        note: "TRUNCATE is answered with a timeout after it",
+        note: "the time after which a TRUNCATE is answered with a timeout",
         apply: |config, value| set(&mut config.truncate_timeout, duration_from(value, TIMEOUT_MIN)),
     },
     Honoured {
         name: "commitlog_sync",
         default: "batch",
-        note: "`batch` and `group` acknowledge a write when it is on the device, `periodic` before (Cassandra's files say so); Espalier's own \
-               `each` after, with each write in blocks of its own. The start says in the log what a durable write takes",
+        note: "`batch` and `group` acknowledge a write when it is on the device, and `periodic` (the value in \
+               Cassandra's files) before that. Espalier's own `each` acknowledges a write when it is on the device, \
+               and writes it in blocks of its own. The start logs the cost of a durable write",
         apply: commitlog_sync,
     },
     Honoured {
@@ -296,7 +298,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "commitlog_segment_size",
         default: "32MiB",
-        note: "a segment of a new log, 1MiB to 1GiB",
+        note: "the size of the segments of a new log, 1MiB to 1GiB",
         apply: |config, value| {
             let size = size_bytes(value)?;
             if !SEGMENT_SIZES_BYTES.contains(&size) || size % 4096 != 0 {
@@ -309,38 +311,42 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "commitlog_total_space",
         default: "8192MiB",
-        note: "the log never takes more; at least two segments",
+        note: "the largest size of the log, at least two segments",
         apply: |config, value| set(&mut config.commitlog_total_space_bytes, size_bytes(value)),
     },
     Honoured {
         name: "commit_failure_policy",
         default: "stop",
-        note: "when a write or sync of the log fails no write is acknowledged until a restart, and: `stop` disconnects clients, `die` ends the \
-               process with status 100, `stop_commit` and `ignore` go on reading",
+        note: "after a failed write or sync of the log, no write is acknowledged before a restart. In addition, \
+               `stop` disconnects clients, and `die` ends the process with status 100. `stop_commit` and `ignore` \
+               continue to serve reads",
         apply: commit_failure_policy,
     },
     Honoured {
         name: "memtable",
         default: "trie",
-        note: "`configurations` by name, which tables choose by `WITH memtable`: `class_name` `TrieMemtable` (parameters `shards`, one for each core \
-               by default, and our own `layout`: `adaptive` or `paper`), `SkipListMemtable`, `ShardedSkipListMemtable` (`shards`, \
-               `serialize_writes`), or `inherits`. Without the section there are `trie`, `skiplist` and `default`, a trie",
+        note: "`configurations` by name, which tables choose with `WITH memtable`. A configuration has a \
+               `class_name` or `inherits` from another one. The classes are `TrieMemtable` (parameters `shards`, one \
+               for each core by default, and our own `layout`: `adaptive` or `paper`), `SkipListMemtable`, and \
+               `ShardedSkipListMemtable` (`shards`, `serialize_writes`). Without this section there are `trie`, \
+               `skiplist`, and `default`, which is a trie",
         apply: |config, value| set(&mut config.memtable_configurations, memtables::configurations(value)),
     },
     Honoured {
         name: "disk_failure_policy",
         default: "stop",
-        note: "what fails a request for its data is told in any case. Where the system refuses to read or write SSTables, `stop` \
-               disconnects clients; `stop_paranoid` also where one is damaged; `die` ends the process with status 100 then. `best_effort` and \
-               `ignore` go on. A start with SSTables that cannot be opened is refused by `stop_paranoid` and `die`; else their tables are \
-               quarantined: see `espalier repair-table`",
+        note: "a request whose data cannot be read fails with the reason under every policy. `stop` disconnects \
+               clients if the operating system fails to read or write SSTables, `stop_paranoid` also if an SSTable \
+               is damaged, and `die` ends the process with status 100 in both cases. `best_effort` and `ignore` \
+               continue. If SSTables cannot be opened at the start, `stop_paranoid` and `die` refuse to start; under \
+               other policies their tables are quarantined (see `espalier repair-table`)",
         apply: disk_failure_policy,
     },
     Honoured {
         name: "memtable_offheap_space",
         default: "512MiB",
-        note: "memory that memtables may hold: they share one pool, as large as this and `memtable_heap_space` together where one is set. \
-               Above it writes wait for a flush",
+        note: "the memory that memtables may use. They share one pool, whose size is the sum of this and \
+               `memtable_heap_space`, if that is set. Writes that exceed it wait for a flush",
         apply: |config, value| {
             set(
                 &mut config.memtable_offheap_space_bytes,
@@ -351,7 +357,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "memtable_heap_space",
         default: "",
-        note: "more of the same pool: memtables have no heap of their own",
+        note: "additional memory for the same pool: memtables have no heap of their own",
         apply: |config, value| {
             set(
                 &mut config.memtable_heap_space_bytes,
@@ -362,14 +368,14 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "memtable_allocation_type",
         default: "offheap_objects",
-        note: "any of `heap_buffers`, `unslabbed_heap_buffers`, `unslabbed_heap_buffers_logged`, `offheap_buffers` and `offheap_objects`: all mean \
-               the memtables' own memory, outside any heap",
+        note: "one of `heap_buffers`, `unslabbed_heap_buffers`, `unslabbed_heap_buffers_logged`, `offheap_buffers` \
+               and `offheap_objects`. All mean the memtables' own memory, outside of any heap",
         apply: memtable_allocation_type,
     },
     Honoured {
         name: "memtable_cleanup_threshold",
         default: "0.33",
-        note: "the part of that memory at which the largest memtable is flushed",
+        note: "the fraction of that memory at which the largest memtable is flushed",
         apply: |config, value| {
             let threshold: f64 = number(value)?;
             if !(0.0..=1.0).contains(&threshold) || threshold == 0.0 {
@@ -382,13 +388,13 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "memtable_flush_writers",
         default: "2",
-        note: "tables that are flushed at the same time",
+        note: "the number of tables that are flushed at the same time",
         apply: |config, value| set(&mut config.memtable_flush_writers, number_in(value, 1..=1024)),
     },
     Honoured {
         name: "column_index_size",
         default: "16KiB",
-        note: "granularity of row indexes in SSTables",
+        note: "the granularity of row indexes in SSTables",
         apply: |config, value| {
             let size = size_in(value, COLUMN_INDEX_SIZES_BYTES, "up to 1GiB")?;
             config.column_index_size_bytes = u32::try_from(size).map_err(|error| error.to_string())?;
@@ -398,31 +404,37 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "file_cache_size",
         default: "128MiB",
-        note: "memory for pages of indexes and chunks of data, of all SSTables together",
+        note: "the memory for pages of indexes and chunks of data, for all SSTables together",
         apply: |config, value| set(&mut config.file_cache_size_bytes, size_bytes(value)),
     },
     Honoured {
         name: "disk_access_mode",
         default: "auto",
-        note: "`auto`: flushes and compactions write Data.db past the kernel's page cache where the file system allows, compactions read past it what it lacks of Data.db, SSTables are read through it otherwise, into our own cache; `standard`: written and read through it; `mmap` and `mmap_index_only` likewise, nothing is mapped; Espalier's own `direct`: written and read past it",
+        note: "`auto`: flushes and compactions write Data.db past the kernel's page cache where the file system \
+               allows that. Compactions read the parts of Data.db that are not in our cache past the page cache. All \
+               other reads of SSTables go through the page cache into our own cache. `standard`: all reads and \
+               writes go through the page cache. `mmap` and `mmap_index_only` mean the same as `standard`: nothing \
+               is mapped. Espalier's own `direct`: all reads and writes go past the page cache",
         apply: disk_access_mode,
     },
     Honoured {
         name: "concurrent_compactors",
         default: "1",
-        note: "compactions at the same time, of one table or of several; 0 switches compaction off; at most 1024",
+        note: "the number of compactions that run at the same time, for one table or several, at most 1024; 0 \
+               disables compaction",
         apply: |config, value| set(&mut config.concurrent_compactors, number_in(value, 0..=1024)),
     },
     Honoured {
         name: "compaction_throughput",
         default: "64MiB/s",
-        note: "what all compactions together write, before compression; 0 is no limit",
+        note: "the rate at which all compactions together write, before compression; 0 means no limit",
         apply: |config, value| set(&mut config.compaction_throughput_bytes, bytes_per_second(value)),
     },
     Honoured {
         name: "max_memory_to_lock_fraction",
         default: "0.2",
-        note: "of dse.yaml: the part of the machine's memory that tables in memory (`MemoryOnlyStrategy`) may take together",
+        note: "from dse.yaml: the fraction of the machine's memory that all tables in memory (`MemoryOnlyStrategy`) \
+               may use together",
         apply: |config, value| {
             let fraction: f64 = number(value)?;
             if !(0.0..=1.0).contains(&fraction) {
@@ -435,97 +447,98 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "max_memory_to_lock_mb",
         default: "0",
-        note: "of dse.yaml: the same in megabytes, which wins; 0 leaves it to the fraction",
+        note: "from dse.yaml: the same limit in megabytes, which overrides the fraction; 0 means that the fraction \
+               is in force",
         apply: |config, value| set(&mut config.max_memory_to_lock_mb, number(value)),
     },
     Honoured {
         name: "auto_snapshot",
         default: "true",
-        note: "DROP and TRUNCATE leave a snapshot behind",
+        note: "whether DROP and TRUNCATE create a snapshot",
         apply: |config, value| set(&mut config.auto_snapshot, boolean(value)),
     },
     Honoured {
         name: "partition_keys_in_select_warn_threshold",
         default: "-1",
-        note: "a SELECT whose IN names more partitions warns; -1 is never",
+        note: "a SELECT whose IN names more partitions causes a warning; -1 means never",
         apply: |config, value| set(&mut config.guardrails.partition_keys_in_select.warn, threshold(value)),
     },
     Honoured {
         name: "partition_keys_in_select_fail_threshold",
         default: "-1",
-        note: "a SELECT whose IN names more partitions is refused; -1 is never",
+        note: "a SELECT whose IN names more partitions is refused; -1 means never",
         apply: |config, value| set(&mut config.guardrails.partition_keys_in_select.fail, threshold(value)),
     },
     Honoured {
         name: "in_select_cartesian_product_warn_threshold",
         default: "-1",
-        note: "INs of a key that make more combinations warn; -1 is never",
+        note: "INs of a key with more combinations cause a warning; -1 means never",
         apply: |config, value| set(&mut config.guardrails.in_select_cartesian_product.warn, threshold(value)),
     },
     Honoured {
         name: "in_select_cartesian_product_fail_threshold",
         default: "-1",
-        note: "INs of a key that make more combinations are refused; -1 is never",
+        note: "INs of a key with more combinations are refused; -1 means never",
         apply: |config, value| set(&mut config.guardrails.in_select_cartesian_product.fail, threshold(value)),
     },
     Honoured {
         name: "keyspaces_warn_threshold",
         default: "-1",
-        note: "more keyspaces of users than this warn; -1 is never",
+        note: "more keyspaces of users than this cause a warning; -1 means never",
         apply: |config, value| set(&mut config.guardrails.keyspaces.warn, threshold(value)),
     },
     Honoured {
         name: "keyspaces_fail_threshold",
         default: "-1",
-        note: "more keyspaces of users than this are refused; -1 is never",
+        note: "more keyspaces of users than this are refused; -1 means never",
         apply: |config, value| set(&mut config.guardrails.keyspaces.fail, threshold(value)),
     },
     Honoured {
         name: "tables_warn_threshold",
         default: "-1",
-        note: "more tables of users than this warn; -1 is never",
+        note: "more tables of users than this cause a warning; -1 means never",
         apply: |config, value| set(&mut config.guardrails.tables.warn, threshold(value)),
     },
     Honoured {
         name: "tables_fail_threshold",
         default: "-1",
-        note: "more tables of users than this are refused; -1 is never",
+        note: "more tables of users than this are refused; -1 means never",
         apply: |config, value| set(&mut config.guardrails.tables.fail, threshold(value)),
     },
     Honoured {
         name: "columns_per_table_warn_threshold",
         default: "-1",
-        note: "more columns of a table than this warn; -1 is never",
+        note: "more columns of a table than this cause a warning; -1 means never",
         apply: |config, value| set(&mut config.guardrails.columns_per_table.warn, threshold(value)),
     },
     Honoured {
         name: "columns_per_table_fail_threshold",
         default: "-1",
-        note: "more columns of a table than this are refused; -1 is never",
+        note: "more columns of a table than this are refused; -1 means never",
         apply: |config, value| set(&mut config.guardrails.columns_per_table.fail, threshold(value)),
     },
     Honoured {
         name: "fields_per_udt_warn_threshold",
         default: "-1",
-        note: "more fields of a user type than this warn; -1 is never",
+        note: "more fields of a user type than this cause a warning; -1 means never",
         apply: |config, value| set(&mut config.guardrails.fields_per_udt.warn, threshold(value)),
     },
     Honoured {
         name: "fields_per_udt_fail_threshold",
         default: "-1",
-        note: "more fields of a user type than this are refused; -1 is never",
+        note: "more fields of a user type than this are refused; -1 means never",
         apply: |config, value| set(&mut config.guardrails.fields_per_udt.fail, threshold(value)),
     },
     Honoured {
         name: "page_size_warn_threshold",
         default: "-1",
-        note: "more rows of a page than this warn; -1 is never",
+        note: "more rows of a page than this cause a warning; -1 means never",
         apply: |config, value| set(&mut config.guardrails.page_size.warn, threshold(value)),
     },
     Honoured {
         name: "page_size_fail_threshold",
         default: "-1",
-        note: "more rows of a page than this are refused; -1 is never",
+        note: "more rows of a page than this are refused; -1 means never",
         apply: |config, value| set(&mut config.guardrails.page_size.fail, threshold(value)),
     },
     Honoured {
@@ -561,7 +574,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "read_before_write_list_operations_enabled",
         default: "true",
-        note: "whether elements of lists may be set and deleted by position, and deleted by value",
+        note: "whether list elements may be set or deleted by position, or deleted by value",
         apply: |config, value| {
             set(&mut config.guardrails.flags.read_before_write_list_operations_enabled, boolean(value))
         },
@@ -569,13 +582,13 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "allow_filtering_enabled",
         default: "true",
-        note: "whether ALLOW FILTERING is allowed, of tables of users",
+        note: "whether ALLOW FILTERING is allowed for tables of users",
         apply: |config, value| set(&mut config.guardrails.flags.allow_filtering_enabled, boolean(value)),
     },
     Honoured {
         name: "simplestrategy_enabled",
         default: "true",
-        note: "whether keyspaces may have SimpleStrategy",
+        note: "whether keyspaces may use SimpleStrategy",
         apply: |config, value| set(&mut config.guardrails.flags.simplestrategy_enabled, boolean(value)),
     },
     Honoured {
@@ -587,8 +600,8 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "statement_memory_limit",
         default: "256MiB",
-        note: "Espalier's own: what one statement may hold at a time, 1MiB or more: rows of its answer, rows to be sorted, \
-               values of groups; a statement that would hold more fails",
+        note: "Espalier's own: the memory that one statement may use at a time, 1MiB or more, for rows of its \
+               answer, rows to be sorted, and values of groups. A statement that would use more fails",
         apply: |config, value| {
             set(&mut config.statement_memory_max_bytes, size_in(value, MEMTABLE_SPACES_BYTES, "of 1MiB or more"))
         },
@@ -596,20 +609,20 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "page_size_limit",
         default: "16MiB",
-        note: "Espalier's own: a page ends behind the row with which it reaches this size, 1KiB to 256MiB, however many rows \
-               the client asked for",
+        note: "Espalier's own: a page ends with the row that makes it reach this size, 1KiB to 256MiB, however many \
+               rows the client asked for",
         apply: |config, value| set(&mut config.page_max_bytes, size_in(value, PAGE_BYTES, "of 1KiB to 256MiB")),
     },
     Honoured {
         name: "read_thresholds_enabled",
         default: "false",
-        note: "whether the following thresholds of reads are in force",
+        note: "whether the following four thresholds of reads are in force",
         apply: |config, value| set(&mut config.read_thresholds_enabled, boolean(value)),
     },
     Honoured {
         name: "coordinator_read_size_warn_threshold",
         default: "",
-        note: "a statement that answers more bytes of values warns",
+        note: "a statement that returns more bytes of values causes a warning",
         apply: |config, value| {
             set(&mut config.guardrails.read_thresholds.coordinator.warn, size_bytes(value).map(Some))
         },
@@ -617,7 +630,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "coordinator_read_size_fail_threshold",
         default: "",
-        note: "a statement that would answer more bytes of values fails",
+        note: "a statement that would return more bytes of values fails",
         apply: |config, value| {
             set(&mut config.guardrails.read_thresholds.coordinator.fail, size_bytes(value).map(Some))
         },
@@ -625,31 +638,31 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "local_read_size_warn_threshold",
         default: "",
-        note: "a read that takes more bytes of keys and rows, as they are stored, from memtables and SSTables warns",
+        note: "a read that takes more bytes of stored keys and rows from memtables and SSTables causes a warning",
         apply: |config, value| set(&mut config.guardrails.read_thresholds.local.warn, size_bytes(value).map(Some)),
     },
     Honoured {
         name: "local_read_size_fail_threshold",
         default: "",
-        note: "a read that takes more fails",
+        note: "a read that takes more of these bytes fails",
         apply: |config, value| set(&mut config.guardrails.read_thresholds.local.fail, size_bytes(value).map(Some)),
     },
     Honoured {
         name: "tombstone_warn_threshold",
         default: "1000",
-        note: "a read that meets more tombstones warns",
+        note: "a read that finds more tombstones causes a warning",
         apply: |config, value| set(&mut config.tombstone_warn_threshold, number(value)),
     },
     Honoured {
         name: "tombstone_failure_threshold",
         default: "100000",
-        note: "a read that meets more tombstones fails",
+        note: "a read that finds more tombstones fails",
         apply: |config, value| set(&mut config.tombstone_failure_threshold, number(value)),
     },
     Honoured {
         name: "batch_size_warn_threshold",
         default: "5KiB",
-        note: "a larger batch warns",
+        note: "a larger batch causes a warning",
         apply: |config, value| set(&mut config.batch_size_warn_threshold_bytes, size_bytes(value)),
     },
     Honoured {
@@ -661,7 +674,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "unlogged_batch_across_partitions_warn_threshold",
         default: "10",
-        note: "an unlogged batch over more partitions warns",
+        note: "an unlogged batch over more partitions causes a warning",
         apply: |config, value| set(&mut config.unlogged_batch_across_partitions_warn_threshold, number(value)),
     },
 ];

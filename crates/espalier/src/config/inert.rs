@@ -133,7 +133,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
     ),
     ("there are no batches to replay for other nodes", &["batchlog_replay_throttle", "batchlog_endpoint_strategy"]),
     (
-        "everyone is let in, so nothing is cached about roles",
+        "every client is accepted, so nothing about roles is cached",
         &[
             "role_manager",
             "traverse_auth_from_root",
@@ -157,7 +157,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "there is no such cache: SSTable pages have the one of file_cache_size",
+        "there is no such cache: file_cache_size sets the only cache of SSTable pages",
         &[
             "key_cache_migrate_during_compaction",
             "key_cache_invalidate_after_sstable_deletion",
@@ -184,7 +184,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "it tunes the Java machine or its threads",
+        "it tunes the JVM or its threads",
         &[
             "concurrent_reads",
             "concurrent_writes",
@@ -203,7 +203,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "SSTables are read into our own cache (file_cache_size), as disk_access_mode says",
+        "SSTables are read into our own cache (file_cache_size) in the way that disk_access_mode sets",
         &[
             "disk_optimization_strategy",
             "disk_optimization_estimate_percentile",
@@ -215,7 +215,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "the log is written in aligned blocks of its own, not compressed",
+        "the log is written in aligned blocks, which are not compressed",
         &[
             "commitlog_compression",
             "commitlog_max_compression_buffers_in_pool",
@@ -223,9 +223,9 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "periodic_commitlog_sync_lag_block",
         ],
     ),
-    ("a damaged file fails the requests that meet it", &["corrupted_tombstone_strategy"]),
+    ("a damaged file fails the requests that read it", &["corrupted_tombstone_strategy"]),
     (
-        "SSTables are always Cassandra 5.0's da-*-bti, their ids always time-based",
+        "SSTables are always Cassandra 5.0's da-*-bti, and their ids are always time-based",
         &[
             "uuid_sstable_identifiers_enabled",
             "storage_compatibility_mode",
@@ -236,7 +236,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "compaction is not checked in this way",
+        "compaction does not make this check",
         &[
             "concurrent_materialized_view_builders",
             "concurrent_index_builders",
@@ -261,7 +261,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "conditional updates are not there yet",
+        "conditional updates are not built yet",
         &[
             "paxos_variant",
             "skip_paxos_repair_on_topology_change",
@@ -281,7 +281,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "functions, views and indexes are not there yet",
+        "functions, views and indexes are not built yet",
         &[
             "user_defined_functions_enabled",
             "scripted_user_defined_functions_enabled",
@@ -303,7 +303,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "this guardrail is not there yet",
+        "this guardrail is not built yet",
         &[
             "secondary_indexes_per_table_warn_threshold",
             "secondary_indexes_per_table_fail_threshold",
@@ -371,7 +371,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "it changes what is measured or logged there",
+        "it changes only what Cassandra measures or logs",
         &[
             "slow_query_log_timeout",
             "trace_type_query_ttl",
@@ -400,7 +400,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "each connection has its own bounds (native_transport_max_frame_size and what is in flight)",
+        "each connection has its own limits (native_transport_max_frame_size, and its bytes in flight)",
         &[
             "native_transport_max_request_data_in_flight",
             "native_transport_max_message_size",
@@ -409,6 +409,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     ("prepared statements behave in Cassandra 5.0's way", &["force_new_prepared_statement_behaviour"]),
-    ("read_request_timeout, range_request_timeout and write_request_timeout say it", &["request_timeout"]),
+    ("read_request_timeout, range_request_timeout and write_request_timeout set this", &["request_timeout"]),
     ("the commit log's segment size sets the limit", &["max_mutation_size"]),
 ];

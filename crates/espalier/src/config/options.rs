@@ -55,10 +55,10 @@ pub(super) fn apply(config: &mut Config, name: &str, value: &Value) -> Result<Ou
 /// The table as a page: `docs/options.md`.
 pub(super) fn document() -> String {
     let mut out = String::from(
-        "# Options\n\nKeys of `espalier.yaml`; they are those of Cassandra 5.0's `cassandra.yaml` and mean the same. An unknown key \
-         is an error. Every key can be\nset by the environment, which wins over the file (`ESPALIER_COMMITLOG_SYNC=batch`); flags of \
-         `espalier serve` win over both. This file is made from\nthe table in `crates/espalier/src/config/`: `UPDATE_DOCS=1 cargo \
-         test -p espalier options` rewrites it.\n\n## In force\n\n| option | default | |\n|---|---|---|\n",
+        "# Options\n\nThe keys of `espalier.yaml` are those of Cassandra 5.0's `cassandra.yaml`, and have the same meaning. An \
+         unknown key is an error. The\nenvironment can set every key and overrides the file (`ESPALIER_COMMITLOG_SYNC=batch`). Flags \
+         of `espalier serve` override both. This file\nis generated from the table in `crates/espalier/src/config/`: \
+         `UPDATE_DOCS=1 cargo test -p espalier options` writes it.\n\n## In force\n\n| option | default | effect |\n|---|---|---|\n",
     );
     for option in HONOURED {
         out += &format!("| `{}` | `{}` | {} |\n", option.name, option.default, option.note);
@@ -68,7 +68,7 @@ pub(super) fn document() -> String {
     for option in RESTRICTED {
         out += &format!("| `{}` | {} |\n", option.name, option.accepted);
     }
-    out += "\n## Accepted without effect\n\nA line in the log says so.\n\n| because | options |\n|---|---|\n";
+    out += "\n## Accepted without effect\n\nThe log of the node names those that are set.\n\n| reason | options |\n|---|---|\n";
     for (reason, names) in INERT {
         let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
         out += &format!("| {reason} | {} |\n", names.join(", "));
