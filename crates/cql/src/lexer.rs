@@ -41,7 +41,7 @@ fn unquote<'a>(raw: &'a str, escaped: &str, plain: &str) -> Cow<'a, str> {
     if inner.contains(plain) { Cow::Owned(inner.replace(escaped, plain)) } else { Cow::Borrowed(inner) }
 }
 
-/// Where and why there is no token.
+/// The place where there is no token, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LexError {
     /// Byte offset of the character.
@@ -49,7 +49,7 @@ pub(crate) struct LexError {
     pub expecting: Expecting,
 }
 
-/// What should have been there.
+/// What was expected there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expecting {
     /// No token continues like this.

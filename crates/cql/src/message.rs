@@ -3,7 +3,7 @@
 use super::lexer::{Expecting, LexError, TOKENS_MAX, Token, tokenize_all};
 use super::token::TokenKind;
 
-/// Tokens shown before and after the one the parser stands at, white space counted.
+/// The number of tokens that are shown before and after the current one, white space included.
 const TOKENS_BEFORE: usize = 10;
 const TOKENS_AFTER: usize = 2;
 
@@ -36,7 +36,7 @@ pub(crate) fn lexer_message(text: &str, error: LexError) -> String {
     format!("line {line}:{column} {what}")
 }
 
-/// What the parser wanted.
+/// What the parser expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// One of several alternatives.
@@ -48,8 +48,8 @@ pub(crate) enum Wanted {
 
 /// A message about a token that does not fit.
 ///
-/// `found` does not fit; `current` is where the parser stood when it looked ahead to `found`, and `seen` is the last
-/// token it has looked at.
+/// `found` does not fit. `current` was the parser's current token when it looked ahead to `found`, and `seen` is the
+/// last token that it has looked at.
 pub(crate) fn parser_message(text: &str, found: &Token, current: &Token, seen: &Token, wanted: Wanted) -> String {
     let mut message = if found.kind == TokenKind::Eof {
         "line 0:-1".to_string()

@@ -72,7 +72,7 @@ pub enum Command {
     Export(ExportNode),
 }
 
-/// From which Cassandra node to which of ours.
+/// A Cassandra node, and the node of ours that adopts its data.
 #[derive(Debug, Args)]
 pub struct UpgradeFrom {
     /// Our node, which must have no user keyspaces
@@ -89,7 +89,7 @@ pub struct UpgradeFrom {
     pub sources: Vec<PathBuf>,
 }
 
-/// What to export where.
+/// The node to export, and the target.
 #[derive(Debug, Args)]
 pub struct ExportNode {
     /// Our node
@@ -247,7 +247,7 @@ pub struct Serve {
     pub read_only: bool,
 }
 
-/// Which running node is meant.
+/// The running node that a command controls.
 #[derive(Debug, Args)]
 pub struct Node {
     /// Its data directory
@@ -255,7 +255,7 @@ pub struct Node {
     pub data: PathBuf,
 }
 
-/// Which tables of it.
+/// The tables of the node that a command affects.
 #[derive(Debug, Args)]
 pub struct Tables {
     /// The node

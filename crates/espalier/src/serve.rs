@@ -26,7 +26,7 @@ fn worker_threads() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
 }
 
-/// What failed, if clients have to be disconnected for it.
+/// The failed part of the node, if clients must be disconnected because of it.
 type Failed = Option<&'static str>;
 
 /// The process's exit status when `commit_failure_policy` or `disk_failure_policy` is `die`; the same as Cassandra's.

@@ -8,7 +8,7 @@ use bytecomp::{
 };
 use types::{CqlType, Token};
 
-/// The types whose encodings differ in kind.
+/// One type for each kind of encoding.
 fn types() -> Vec<CqlType> {
     use CqlType::*;
     let element = Arc::new(Text);

@@ -1,4 +1,4 @@
-//! Log records of mutations, under a table with a column of every kind.
+//! Log records of mutations, for a table with a column of every kind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use model::{
 use types::CqlType;
 use uuid::Uuid;
 
-/// The table that records are read under.
+/// The table for which records are read.
 fn table() -> Table {
     let text = Arc::new(CqlType::Text);
     let list = CqlType::List { element: text.clone(), frozen: false };
@@ -34,7 +34,7 @@ fn schema() -> Schema {
     Schema::new(Uuid::nil(), BTreeMap::from([("ks".into(), Arc::new(keyspace))]))
 }
 
-/// A record; what is accepted is looked at cell by cell.
+/// Decodes a record, and reads every cell of an accepted one.
 pub fn record(bytes: &[u8]) {
     let Ok((mutation, _)) = Mutation::read_record(bytes, &schema()) else { return };
     for update in mutation.updates() {
@@ -65,7 +65,7 @@ fn visit_cell(cell: Cell<'_>) {
     cell.is_tombstone();
 }
 
-/// Records with something of everything, as seeds.
+/// Records with every kind of content, as seeds.
 pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let table = Arc::new(table());
     let record = |fill: &dyn Fn(&mut PartitionUpdateBuilder)| {

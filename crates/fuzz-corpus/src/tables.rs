@@ -4,7 +4,7 @@ use blockio::SimulatedDisk;
 use sstable::{Component, decode};
 
 const COMPRESSORS: [&str; 4] = ["LZ4Compressor", "SnappyCompressor", "DeflateCompressor", "ZstdCompressor"];
-/// More than any chunk that is tried.
+/// A length above that of any chunk in the corpus.
 const CHUNK_BYTES_MAX: usize = 1 << 16;
 
 pub fn statistics(bytes: &[u8]) {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use fuzz_corpus::{Mutator, TARGETS};
 
-/// Mutations of each target's corpus together, unless `ESPALIER_FUZZ_MUTATIONS` says otherwise.
+/// The number of mutations for the corpus of each target, unless `ESPALIER_FUZZ_MUTATIONS` sets another.
 const MUTATIONS: usize = 3000;
-/// What they may come to, bytes.
+/// The most memory that they may take, bytes.
 const MUTATED_BYTES_MAX: usize = 8 << 20;
 
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {

@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// The choices of a random history: the same generator, for tests that count in 64 bits.
+/// The choices of a random history: the same generator for tests that count in 64 bits.
 #[derive(Clone, Debug)]
 pub struct Choices(pub u64);
 

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// For people.
+    /// Text for people.
     Text,
     /// One JSON value per line.
     Json,
 }
 
-/// Why nothing, or not all, was printed.
+/// Why the output is missing or incomplete.
 #[derive(Debug)]
 pub enum ToolError {
     /// The log could not be read.
@@ -50,7 +50,7 @@ impl From<io::Error> for ToolError {
     }
 }
 
-/// What a segment holds.
+/// The content of a segment.
 #[derive(Default)]
 struct Contents {
     records: u64,
@@ -89,12 +89,12 @@ fn contents(log: &LogInspector, segment: &Inspected) -> Contents {
     contents
 }
 
-/// Blocks of a segment that recovery would replay.
+/// The blocks of a segment that recovery would replay.
 fn sound_blocks(segment: &Inspected) -> u32 {
     segment.verdict.runs.iter().map(|run| run.blocks.end - run.blocks.start).sum()
 }
 
-/// Prints what log the file or device `path` is, and what each segment in use holds.
+/// Prints the identity of the log in the file or device `path`, and the content of each segment in use.
 pub fn describe(disk: &dyn Disk, path: &Path, output: Output, out: &mut dyn Write) -> Result<(), ToolError> {
     let log = LogInspector::open(disk, path)?;
     let superblock = log.superblock();
@@ -162,7 +162,7 @@ fn describe_segment(
     }
 }
 
-/// Prints all damage of the log `path`, and answers whether there was none.
+/// Prints all damage of the log `path`. Returns whether there was none.
 pub fn verify(disk: &dyn Disk, path: &Path, output: Output, out: &mut dyn Write) -> Result<bool, ToolError> {
     let log = LogInspector::open(disk, path)?;
     let mut damage = log.damage()?;

@@ -1,5 +1,5 @@
 //! `espalier sstable dump|verify|metadata|salvage|export`: SSTables of a running or a stopped node, ours or
-//! Cassandra's, of the format `big` as well (but for `export`). What a file's own header tells serves as the schema.
+//! Cassandra's, also of the format `big` (except for `export`). The schema comes from the header of each file.
 //! Nothing is locked; only `salvage` and `export` write, into a directory of their own.
 
 mod metadata;
@@ -25,12 +25,12 @@ use crate::log::Output;
 /// Memory for index pages and chunks.
 const CACHE_BYTES: u64 = 16 << 20;
 
-/// Why a tool did not do all it was asked.
+/// Why a tool did not complete its task.
 #[derive(Debug)]
 pub enum SSTableToolError {
     /// There is no SSTable at a path.
     NotASSTable(PathBuf),
-    /// An SSTable could not be read, or not be written.
+    /// An SSTable could not be read or written.
     SSTable(SSTableError),
     /// The output could not be written.
     Output(io::Error),
@@ -73,7 +73,7 @@ impl From<DumpError> for SSTableToolError {
     }
 }
 
-/// The SSTables that paths mean: of a component's file its SSTable, of a directory all that are complete.
+/// The SSTables that the paths name: the SSTable of a component's file, or all complete ones of a directory.
 pub fn find(disk: &dyn Disk, paths: &[PathBuf]) -> Result<Vec<Descriptor>, SSTableToolError> {
     let mut found = Vec::new();
     for path in paths {
@@ -81,7 +81,7 @@ pub fn find(disk: &dyn Disk, paths: &[PathBuf]) -> Result<Vec<Descriptor>, SSTab
             Some(descriptor) if disk.exists(path).map_err(SSTableError::from)? => found.push(descriptor),
             _ => {
                 let tables = match list_all_tables(disk, path) {
-                    // No directory at all.
+                    // The path is not a directory.
                     Err(SSTableError::Disk(_)) => Vec::new(),
                     listed => listed?,
                 };
@@ -96,14 +96,14 @@ pub fn find(disk: &dyn Disk, paths: &[PathBuf]) -> Result<Vec<Descriptor>, SSTab
     Ok(found)
 }
 
-/// The schema that an SSTable's own header tells.
+/// The schema in the header of an SSTable.
 fn schema_of(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Arc<Table>, SSTableError> {
     let (keyspace, name) = names_of(&descriptor.dir);
     let file = descriptor.file_name(sstable::Component::Statistics);
     Ok(Arc::new(read_statistics(disk, descriptor)?.to_table(&file, &keyspace, &name, &[])?))
 }
 
-/// Keyspace and table, where the directory is a data directory: `.../<keyspace>/<table>-<id>`.
+/// Keyspace and table, if the directory is a data directory: `.../<keyspace>/<table>-<id>`.
 fn names_of(dir: &Path) -> (String, String) {
     let name = |path: Option<&Path>| path.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     let table = name(Some(dir)).unwrap_or_else(|| "table".into());
@@ -115,7 +115,7 @@ fn now_seconds() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32)
 }
 
-/// Prints every row of an SSTable as `sstabledump` does, in the layout asked for.
+/// Prints every row of an SSTable as `sstabledump` does, in the given layout.
 pub fn dump(
     disk: &dyn Disk,
     descriptor: &Descriptor,
@@ -132,8 +132,8 @@ pub fn dump(
     Ok(dump_json(&reader, options, &mut |text| out.write_all(text.as_bytes()))?)
 }
 
-/// Verifies SSTables, `extended` with every row and index entry; prints a line for each and answers whether all are
-/// sound.
+/// Verifies SSTables and prints a line for each. With `extended`, every row and index entry is checked. Returns whether
+/// all SSTables are sound.
 pub fn verify(
     disk: &dyn Disk,
     descriptors: &[Descriptor],
@@ -172,7 +172,8 @@ pub fn verify(
     Ok(all_sound)
 }
 
-/// Writes what is sound of SSTables into `target`, under the same ids, and prints what is lost; whether nothing is.
+/// Writes the sound parts of SSTables into `target` under the same ids, and prints what is lost. Returns whether
+/// nothing is lost.
 pub fn salvage(
     disk: &Arc<dyn Disk>,
     descriptors: &[Descriptor],

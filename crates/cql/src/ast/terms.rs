@@ -174,7 +174,7 @@ impl fmt::Display for Term {
     }
 }
 
-/// The fields of a user type as Cassandra's hash map of them has them: each once, with its last value.
+/// The fields of a user type as in Cassandra's hash map: each once, with its last value.
 fn in_hash_order(fields: &[(Identifier, Term)]) -> Vec<(&str, &Term)> {
     let mut places: HashMap<&str, usize> = HashMap::with_capacity(fields.len());
     let mut each: Vec<(&str, &Term)> = Vec::with_capacity(fields.len());

@@ -20,7 +20,7 @@ fn threshold(value: &Value) -> Result<Option<u64>, String> {
     Ok(u64::try_from(number::<i64>(value)?).ok())
 }
 
-/// `data_file_directories`: a single one, named `data`. The rest of the node's files are put beside it.
+/// `data_file_directories`: only one directory named `data` is accepted. The other files of the node are put beside it.
 fn data_file_directories(config: &mut Config, value: &Value) -> Result<(), String> {
     let directories = value.as_array().ok_or_else(|| format!("expected a list of directories, got {value}"))?;
     let [directory] = &directories[..] else {
@@ -34,7 +34,7 @@ fn data_file_directories(config: &mut Config, value: &Value) -> Result<(), Strin
     Ok(())
 }
 
-/// Only checked: the values differ in where Java allocates memory.
+/// The value is only checked: it decides where Java allocates memory.
 fn memtable_allocation_type(_: &mut Config, value: &Value) -> Result<(), String> {
     match scalar(value).as_deref() {
         Some(
@@ -109,7 +109,7 @@ fn number_in(value: &Value, range: RangeInclusive<usize>) -> Result<usize, Strin
     })
 }
 
-/// A size within limits; `words` says which.
+/// A size within limits; `words` describes them.
 fn size_in(value: &Value, range: RangeInclusive<u64>, words: &str) -> Result<u64, String> {
     size_bytes(value).and_then(|size| match range.contains(&size) {
         true => Ok(size),
@@ -148,7 +148,7 @@ const MEMTABLE_SPACES_BYTES: RangeInclusive<u64> = 1 << 20..=u64::MAX;
 /// How far apart the entries of a row index may be; with 0 every row has one.
 const COLUMN_INDEX_SIZES_BYTES: RangeInclusive<u64> = 0..=1 << 30;
 
-/// From the smallest segment that a useful mutation fits into to the largest that a position can address.
+/// The smallest segment has room for a useful mutation, and the largest one is what a position can address.
 const SEGMENT_SIZES_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 30;
 
 pub(super) const HONOURED: &[Honoured] = &[

@@ -1,4 +1,4 @@
-//! What Statistics.db and CompressionInfo.db say, in `sstablemetadata`'s words.
+//! The content of Statistics.db and CompressionInfo.db, in the words of `sstablemetadata`.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use types::text::{Separator, format_timestamp};
 use super::{SSTableToolError, hex};
 use crate::log::Output;
 
-/// Prints what is known of an SSTable without reading its data.
+/// Prints the metadata of an SSTable without reading its data.
 pub fn metadata(
     disk: &dyn Disk,
     descriptor: &Descriptor,
@@ -77,7 +77,7 @@ fn fields(
         .map(|(start, end)| format!("{}={}", position(start), position(end)))
         .collect();
     let base = &header.base;
-    // Before oa there is neither a key nor what is told by looking at one.
+    // Versions before oa have no keys here, and no values that are derived from keys.
     let has_keys = !stats.first_key.is_empty();
     let known = |value: Value| if has_keys { value } else { json!("--") };
     Ok(vec![
@@ -147,7 +147,7 @@ fn compression(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Option<Compre
     CompressionInfo::decode(&descriptor.file_name(Component::CompressionInfo), &bytes).map(Some)
 }
 
-/// The key's values as CQL would print them, or its bytes where its type is not known.
+/// The values of the key as CQL prints them, or its bytes if its type is not known.
 fn key(header: &sstable::SerializationHeader, bytes: &[u8]) -> String {
     match header.partition_key_types("Statistics.db") {
         Ok(types) if types.len() == 1 => types[0].to_json(bytes),
