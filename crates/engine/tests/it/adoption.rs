@@ -1,5 +1,5 @@
-//! Power cuts at every step of an upgrade: the directory of the other node stays as it was, and ours has all of it or
-//! nothing, so that the next attempt gets through.
+//! Power cuts at every step of an upgrade. The other node's directory never changes. Ours gets all of its tables or
+//! none, so that the next attempt succeeds.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::fixture::{create_table, insert, open_with, rows, small_options};
 
 const SOURCE: &str = "/cassandra/data";
 
-/// A stopped node's data directory, in Cassandra's layout: a table of two SSTables. Nothing else is on the disk but a
-/// node of ours, which was never started.
+/// The data directory of a stopped node in Cassandra's layout: one table of two SSTables. The disk contains nothing
+/// else, except perhaps a node of ours.
 struct Source {
     disk: SimulatedDisk,
     /// Whether a node has the table's rows.
@@ -53,7 +53,7 @@ fn exported(create: impl FnOnce(&Engine) -> Arc<Table>) -> (SimulatedDisk, Arc<T
     (disk, table)
 }
 
-/// All files below a directory, with what they hold.
+/// All files below a directory, with their contents.
 fn files(disk: &SimulatedDisk, directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in disk.list(directory).unwrap() {
@@ -74,8 +74,8 @@ fn adopted(engine: &Engine) -> Option<Arc<Table>> {
     engine.schema().table("ks", "t").cloned()
 }
 
-/// Whether the power cut after `step` operations came before the end. If the node does not have the other's tables
-/// then, they are adopted again. The first operations counted are those of the node's start, if it is new.
+/// Returns whether the power cut after `step` operations came before the end. If our node then lacks the tables, they
+/// are adopted again. If our node is new, the operations of its first start are counted too.
 fn cut(source: &Source, step: u64, is_new: bool) -> bool {
     let disk = source.disk.crash_image(step);
     let upgrade = || -> Result<(), EngineError> {
@@ -103,7 +103,7 @@ fn cut(source: &Source, step: u64, is_new: bool) -> bool {
     !is_done
 }
 
-/// The same after a first start of our node.
+/// The same source, after a first start of our node.
 fn started(source: Source) -> Source {
     let disk = source.disk.crash_image(0);
     Engine::open(small_options(&disk)).unwrap().shutdown().unwrap();
@@ -116,7 +116,7 @@ fn an_upgrade_that_is_cut_short_leaves_the_source_alone_and_the_next_one_gets_th
     // The last operation is the write of the schema.
     let cut_short = (0..).take_while(|step| cut(&started, *step, false)).count();
     assert!(cut_short > 50, "{cut_short}");
-    // A node that never was starts first.
+    // A node that was never started is started first.
     let source = bti();
     let cut_short = (0..).take_while(|step| cut(&source, step * 61, true)).count();
     assert!(cut_short > 5, "{cut_short}");

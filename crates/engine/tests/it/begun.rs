@@ -1,4 +1,4 @@
-//! Writes that are begun, kept and polled by whoever began them.
+//! Writes that are begun, kept for a while, and polled by the test.
 
 use std::future::Future;
 use std::ops::Range;
@@ -41,7 +41,7 @@ fn a_begun_write_is_visible_when_it_is_ready_and_when_it_was_dropped() {
     let mut polled = begin(&engine, &table, 2, "dropped after it was polled").unwrap();
     poll(&mut polled);
     drop(polled);
-    // A flush waits for all of them, and takes them along.
+    // A flush waits for all of these writes and includes them.
     engine.flush_all().unwrap();
     let before = rows(&engine, &table);
     assert_eq!(before.len(), 3);
@@ -68,7 +68,7 @@ fn a_write_that_would_have_to_wait_for_room_is_not_begun() {
     let engine = open(&disk);
     let table = create_table(&engine);
     let large = "x".repeat(6_000);
-    // Faster than the device takes them, and they keep flushes waiting.
+    // The writes come faster than the device completes them, and they delay flushes.
     let mut begun: Vec<BegunWrite> = (0..).map_while(|row| begin(&engine, &table, row, &large)).collect();
     begun.iter_mut().for_each(poll);
     let count = begun.len();
@@ -85,8 +85,8 @@ fn a_write_that_would_have_to_wait_for_room_is_not_begun() {
     assert_eq!(rows(&engine, &table).len(), count + 1);
 }
 
-/// As a connection does: none is told to the log before the last. Where its writer is awake by itself some may be done
-/// all the same.
+/// Begins writes as a connection does: the log's writer is woken only after the last one. If the writer was awake
+/// already, some of the writes may be complete.
 fn begin_all(engine: &Arc<Engine>, table: &Arc<Table>, rows: Range<i32>) -> Vec<BegunWrite> {
     let _held = engine.hold_log(Waker::noop());
     rows.map(|row| begin(engine, table, row, "together").expect("there is room")).collect()
@@ -104,7 +104,7 @@ fn begun_writes_are_looked_up_together_and_visible_one_by_one() {
     let mut begun = begin_all(&engine, &table, 0..20);
     let mut late = begun.split_off(15);
     block_on(begun.swap_remove(3)).unwrap();
-    // One of them is gone, and some are done.
+    // One of the writes was dropped, and some are complete.
     late.iter_mut().for_each(|write| block_on(write).unwrap());
     BegunWrite::prefetch(begun.iter().chain(&late));
     let visible = 1 + done(begun.iter().chain(&late));
@@ -146,7 +146,7 @@ fn begun_writes_whose_table_is_made_anew_meanwhile_reach_nothing_of_the_new_one(
         let (engine, new) = (engine.clone(), Arc::new(old.to_builder().build()));
         move || [None, Some(new)].into_iter().for_each(|table| put_table(&engine, table))
     });
-    // From now on the table is about to be dropped.
+    // The table will be dropped soon.
     while engine.begin_write(&engine.borrow_schema(), insertion(&old, 1, 99, "also before", 10)).is_ok() {
         thread::sleep(Duration::from_millis(1));
     }
@@ -181,7 +181,7 @@ fn begun_writes_that_a_failing_log_refuses_are_looked_up_in_vain() {
     assert_eq!(rows(&engine, &table).len(), 21 - refused);
 }
 
-/// Puts a table in the place of `ks.t`, or nothing.
+/// Replaces `ks.t` with a table, or drops it.
 fn put_table(engine: &Engine, table: Option<Arc<Table>>) {
     let change = engine.change_schema::<_, EngineError>(|_, keyspaces| {
         let tables = &mut Arc::make_mut(keyspaces.get_mut("ks").unwrap()).tables;

@@ -1,4 +1,4 @@
-//! SSTables of Cassandra's older format `big` are imported: written again, all or none of them.
+//! SSTables of Cassandra's older format `big` are imported and rewritten, all of them or none.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub fn create_wide(engine: &Engine) -> Arc<Table> {
     table
 }
 
-/// Puts what Cassandra wrote on a disk.
+/// Writes Cassandra's files to a disk.
 pub fn put_wide(version: &str, disk: &SimulatedDisk, directory: &Path) {
     disk.create_dir_all(directory).unwrap();
     for entry in std::fs::read_dir(fixture(version)).unwrap() {
@@ -40,7 +40,7 @@ pub fn put_wide(version: &str, disk: &SimulatedDisk, directory: &Path) {
     directory.ancestors().for_each(|ancestor| disk.sync_dir(ancestor).unwrap());
 }
 
-/// How many live rows a node has of each partition: the second one was deleted.
+/// Returns whether a node has the right number of live rows in each partition. The second partition was deleted.
 pub fn is_wide(engine: &Engine, table: &Arc<Table>) -> bool {
     live_rows(engine, table) == BTreeMap::from([(1, 360), (3, 1)])
 }
@@ -75,7 +75,7 @@ fn reopen(disk: &SimulatedDisk) -> (Arc<Engine>, Arc<Table>) {
     (engine, table)
 }
 
-/// A node with the table, and SSTables for it elsewhere.
+/// A node with the table, and SSTables for it in another directory.
 fn prepared(version: &str) -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     put_wide(version, &disk, Path::new(SOURCE));
@@ -83,7 +83,7 @@ fn prepared(version: &str) -> SimulatedDisk {
     disk.crash_image(0)
 }
 
-/// The table's directory holds its SSTables, each sound, and nothing else. Returns how many there are.
+/// Checks that the table's directory contains only sound SSTables. Returns how many there are.
 fn sound_sstables(disk: &SimulatedDisk, table: &Arc<Table>) -> usize {
     let directory = PathBuf::from(format!("/node/data/ks/t-{}", table.id.0.simple()));
     if !disk.exists(&directory).unwrap() {
@@ -131,12 +131,12 @@ fn one_that_was_put_into_a_tables_own_directory_stops_the_start() {
     put_wide("nb", &disk, &own);
     let refused = || Engine::open(small_options(&disk.crash_image(0))).map(drop).unwrap_err().to_string();
     assert!(refused().contains("-big is of the format big: move it"), "{}", refused());
-    // One that lost its TOC.txt is none the less there,
+    // An SSTable that lost its TOC.txt is still found,
     let names = disk.list(&own).unwrap().into_iter().map(|entry| entry.name);
     let tocs: Vec<String> = names.filter(|name| name.ends_with("-big-TOC.txt")).collect();
     tocs.iter().for_each(|toc| disk.remove_file(&own.join(toc)).unwrap());
     assert!(refused().contains("-big-TOC.txt is corrupt at offset 0"), "{}", refused());
-    // and so is one of a version that nobody here reads.
+    // and so is one of an unknown version.
     let disk = prepared("nb");
     disk.create_dir_all(&own).unwrap();
     put(&disk, &own.join("db-7-bti-TOC.txt"), b"");
@@ -158,7 +158,7 @@ fn damage_is_named_and_nothing_is_taken_over() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
             let is_of = |components: &[&str]| components.iter().any(|component| name.ends_with(component));
-            // Filter.db and Summary.db nobody looks at; some bytes of the others mean nothing.
+            // Filter.db and Summary.db are not read, and some bytes of the other files have no meaning.
             let is_checked = is_of(&["-Data.db", "-Statistics.db", "-Digest.crc32"]);
             if !is_checked && !is_of(&["-Index.db", "-CompressionInfo.db"]) {
                 continue;
@@ -222,7 +222,7 @@ fn a_disk_that_fails_or_fills_during_an_import_leaves_nothing_of_it() {
                 break;
             }
             assert_eq!(live_rows(&engine, &table), BTreeMap::new(), "{fault:?} after {step} operations");
-            // Once it was decided the next start carries it out.
+            // After the decision was durable, the next start completes the import.
             drop(engine);
             let image = disk.crash_image(step);
             let (engine, table) = reopen(&image);

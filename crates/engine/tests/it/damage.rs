@@ -1,4 +1,4 @@
-//! SSTables that cannot be opened or read: who is told, and what goes on.
+//! SSTables that cannot be opened or read: which requests fail, and what continues to work.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ fn telling(directory: &Directory) -> (EngineOptions, Told) {
     (options, told)
 }
 
-/// A stopped node with one SSTable, of a table of the schema.
+/// A stopped node with one SSTable of a user's table.
 fn filled(directory: &Directory) {
     let engine = Engine::open(options(directory)).unwrap();
     let table = create_table(&engine);
@@ -70,7 +70,7 @@ fn an_sstable_that_cannot_be_opened_stops_the_start_or_its_table() {
     assert_eq!(rows(&engine, &table), [(1, 1, "one".into())]);
 }
 
-/// How many rows a read finds, or why they cannot be read.
+/// The number of rows that a read finds, or why they cannot be read.
 fn try_rows(engine: &Engine, table: &Arc<Table>, range: &ReadRange) -> Result<usize, String> {
     let mut cursor = engine.read(table, range).map_err(|error| error.to_string())?;
     let mut found = 0;
@@ -99,7 +99,7 @@ fn damage_is_told_with_table_component_and_offset_and_rows_are_right_or_not_answ
         let path = directory.join(&name);
         let length = whole.open(&path, OpenOptions::read()).unwrap().len().unwrap();
         let mut told = BTreeSet::new();
-        // A bit flipped at places all over the component, the last byte missing, and the whole of it.
+        // The damage: a flipped bit at places all over the component, a missing last byte, and a missing component.
         let flips = (0..12).map(|part| (length - 1) * part / 11).map(Some);
         for (case, flip) in flips.chain([None, None]).enumerate() {
             let disk = whole.crash_image(0);
@@ -133,7 +133,7 @@ fn damage_is_told_with_table_component_and_offset_and_rows_are_right_or_not_answ
                 }
             }
         }
-        // Of these a missing TOC.txt is noticed.
+        // Of these components, only a missing TOC.txt is noticed.
         let is_read = !["Digest.crc32", "TOC.txt"].iter().any(|other| name.ends_with(other));
         assert!(!is_read || told.len() > 12, "{name}: {told:?}");
         assert!(!name.ends_with("TOC.txt") || told.contains(&13), "{told:?}");
@@ -145,7 +145,7 @@ fn damage_in_one_place_leaves_what_lies_elsewhere_as_it_is() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));
     let table = create_table(&engine);
-    // Four chunks of data.
+    // The rows fill four chunks of data.
     for key in 0..60 {
         insert(&engine, &table, key, 1, &"value".repeat(200), 10);
     }

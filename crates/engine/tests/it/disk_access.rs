@@ -1,17 +1,18 @@
-//! What of SSTables goes past the kernel's page cache.
+//! Reads and writes of SSTables that go past the kernel's page cache.
 
 use blockio::{BlockWrites, Disk, SimulatedDisk};
 use engine::{DiskAccess, EngineOptions};
 
 use crate::fixture::{create_table, insert, open_with, rows, small_options};
 
-/// Bytes that a flush and a compaction of large rows write past the cache; how the node says that it writes.
+/// The bytes that a flush and a compaction of large rows write past the cache, and how the node reports its way of
+/// writing.
 fn written(disk: &SimulatedDisk, disk_access: DiskAccess) -> ([u64; 2], BlockWrites) {
     let engine = open_with(&EngineOptions { disk_access, ..small_options(disk) });
     let table = create_table(&engine);
     let flushed: u64 = (0..2)
         .map(|number| {
-            // More than a block, however they are compressed.
+            // The rows are larger than a block, however they are compressed.
             let letter = |i: u32| char::from((i.wrapping_mul(2_654_435_761) >> 20) as u8 % 91 + b' ');
             let value: String = (0..20_000).map(letter).collect();
             insert(&engine, &table, number, 1, &value, 10);

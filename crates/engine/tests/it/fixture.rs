@@ -1,4 +1,4 @@
-//! An engine over a temporary directory, and the shortest ways to write and read.
+//! An engine in a temporary directory, and short functions to write and read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use model::{
 use types::CqlType;
 use uuid::Uuid;
 
-/// A directory that is gone when the test is.
+/// A directory that is removed when the value is dropped.
 pub struct Directory(pub PathBuf);
 
 impl Directory {
@@ -42,7 +42,7 @@ pub fn open(directory: &Directory) -> Arc<Engine> {
     open_with(&options(directory))
 }
 
-/// Opens the engine, once the threads of one that was dropped before have let go of it.
+/// Opens the engine as soon as the threads of an earlier one have released it.
 pub fn open_with(options: &EngineOptions) -> Arc<Engine> {
     loop {
         match Engine::open(options.clone()) {
@@ -85,7 +85,7 @@ pub fn insertion(table: &Arc<Table>, key: i32, row: i32, value: &str, timestamp:
     Mutation::new(vec![update.build()])
 }
 
-/// A row that expired at 100, long ago, in place of what was there.
+/// A row that expired at 100, which is long ago, and replaces older content.
 pub fn expired_insertion(table: &Arc<Table>, key: i32, row: i32, timestamp: i64) -> Mutation {
     let mut builder = RowBuilder::default();
     builder.start(table.regulars(), false);
@@ -98,14 +98,14 @@ pub fn expired_insertion(table: &Arc<Table>, key: i32, row: i32, timestamp: i64)
     Mutation::new(vec![update.build()])
 }
 
-/// The deletion of rows by a range, long ago.
+/// The deletion of rows by a range, dated long ago.
 pub fn row_deletion(table: &Arc<Table>, key: i32, row: i32, timestamp: i64) -> Mutation {
     let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
     update.delete_range(Slice::prefix(&clustering(row)), DeletionTime::new(timestamp, 1));
     Mutation::new(vec![update.build()])
 }
 
-/// The deletion of a partition, long ago.
+/// The deletion of a partition, dated long ago.
 pub fn partition_deletion(table: &Arc<Table>, key: i32, timestamp: i64) -> Mutation {
     let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
     update.delete_partition(DeletionTime::new(timestamp, 1));
@@ -124,7 +124,7 @@ pub fn delete_partition(engine: &Engine, table: &Arc<Table>, key: i32, timestamp
     block_on(engine.write(&partition_deletion(table, key, timestamp))).unwrap();
 }
 
-/// Live rows as (key, row, value), in order of key and row. All that expires is still live.
+/// Live rows as (key, row, value), ordered by key and row. At the time of this read, nothing has expired.
 pub fn rows(engine: &Engine, table: &Arc<Table>) -> Vec<(i32, i32, String)> {
     rows_at(engine, table, 1000)
 }
@@ -159,7 +159,7 @@ pub fn memory_only(size_limit_mb: u32) -> TableOptions {
     TableOptions { compaction: compaction.into(), ..TableOptions::default() }
 }
 
-/// ALTER TABLE … WITH other options.
+/// Executes ALTER TABLE … WITH these options.
 pub fn set_options(engine: &Engine, table: &Table, options: TableOptions) -> Result<Arc<Table>, EngineError> {
     let altered = Arc::new(table.to_builder().options(options).build());
     let changed = altered.clone();
@@ -179,12 +179,12 @@ pub fn small_options(disk: &SimulatedDisk) -> EngineOptions {
     options.memtable_shards = 1;
     options.concurrent_compactors = 0;
     options.in_memory_rewritten_bytes_max = 0;
-    // Damage that a test did not make stops it.
+    // A test that does not damage files stops if it finds damage.
     options.opens_damaged = false;
     options
 }
 
-/// Table and column of the schema.
+/// The tables and columns of the schema.
 pub fn columns(engine: &Engine, keyspace: &str) -> BTreeSet<(String, String)> {
     let schema = engine.schema();
     let tables = schema.keyspace(keyspace).into_iter().flat_map(|keyspace| keyspace.tables.values());
@@ -195,7 +195,7 @@ pub fn columns(engine: &Engine, keyspace: &str) -> BTreeSet<(String, String)> {
     columns.collect()
 }
 
-/// Table and column of the rows of `system_schema.columns`, which clients are shown.
+/// The tables and columns in the rows of `system_schema.columns`, which clients see.
 pub fn stored_columns(engine: &Engine, keyspace: &str) -> Result<BTreeSet<(String, String)>, EngineError> {
     let columns = engine.schema().table("system_schema", "columns").unwrap().clone();
     let keys = KeyRange::Single(PartitionKey::new(keyspace.as_bytes()));

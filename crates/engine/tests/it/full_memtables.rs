@@ -1,4 +1,4 @@
-//! Full memtables: the next one takes over, and where another trie would be as full, a skip list does.
+//! Full memtables: the next memtable replaces a full one, and a skip list is used where another trie would be full too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -12,10 +12,10 @@ use model::{Keyspace, Mutation, Table};
 use crate::fixture::{create_table, insert, insertion, open_with, rows, small_options};
 
 const BLOBS_BYTES_MAX: usize = 64 << 10;
-/// More than a whole memtable holds, and less than the log takes.
+/// Larger than a whole memtable, and smaller than the largest record of the log.
 const TOO_LARGE: usize = 100_000;
 
-/// Memtables of one shard that hold some 130 rows.
+/// Memtables of one shard with room for about 130 rows.
 fn with_small_memtables(disk: &SimulatedDisk) -> EngineOptions {
     let mut options = small_options(disk);
     let limits = TrieOptions { blobs_bytes_max: BLOBS_BYTES_MAX, ..TrieOptions::default() };
@@ -61,7 +61,7 @@ fn parallel_writes_fill_many_memtables_and_a_crash_keeps_all_that_was_acknowledg
     images.push((disk.crash_image(4), so_far()));
     assert_eq!(rows(&engine, &table).len() as i32, WRITERS * WRITES);
     engine.flush_all().unwrap();
-    // Each memtable that was full has an SSTable of its own.
+    // Each full memtable was flushed to an SSTable of its own.
     let memtables = engine.table_stats(&table).unwrap().sstable_count;
     assert!(memtables > 8, "{memtables}");
     for (image, acknowledged) in images {
@@ -93,12 +93,12 @@ fn a_start_replays_into_as_many_memtables_as_it_takes() {
     }
 }
 
-/// A row for which not even an empty memtable has room.
+/// A row that is too large even for an empty memtable.
 fn too_large(table: &Arc<Table>, row: i32) -> Mutation {
     insertion(table, 1, row, &"v".repeat(TOO_LARGE), 10)
 }
 
-/// The ways of a write.
+/// A way to write.
 type Write = fn(&Arc<Engine>, Mutation) -> Result<(), EngineError>;
 
 fn begin(engine: &Arc<Engine>, mutation: Mutation) -> Result<(), EngineError> {

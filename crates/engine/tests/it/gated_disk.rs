@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use blockio::{Disk, DiskError, File, OpenOptions, SimulatedDisk};
 
-/// When a test that waits in vain gives up.
+/// The time after which a blocked test gives up.
 pub const GIVE_UP: Duration = Duration::from_secs(120);
 
-/// Once the gate is closed, files whose path contains the text are created when the test releases them, in the order
-/// in which it does.
+/// After the gate is closed, the creation of files whose path contains the text blocks until the test releases it. The
+/// test chooses the order.
 #[derive(Clone, Debug)]
 pub struct GatedDisk {
     inner: SimulatedDisk,

@@ -1,4 +1,4 @@
-//! What tables in memory may take: who is refused, who waits, and who is told.
+//! The limit of tables in memory: which writes are refused, which wait, and who is warned.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -40,18 +40,18 @@ fn writes_that_grow_a_full_table_are_refused_and_others_go_through() {
     let stats = || engine.table_stats(&table).unwrap().in_memory.unwrap();
     assert!(stats().used_bytes <= stats().limit_bytes && stats().used_bytes > stats().limit_bytes * 9 / 10);
     assert_eq!(stats().refused_writes, 1);
-    // Overwrites do not grow it.
+    // Overwrites do not make the table larger.
     for key in 0..accepted {
         write(key, 1, &"w".repeat(1000), 2).unwrap();
     }
     write(0, 1, &"w".repeat(9000), 3).unwrap_err();
-    // What was refused is not there after a crash, what was acknowledged is, and the table is as full as before.
+    // After a crash, refused writes are absent, acknowledged ones are there, and the table is as full as before.
     let expected = rows(&engine, &table);
     let restarted = Engine::open(options(&disk.crash_image(2))).unwrap();
     let again = restarted.schema().table("ks", "t").unwrap().clone();
     assert_eq!(rows(&restarted, &again), expected);
     block_on(restarted.write(&insertion(&again, accepted, 1, &value, 4))).unwrap_err();
-    // Deletions go through, and make room.
+    // Deletions are accepted and free memory.
     for key in 0..accepted / 2 {
         delete_rows(&engine, &table, key, 1, 5);
     }
@@ -63,8 +63,8 @@ fn writes_that_grow_a_full_table_are_refused_and_others_go_through() {
     assert!(stats().used_bytes <= stats().limit_bytes);
 }
 
-/// Writes that are begun and not ended yet have what is left: another one waits for them, and is not refused as long as
-/// it fits itself.
+/// Unfinished writes have reserved what is left. Another write waits for them, and is not refused as long as it would
+/// fit alone.
 #[test]
 fn a_write_waits_for_what_others_have_reserved_and_is_refused_for_what_is_used() {
     let disk = SimulatedDisk::new();
@@ -79,7 +79,7 @@ fn a_write_waits_for_what_others_have_reserved_and_is_refused_for_what_is_used()
     let mut waiting = pin!(engine.write(&waiting));
     let mut context = Context::from_waker(Waker::noop());
     assert!(waiting.as_mut().poll(&mut context).is_pending());
-    // A batch that has two updates of the table does not wait for itself.
+    // A batch with two updates of the table does not wait for itself.
     let updates = [small(count + 2), small(count + 3)].into_iter().flat_map(Mutation::into_updates).collect();
     let batch = Mutation::new(updates);
     let mut batch = pin!(engine.write(&batch));
@@ -95,11 +95,11 @@ fn a_write_waits_for_what_others_have_reserved_and_is_refused_for_what_is_used()
     let stats = engine.table_stats(&table).unwrap().in_memory.unwrap();
     assert_eq!((rows(&engine, &table).len() as i32, stats.refused_writes), (count + 4, 0));
     assert!(stats.used_bytes < stats.limit_bytes / 2, "what was given back is free");
-    // A batch that needs more than there is does not wait for itself.
+    // A batch that needs more than the free memory does not wait for itself.
     let large = |key| insertion(&table, key, 2, &"v".repeat(400_000), 1);
     let updates = [large(0), large(1)].into_iter().flat_map(Mutation::into_updates).collect();
     block_on(engine.write(&Mutation::new(updates))).unwrap_err();
-    // What one write reserves is all that is refused too early.
+    // Writes are refused at most one reservation too early.
     let refused = (count + 4..).find(|key| block_on(engine.write(&small(*key))).is_err()).unwrap();
     let stats = engine.table_stats(&table).unwrap().in_memory.unwrap();
     assert!(refused > count + 4 && stats.limit_bytes - stats.used_bytes < 2048, "{stats:?}");
@@ -122,7 +122,7 @@ fn tables_that_cannot_fit_are_refused() {
     set_options(&engine, &table, memory_only(1)).unwrap_err();
 }
 
-/// The page on monotonic growth: somebody is told in time, once.
+/// The table grows monotonically: there is one warning, in time.
 #[test]
 fn whoever_wants_to_know_is_told_at_80_and_at_95_percent() {
     let disk = SimulatedDisk::new();
@@ -151,14 +151,14 @@ fn whoever_wants_to_know_is_told_at_80_and_at_95_percent() {
     assert_eq!(*told.lock().unwrap(), [80, 95, 80, 95], "again after it was calm");
 }
 
-/// A deletion of just now, so that it is not purged while the test runs.
+/// A deletion with the current time, so that it is not purged during the test.
 fn deletion(table: &Arc<Table>, key: i32, delete: impl FnOnce(&mut PartitionUpdateBuilder, DeletionTime)) -> Mutation {
     let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
     delete(&mut update, DeletionTime::new(5, now_seconds()));
     Mutation::new(vec![update.build()])
 }
 
-/// Also such as free nothing, until they have their reserve.
+/// This includes deletions that free no memory, until the reserve for deletions is used up.
 #[test]
 fn deletions_may_take_a_twentieth_more_than_the_limit() {
     let disk = SimulatedDisk::new();
@@ -168,7 +168,7 @@ fn deletions_may_take_a_twentieth_more_than_the_limit() {
     let full = (0..).find(|key| write(*key).is_err()).unwrap();
     let stats = || engine.table_stats(&table).unwrap().in_memory.unwrap();
     assert!(stats().used_bytes <= stats().limit_bytes);
-    // Of rows that are not there.
+    // These deletions are of rows that do not exist.
     let delete = |key: i32| {
         block_on(engine.write(&deletion(&table, key, |update, when| {
             update.delete_range(Slice::prefix(&clustering(1)), when);
@@ -194,7 +194,7 @@ fn create_wide(engine: &Engine, columns: usize, size_limit_mb: u32) -> Arc<Table
     engine.schema().table("ks", "wide").unwrap().clone()
 }
 
-/// A row of so many of the columns.
+/// A row with these columns.
 fn wide_row(table: &Arc<Table>, key: i32, columns: Range<usize>, value: &[u8], timestamp: i64) -> Mutation {
     let mut row = RowBuilder::default();
     row.start(table.regulars(), false);
@@ -207,7 +207,7 @@ fn wide_row(table: &Arc<Table>, key: i32, columns: Range<usize>, value: &[u8], t
     Mutation::new(vec![update.build()])
 }
 
-/// Rows that are cut into pieces are rows like others.
+/// Rows in pieces behave as other rows.
 #[test]
 fn a_full_table_takes_overwrites_of_large_rows_and_their_deletion() {
     let disk = SimulatedDisk::new();
@@ -226,7 +226,7 @@ fn a_full_table_takes_overwrites_of_large_rows_and_their_deletion() {
     let (used, refused) = (stats().used_bytes, stats().refused_writes);
     assert!(used <= stats().limit_bytes, "{used}");
     assert_eq!(refused, 2);
-    // Of rows that are not there, until the reserve for deletions is spent.
+    // Rows that do not exist are deleted until the reserve for deletions is used up.
     let delete = |key: i32| {
         let mutation = deletion(&table, key, |update, when| update.delete_partition(when));
         block_on(engine.write(&mutation))
@@ -240,10 +240,11 @@ fn a_full_table_takes_overwrites_of_large_rows_and_their_deletion() {
     write(0, 0..100, &[b'x'; 60], 6).unwrap();
 }
 
-/// An INSERT of one column makes the row younger, and all other cells say then that they are older: nine bytes each.
+/// An INSERT of one column makes the row newer. All other cells must then store their own older timestamp, which takes
+/// nine bytes each.
 #[test]
 fn a_limit_holds_for_what_one_column_does_to_all_others() {
-    // What is left of the limit at last differs.
+    // The lengths leave a different rest of the limit each time.
     for length in 1..6 {
         let disk = SimulatedDisk::new();
         let engine = open(&disk);

@@ -1,4 +1,4 @@
-//! Batches that are larger than a record of the log may be.
+//! Batches that are larger than the largest record of the log.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,14 +24,14 @@ fn options(disk: &SimulatedDisk) -> EngineOptions {
     options
 }
 
-/// Twice what a record may be, in partitions that each fit one.
+/// A batch of twice the largest record, in partitions that each fit into one.
 fn batch(table: &Arc<Table>) -> Mutation {
     let value = "v".repeat(40_000);
     let updates = (0..PARTITIONS).flat_map(|key| insertion(table, key as i32, 0, &value, 10).into_updates());
     Mutation::new(updates.collect())
 }
 
-/// Batches that are kept.
+/// The number of kept batches.
 fn kept(engine: &Engine) -> usize {
     let schema = engine.schema();
     let table = schema.table("system", "batches").unwrap();
@@ -80,12 +80,12 @@ fn wherever_the_power_fails_a_large_batch_is_there_whole_or_not_at_all() {
     assert_eq!(seen, [true; 2], "failures before it was kept, and after");
 }
 
-/// What was refused half-way is finished by a start, but not into a table that was truncated, or dropped and made anew,
-/// since.
+/// A start finishes a batch that was refused half-way. It does not write into a table that was truncated since, or that
+/// was dropped and created again.
 #[test]
 fn a_start_does_not_bring_back_what_was_truncated_or_dropped_after_a_batch_was_refused() {
     let mut tried = 0;
-    // Somewhere between the batch's own place and its updates the disk is full, and the log cannot grow.
+    // The disk fills up somewhere between the record of the batch and its updates, and the log cannot grow.
     for room_bytes in (0..1 << 20).step_by(128 << 10) {
         let disk = SimulatedDisk::new();
         let engine = open_with(&options(&disk));
@@ -128,14 +128,14 @@ fn a_large_batch_that_nobody_waits_for_is_there_whole_or_not_at_all() {
         {
             let mut write = pin!(engine.write_batch(&mutation));
             for _ in 0..polls {
-                // Ready, it must not be polled again.
+                // A finished future must not be polled again.
                 if write.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
-        // Until whoever finishes it lets go of the engine.
+        // Waits until the thread that finishes the batch drops its reference to the engine.
         while Arc::strong_count(&engine) > 1 {
             std::thread::yield_now();
         }
@@ -157,14 +157,14 @@ fn a_batch_with_a_part_too_large_for_a_record_is_refused_before_anything_is_writ
     assert_eq!((rows(&engine, &table).len(), kept(&engine)), (0, 0));
 }
 
-/// In part, it would be there whole after the next start.
+/// If a part of it were written, all of it would be there after the next start.
 #[test]
 fn a_batch_that_a_table_in_memory_has_no_room_for_is_refused_before_anything_is_written() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&options(&disk));
     let table = create_table(&engine);
     let table = set_options(&engine, &table, memory_only(1)).unwrap();
-    // Room for a part of the batch, and not for all of it.
+    // There is room for a part of the batch only.
     let others = (100..117).map(|key| insertion(&table, key, 0, &"v".repeat(50_000), 10));
     let others = others.take_while(|mutation| block_on(engine.write(mutation)).is_ok()).count();
     let used_bytes = || engine.table_stats(&table).unwrap().in_memory.unwrap().used_bytes;
@@ -176,13 +176,13 @@ fn a_batch_that_a_table_in_memory_has_no_room_for_is_refused_before_anything_is_
     let restarted = Engine::open(options(&disk.crash_image(1))).unwrap();
     let again = restarted.schema().table("ks", "t").unwrap().clone();
     assert_eq!((rows(&restarted, &again).len(), kept(&restarted)), (others, 0));
-    // What was reserved was given back, and there is room once something goes.
+    // The reservation was returned, and deletions make room.
     (100..106).for_each(|key| delete_partition(&engine, &table, key, 20));
     block_on(engine.write_batch(&batch(&table))).unwrap();
     assert_eq!((rows(&engine, &table).len(), kept(&engine)), (others - 6 + PARTITIONS, 0));
 }
 
-/// It would be refused half-way, and carried out by the next start.
+/// Otherwise the batch would be refused half-way, and completed by the next start.
 #[test]
 fn what_a_batch_has_room_for_in_a_table_in_memory_nobody_else_takes_until_it_is_written() {
     let disk = SimulatedDisk::new();
@@ -190,7 +190,7 @@ fn what_a_batch_has_room_for_in_a_table_in_memory_nobody_else_takes_until_it_is_
     let table = create_table(&engine);
     let table = set_options(&engine, &table, memory_only(1)).unwrap();
     let others = |count: i32| (100..100 + count).map(|key| insertion(&table, key, 0, &"v".repeat(50_000), 10));
-    // Beside these there is room for the batch, and not for another row.
+    // Beside these rows there is room for the batch, and not for another row.
     for other in others(13) {
         block_on(engine.write(&other)).unwrap();
     }
@@ -199,7 +199,7 @@ fn what_a_batch_has_room_for_in_a_table_in_memory_nobody_else_takes_until_it_is_
     let context = &mut Context::from_waker(Waker::noop());
     assert!(written.as_mut().poll(context).is_pending(), "what is kept of it is not durable yet");
     for key in 200..210 {
-        // If it is logged it is written, though nobody waits for it.
+        // Once it is in the log, the batch is written, even though nobody waits for it.
         let other = insertion(&table, key, 0, &"v".repeat(50_000), 10);
         let _ = pin!(engine.write(&other)).poll(context);
     }

@@ -1,4 +1,4 @@
-//! Writers that wait for memory hold nothing that a flush waits for.
+//! Writers that wait for memory do not hold anything that a flush waits for.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::fixture::{insert, insertion, rows, small_options};
 
-/// Tables `ks.a`, `ks.b`, ... as those of the fixture, with a memtable by name.
+/// Tables `ks.a`, `ks.b`, ... as in the fixture, with the named memtable.
 fn create_tables<const COUNT: usize>(engine: &Engine, memtable: &str) -> [Arc<Table>; COUNT] {
     let tables: [Arc<Table>; COUNT] = std::array::from_fn(|index| {
         let name = char::from(b'a' + index as u8).to_string();
@@ -39,16 +39,16 @@ fn poll(
     write.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// An early write, which the flush's barrier waits for, and a late one of the same partition, which it does not wait
-/// for and for which there is no memory. Where the late one waited with the shard in its hands, the early one would
-/// wait for it, the flush for that one, and the late one for the flush (CASSANDRA-21019).
+/// The flush's barrier waits for an early write. It does not wait for a late write of the same partition, for which
+/// there is no memory. If the late write waited while it held the shard, the early write would wait for it, the flush
+/// for the early write, and the late write for the flush (CASSANDRA-21019).
 #[test]
 fn a_write_that_waits_for_memory_holds_up_no_write_that_a_flush_waits_for() {
     for memtable in ["trie", "skiplist", "serialized"] {
         let disk = SimulatedDisk::new();
         let mut options = small_options(&disk);
         options.memtable_space_bytes = 1 << 20;
-        // Nothing is flushed unless this test says so.
+        // Only this test starts flushes.
         options.memtable_cleanup_threshold = 0.9;
         let serialized = MemtableConfiguration::ShardedSkipList { shards: Some(1), serialize_writes: true };
         options.memtable_configurations.insert("serialized".into(), Ok(serialized));
@@ -63,12 +63,12 @@ fn a_write_that_waits_for_memory_holds_up_no_write_that_a_flush_waits_for() {
             }
             block_on(engine.write(&write(&filled, row, 8 << 10))).unwrap();
         }
-        // It takes its memory and gets its place in the log; nobody drives it on.
+        // The early write takes its memory and its place in the log, and is not polled any further.
         let engine = &engine;
         let early = loop {
             let mutation = write(&written, 1, room() / 2);
             let mut early = Box::pin(async move { engine.write(&mutation).await });
-            // If the log was that fast the row is there, and the next try takes half of the rest.
+            // If the log was fast, the row is there already. Then the next attempt takes half of the rest.
             if poll(&mut early.as_mut()).is_pending() {
                 break early;
             }
@@ -91,7 +91,7 @@ fn a_write_that_waits_for_memory_holds_up_no_write_that_a_flush_waits_for() {
     }
 }
 
-/// Room for one of them is not given to two.
+/// Memory for one write is not given to two.
 #[test]
 fn memory_is_taken_by_writes_before_they_are_applied() {
     let disk = SimulatedDisk::new();
@@ -107,13 +107,14 @@ fn memory_is_taken_by_writes_before_they_are_applied() {
     let mut second: Write<'_> = pin!(engine.write(&mutations[1]));
     let written = poll(&mut first);
     assert!(poll(&mut second).is_pending());
-    // Only the first is in the log: the second is not durable however long one waits. A fast log may have it already.
+    // Only the first write is in the log, so the second one never becomes durable. If the log is fast, it may contain
+    // the second one too.
     match written {
         Poll::Ready(written) => written.unwrap(),
         Poll::Pending => block_on(first).unwrap(),
     }
     block_on(second).unwrap();
-    // Above the threshold the first was flushed to make room.
+    // Above the threshold, the first table was flushed to free memory.
     assert!(engine.table_stats(&table).unwrap().sstable_count > 0);
     assert_eq!(rows(&engine, &table).len(), 2);
 }
@@ -153,7 +154,7 @@ fn a_table_gets_the_memtable_that_it_names() {
     block_on(engine.write(&insertion(&table, 1, 1, "v", 10))).unwrap();
     let puts = engine.table_stats(&table).unwrap().memtable_puts;
     assert_eq!((puts[0].uncontended, puts[0].contended), (1, 0));
-    // What is named differently from now on takes effect with the next memtable, which is asked for.
+    // The changed name applies to the next memtable.
     let mut altered = Table::clone(&table);
     altered.options.memtable = "default".into();
     let mut keyspace = Keyspace::new("ks", Default::default(), true);
@@ -165,12 +166,13 @@ fn a_table_gets_the_memtable_that_it_names() {
     assert_eq!(rows(&engine, &table).len(), 1);
     let counted: u64 = engine.table_stats(&table).unwrap().memtable_puts.iter().map(|puts| puts.uncontended).sum();
     assert_eq!(counted, 1, "counts outlive their memtable");
-    // A name that is not configured any more is the default.
+    // A name that is no longer configured means the default.
     let [other] = create_tables(&engine, "gone");
     assert_eq!(shards(&other), 3);
 }
 
-/// A third table fills what two others left, which together were more than the memtables' space has beside the third.
+/// A third table fills the memory that two flushed tables have left. Together with it they would exceed the memtables'
+/// space.
 #[test]
 fn a_flushed_memtable_leaves_its_memory_to_those_that_come_within_the_memtables_space() {
     const SPACE: u64 = 32 << 20;

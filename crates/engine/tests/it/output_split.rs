@@ -1,4 +1,4 @@
-//! What a merge writes is split where the shards of the table's strategy end.
+//! The output of a merge is split at the shard boundaries of the table's strategy.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::gated_disk::GIVE_UP;
 
 const SHARDS: u32 = 4;
 
-/// A table of which two SSTables anywhere are a merge, however small those that come of it.
+/// A table in which any two SSTables are merged, however small the output.
 fn create_sharded_table(engine: &Engine) -> Arc<Table> {
     let sharded = [
         ("class", "UnifiedCompactionStrategy"),
@@ -26,7 +26,7 @@ fn create_sharded_table(engine: &Engine) -> Arc<Table> {
     set_options(engine, &create_table(engine), TableOptions { compaction, ..TableOptions::default() }).unwrap()
 }
 
-/// In which shard each SSTable of the table lies, in order.
+/// The shard of each SSTable of the table, in order.
 fn shards_of(disk: &SimulatedDisk, table: &Arc<Table>) -> Vec<usize> {
     let directory = format!("/node/data/ks/t-{}", table.id.0.simple());
     let boundaries = shard_boundaries(SHARDS);
@@ -56,14 +56,14 @@ fn a_compaction_that_was_asked_for_writes_an_sstable_per_shard() {
     let engine = open_with(&small_options(&disk));
     let table = create_sharded_table(&engine);
     flush_twice(&engine, &table);
-    // What is split already stays so.
+    // SSTables that are already split stay split.
     for _ in 0..2 {
         engine.compact(&table).unwrap();
         assert_eq!(shards_of(&disk, &table), [0, 1, 2, 3]);
         assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 4);
         assert_eq!(rows(&engine, &table).len(), 120);
     }
-    // As it comes, a table is too small to be split, but what does not overlap is merged apart.
+    // With default options the table is too small to be split, but SSTables that do not overlap are merged separately.
     let table = set_options(&engine, &table, TableOptions::default()).unwrap();
     engine.compact(&table).unwrap();
     assert_eq!(shards_of(&disk, &table), [0, 1, 2, 3]);

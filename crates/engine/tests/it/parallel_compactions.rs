@@ -17,7 +17,7 @@ use crate::fixture::{
 use crate::gated_disk::{GIVE_UP, GatedDisk};
 use testkit::Choices;
 
-/// Two compactors; what they write is held at the gate.
+/// A node with two compactors, whose output waits at the gate.
 fn options(disk: &SimulatedDisk, gated: &GatedDisk) -> EngineOptions {
     let mut options = small_options(disk);
     options.disk = Arc::new(gated.clone());
@@ -33,8 +33,8 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A table of eight SSTables, and two merges of four of them each, held at the gate: the older four have rows that the
-/// younger four delete, long before `gc_grace_seconds`.
+/// A table of eight SSTables, and two merges of four SSTables each that wait at the gate. The younger four delete rows
+/// of the older four, long before `gc_grace_seconds`.
 fn two_merges_under_way() -> (SimulatedDisk, GatedDisk, Arc<Engine>, Arc<Table>) {
     let disk = SimulatedDisk::new();
     let gated = GatedDisk::new(&disk, "-Data.db");
@@ -69,7 +69,7 @@ fn two_merges_of_a_table_go_on_at_the_same_time_and_change_nothing_that_is_read(
         assert_eq!(before.len(), 20 * 8);
         gated.let_go(first);
         wait_until(|| engine.compaction_stats().completed == 1);
-        // One is replaced while the other is in the middle of its inputs.
+        // One merge is replaced while the other one is reading its inputs.
         assert_eq!(rows(&engine, &table), before);
         assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 5);
         gated.let_go(1 - first);
@@ -89,7 +89,7 @@ fn two_merges_of_a_table_go_on_at_the_same_time_and_change_nothing_that_is_read(
 #[test]
 fn a_flush_does_not_wait_for_merges_and_what_it_writes_stays_beside_what_they_write() {
     let (disk, gated, engine, table) = two_merges_under_way();
-    // It is the third that creates a Data.db.
+    // This is the third merge that creates a Data.db.
     gated.let_go(2);
     insert(&engine, &table, 41, 1, "flushed", 30);
     delete_partition(&engine, &table, 1, 30);
@@ -153,7 +153,7 @@ fn is_there(model: &Model, engine: &Engine, table: &Arc<Table>) -> bool {
     rows(engine, table) == model.iter().map(|((key, row), value)| (*key, *row, value.clone())).collect::<Vec<_>>()
 }
 
-/// A table of which two SSTables anywhere are a merge, and any deletion may go.
+/// A table in which any two SSTables are merged, and any deletion may be purged.
 fn create_merging_table(engine: &Engine) -> Arc<Table> {
     let merge_soon = [("class", "UnifiedCompactionStrategy"), ("scaling_parameters", "N")];
     let compaction = merge_soon.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
@@ -161,7 +161,7 @@ fn create_merging_table(engine: &Engine) -> Arc<Table> {
     set_options(engine, &create_table(engine), options).unwrap()
 }
 
-/// One write, with what it makes of the model.
+/// Chooses one write and applies it to the model.
 fn choose_write(choices: &mut Choices, table: &Arc<Table>, model: &mut Model, step: i64) -> Mutation {
     let (key, row) = (choices.below(6) as i32, choices.below(4) as i32);
     match choices.below(13) {
@@ -197,7 +197,7 @@ fn reads_answer_what_was_written_whatever_two_compactors_purge_meanwhile() {
         if seed % 2 == 1 {
             disk.inject(Fault::PowerCut, choices.below(6000));
         }
-        // What is acknowledged, and what is there if the last write is as well.
+        // The acknowledged state, and the state with the last write included.
         let (mut model, mut next) = (Model::new(), Model::new());
         for step in 1..=400_i64 {
             let done = match choices.below(20) {
@@ -223,12 +223,12 @@ fn reads_answer_what_was_written_whatever_two_compactors_purge_meanwhile() {
         let is_whole = is_there(&model, &engine, &table) || is_there(&next, &engine, &table);
         assert!(is_whole, "seed {seed}: {:?} for {model:?}", rows(&engine, &table));
     }
-    // On a busy machine hardly more than those that were asked for.
+    // On a busy machine there are hardly more merges than the requested ones.
     assert!(merges >= 12 && cuts > 3, "{merges} {cuts}");
 }
 
-/// A table of five SSTables with a flipped bit in the oldest, whose name comes with it, and how often the engine told
-/// of damage. Nothing is merged before its options say so.
+/// A table of five SSTables whose oldest one has a flipped bit, the name of that SSTable, and the number of damage
+/// reports by the engine. Nothing is merged before the options of the table change.
 fn damaged_in_one() -> (Arc<Engine>, Arc<Table>, String, Arc<AtomicUsize>) {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));

@@ -1,4 +1,4 @@
-//! Writes whose record is in the log and not on the device: nobody reads them, but in `periodic`.
+//! Writes whose record is in the log but not on the device: reads see them only with `periodic`.
 
 use std::future::Future;
 use std::pin::pin;
@@ -11,7 +11,7 @@ use engine::block_on;
 
 use crate::fixture::{create_table, insert, insertion, open_with, rows, small_options};
 
-/// The device stands still meanwhile; reads of what is in memory ask nothing of it.
+/// The device stalls meanwhile. Reads from memory do not need it.
 #[test]
 fn a_write_is_read_once_it_is_durable_and_in_periodic_at_once() {
     let window = Duration::from_micros(50);

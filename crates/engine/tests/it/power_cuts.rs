@@ -1,5 +1,5 @@
-//! Power cuts at every step of what an operator asks for: no row is lost, and what was asked for is there whole or not
-//! at all. (Truncations and drops: `promises.rs`; random histories: `torture`.)
+//! Power cuts at every step of an operator's commands: no row is lost, and each command took effect as a whole or not
+//! at all. (`promises.rs` tests truncations and drops; `torture` tests random histories.)
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn directory(table: &Table) -> PathBuf {
     format!("/node/data/ks/t-{}", table.id.0.simple()).into()
 }
 
-/// A node with a snapshot of two rows, a truncation after it, then two SSTables and a row in the log.
+/// A node with a snapshot of two rows, a later truncation, and after that two SSTables and a row in the log.
 fn prepared() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));
@@ -38,8 +38,8 @@ fn prepared() -> SimulatedDisk {
     disk.crash_image(0)
 }
 
-/// Cuts the power after 0, 1, 2... operations of `act`, restarts, and has `check` look: whether it was done, the disk,
-/// the keys of the rows that are there.
+/// Cuts the power after 0, 1, 2... operations of `act` and restarts. `check` gets whether `act` was done, the disk, and
+/// the keys of the live rows.
 fn cut_everywhere(
     act: impl Fn(&Engine, &Table) -> Result<(), EngineError>,
     check: impl Fn(bool, &SimulatedDisk, &Table, &[i32]),
@@ -47,7 +47,7 @@ fn cut_everywhere(
     cut_every(1, act, check);
 }
 
-/// As [`cut_everywhere`], but after every so many operations only.
+/// Like [`cut_everywhere`], but only after every `every` operations.
 fn cut_every(
     stride: usize,
     act: impl Fn(&Engine, &Table) -> Result<(), EngineError>,
@@ -68,7 +68,7 @@ fn cut_every(
         }
         check(done, &image, &table, &keys);
         if done {
-            // The cut came after the last operation.
+            // This cut came after the last operation.
             assert!(step > 10, "the act has steps");
             return;
         }
@@ -86,8 +86,8 @@ fn a_flush_that_is_cut_short_loses_nothing() {
     );
 }
 
-/// A process is killed after 0, 1, 2... operations of a flush: the table's first, which makes its directory, or a later
-/// one. The next start replays what no SSTable covers, frees the log, and then the power is cut.
+/// Kills the process after 0, 1, 2... operations of a flush, which is the table's first (and creates its directory) or
+/// a later one. The next start replays the records that no SSTable covers and frees the log. Then the power is cut.
 fn kill_everywhere_in_a_flush(is_first: bool) {
     for operation in 0.. {
         let disk = SimulatedDisk::new();

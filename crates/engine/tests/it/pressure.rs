@@ -1,4 +1,4 @@
-//! Short of memory, log or disk: writers wait or are refused, and go on.
+//! Shortage of memory, log or disk: writers wait or are refused, and then continue.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use model::{Table, TableOptions};
 
 use crate::fixture::{create_table, insert, insertion, open_with, rows, set_options, small_options};
 
-/// Several writers at once, each with rows of its own.
+/// Writes from several threads, each with rows of its own.
 fn write_in_parallel(engine: &Engine, table: &Arc<Table>, writers: i32, writes: i32, value: &str) {
     std::thread::scope(|scope| {
         for writer in 0..writers {
@@ -52,7 +52,7 @@ fn what_waits_for_room_in_the_log_is_refused_when_the_flushes_that_make_it_fail(
     let engine = Engine::open(options).unwrap();
     let table = create_table(&engine);
     let value = "v".repeat(20_000);
-    // The log's file is as long as it gets.
+    // The log's file reaches its largest size.
     write_in_parallel(&engine, &table, 1, 100, &value);
     let space = disk.space(Path::new("/node")).unwrap();
     disk.set_capacity(space.total_bytes - space.free_bytes);
@@ -135,13 +135,13 @@ fn a_start_that_fails_says_why_and_leaves_nothing_locked() {
         }
         let disk = match Engine::open(small_options(&disk)) {
             Ok(_) => disk,
-            // The fault was still to come.
+            // The fault has not happened yet.
             Err(_) => {
                 drop(open_with(&small_options(&disk)));
                 disk
             }
         };
-        // A fault that nothing met would hit the reads.
+        // A fault that has not happened yet would hit the reads.
         let engine = Engine::open(small_options(&disk.crash_image(skip))).unwrap();
         assert_eq!(rows(&engine, &table).len(), 2, "after a start that failed at operation {skip}");
     }
@@ -168,7 +168,7 @@ fn a_table_dropped_under_its_writers_leaves_no_memory_and_no_log_behind() {
                     }
                 });
             }
-            // The next table of the name takes this one's place.
+            // The next table with this name replaces it.
             insert(&engine, &table, 9, 9, "first", 10);
             create_table(&engine);
         });

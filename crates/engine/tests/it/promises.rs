@@ -1,4 +1,4 @@
-//! What a crash, a stop or a fault in the middle of truncations, drops and flushes leaves behind.
+//! The state after a crash, a stop or a fault in the middle of truncations, drops and flushes.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn table(name: &str, id: Uuid) -> Arc<Table> {
     Arc::new(builder.clustering("c", CqlType::Int, false).regular("v", CqlType::Text).build())
 }
 
-/// Makes `tables` all that the keyspace has.
+/// Makes `tables` the only tables of the keyspace.
 fn set_tables(engine: &Engine, tables: &[&Arc<Table>], durable_writes: bool) -> Result<(), EngineError> {
     let mut keyspace = Keyspace::new("ks", Default::default(), durable_writes);
     keyspace.tables.extend(tables.iter().map(|table| (table.name.clone(), Arc::clone(table))));
@@ -79,7 +79,7 @@ fn a_batch_whose_client_hangs_up_during_a_shutdown_is_whole_after_the_restart() 
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let [a, b] = create(&engine, ["a", "b"]);
-    // One of the tables has something to flush, the other has not.
+    // One of the tables has something to flush, and the other has not.
     insert(&engine, &a, 0, 0, "before", 10);
     let mutation = batch(&[&a, &b], 1, 1);
     std::thread::scope(|scope| {
@@ -98,8 +98,8 @@ fn a_batch_whose_client_hangs_up_during_a_shutdown_is_whole_after_the_restart() 
     assert_eq!(rows(&engine, &b).len(), 1);
 }
 
-/// Tries each case with 0, 1, 2... operations of the disk before the fault, until it says that the fault came after the
-/// last.
+/// Tries each case with a fault after 0, 1, 2... operations of the disk, until `is_past` returns that the fault came
+/// after the last operation.
 fn at_every_step<C: Copy>(cases: impl Iterator<Item = C>, mut is_past: impl FnMut(u64, C) -> bool) {
     for case in cases {
         let steps = (0..).find(|skip| is_past(*skip, case));
@@ -143,7 +143,7 @@ fn a_drop_that_is_cut_short_is_finished_by_the_next_start_and_snapshots_stay() {
         } else {
             assert!(!image.exists(&directory_of(&dropped)).unwrap(), "left after {skip} operations and {fault:?}");
         }
-        // The snapshot keeps the directory.
+        // The directory stays because of its snapshot.
         assert_eq!(image.list(&snapshot).unwrap(), prepared.list(&snapshot).unwrap());
         let files = image.list(&directory_of(&kept)).unwrap().len();
         assert_eq!(files > 1, engine.schema().table("ks", "kept").is_some());
@@ -199,7 +199,7 @@ fn truncations_cost_no_sstable_and_outlast_a_crash() {
     assert_eq!(rows(&engine, &u), []);
 }
 
-/// Has another node write a row, and copies its SSTable into the table's directory.
+/// Writes a row on another node, and copies its SSTable into the table's directory.
 fn put_by_hand(disk: &SimulatedDisk, table: &Arc<Table>, row: i32) {
     let mut options = small_options(disk);
     let moved = |path: &Path| Path::new("/other").join(path.strip_prefix("/node").unwrap());
@@ -260,10 +260,10 @@ fn what_a_truncation_could_not_delete_does_not_come_back_after_later_ones() {
     disk.refuse_changes(Some("/ks/t-"));
     assert!(engine.truncate(&t).is_err(), "its files are still there");
     assert_eq!(rows(&engine, &t), []);
-    // The truncation is durable, and there is nothing left that this one would delete.
+    // The truncation is durable, and this truncation has nothing left to delete.
     engine.truncate(&t).unwrap();
     insert(&engine, &t, 2, 1, "kept", 10);
-    // A start that cannot delete them either serves the table without them.
+    // A start that also fails to delete them serves the table without them.
     for _ in 0..2 {
         let disk = disk.after_process_death();
         disk.refuse_changes(Some("/ks/t-"));
@@ -299,7 +299,7 @@ fn files_of_a_dropped_table_that_cannot_be_deleted_keep_no_start_from_serving() 
     assert!(!disk.exists(&directory_of(&t)).unwrap(), "the drop is finished once it can be");
 }
 
-/// Links an SSTable's files from a snapshot into its table's directory, as who restores it by hand does.
+/// Links the files of an SSTable from a snapshot into its table's directory, as an operator does to restore it.
 fn put_back(disk: &SimulatedDisk, table: &Table, snapshot: &Path) {
     let own = directory_of(table);
     let files = disk.list(snapshot).unwrap().into_iter().filter(|entry| entry.name.starts_with("da-"));
@@ -309,7 +309,7 @@ fn put_back(disk: &SimulatedDisk, table: &Table, snapshot: &Path) {
 
 #[test]
 fn what_is_put_back_out_of_a_snapshot_after_a_truncation_stays() {
-    // Whether the truncation was finished before the node stopped, or by the start after that.
+    // The truncation is finished before the node stops, or by the next start.
     for cut in [None, Some(0), Some(1), Some(2), Some(3), Some(4)] {
         let disk = SimulatedDisk::new();
         let engine = open(&disk);
@@ -344,7 +344,7 @@ fn what_is_put_back_out_of_a_snapshot_after_a_truncation_stays() {
             assert_eq!(rows(&engine, &t).len(), 2, "cut {cut:?}, start {start}");
             engine.shutdown().unwrap();
         }
-        // It goes with the next truncation.
+        // The next truncation removes it.
         let engine = open(&disk);
         engine.truncate(&t).unwrap();
         drop(engine);
@@ -352,7 +352,7 @@ fn what_is_put_back_out_of_a_snapshot_after_a_truncation_stays() {
     }
 }
 
-/// A node whose clock says what the test does, and whose log has few segments: a start looks at each.
+/// A node with a clock that the test sets, and a log of few segments, all of which a start reads.
 fn small_options_by(clock: &Arc<AtomicI64>, disk: &SimulatedDisk) -> EngineOptions {
     let mut options = small_options(disk);
     options.commitlog.total_space_bytes = 2 << 20;
@@ -361,7 +361,7 @@ fn small_options_by(clock: &Arc<AtomicI64>, disk: &SimulatedDisk) -> EngineOptio
     options
 }
 
-/// A node at 5000 on the clock that has an SSTable and a truncation, was stopped, and finds the clock at 10.
+/// A node that had an SSTable and a truncation and was stopped at 5000 on its clock, and that now starts at 10.
 fn stopped_before_the_clock_stepped_back() -> (SimulatedDisk, Arc<AtomicI64>, [Arc<Table>; 2]) {
     let (disk, clock) = (SimulatedDisk::new(), Arc::new(AtomicI64::new(5000)));
     let engine = open_with(&small_options_by(&clock, &disk));
@@ -374,7 +374,7 @@ fn stopped_before_the_clock_stepped_back() -> (SimulatedDisk, Arc<AtomicI64>, [A
     (disk, clock, [flushed, truncated])
 }
 
-/// Writes a row, crashes; everything has to be there.
+/// Writes a row and crashes. Everything must be there.
 fn check_acknowledged(
     options: &EngineOptions,
     disk: &SimulatedDisk,
@@ -389,7 +389,7 @@ fn check_acknowledged(
     let engine = open_with(&options);
     block_on(engine.write(&batch(&[flushed, truncated], 2, 2))).unwrap();
     let crashed = EngineOptions { disk: Arc::new(disk.crash_image(2)), ..options.clone() };
-    // What a flush puts into SSTables does not go by a truncation of before either.
+    // The earlier truncation does not apply to flushed SSTables either.
     engine.flush_all().unwrap();
     let flushed_too = EngineOptions { disk: Arc::new(disk.crash_image(3)), ..options };
     drop(engine);
@@ -423,7 +423,7 @@ fn a_clock_that_steps_back_covers_no_record_of_a_log_that_is_made_anew() {
     check_acknowledged(&options, &disk, [&flushed, &truncated], "no log");
 }
 
-/// What another node stopped at is not taken, not even by a node that has no log yet.
+/// A node refuses the log of another node, even if it has no log yet.
 #[test]
 fn a_log_is_taken_by_its_own_node_alone() {
     let disk = SimulatedDisk::new();
@@ -447,7 +447,7 @@ fn a_log_is_taken_by_its_own_node_alone() {
     drop(open_with(&other));
     other.commitlog.directory = own.commitlog.directory.clone();
     assert!(refusal(&other).contains("belongs to host"));
-    // An older build kept no id: the log is its own.
+    // An older build kept no host id: the log is the node's own.
     let kept = Path::new("/node/host-id");
     disk.remove_file(kept).unwrap();
     let engine = open_with(&own);
@@ -458,7 +458,8 @@ fn a_log_is_taken_by_its_own_node_alone() {
     assert!(refusal(&own).contains("/node/host-id does not hold the host id"));
 }
 
-/// The first start of a node, and one that finds no log, are cut short: the next one is never refused its own log.
+/// The first start of a node, or a start that finds no log, is cut short. The next start never refuses the node's own
+/// log.
 #[test]
 fn a_log_that_is_being_made_when_the_power_is_cut_is_taken_by_the_next_start() {
     let stopped = SimulatedDisk::new();
@@ -507,7 +508,7 @@ fn a_flush_that_fails_says_so_and_the_next_one_writes_everything() {
     };
     for row in 0..5 {
         insert(&engine, &t, 1, row, &"kept".repeat(1000), 10);
-        // Room for a part of the table only.
+        // There is room for a part of the table only.
         disk.set_capacity(used(&disk) + 1000 * row as u64);
         let error = engine.flush(&t).unwrap_err();
         assert!(error.to_string().contains("/node/data/ks/t-"), "{error}");
@@ -522,12 +523,12 @@ fn a_flush_that_fails_says_so_and_the_next_one_writes_everything() {
     assert_eq!(rows(&open(&image), &t).len(), count);
 }
 
-/// A start replays into memory and is ready; flushes in the background free the log. Killed before, during or after
-/// them, the next start finds the same, and nothing of what was truncated or dropped.
+/// A start replays into memory and is then ready. Flushes in the background free the log. If the node is killed before,
+/// during or after them, the next start finds the same rows, and nothing that was truncated or dropped.
 #[test]
 fn what_a_start_replayed_is_kept_until_it_is_flushed_and_then_forgotten_by_the_log() {
     let disk = SimulatedDisk::new();
-    // What is replayed is not little of the memory there is: it is not flushed before the node is ready.
+    // The replayed records take a large part of the memory, and are not flushed before the node is ready.
     let open =
         |disk: &SimulatedDisk| open_with(&EngineOptions { memtable_space_bytes: 1 << 20, ..small_options(disk) });
     let engine = open(&disk);
@@ -558,7 +559,7 @@ fn what_a_start_replayed_is_kept_until_it_is_flushed_and_then_forgotten_by_the_l
         if seed % 3 == 1 {
             engine.truncate(&truncated).unwrap();
         }
-        // Flushes are under way, or not.
+        // A flush may be running or not.
         let image = image.crash_image(seed * 31);
         drop(engine);
         let engine = open(&image);

@@ -1,4 +1,4 @@
-//! SSTables of a table: which of them a read looks at, where they come from, what compaction does with them.
+//! The SSTables of a table: which of them a read uses, where they come from, and what compaction does to them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::fixture::{
 };
 use crate::gated_disk::GIVE_UP;
 
-/// Row `row` of partition `key` alone.
+/// Only row `row` of partition `key`.
 fn one_row(table: &Table, key: i32, row: i32) -> ReadRange {
     let slices = Slices::new(vec![Slice::prefix(&clustering(row))], table.comparator());
     ReadRange { keys: KeyRange::Single(PartitionKey::new(&key.to_be_bytes())), slices, reversed: false }
 }
 
-/// Rows that a read finds, and the timestamps of their cells.
+/// The rows that a read finds, and the timestamps of their cells.
 fn read(engine: &Engine, table: &Arc<Table>, range: &ReadRange) -> Vec<(Vec<u8>, i64)> {
     let mut cursor = engine.read(table, range).unwrap();
     let mut found = Vec::new();
@@ -38,7 +38,8 @@ fn read(engine: &Engine, table: &Arc<Table>, range: &ReadRange) -> Vec<(Vec<u8>,
 
 #[test]
 fn a_point_read_finds_what_a_scan_finds_whatever_order_writes_came_in() {
-    // Every order of four flushes with these timestamps, deletions among them: early ends of the search must not show.
+    // Tries every order of four flushes with these timestamps, deletions among them. Ending the search early must make
+    // no difference.
     let mut orders = Vec::new();
     for a in 0..4 {
         for b in (0..4).filter(|b| *b != a) {
@@ -68,8 +69,8 @@ fn a_point_read_finds_what_a_scan_finds_whatever_order_writes_came_in() {
     }
 }
 
-/// Bytes of Data.db that a read of one partition, or of all, looks at, and the live rows that it finds. All that ever
-/// was in memory is gone from there.
+/// The bytes of Data.db that a read of one partition, or of all, reads, and the live rows that it finds. The memtables
+/// are empty.
 fn data_bytes_of(disk: &SimulatedDisk, key: Option<i32>, now_seconds: u32) -> (u64, usize) {
     let engine = Engine::open(small_options(&disk.crash_image(0))).unwrap();
     let table = engine.schema().table("ks", "t").unwrap().clone();
@@ -104,14 +105,14 @@ fn an_sstable_that_expired_long_ago_is_read_only_where_it_shadows_something() {
     assert_eq!(expired[3], (0, 0), "nothing is read once the grace is over");
     assert_eq!(data_bytes_of(&disk, None, 1101), (0, 0), "nor by a scan");
 
-    // What is newer needs no deletions: the new SSTable alone is read.
+    // Newer data needs no older deletions: only the new SSTable is read.
     insert(&engine, &table, 1, 2, "newer", 60);
     engine.flush(&table).unwrap();
     let (newer, live) = data_bytes_of(&disk, Some(1), 1101);
     assert!(newer > 0 && newer < data_bytes_of(&disk, Some(1), 1100).0 && live == 1);
     assert_eq!(data_bytes_of(&disk, Some(2), 1101), (0, 0), "the newer one is not of this partition");
 
-    // What is older is shadowed, and stays so, in an SSTable and in memory.
+    // Older data is shadowed, in an SSTable and in memory.
     insert(&engine, &table, 2, 1, "shadowed", 40);
     let mut cursor = engine.read_at(&table, &one_row(&table, 2, 1), 1101).unwrap();
     assert!(cursor.advance_partition().unwrap() && cursor.advance().unwrap());
@@ -137,7 +138,7 @@ fn imported_tables_are_there_at_once_and_after_a_restart_and_go_with_a_truncatio
     insert(&engine, &table, 3, 1, "three", 10);
     assert_eq!(engine.import(&table, &snapshot).unwrap(), 1);
     assert_eq!(rows(&engine, &table).len(), 3);
-    // It is ours, covers nothing of our log, and has its place there.
+    // The imported SSTable has our host id and an empty interval of our log.
     let (disk, directory) = (&*engine.options().disk, to.0.join("data/ks").join(format!("t-{}", table.id.0.simple())));
     let [imported] = &sstable::list_tables(disk, &directory).unwrap()[..] else { panic!("nothing was flushed") };
     let stats = sstable::read_statistics(disk, imported).unwrap().stats;
@@ -152,7 +153,7 @@ fn imported_tables_are_there_at_once_and_after_a_restart_and_go_with_a_truncatio
     drop(engine);
     let engine = open(&to);
     assert_eq!(rows(&engine, &table), []);
-    // What is imported after the truncation stays.
+    // An SSTable that is imported after the truncation stays.
     engine.import(&table, &snapshot).unwrap();
     drop(engine);
     let engine = open(&to);
@@ -175,7 +176,7 @@ fn blocks_leave_the_cache_with_their_sstables() {
         engine.cache_bytes() - empty
     };
     let full = write(1);
-    // What system tables have there may change.
+    // The size of the system tables' SSTables may change.
     let is_gone = || engine.cache_bytes() < empty + full / 4;
     assert!(!is_gone());
     engine.compact(&table).unwrap();
@@ -283,7 +284,7 @@ fn tables_in_which_all_expired_are_dropped_unread() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));
     let table = create_table(&engine);
-    // Deleted in 1970, long before gc_grace_seconds: nothing else is in the table.
+    // The partition was deleted in 1970, long before gc_grace_seconds, and the table contains nothing else.
     delete_partition(&engine, &table, 1, 10);
     engine.flush(&table).unwrap();
     let late = 2_000_000_000_000_000;
@@ -292,7 +293,7 @@ fn tables_in_which_all_expired_are_dropped_unread() {
     engine.compact(&table).unwrap();
     let stats = engine.compaction_stats();
     assert_eq!((stats.expired_sstables, stats.completed), (0, 1), "the log would bring its records back");
-    // Writes fill segments of the log until the one with the deletion is gone.
+    // Writes fill segments of the log until the segment with the deletion is free.
     for round in 0..400 {
         insert(&engine, &table, 3, round % 7, &"v".repeat(9000), late + i64::from(round));
     }
@@ -320,7 +321,7 @@ fn an_sstable_with_enough_old_tombstones_is_compacted_alone() {
     let options = TableOptions { compaction: compaction.into(), ..TableOptions::default() };
     let table = set_options(&engine, &table, options).unwrap();
     insert(&engine, &table, 0, 1, "stays", 10);
-    // Deleted in 1970, long before gc_grace_seconds.
+    // These were deleted in 1970, long before gc_grace_seconds.
     (1..12).for_each(|key| delete_partition(&engine, &table, key, 10));
     engine.flush(&table).unwrap();
     let began = std::time::Instant::now();
@@ -367,7 +368,7 @@ fn a_disk_that_fills_during_a_compaction_stops_it_and_keeps_the_inputs() {
         names.sort();
         names
     };
-    // The disk is full at each operation in turn until the compaction gets through.
+    // The disk is full at each operation in turn, until a compaction succeeds.
     for after in 0.. {
         let disk = SimulatedDisk::new();
         let engine = open_with(&small_options(&disk));
@@ -382,7 +383,7 @@ fn a_disk_that_fills_during_a_compaction_stops_it_and_keeps_the_inputs() {
         assert_eq!(rows(&engine, &table).len(), 6);
         match compacted {
             Err(_) if names(&disk, &table) == before => engine.compact(&table).unwrap(),
-            // It happened once the replacement was decided: the next start finishes it.
+            // It failed after the replacement was decided, so the next start completes it.
             Err(_) => {
                 let again = Engine::open(small_options(&disk.crash_image(after))).unwrap();
                 let table = again.schema().table("ks", "t").unwrap().clone();

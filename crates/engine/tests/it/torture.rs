@@ -1,8 +1,7 @@
-//! The promise of the engine over random histories on the simulated disk: every acknowledged mutation is there after
-//! any sequence of kills and power cuts; one that was sent and not acknowledged is there whole or not at all, in all
-//! its partitions; nothing that was never sent is; the schema is as acknowledged; what was truncated stays gone; and
-//! the engine continues from there. Some histories end with a damaged log: then little is lost, and the loss is
-//! reported.
+//! The promise of the engine over random histories on the simulated disk. Every acknowledged mutation is there after
+//! any sequence of kills and power cuts. A mutation that was sent and not acknowledged is there as a whole or not at
+//! all, in all its partitions. Nothing else is there. The schema is as acknowledged, truncated rows stay deleted, and
+//! the engine continues to work. Some histories end with a damaged log: then little is lost, and the loss is reported.
 //!
 //! `ESPALIER_TORTURE_SEED` and `ESPALIER_TORTURE_CASES` choose the histories (`make torture`). A history follows from
 //! its seed, but for when the log's own thread writes in `periodic` mode.
@@ -61,16 +60,16 @@ fn the_promise_holds_after_every_crash() {
     assert!(end - first < CASES || reported > damaged / 8, "{reported} of {damaged} damaged logs were told");
 }
 
-/// How a history ended.
+/// The end of a history.
 enum End {
     Sound,
-    /// With a damaged log; reported by a start that does not salvage, or harmless.
+    /// The log was damaged. A start that does not salvage reports it, unless the damage is harmless.
     Damaged {
         is_reported: bool,
     },
 }
 
-/// A few lives of one node, each ended by a kill, which leaves the page cache, or by a power cut.
+/// Several lives of one node, each of which ends with a kill, which keeps the page cache, or with a power cut.
 fn history(seed: u64, prepared: &SimulatedDisk) -> End {
     let mut node = Node::new(seed, prepared);
     node.open().unwrap();
@@ -115,7 +114,7 @@ fn history(seed: u64, prepared: &SimulatedDisk) -> End {
     End::Sound
 }
 
-/// What is found after an end without a word is durable from now on.
+/// Everything that is found after an abrupt end is durable from now on.
 fn settle_after(node: &mut Node, end: &str) {
     node.check_columns().unwrap();
     let found = node.read().unwrap();
@@ -123,8 +122,8 @@ fn settle_after(node: &mut Node, end: &str) {
     node.check_snapshots().unwrap();
 }
 
-/// Takes steps until one is refused, and a few more: reads continue, and writes may. `inject` returns whether it caused
-/// a fault.
+/// Takes steps until one is refused, and a few more: reads continue, and writes may continue. `inject` returns whether
+/// it caused a fault.
 fn live(node: &mut Node, inject: impl FnOnce(&mut Node) -> bool) {
     let steps = 5 + node.choices.below(40);
     let cut = if inject(node) { steps } else { node.choices.below(steps + 1) };
@@ -140,7 +139,8 @@ fn live(node: &mut Node, inject: impl FnOnce(&mut Node) -> bool) {
     check(node);
 }
 
-/// Compares what reads answer, if they do: a fault may have hit the read itself, or the power is off.
+/// Compares the results of reads with the model, if the reads succeed. The fault may hit the read itself, or the power
+/// may be off.
 fn check(node: &mut Node) -> bool {
     let Ok(found) = node.read() else { return false };
     if node.check_columns().is_err() {
@@ -150,12 +150,12 @@ fn check(node: &mut Node) -> bool {
     true
 }
 
-/// Chooses what goes wrong, and when; false if nothing does.
+/// Chooses a fault and its time. Returns false if it chooses none.
 fn inject(node: &mut Node) -> bool {
     let (kind, skip) = (node.choices.below(10), node.choices.below(300));
     match kind {
         0..=1 => node.disk.inject(Fault::PowerCut, skip),
-        // While SSTables come or go.
+        // This happens while SSTables are created or removed.
         2..=3 => node.disk.inject_into("/data/ks/", Fault::PowerCutBeforeNames, skip / 20),
         4 => node.disk.inject(Fault::Fail, skip),
         5 => node.disk.inject(Fault::ShortWrite, skip / 2),
@@ -166,7 +166,7 @@ fn inject(node: &mut Node) -> bool {
     true
 }
 
-/// Opens the node; the power may go again meanwhile, and an operation may fail.
+/// Opens the node. The power may fail again meanwhile, and an operation may fail.
 fn recover(node: &mut Node) {
     for _ in 0..node.choices.below(3) {
         let fault = if node.choices.one_in(2) { Fault::PowerCut } else { Fault::Fail };
@@ -180,7 +180,7 @@ fn recover(node: &mut Node) {
         }
     }
     if !node.is_open() {
-        // A fault that is still to come would hit this start.
+        // A fault that has not happened yet would hit this start.
         node.disk = node.disk.crash_image(node.choices.next());
         node.open().unwrap();
     }

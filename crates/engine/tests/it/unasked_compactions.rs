@@ -1,4 +1,4 @@
-//! When compactors look at a table of which nothing was flushed.
+//! When compactors examine a table of which nothing was flushed.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use model::{Table, TableOptions};
 use crate::fixture::{create_table, delete_partition, insert, open_with, rows, set_options, small_options};
 use crate::gated_disk::GIVE_UP;
 
-/// A node with one compactor that looks at all tables so often.
+/// A node with one compactor, which examines all tables at this interval.
 fn options(disk: &SimulatedDisk, look_every: Duration) -> EngineOptions {
     EngineOptions { concurrent_compactors: 1, compaction_look_every: look_every, ..small_options(disk) }
 }
 
-/// No test lasts so long.
+/// No test lasts this long.
 const NEVER_AGAIN: Duration = Duration::from_secs(100_000);
 
 fn unified(parameters: &[(&str, &str)]) -> TableOptions {
@@ -57,7 +57,7 @@ fn what_an_altered_strategy_calls_for_is_merged_at_once() {
     let engine = open_with(&options(&disk, NEVER_AGAIN));
     let table = create_table(&engine);
     flush_rows(&engine, &table, 2);
-    // Other options are no reason to look: two are too few for what the table has.
+    // A change of other options causes no merge: the strategy does not merge two SSTables.
     let table = set_options(&engine, &table, TableOptions { gc_grace_seconds: 7, ..TableOptions::default() }).unwrap();
     assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 2);
     let table = set_options(&engine, &table, unified(&[("scaling_parameters", "N")])).unwrap();
@@ -70,10 +70,10 @@ fn what_time_makes_due_is_merged_without_a_flush() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&options(&disk, Duration::from_millis(5)));
     let table = create_table(&engine);
-    // Worth a merge of its own a second after it was written.
+    // An SSTable may be merged by itself one second after it was written.
     let table = set_options(&engine, &table, unified(&[("tombstone_compaction_interval", "1")])).unwrap();
     insert(&engine, &table, 0, 1, "stays", 10);
-    // Deleted in 1970, long before gc_grace_seconds.
+    // These were deleted in 1970, long before gc_grace_seconds.
     (1..12).for_each(|key| delete_partition(&engine, &table, key, 10));
     engine.flush(&table).unwrap();
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! What a start makes of a damaged log: it names it, or nothing is lost but what no later frame vouches for; and one
-//! that salvages loses no more than what the damage hit.
+//! A start with a damaged log either reports the damage, or loses nothing except the last frames, whose horizon no
+//! later frame contains. A start that salvages loses no more than the damaged frames.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use crate::fixture::{columns, stored_columns};
 const LOG: &str = "/node/commitlog/commitlog.log";
 
 impl Node {
-    /// The device is to write something wrong into the log, or to the wrong place, and to say nothing. Answers how many
-    /// frames that may cost: the one that goes astray, and one that it lands on.
+    /// The device will write wrong bytes into the log, or to a wrong place, without an error. Returns how many frames
+    /// this may cost: the misplaced one, and one that it overwrites.
     pub fn inject_silent_fault(&mut self) -> usize {
         let (fault, lost) = if self.choices.one_in(2) { (Fault::FlipBit, 1) } else { (Fault::Misdirect, 2) };
         let skip = self.choices.below(30);
@@ -23,14 +23,15 @@ impl Node {
         lost
     }
 
-    /// The machine loses power, and so many bits of the log are wrong then. Answers whether a start says so.
+    /// Cuts the power and flips so many bits of the log. Returns whether a start reports damage.
     pub fn check_flipped_bits(&mut self, flips: usize) -> bool {
         let image = self.disk.crash_image(self.choices.next());
         self.kill();
         let file = image.open(Path::new(LOG), OpenOptions::read()).unwrap();
         let mut bytes = vec![0; file.len().unwrap() as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
-        // Superblocks, bookkeeping, and what is written of segments: most of the file is zeros.
+        // Bits are flipped in superblocks, bookkeeping and the written parts of segments, because most of the file is
+        // zeros.
         let used: Vec<usize> =
             (0..bytes.len()).step_by(512).filter(|at| bytes[*at..].iter().take(512).any(|b| *b != 0)).collect();
         for _ in 0..flips {
@@ -40,14 +41,14 @@ impl Node {
         self.check_image(&image, flips)
     }
 
-    /// The machine loses power, and up to `frames` of the log are damaged. Answers whether a start says so.
+    /// Cuts the power and damages up to `frames` of the log. Returns whether a start reports damage.
     pub fn check_damaged_log(&mut self, frames: usize) -> bool {
         let image = self.disk.crash_image(self.choices.next());
         self.kill();
         self.check_image(&image, frames)
     }
 
-    /// Nobody goes on from there.
+    /// The history does not continue from this image.
     fn check_image(&self, image: &SimulatedDisk, frames: usize) -> bool {
         match Engine::open(self.options(image)) {
             Ok(engine) => {
@@ -77,7 +78,7 @@ impl Node {
         assert_eq!(stored_columns(&engine, KEYSPACE).unwrap(), columns(&engine, KEYSPACE), "{told}");
         let found = match read_all(&engine) {
             Ok(found) => found,
-            // The column of an SSTable was lost with a change of the schema: reads of that table name both.
+            // An SSTable lost its column with a schema change, and reads of that table name both.
             Err(error) => return assert!(error.to_string().contains("which table"), "{error}"),
         };
         self.check_values(&found);
@@ -87,12 +88,12 @@ impl Node {
         }
     }
 
-    /// Whether each write that was acknowledged is a frame of its own, and none is half known.
+    /// Returns whether each acknowledged write is a frame of its own, and the state of every write is known.
     fn is_accountable(&self) -> bool {
         !matches!(self.sync, SyncMode::Periodic { .. }) && self.model.refused() == 0
     }
 
-    /// All values that are there were written once.
+    /// Checks that each value in the tables was written once.
     fn check_values(&self, found: &State) {
         for value in found.values().flat_map(|table| table.rows.values()).flat_map(|row| row.values()) {
             assert!(self.written.contains(value), "{value} was never written");

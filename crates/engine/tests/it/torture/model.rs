@@ -1,4 +1,4 @@
-//! What the tables should hold: a list of events, of which some may or may not have happened.
+//! The expected content of the tables: a list of events, of which some may or may not have happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use uuid::Uuid;
 /// A row's values by column; the key's second part is `None` for the static row.
 pub type Rows = BTreeMap<(i32, Option<i32>), BTreeMap<String, String>>;
 
-/// A table as it should be or as it was found.
+/// The expected state of a table, or the one that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableState {
     pub id: Uuid,
@@ -40,7 +40,7 @@ impl Edit {
     }
 }
 
-/// An edit and where it goes.
+/// An edit and its partition.
 #[derive(Clone, Debug)]
 pub struct Update {
     pub table: Uuid,
@@ -57,17 +57,17 @@ pub enum Change {
     Import(Uuid, Rows),
     Create(String, Uuid, BTreeSet<String>),
     Drop(String),
-    /// Of options that change nothing that is read.
+    /// A change of options that does not affect reads.
     SetOptions,
     AddColumn(Uuid, String),
     DropColumn(Uuid, String),
 }
 
-/// How sure it is that a change outlasts a crash.
+/// How certain it is that a change survives a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certainty {
     Durable,
-    /// Acknowledged before the log was synced: later ones cannot be there without it.
+    /// Acknowledged before the log was synced: if it is lost, later changes are lost too.
     Acknowledged,
     /// Answered with an error.
     Refused,
@@ -90,7 +90,7 @@ impl Model {
         self.events.push(Event { change, certainty });
     }
 
-    /// The log was synced: what was acknowledged is durable.
+    /// The log was synced, so acknowledged changes are durable.
     pub fn synced(&mut self) {
         for event in &mut self.events {
             if event.certainty == Certainty::Acknowledged {
@@ -103,13 +103,13 @@ impl Model {
         self.events.iter().filter(|event| event.certainty == Certainty::Refused).count()
     }
 
-    /// What reads see before a crash: all that was acknowledged.
+    /// The state that reads see before a crash: all acknowledged changes.
     pub fn acknowledged(&self) -> State {
         state_of(self.events.iter().filter(|event| event.certainty != Certainty::Refused))
     }
 
-    /// Whether that is what was found, but for the last change that the log holds: it may be lost, from any of its
-    /// tables. What a truncation or a drop has deleted already does not come back with that.
+    /// Checks that the found state is the expected one, except for the last change in the log, which may be missing in
+    /// any of its tables. Rows that a truncation or a drop deleted must not return because of that.
     pub fn check_but_for_the_last(&self, found: &State) -> Result<(), String> {
         let is_logged = |event: &Event| !matches!(event.change, Change::Import(..));
         let Some(last) = self.events.iter().rposition(is_logged) else { return Ok(()) };
@@ -125,7 +125,7 @@ impl Model {
         model.settle(found, true)
     }
 
-    /// Whether all other tables hold what they should.
+    /// Checks the content of all other tables.
     fn check_without(&self, found: &State, is_left_out: impl Fn(&str, &TableState) -> bool) -> Result<(), String> {
         let rest = |mut state: State| {
             state.retain(|name, table| !is_left_out(name, table));
@@ -135,7 +135,7 @@ impl Model {
         if expected == found { Ok(()) } else { Err(difference(&expected, &found)) }
     }
 
-    /// The durable writes of which a value is not there that should be, in tables that are.
+    /// The durable writes that lack a value in one of the existing tables.
     pub fn lost_writes(&self, found: &State) -> BTreeSet<usize> {
         let writes = self.events.iter().enumerate().filter(|(_, event)| event.certainty == Certainty::Durable);
         let values = writes.filter_map(|(index, event)| match &event.change {
@@ -162,8 +162,7 @@ impl Model {
         lost
     }
 
-    /// Finds which of the uncertain events make up what was found after a crash, and takes it for the truth from now
-    /// on.
+    /// Finds the uncertain events that explain the state after a crash, and treats them as certain from now on.
     pub fn settle(&mut self, found: &State, after_crash: bool) -> Result<(), String> {
         let index_of = |certainty| {
             let events = self.events.iter().enumerate();
@@ -195,7 +194,7 @@ impl Model {
     }
 }
 
-/// Where two states differ, in words.
+/// Describes where two states differ.
 pub fn difference(expected: &State, found: &State) -> String {
     let mut text = String::new();
     let names: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
@@ -293,7 +292,7 @@ pub fn table_name(slot: u64) -> String {
     format!("t{slot}")
 }
 
-/// A text that is shared by nothing else.
+/// A text that no other value shares.
 pub fn value_of(number: i64, length: usize) -> String {
     let mut text = format!("{number}:");
     text.extend((0..length).map(|i| char::from(b'a' + ((number as usize * 31 + i * i) % 26) as u8)));

@@ -1,4 +1,4 @@
-//! An engine on a simulated disk, beside the model of what it should hold.
+//! An engine on a simulated disk, beside the model of its expected content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,13 +28,13 @@ const SEGMENT_BYTES: u32 = 256 << 10;
 const TABLES: u64 = 3;
 const KEYS: u64 = 3;
 const ROWS: u64 = 6;
-/// What may be added and dropped.
+/// The columns that may be added and dropped.
 const COLUMNS: [&str; 3] = ["v", "w", "x"];
 /// Deletions of this time may be purged by any compaction.
 const LONG_AGO_SECONDS: u32 = 1;
 const NOW_SECONDS: u32 = 4_000_000_000;
 
-/// A snapshot and what it should hold.
+/// A snapshot and its expected content.
 struct Snapshot {
     directory: PathBuf,
     table: Arc<Table>,
@@ -47,21 +47,21 @@ pub struct Node {
     pub model: Model,
     engine: Option<Arc<Engine>>,
     pub sync: SyncMode,
-    /// Milliseconds; steps between lives, also back.
+    /// The time in milliseconds, which changes between lives, sometimes backwards.
     clock: Arc<AtomicI64>,
     segment_bytes: u32,
     /// Whether flushes of tables in memory write all of them.
     rewrites: bool,
-    /// Grows with every change; also the timestamp.
+    /// A number that grows with every change, and is also the change's timestamp.
     number: i64,
     snapshots: Vec<Snapshot>,
-    /// All values that were ever sent.
+    /// All values that were sent.
     pub written: BTreeSet<String>,
-    /// The last refusal's text.
+    /// The text of the last refusal.
     pub refusal: Option<String>,
 }
 
-/// A disk with an engine's system tables and an empty keyspace on it; made once, since that takes longer than a
+/// A disk with an engine's system tables and an empty keyspace. It is created once, because that takes longer than a
 /// history.
 pub fn prepared_disk() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
@@ -113,7 +113,7 @@ impl Node {
     }
 
     pub fn open(&mut self) -> Result<(), EngineError> {
-        // A log in which nothing is left gets the other layout.
+        // An empty log gets the other layout.
         if self.choices.one_in(4) {
             self.segment_bytes = SEGMENT_BYTES * (1 + self.choices.below(2) as u32);
         }
@@ -135,21 +135,21 @@ impl Node {
         self.engine.is_some()
     }
 
-    /// The machine loses power; what the disk holds then depends on the seed.
+    /// Cuts the power. The content of the disk then depends on the seed.
     pub fn crash(&mut self) {
         let image = self.disk.crash_image(self.choices.next());
         self.kill();
         self.disk = image;
     }
 
-    /// The process is killed, and the next one finds what the page cache has.
+    /// Kills the process. The next one finds the content of the page cache.
     pub fn die(&mut self) {
         let left = self.disk.after_process_death();
         self.kill();
         self.disk = left;
     }
 
-    /// The process ends without a word.
+    /// Ends the process abruptly.
     pub fn kill(&mut self) {
         self.engine = None;
     }
@@ -167,7 +167,7 @@ impl Node {
         if tables.is_empty() { None } else { Some(tables[self.choices.below(tables.len() as u64) as usize].clone()) }
     }
 
-    /// Takes note of a change and of how sure it is that it lasts.
+    /// Records a change and how certain it is that it lasts.
     fn note(&mut self, change: Change, result: &Result<(), EngineError>) {
         self.refusal = result.as_ref().err().map(ToString::to_string).or(self.refusal.take());
         let certainty = match (result, self.sync) {
@@ -178,7 +178,7 @@ impl Node {
         self.model.note(change, certainty);
     }
 
-    /// As `note`, of a change that is durable once acknowledged, with all before it.
+    /// Like `note`, for a change that is durable when it is acknowledged, together with everything before it.
     fn note_durable(&mut self, change: Change, result: &Result<(), EngineError>) {
         self.refusal = result.as_ref().err().map(ToString::to_string).or(self.refusal.take());
         if result.is_ok() {
@@ -342,7 +342,7 @@ impl Node {
         self.alter(altered, Change::DropColumn(table.id.0, column));
     }
 
-    /// Into memory, or out of it.
+    /// Moves a table into memory, or out of it.
     fn move_table(&mut self) {
         let Some(table) = self.some_table() else { return };
         let is_in_memory = table.options == memory_only(64);
@@ -358,17 +358,17 @@ impl Node {
 
     fn flush(&mut self) {
         if let Some(table) = self.some_table() {
-            // Whether it had anything to flush, and so made the log durable, is not told.
+            // The result does not show whether there was anything to flush, and so whether the log became durable.
             let _ = self.engine().flush(&table);
         }
     }
 
-    /// System tables are flushed at any time, one apart from the other.
+    /// System tables are flushed at any time, independently of each other.
     fn flush_system_table(&mut self) {
         let schema = self.engine().schema();
         let mut tables: Vec<_> = schema.keyspaces["system_schema"].tables.values().cloned().collect();
         tables.extend(["local", "table_layouts"].map(|name| schema.table("system", name).unwrap().clone()));
-        // An error shows in what is lost, or not at all.
+        // An error has an effect only if something is lost.
         let _ = self.engine().flush(&tables[self.choices.below(tables.len() as u64) as usize]);
     }
 
@@ -393,7 +393,7 @@ impl Node {
         }
     }
 
-    /// Puts what a table has away, empties it, and takes it in again as SSTables from elsewhere.
+    /// Exports a table's rows, empties the table, and imports the rows as foreign SSTables.
     fn import(&mut self) {
         let Some(table) = self.some_table() else { return };
         if self.model.refused() > 0 {
@@ -409,7 +409,8 @@ impl Node {
         }
     }
 
-    /// A stop as an operator does it. Nothing is uncertain afterwards, and nothing replayed at the next start.
+    /// Stops and starts the node as an operator does. Afterwards nothing is uncertain, and the next start replays
+    /// nothing.
     pub fn restart(&mut self) -> Result<(), EngineError> {
         self.engine().shutdown()?;
         self.model.synced();
@@ -419,12 +420,12 @@ impl Node {
         Ok(())
     }
 
-    /// What reads answer.
+    /// The state that reads see.
     pub fn read(&self) -> Result<State, EngineError> {
         read_all(&self.engine())
     }
 
-    /// Whether clients are shown the columns that the schema has.
+    /// Checks that clients see the columns of the schema.
     pub fn check_columns(&self) -> Result<(), EngineError> {
         let engine = self.engine();
         assert_eq!(
@@ -435,7 +436,7 @@ impl Node {
         Ok(())
     }
 
-    /// Whether acknowledged snapshots hold what they should. Those that were taken before a crash are durable.
+    /// Checks the content of acknowledged snapshots. Those that were taken before a crash are durable.
     pub fn check_snapshots(&self) -> Result<(), String> {
         for snapshot in &self.snapshots {
             let found = self.rows_of_snapshot(snapshot).map_err(|error| error.to_string())?;
@@ -465,7 +466,7 @@ fn tables_of(engine: &Engine) -> Vec<Arc<Table>> {
     engine.schema().keyspace(KEYSPACE).map_or(Vec::new(), |ks| ks.tables.values().cloned().collect())
 }
 
-/// What all tables hold.
+/// The content of all tables.
 pub fn read_all(engine: &Engine) -> Result<State, EngineError> {
     let mut state = State::new();
     for table in tables_of(engine) {

@@ -1,11 +1,11 @@
-//! Writers, an operator and power cuts at the same time: which interleaving a seed gets is up to the machine, and what
-//! must hold afterwards holds for all of them.
+//! Writers, an operator and power cuts at the same time. The machine chooses the interleaving, so a seed does not
+//! repeat it; the conditions checked afterwards hold for every interleaving.
 //!
-//! Every write is a batch over `a`, `b` and `t`. `a` and `b` are only written to: after a crash a batch is in both or
-//! in neither. `t` is truncated now and then, `d` is dropped and created again, under the same id or another, `idle`
-//! gains and loses a column, and some writers hang up. The log is so short that it is often full, also when a start
-//! finds it. Now and then nothing can be written to the directory of a table until the process ends: where that table
-//! is quarantined, the next life repairs it, and the promise holds for it as for the others.
+//! Every write is a batch over `a`, `b` and `t`. `a` and `b` receive only writes: after a crash a batch is in both or
+//! in neither. `t` is truncated now and then, `d` is dropped and created again with the same id or another one, `idle`
+//! gains and loses a column, and some writers hang up. The log is so short that it is often full, also when a node
+//! starts. Now and then nothing can be written to the directory of a table until the process ends. If that table is
+//! quarantined, the next life repairs it, and the promise holds for it as for the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
@@ -27,25 +27,25 @@ use crate::fixture::{columns, insertion, memory_only, open_with, rows, set_optio
 use testkit::Choices;
 
 const WRITERS: u64 = 3;
-/// Of each writer, from one crash to the next.
+/// The writes of each writer from one crash to the next.
 const WRITES: i32 = 100;
 const OPERATIONS: u64 = 20;
 const KEYSPACE: &str = "ks";
 
-/// A batch, and when it was sent and acknowledged.
+/// A batch, and the times at which it was sent and acknowledged.
 struct Sent {
     id: (i32, i32),
     sent: u64,
     acknowledged: Option<u64>,
 }
 
-/// A truncation; `ended` if it was acknowledged.
+/// A truncation, with `ended` if it was acknowledged.
 struct Truncation {
     began: u64,
     ended: Option<u64>,
 }
 
-/// What happened, by a clock that all threads share.
+/// The events, with times from a clock that all threads share.
 #[derive(Default)]
 struct History {
     clock: AtomicU64,
@@ -87,7 +87,7 @@ fn prepared_disk() -> SimulatedDisk {
     disk
 }
 
-/// A table; the incarnation stands in its comment, and every other one has a column more.
+/// A table. Its comment contains its incarnation, and every other incarnation has one more column.
 fn table(name: &str, id: Uuid, incarnation: u64) -> Arc<Table> {
     let options = TableOptions { comment: incarnation.to_string(), ..TableOptions::default() };
     let builder = TableBuilder::new(KEYSPACE, name, TableId(id)).options(options).partition_key("k", CqlType::Int);
@@ -116,7 +116,7 @@ fn table_of(engine: &Engine, name: &str) -> Option<Arc<Table>> {
     engine.schema().table(KEYSPACE, name).cloned()
 }
 
-/// A few lives of one node.
+/// Several lives of one node.
 fn case(seed: u64, prepared: &SimulatedDisk) {
     let mut choices = Choices(seed);
     let mut disk = prepared.crash_image(0);
@@ -145,13 +145,13 @@ fn case(seed: u64, prepared: &SimulatedDisk) {
             }
             operate(&engine, &history, life * OPERATIONS, Choices(choices.next()));
         });
-        // All writes are done now but those that hung up: a flush waits for them.
+        // All writes are finished, except those of clients that hung up. A flush waits for them.
         let quiet = engine.flush(&table_of(&engine, "idle").unwrap()).is_ok();
         before = (fault.is_none() && quiet && !refuses).then(|| read(&engine));
         let image = disk.crash_image(choices.next());
         drop(engine);
         disk.refuse_changes(None);
-        // In periodic mode only the end of the process is survived: what it wrote is there.
+        // In periodic mode writes survive only the end of the process.
         if sync == SyncMode::Batch {
             disk = image;
         }
@@ -165,7 +165,7 @@ fn case(seed: u64, prepared: &SimulatedDisk) {
     engine.shutdown().unwrap();
 }
 
-/// Takes back into service what the life before had to give up.
+/// Repairs the tables that were quarantined in the previous life.
 fn repair_all(engine: &Engine, disk: &SimulatedDisk) {
     for quarantined in engine.quarantined_tables() {
         engine.repair_table(&quarantined.keyspace, &quarantined.table).unwrap();
@@ -175,7 +175,7 @@ fn repair_all(engine: &Engine, disk: &SimulatedDisk) {
     assert!(is_empty, "repair removes side files");
 }
 
-/// What a start has to find.
+/// Checks the state that a start finds.
 fn check_all(engine: &Engine, disk: &SimulatedDisk, history: &History, before: Option<[Found; 3]>) {
     let after = read(engine);
     check(history, &after);
@@ -191,7 +191,7 @@ fn check_all(engine: &Engine, disk: &SimulatedDisk, history: &History, before: O
     check_directories(engine, disk);
 }
 
-/// Sends batches until the engine refuses them or there were enough.
+/// Sends batches until the engine refuses one, or until there are enough.
 fn write(engine: &Engine, history: &History, writer: i32, first: i32, mut choices: Choices) {
     let tables = ["a", "b", "t"].map(|name| table_of(engine, name).unwrap());
     let value = "v".repeat(choices.below(1500) as usize);
@@ -215,8 +215,8 @@ fn write(engine: &Engine, history: &History, writer: i32, first: i32, mut choice
     }
 }
 
-/// Writes, or hangs up: after the first poll, or when a flush has failed, as a client does after its timeout. Without
-/// flushes there may never be room in the log, and a write waits for it.
+/// Writes and waits, or hangs up after the first poll, or after a failed flush, as a client does after its timeout.
+/// Without flushes there may never be room in the log, and a write waits for it.
 fn send(engine: &Engine, mutation: &Mutation, hang_up: bool) -> Option<Result<(), EngineError>> {
     let mut write = pin!(engine.write(mutation));
     block_on(poll_fn(|context| match write.as_mut().poll(context) {
@@ -226,7 +226,7 @@ fn send(engine: &Engine, mutation: &Mutation, hang_up: bool) -> Option<Result<()
     }))
 }
 
-/// Does what operators do while others write.
+/// Executes an operator's commands while others write.
 fn operate(engine: &Engine, history: &History, before: u64, mut choices: Choices) {
     for incarnation in before + 1..=before + OPERATIONS {
         let some = ["a", "b", "t"][choices.below(3) as usize];
@@ -250,13 +250,13 @@ fn operate(engine: &Engine, history: &History, before: u64, mut choices: Choices
     }
 }
 
-/// Into memory, or out of it.
+/// Moves a table into memory, or out of it.
 fn move_table(engine: &Engine, name: &str) {
     let table = table_of(engine, name).unwrap();
     let mut options = table.options.clone();
     let is_in_memory = options.compaction == memory_only(64).compaction;
     options.compaction = if is_in_memory { TableOptions::default().compaction } else { memory_only(64).compaction };
-    // An error shows in what is there after the restart.
+    // If this fails, the state after the restart shows it.
     let _ = set_options(engine, &table, options);
 }
 
@@ -266,7 +266,7 @@ fn add_or_drop_column(engine: &Engine) {
         None => idle.to_builder().regular("w", CqlType::Int),
         Some(_) => idle.to_builder().drop_column("w", CqlType::Int, engine.next_timestamp_micros()),
     };
-    // An error shows in what is there after the restart.
+    // If this fails, the state after the restart shows it.
     let _ = engine.change_schema::<_, EngineError>(|_, keyspaces| {
         let keyspace = Arc::make_mut(keyspaces.get_mut(KEYSPACE).unwrap());
         keyspace.tables.insert("idle".into(), Arc::new(altered.build()));
@@ -278,7 +278,7 @@ fn drop_and_create(engine: &Engine, incarnation: u64, choices: &mut Choices) {
     let old = table_of(engine, "d").map_or_else(Uuid::new_v4, |d| d.id.0);
     let new = table("d", if choices.one_in(2) { old } else { Uuid::new_v4() }, incarnation);
     for table in [None, Some(new)] {
-        // An error shows in what is there after the restart.
+        // If this fails, the state after the restart shows it.
         let _ = engine.change_schema::<_, EngineError>(|_, keyspaces| {
             let tables = &mut Arc::make_mut(keyspaces.get_mut(KEYSPACE).unwrap()).tables;
             match &table {
@@ -316,7 +316,7 @@ fn check(history: &History, [a, b, t]: &[Found; 3]) {
     }
 }
 
-/// The rows of `d` are those of the table that has the name now.
+/// Checks that the rows of `d` belong to the table that has the name now.
 fn check_incarnation(engine: &Engine) {
     let Some(d) = table_of(engine, "d") else { return };
     for (key, row, value) in rows(engine, &d) {
@@ -324,7 +324,7 @@ fn check_incarnation(engine: &Engine) {
     }
 }
 
-/// Nothing is left of dropped tables.
+/// Checks that nothing is left of dropped tables.
 fn check_directories(engine: &Engine, disk: &SimulatedDisk) {
     let schema = engine.schema();
     let tables = schema.keyspaces[KEYSPACE].tables.values();
