@@ -1,4 +1,4 @@
-//! Native functions: which there are, choosing among them, calling them.
+//! Native functions: the set of all functions, the choice among functions of one name, and calls.
 
 mod aggregate;
 mod arithmetic;
@@ -34,7 +34,7 @@ pub(crate) use resolve::resolve;
 /// Computes a scalar function. Arguments are serialized values of the function's argument types.
 type ScalarFn = dyn Fn(&Call<'_>, &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, QueryError> + Send + Sync;
 
-/// What a function body sees besides its arguments.
+/// The context of a function body, besides its arguments.
 pub(crate) struct Call<'a> {
     /// The function itself, for its types.
     pub function: &'a Function,
@@ -42,10 +42,10 @@ pub(crate) struct Call<'a> {
     pub execution: &'a Execution<'a>,
 }
 
-/// The largest value that a function may return, and that expressions may make of others.
+/// The largest value that a function may return, and that an expression may build from other values.
 pub(crate) const RESULT_BYTES_MAX: usize = 64 << 20;
 
-/// What an argument must be, whatever the others are.
+/// A check of one argument that does not depend on the others.
 struct ArgumentCheck {
     place: usize,
     check: fn(&Function, &[u8]) -> Result<(), QueryError>,
@@ -53,7 +53,7 @@ struct ArgumentCheck {
 
 /// A function of certain argument types.
 pub(crate) struct Function {
-    /// In lower case, without the keyspace, which is always `system`.
+    /// The name in lower case, without the keyspace, which is always `system`.
     pub name: String,
     pub arguments: Vec<CqlType>,
     pub returns: CqlType,
@@ -75,7 +75,7 @@ impl fmt::Debug for Function {
 }
 
 impl Function {
-    /// A function that computes a value of its arguments, which may be null.
+    /// A function of arguments that may be null.
     fn scalar(
         name: &str,
         arguments: Vec<CqlType>,
@@ -86,7 +86,7 @@ impl Function {
         Function { name: name.to_owned(), arguments, returns, is_monotonic: false, check: None, body }
     }
 
-    /// A function that is null where an argument is null, or empty and of a type for which that means the same.
+    /// A function that returns null if an argument is null, or is empty and has a type in which empty means null.
     fn of_values(
         name: &str,
         arguments: Vec<CqlType>,
@@ -119,12 +119,13 @@ impl Function {
         Function { is_monotonic: true, ..self }
     }
 
-    /// The function, with a check of the argument at `place`.
+    /// Adds a check of the argument at `place` to the function.
     fn checking(self, place: usize, check: fn(&Function, &[u8]) -> Result<(), QueryError>) -> Function {
         Function { check: Some(ArgumentCheck { place, check }), ..self }
     }
 
-    /// The argument that is checked by itself; where it is known before any row is read, so is what is wrong with it.
+    /// The place of the argument that has a check of its own. If that argument is constant, it is checked before any
+    /// row is read.
     pub fn checked_argument(&self) -> Option<usize> {
         self.check.as_ref().map(|check| check.place)
     }
@@ -145,8 +146,8 @@ impl Function {
         format!("{} : ({}) -> {}", self.qualified_name(), arguments.join(", "), self.returns)
     }
 
-    /// `system."_multiply" : (int, int(constant)) -> int`, of a function some of whose arguments are known before any
-    /// row is read.
+    /// The signature with constants marked, such as `system."_multiply" : (int, int(constant)) -> int`. An argument is
+    /// constant if it is known before any row is read.
     pub fn signature_applied_to(&self, is_constant: &[bool]) -> String {
         let name = Identifier::quoted(&self.name);
         let arguments = self.arguments.iter().zip(is_constant);
@@ -155,13 +156,13 @@ impl Function {
         format!("system.{name} : ({}) -> {}", arguments.join(", "), self.returns)
     }
 
-    /// What receives the argument at `place`.
+    /// The receiver of the argument at `place`.
     pub fn argument_spec(&self, place: usize, beside: &ColumnSpec) -> ColumnSpec {
         let ty = self.arguments.get(place).cloned().unwrap_or(CqlType::Blob);
         beside.sibling(format!("arg{place}({})", self.qualified_name()), ty)
     }
 
-    /// Whether it combines many rows.
+    /// Whether the function is an aggregate.
     pub fn is_aggregate(&self) -> bool {
         matches!(self.body, Body::Aggregate(_))
     }
@@ -174,7 +175,7 @@ impl Function {
         }
     }
 
-    /// The name of a result column that calls it on columns of these names.
+    /// The name of a result column that contains a call on columns of these names.
     pub fn column_name(&self, arguments: &[String]) -> String {
         match (operator_symbol(&self.name), arguments) {
             (Some(symbol), [left, right]) => format!("{left} {symbol} {right}"),
@@ -185,8 +186,8 @@ impl Function {
         }
     }
 
-    /// Calls a scalar function. A result larger than any value that can be stored is refused: a call of calls could
-    /// double it at every level.
+    /// Calls a scalar function. A result larger than any value that can be stored is refused, because nested calls
+    /// could double it at every level.
     pub fn call(&self, execution: &Execution<'_>, arguments: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, QueryError> {
         let Body::Scalar(body) = &self.body else {
             return Err(QueryError::server("an aggregate function called as a scalar one"));
@@ -201,7 +202,7 @@ impl Function {
         }
     }
 
-    /// The error of a function that failed on its arguments.
+    /// The error for a function that failed on its arguments.
     fn failure(&self, name: &str, message: String) -> QueryError {
         let kind = ErrorKind::FunctionFailure {
             keyspace: "system".into(),
@@ -212,7 +213,8 @@ impl Function {
     }
 }
 
-/// Whether bytes stand for null to native functions: empty, except in types where empty is a value like any other.
+/// Whether native functions treat these bytes as null. Empty bytes are null, except in types in which empty is an
+/// ordinary value.
 pub(crate) fn is_null(ty: &CqlType, bytes: &[u8]) -> bool {
     bytes.is_empty() && !matches!(ty, CqlType::Ascii | CqlType::Text | CqlType::Blob | CqlType::Custom(_))
 }

@@ -1,4 +1,4 @@
-//! What a SELECT returns of each row or group of rows.
+//! The result row that a SELECT makes of each row or group of rows.
 
 mod argument;
 mod group;
@@ -30,16 +30,16 @@ pub(crate) use selector::{Input, Selector};
 #[derive(Debug)]
 pub(crate) struct Selection {
     selectors: Vec<Selector>,
-    /// What the selectors return, before JSON makes one column of it.
+    /// The columns that the selectors return, before JSON combines them to one.
     columns: Vec<ColumnSpec>,
     metadata: Arc<ResultColumns>,
     is_json: bool,
     is_plain: bool,
     is_wildcard: bool,
     aggregates: Vec<AggregateCall>,
-    /// Whether something in it is known before any row is read.
+    /// Whether a part of the selection is known before any row is read.
     has_constants: bool,
-    /// Of how many expressions it is made.
+    /// The number of expressions in the selection.
     expression_count: usize,
     leaf_count: usize,
     used: Vec<Arc<Column>>,
@@ -53,8 +53,8 @@ pub(crate) struct AggregateCall {
 }
 
 impl Selection {
-    /// Prepares what follows SELECT. Columns in `also`, which ORDER BY needs, are selected behind the others and not
-    /// returned.
+    /// Prepares the clause after SELECT. The columns in `also`, which ORDER BY needs, are selected after the others and
+    /// not returned.
     pub fn prepare(
         clause: &SelectClause,
         table: &Arc<Table>,
@@ -117,7 +117,7 @@ impl Selection {
         })
     }
 
-    /// Of how many expressions it is made.
+    /// The number of expressions in the selection.
     pub fn expression_count(&self) -> usize {
         self.expression_count
     }
@@ -132,12 +132,12 @@ impl Selection {
         !self.aggregates.is_empty()
     }
 
-    /// Whether the result is columns as they are.
+    /// Whether the result consists of unchanged columns.
     pub fn is_plain(&self) -> bool {
         self.is_plain
     }
 
-    /// Whether it is `*`.
+    /// Whether the selection is `*`.
     pub fn is_wildcard(&self) -> bool {
         self.is_wildcard
     }
@@ -152,8 +152,8 @@ impl Selection {
         &self.used
     }
 
-    /// Computes what is known before any row is read, as Cassandra does: where that fails the SELECT fails, rows or
-    /// not.
+    /// Computes everything that is known before any row is read. As in Cassandra, an error there fails the SELECT, even
+    /// if it reads no rows.
     pub fn check_constants(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
         if !self.has_constants {
             return Ok(());
@@ -168,7 +168,7 @@ impl Selection {
         Group::new(self)
     }
 
-    /// Appends the result row of `input` to `cells`. An error before `cells` is larger than a statement may hold.
+    /// Appends the result row of `input` to `cells`. Fails before `cells` becomes larger than a statement may hold.
     pub fn write_row(&self, input: &Input<'_, '_>, cells: &mut Vec<u8>) -> Result<(), QueryError> {
         if self.is_json {
             return self.write_json(input, cells);
@@ -208,13 +208,13 @@ impl Selection {
     }
 }
 
-/// The name of a column as JSON key: in double quotes of its own where it has capitals, as in CQL.
+/// The name of a column as a JSON key. As in CQL, a name with capitals has its own double quotes.
 fn json_name(name: &str) -> String {
     let quoted = if name.to_lowercase() == *name { name.to_owned() } else { format!("\"{name}\"") };
     serde_json::Value::String(quoted).to_string()
 }
 
-/// Whether a selection asks for static columns and for no others outside of the partition key.
+/// Whether a selection reads static columns, and no others except the partition key.
 pub(crate) fn selects_only_statics(clause: &SelectClause, table: &Table) -> bool {
     let SelectClause::Selectors(selectors) = clause else { return false };
     let selects = |is_wanted: &dyn Fn(Source) -> bool| {
@@ -226,8 +226,8 @@ pub(crate) fn selects_only_statics(clause: &SelectClause, table: &Table) -> bool
         && !selects(&|source| !matches!(source, Source::Static(_) | Source::PartitionKey(_)))
 }
 
-/// Looks up the columns and functions of a selection, without preparing more of it: as many as Cassandra looks at
-/// before the restrictions, to see whether static columns are all that is selected.
+/// Looks up columns and functions of a selection without preparing it. Like Cassandra, it looks up only those that must
+/// be examined before the restrictions, to find out whether only static columns are selected.
 pub(crate) fn check_names(
     clause: &SelectClause,
     table: &Table,
@@ -247,7 +247,8 @@ fn check_names_for_statics(
     preparing: &Preparing<'_>,
 ) -> Result<(), QueryError> {
     let look_up = |selectable: &Selectable| prepare::check_names(selectable, table, preparing);
-    // It looks for a static column, and where there is one for one that is none, nor of the partition key.
+    // The first pass looks for a static column. If there is one, the second pass looks for a column that is neither
+    // static nor part of the partition key.
     let look_for = |is_wanted: &dyn Fn(Source) -> bool| -> Result<bool, QueryError> {
         for selector in selectors {
             look_up(&selector.selectable)?;
@@ -263,7 +264,7 @@ fn check_names_for_statics(
     Ok(())
 }
 
-/// A function of GROUP BY: its call on one clustering column.
+/// Prepares a function in GROUP BY: its call on one clustering column.
 pub(crate) fn prepare_grouping(
     selectable: &Selectable,
     table: &Arc<Table>,

@@ -9,10 +9,10 @@ use super::number::{self, NUMERIC_TYPES, Number};
 use super::{Function, is_null};
 use crate::QueryError;
 
-/// The name of `count(*)`, which no call can say.
+/// The name of `count(*)`, which a call cannot use.
 pub(super) const COUNT_ROWS: &str = "countRows";
 
-/// How rows are combined, and the type of what is combined.
+/// How rows are combined, and the type of the combined values.
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregate {
     kind: Kind,
@@ -29,7 +29,7 @@ enum Kind {
     Avg,
 }
 
-/// The aggregates of this name, except those made for their arguments.
+/// The aggregates of this name, except those that depend on the types of their arguments.
 pub(super) fn functions(name: &str) -> Vec<Function> {
     let aggregate = |kind, ty: &CqlType| Aggregate { kind, ty: ty.clone() };
     let numeric = |kind| {
@@ -60,7 +60,7 @@ pub(super) fn extremum(name: &str, ty: CqlType) -> Function {
     Function::aggregate(name, vec![ty.clone()], ty.clone(), Aggregate { kind, ty })
 }
 
-/// The aggregate of this name over elements of a collection.
+/// The aggregate of this name over the elements of a collection.
 pub(super) fn over(name: &str, ty: &CqlType) -> Aggregate {
     let kind = match name {
         "min" => Kind::Min,
@@ -89,22 +89,22 @@ pub(crate) struct Accumulator {
 #[derive(Clone, Debug)]
 enum State {
     Empty,
-    /// Of min and max.
+    /// The best value so far, for min and max.
     Best(Vec<u8>),
-    /// Of integers.
+    /// The sum of integers.
     Integer(BigInt),
-    /// Of floats: the compensated sum, its compensation, and the plain sum, which is right for infinities.
+    /// The sum of floats: the compensated sum, its compensation, and the plain sum, which is right for infinities.
     Float {
         sum: f64,
         compensation: f64,
         plain: f64,
     },
-    /// The sum, or the average so far.
+    /// The sum of decimals, or their average so far.
     Decimal(Decimal),
 }
 
 impl Accumulator {
-    /// Takes in a row's arguments.
+    /// Adds the arguments of one row.
     pub fn add(&mut self, arguments: &[Option<&[u8]>]) -> Result<(), QueryError> {
         if self.aggregate.kind == Kind::CountRows {
             self.count += 1;
@@ -163,11 +163,11 @@ impl Accumulator {
                 self.state = State::Float { sum: value, compensation: 0.0, plain: value };
             }
             (state, Number::Decimal(value)) => {
-                // From a zero of scale 0 on: also of one value the scale is none below that.
+                // The sum starts at a zero of scale 0, so even the sum of one value has no scale below 0.
                 let zero = Decimal::new(0, 0);
                 let so_far = if let State::Decimal(so_far) = &*state { so_far } else { &zero };
                 let step = match self.aggregate.kind {
-                    // As Cassandra has it, an average of decimals is rounded at every step.
+                    // As in Cassandra, an average of decimals is rounded at every step.
                     Kind::Avg => divide_half_even(&value.subtract(so_far).map_err(too_large)?, self.count),
                     _ => value.clone(),
                 };
@@ -192,9 +192,9 @@ impl Accumulator {
         }
     }
 
-    /// The sum divided by `divisor`, in the type of what was summed; zero where there was nothing.
+    /// The sum divided by `divisor`, in the type of the summed values; zero if there were none.
     fn total(&self, divisor: i64) -> Result<Option<Vec<u8>>, QueryError> {
-        // Decimals are averaged as they come.
+        // Decimals are averaged row by row.
         let number = match &self.state {
             State::Float { sum, plain, .. } => {
                 let sum = if sum.is_nan() && plain.is_infinite() { *plain } else { *sum };

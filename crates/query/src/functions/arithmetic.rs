@@ -1,4 +1,5 @@
-//! `+ - * / %` and unary minus, of numbers, texts, and times with durations.
+//! The operators `+ - *
+//! %` and unary minus for numbers and texts, and for times with durations.
 
 use cql::ast::ArithmeticOperator;
 use num_bigint::BigInt;

@@ -7,7 +7,7 @@ use super::{Function, aggregate};
 use crate::QueryError;
 use crate::terms::Assignable;
 
-/// What messages call the parameter of the function of this name; `None` if it is not one of these.
+/// The name of the parameter in messages, for the function of this name; `None` if it is not one of these.
 pub(super) fn parameter(name: &str) -> Option<&'static str> {
     Some(match name {
         "map_keys" | "map_values" => "map",
@@ -45,7 +45,7 @@ pub(super) fn function(name: &str, ty: CqlType, arguments: &[&dyn Assignable]) -
     }
 }
 
-/// Every second part of a map, from the part at `first` on.
+/// Every second part of a map, starting with the part at `first`.
 fn map_part(name: &str, ty: &CqlType, returns: CqlType, first: usize) -> Function {
     Function::of_values(name, vec![ty.clone()], returns, move |_, values| {
         let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! The digests that `mask_hash` can be asked for: those of Java's own provider, by its names.
+//! The digests of `mask_hash`: those of Java's own provider, with its names.
 
 use md5::digest::DynDigest;
 use types::{CqlType, utf8};

@@ -9,7 +9,7 @@ use crate::QueryError;
 use crate::preparing::Preparing;
 use crate::terms::Assignable;
 
-/// Cassandra's messages of wrong values begin with its own name for them.
+/// The prefix of Cassandra's messages about invalid values: the name of its exception.
 const MARSHAL_EXCEPTION: &str = "org.apache.cassandra.serializers.MarshalException";
 
 /// A value of this type as JSON text.
@@ -27,7 +27,7 @@ pub(super) fn to_json(name: &str, ty: CqlType) -> Function {
     })
 }
 
-/// JSON text as a value of what receives it.
+/// JSON text as a value of the receiver's type.
 pub(super) fn from_json(
     name: &str,
     arguments: &[&dyn Assignable],

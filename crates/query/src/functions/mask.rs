@@ -44,7 +44,7 @@ fn wrong_number(name: &str, parameters: &str) -> QueryError {
     QueryError::invalid(format!("Invalid number of arguments for function system.{name}({parameters})"))
 }
 
-/// Hides the characters between, or outside of, a number of characters at the beginning and one at the end.
+/// Hides the characters inside, or outside of, given numbers of characters at the beginning and at the end.
 fn partial(name: &str, arguments: &[&dyn Assignable], preparing: &Preparing<'_>) -> Result<Function, QueryError> {
     const PARAMETERS: &str = "text|varchar|ascii, int, int, [text]";
     if !(3..=4).contains(&arguments.len()) {
@@ -75,8 +75,8 @@ fn partial(name: &str, arguments: &[&dyn Assignable], preparing: &Preparing<'_>)
         let Some(text) = arguments[0] else { return Ok(None) };
         let (begin, end) = (number(1), number(2));
         let text = utf8::to_str(text);
-        // Java counts the halves of characters beyond 16 bits. It writes "?" for one without the other, and in ascii
-        // for what is not.
+        // Java counts the halves of characters beyond 16 bits. It writes "?" for a half without the other one, and, in
+        // ascii, for characters that are not ascii.
         let units: Vec<u16> = text.encode_utf16().collect();
         let length = units.len();
         let hides_inner = call.function.name == "mask_inner";
@@ -101,7 +101,7 @@ fn one_character(function: &Function, padding: &str) -> Result<u16, QueryError> 
     }
 }
 
-/// What stands in for every value of a type.
+/// The mask that replaces every value of a type.
 fn masked(ty: &CqlType) -> Option<Vec<u8>> {
     Some(match ty {
         CqlType::Ascii | CqlType::Text => b"****".to_vec(),

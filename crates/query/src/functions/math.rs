@@ -40,7 +40,7 @@ fn absolute(number: &Number) -> Number {
     }
 }
 
-/// Half up; as Java's `Math.round` for floats, which goes by way of an integer.
+/// Rounds half up. Floats are rounded as by Java's `Math.round`, whose result is an integer.
 fn round(number: &Number) -> Result<Number, String> {
     Ok(match number {
         Number::Float(value) => Number::Float((f64::from(*value) + 0.5).floor() as i32 as f32),
@@ -54,13 +54,15 @@ fn round(number: &Number) -> Result<Number, String> {
     })
 }
 
-/// The most digits of a number whose exponential or logarithm is computed: that takes time by more than their square.
+/// The most digits of a number whose exponential or logarithm is computed, because the time grows by more than the
+/// square of the digits.
 const PRECISE_DIGITS_MAX: u64 = 1_000;
 
 /// A function of decimals; `None` where it is not defined.
 type OfDecimal = fn(&Decimal) -> Option<Decimal>;
 
-/// Of decimals and varints to many digits, of others in double precision; results of integer types are cut to them.
+/// Computes with many digits for decimals and varints, and in double precision for other types. Results of integer
+/// types are truncated.
 fn transcendental(number: &Number, name: &str) -> Result<Number, String> {
     let (of_double, of_decimal): (fn(f64) -> f64, OfDecimal) = match name {
         "exp" => (f64::exp, precise::exp),

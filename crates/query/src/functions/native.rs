@@ -9,7 +9,7 @@ use crate::QueryError;
 use crate::preparing::Preparing;
 use crate::terms::{Assignable, assign_type};
 
-/// The functions of this name. Some are made for the types of the arguments at hand: making them can fail.
+/// The functions of this name. Some are created for the types of the given arguments, which can fail.
 pub(super) fn candidates(
     name: &str,
     arguments: &[&dyn Assignable],
@@ -52,7 +52,7 @@ fn fixed(name: &str) -> Vec<Function> {
     sources.iter().map(|source| source(name)).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// Whether functions of this name are made for their arguments' types, which makes their result a weak match only.
+/// Whether functions of this name are created for the types of their arguments. Their results are only a weak match.
 pub(crate) fn is_made_for_arguments(name: &str) -> bool {
     matches!(name, "token" | "max" | "min" | "tojson" | "to_json" | "fromjson" | "from_json")
         || collections::parameter(name).is_some()
@@ -60,7 +60,7 @@ pub(crate) fn is_made_for_arguments(name: &str) -> bool {
         || name.starts_with("mask_")
 }
 
-/// The type of the only argument of a function made for it; `parameter` is what messages call it.
+/// The type of the only argument of a function that is created for it. `parameter` is its name in messages.
 pub(super) fn argument_type(
     name: &str,
     parameter: &str,
@@ -81,7 +81,7 @@ pub(super) fn cannot_infer(argument: &dyn Assignable, name: &str, parameters: &s
     ))
 }
 
-/// Refuses an argument of a function made for its arguments where its type is known and not that of the parameter.
+/// Refuses an argument of such a function if its type is known and is not that of the parameter.
 pub(super) fn check_type(
     name: &str,
     argument: &dyn Assignable,
@@ -96,7 +96,7 @@ pub(super) fn check_type(
     }
 }
 
-/// The token of a partition key of the table at hand.
+/// The token of a partition key of the given table.
 fn token(preparing: &Preparing<'_>) -> Function {
     let types = preparing
         .tables()
@@ -109,7 +109,7 @@ fn token(preparing: &Preparing<'_>) -> Function {
     })
 }
 
-/// The serialized partition key of these column values; `None` where one is null or the key would be empty.
+/// The serialized partition key of these column values; `None` if one is null or the key would be empty.
 fn partition_key(values: &[Option<&[u8]>]) -> Option<Vec<u8>> {
     if let [only] = values {
         return only.filter(|value| !value.is_empty()).map(<[u8]>::to_vec);

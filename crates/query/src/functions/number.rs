@@ -23,8 +23,8 @@ pub(super) const NUMERIC_TYPES: [CqlType; 9] = [
 /// The bytes of a number of [`DIGITS_MAX`] digits.
 const MAGNITUDE_BYTES_MAX: usize = DIGITS_MAX * 3_322 / 8_000 + 1;
 
-/// Refuses numbers, or what holds numbers, of more than [`DIGITS_MAX`] digits: to calculate with them, or to print
-/// them, takes time by the square of their length.
+/// Refuses numbers of more than [`DIGITS_MAX`] digits, also inside other values, because the time to compute with them
+/// or to print them grows by the square of their length.
 pub(crate) fn refuse_long(ty: &CqlType, bytes: &[u8]) -> Result<(), QueryError> {
     if bytes.len() <= MAGNITUDE_BYTES_MAX {
         return Ok(());
@@ -73,7 +73,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// Reads a serialized number; `None` if it is none.
+    /// Reads a serialized number; `None` if the bytes are not a number.
     pub fn read(ty: &CqlType, bytes: &[u8]) -> Option<Number> {
         Some(match ty {
             CqlType::Tinyint => Number::Tinyint(i8::from_be_bytes(bytes.try_into().ok()?)),
@@ -88,7 +88,7 @@ impl Number {
         })
     }
 
-    /// The digits of a number of any length; of those of fixed length 1.
+    /// The number of digits of a number of arbitrary length; 1 for numbers of fixed length.
     pub fn digits(&self) -> u64 {
         match self {
             Number::Varint(value) => Decimal::new(value.clone(), 0).precision(),
@@ -111,7 +111,7 @@ impl Number {
         }
     }
 
-    /// As a long: fractions are cut off, floats saturate, large integers keep their low bits.
+    /// The number as a long: fractions are truncated, floats saturate, and large integers keep their low bits.
     pub fn to_i64(&self) -> i64 {
         match self {
             Number::Tinyint(value) => i64::from(*value),
@@ -125,7 +125,7 @@ impl Number {
         }
     }
 
-    /// As an int: floats saturate, integers keep their low bits.
+    /// The number as an int: floats saturate, and integers keep their low bits.
     pub fn to_i32(&self) -> i32 {
         match self {
             Number::Float(value) => *value as i32,
@@ -162,7 +162,7 @@ impl Number {
         }
     }
 
-    /// As a decimal; `None` for a float that is no number.
+    /// The number as a decimal; `None` for NaN and infinities.
     pub fn to_decimal(&self) -> Option<Decimal> {
         match self {
             Number::Decimal(value) => Some(value.clone()),
@@ -172,7 +172,8 @@ impl Number {
         }
     }
 
-    /// As an operand of decimal arithmetic: Cassandra takes integers for doubles there, so that 2 is 2.0.
+    /// The number as an operand of decimal arithmetic. Cassandra converts integers to doubles there, so that 2 becomes
+    /// 2.0.
     pub fn to_decimal_operand(&self) -> Result<Decimal, String> {
         match self {
             Number::Decimal(value) => Ok(value.clone()),
@@ -185,7 +186,7 @@ impl Number {
         }
     }
 
-    /// Converted as CAST does.
+    /// The number after a CAST.
     pub fn cast(&self, ty: &CqlType) -> Option<Number> {
         Some(match ty {
             CqlType::Tinyint => Number::Tinyint(self.to_i32() as i8),
@@ -201,7 +202,7 @@ impl Number {
     }
 }
 
-/// Java makes a decimal of a double by way of its text.
+/// As in Java, a decimal is made of the text of a double.
 fn decimal_of_double(value: f64) -> Option<Decimal> {
     let text = CqlType::Double.to_cql_literal(&value.to_be_bytes());
     CqlType::Decimal.from_text(&text).ok().and_then(|bytes| Decimal::from_bytes(&bytes))
@@ -216,7 +217,7 @@ fn low_bits(value: &BigInt) -> i64 {
     i64::from_be_bytes(low)
 }
 
-/// The place of a type in the order of sizes that results of arithmetic go by.
+/// The rank of a type, which decides the type of an arithmetic result.
 fn size(ty: &CqlType) -> usize {
     match ty {
         CqlType::Tinyint => 1,

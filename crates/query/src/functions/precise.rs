@@ -1,6 +1,7 @@
 //! `exp`, `log` and `log10` of decimals, to 32 digits or as many as the argument has.
 //!
-//! Numbers are integers of `10^-digits`; enough digits more than wanted are carried for the last one to be right.
+//! Numbers are integers of `10^-digits`. They have more digits than the result, so that the last digit of the result is
+//! right.
 
 use std::cmp::Ordering;
 
@@ -9,11 +10,12 @@ use num_traits::{Signed, ToPrimitive, Zero};
 use types::Decimal;
 
 const DIGITS_MIN: u64 = 32;
-/// Digits carried beyond those wanted.
+/// The number of additional digits.
 const GUARD_DIGITS: u32 = 20;
-/// An argument of `exp` is halved this often before the series, and the result squared as often.
+/// The number of times that an argument of `exp` is halved before the series, and that the result is squared after it.
 const HALVINGS: u32 = 16;
-/// The largest result of `exp` that is computed has about this many digits before, or zeros behind, the point.
+/// The largest result of `exp` that is computed has about this many digits before the point, and the smallest one as
+/// many zeros after it.
 const MAGNITUDE_MAX: i64 = 1_000_000;
 
 fn wanted_digits(value: &Decimal) -> u32 {
@@ -40,7 +42,7 @@ impl Fixed {
         let shift = i64::from(self.digits) - i64::from(value.scale);
         match u32::try_from(shift) {
             Ok(shift) => &value.unscaled * power_of_ten(shift),
-            // So much less than the last digit that it is nothing.
+            // The value is too small to affect the last digit.
             Err(_) if -shift > value.precision() as i64 => BigInt::zero(),
             Err(_) => &value.unscaled / power_of_ten(u32::try_from(-shift).unwrap_or(u32::MAX)),
         }
@@ -117,7 +119,7 @@ fn rounded(value: BigInt, scale: i64, digits: u32) -> Option<Decimal> {
     Some(Decimal::new(value, i32::try_from(scale - excess).ok()?))
 }
 
-/// `e` to the power of `value`; `None` where the result is too large or too small to be computed.
+/// `e` to the power of `value`; `None` if the result is too large or too small to be computed.
 pub(super) fn exp(value: &Decimal) -> Option<Decimal> {
     if value.is_zero() {
         return Some(Decimal::new(1, 0));
@@ -133,7 +135,7 @@ pub(super) fn exp(value: &Decimal) -> Option<Decimal> {
     rounded(fixed.exp(&rest), i64::from(fixed.digits) - ten, digits)
 }
 
-/// `ln value`; `None` where there is none.
+/// `ln value`; `None` if it is not defined.
 pub(super) fn log(value: &Decimal) -> Option<Decimal> {
     log_to(value, wanted_digits(value))
 }
@@ -147,10 +149,10 @@ fn log_to(value: &Decimal, digits: u32) -> Option<Decimal> {
     rounded(natural, i64::from(fixed.digits), digits)
 }
 
-/// The logarithm of base ten; `None` where there is none.
+/// The logarithm of base ten; `None` if it is not defined.
 ///
-/// It is the quotient of two logarithms that were rounded before, as in Cassandra: of some powers of ten it is a short
-/// number (2), of others one with all its digits (3.000…).
+/// As in Cassandra, it is the quotient of two rounded logarithms. So for some powers of ten it is a short number (2),
+/// and for others one with all digits (3.000…).
 pub(super) fn log10(value: &Decimal) -> Option<Decimal> {
     let digits = wanted_digits(value);
     let carried = digits + 2;
@@ -160,8 +162,9 @@ pub(super) fn log10(value: &Decimal) -> Option<Decimal> {
     rounded(quotient.unscaled, i64::from(quotient.scale), digits)
 }
 
-/// `a / b` as Java's `BigDecimal` divides: at this many digits, with no more trailing zeros than the scales ask for
-/// where it is exact.
+/// `a
+/// b` as Java's `BigDecimal` divides: with this many digits, and if the result is exact, with no more trailing zeros
+/// than the scales require.
 fn quotient(a: &Decimal, b: &Decimal, digits: u32) -> Option<Decimal> {
     let preferred_scale = i64::from(a.scale) - i64::from(b.scale);
     let shift = digits + 5 + u32::try_from(b.precision()).ok()?;
@@ -169,7 +172,7 @@ fn quotient(a: &Decimal, b: &Decimal, digits: u32) -> Option<Decimal> {
     let (mut value, remainder) = (&dividend / &b.unscaled, &dividend % &b.unscaled);
     let mut scale = preferred_scale + i64::from(shift);
     if !remainder.is_zero() {
-        // One digit more says that something follows.
+        // One more digit shows that the quotient continues.
         let beyond = if value.is_negative() { -1 } else { 1 };
         return rounded(value * 10 + beyond, scale + 1, digits);
     }
@@ -205,7 +208,7 @@ mod tests {
         assert_eq!(e.to_string(), "2.7182818284590452353602874713527");
         let ln2 = log(&decimal("2")).unwrap();
         assert_eq!(ln2.to_string(), "0.69314718055994530941723212145818");
-        // As Cassandra answers it.
+        // This is Cassandra's answer.
         assert_eq!(log(&decimal("12.345")).unwrap().to_string(), "2.5132511227971428258519031715410");
     }
 

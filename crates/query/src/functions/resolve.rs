@@ -1,4 +1,4 @@
-//! Choosing the function that a call means.
+//! The choice of the function that a call means.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::QueryError;
 use crate::preparing::Preparing;
 use crate::terms::{Assignable, Assignment, assign_type};
 
-/// The function that a call means, `None` if there is none of that name. `receiver` is what gets the result, if known.
+/// The function that a call means; `None` if there is none of that name. `receiver` is the type of the call's receiver,
+/// if it is known.
 pub(crate) fn resolve(
     name: &FunctionName,
     arguments: &[&dyn Assignable],

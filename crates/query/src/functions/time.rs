@@ -6,7 +6,7 @@ use super::Function;
 use crate::QueryError;
 
 const MILLIS_PER_DAY: i64 = 86_400_000;
-/// A date is days since 1970 plus this.
+/// A date is the number of days since 1970 plus this.
 const DATE_ORIGIN: i64 = 1 << 31;
 
 /// The functions of this name.
@@ -65,7 +65,7 @@ fn millis_of(ty: &CqlType, bytes: &[u8]) -> Option<i64> {
     }
 }
 
-/// The day of a time. Before 1970 it is the next one, as in Cassandra, which cuts towards zero.
+/// The day of a time. Before 1970 it is the next day, because Cassandra truncates towards zero.
 fn date_of(millis: i64) -> u32 {
     (millis / MILLIS_PER_DAY + DATE_ORIGIN) as u32
 }
@@ -120,7 +120,7 @@ fn add(millis: i64, duration: &Duration, times: i64) -> i64 {
     add_months(millis, months).saturating_add(days.saturating_mul(MILLIS_PER_DAY)).saturating_add(rest)
 }
 
-/// The same day and time of another month; the last day of the month where it has no such day.
+/// The same day and time in another month, or the last day of that month if it has no such day.
 fn add_months(millis: i64, months: i64) -> i64 {
     if months == 0 {
         return millis;
@@ -133,7 +133,7 @@ fn add_months(millis: i64, months: i64) -> i64 {
     days_from_civil(year, month, day_of_month).saturating_mul(MILLIS_PER_DAY).saturating_add(time)
 }
 
-/// The number of a time's month, counted from the year 0.
+/// The number of the month of a time, counted from the year 0.
 fn month_of(millis: i64) -> i64 {
     let (year, month, _) = civil_from_days(millis.div_euclid(MILLIS_PER_DAY));
     year * 12 + i64::from(month)
@@ -148,7 +148,7 @@ fn days_in_month(year: i64, month: u32) -> u32 {
     }
 }
 
-/// Year, month and day of days since 1970 (proleptic Gregorian), counting years from March.
+/// Converts days since 1970 to year, month and day in the proleptic Gregorian calendar. Years are counted from March.
 fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -209,8 +209,9 @@ fn floor(arguments: Vec<CqlType>, returns: CqlType) -> Function {
     .monotonic()
 }
 
-/// The latest time that lies a whole number of durations after `start`, and not after `millis`. Of durations that are
-/// months Cassandra compares the months only: a time before the start's day of the month may get a floor behind it.
+/// The latest time that is a whole number of durations after `start`, and not after `millis`. For durations of months,
+/// Cassandra compares only the months, so a time whose day of the month is before that of `start` may get a floor that
+/// is later than itself.
 fn floor_millis(millis: i64, duration: &Duration, start: i64) -> Result<i64, QueryError> {
     if start > millis {
         return Err(QueryError::invalid("The floor function starting time is greater than the provided time"));
@@ -224,7 +225,7 @@ fn floor_millis(millis: i64, duration: &Duration, start: i64) -> Result<i64, Que
         let months = i64::from(duration.months);
         return Ok(add_months(start, (month_of(millis) - month_of(start)) / months * months));
     }
-    // A month has at least 28 days, so that this many steps are surely too many.
+    // A month has at least 28 days, so this number of steps is too large.
     let (mut low, mut high) = (0, (millis - start) / (28 * MILLIS_PER_DAY) + 2);
     while high - low > 1 {
         let middle = low + (high - low) / 2;

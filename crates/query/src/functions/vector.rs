@@ -66,7 +66,7 @@ fn dot(left: &[f32], right: &[f32]) -> f32 {
     left.iter().zip(right).map(|(a, b)| a * b).sum()
 }
 
-/// Brought into 0 to 1, as the index does it.
+/// The similarity is scaled to 0 to 1, as in Cassandra's index.
 fn cosine(left: &[f32], right: &[f32]) -> f32 {
     let norm = (f64::from(dot(left, left)) * f64::from(dot(right, right))).sqrt();
     (1.0 + (f64::from(dot(left, right)) / norm) as f32) / 2.0

@@ -37,7 +37,7 @@ impl<'a> Argument<'a> {
         Expression::Selectable(self.selectable)
     }
 
-    /// The type, where the expression alone decides it.
+    /// The type, if the expression alone determines it.
     pub fn exact_type(&self, preparing: &Preparing<'_>) -> Option<CqlType> {
         let known = preparing.findings().borrow().exact_type(self.part());
         known.unwrap_or_else(|| {
@@ -198,7 +198,7 @@ impl<'a> Argument<'a> {
             }
             _ => Ok(match self.exact_type(preparing) {
                 Some(from) => assign_type(&from, ty),
-                // What is wrong inside is told when the inner expression is prepared.
+                // An error inside is reported when the inner expression is prepared.
                 None => Assignment::Weak,
             }),
         }

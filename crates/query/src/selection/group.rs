@@ -1,4 +1,4 @@
-//! A group of rows that makes one row of the result.
+//! A group of rows that becomes one row of the result.
 
 use super::{Input, RowParts, Selection, Selector};
 use crate::QueryError;
@@ -6,14 +6,14 @@ use crate::execution::Execution;
 use crate::functions::Accumulator;
 use crate::row_view::RowView;
 
-/// Accumulates the rows of a group; starts over for the next one.
+/// Accumulates the rows of a group. It is reused for the next group.
 pub(crate) struct Group<'s> {
     selection: &'s Selection,
     aggregates: Vec<Accumulator>,
     /// The values of the leaves in the group's first row.
     leaves: Vec<Option<Vec<u8>>>,
     rows: u64,
-    /// What is charged for all of that.
+    /// The charged memory of the group, bytes.
     charged_bytes: usize,
 }
 
@@ -41,7 +41,7 @@ impl<'s> Group<'s> {
         self.rows == 0
     }
 
-    /// Takes in a row.
+    /// Adds a row.
     pub fn add(&mut self, row: &RowView<'_>, execution: &Execution<'_>) -> Result<(), QueryError> {
         let parts = RowParts::default();
         let input = Input::Row { row, parts: &parts, execution };
@@ -75,7 +75,7 @@ impl<'s> Group<'s> {
     }
 }
 
-/// Keeps the values of a selector's leaves, each of which several selectors may have; how many bytes were charged for
+/// Keeps the values of a selector's leaves, which several selectors may share. Returns how many bytes were charged for
 /// them.
 fn keep_leaves(
     selector: &Selector,

@@ -1,7 +1,7 @@
-//! Elements and fields of the columns of one row, found without reading a column's value anew for each selector.
+//! Elements and fields of the columns of one row, found without decoding a column's value for each selector.
 //!
-//! A statement may ask for as many parts of a column as it has bytes. The first few are looked for in the value as it
-//! stands; a column that is asked for more of them is read once, and its parts are found by their order.
+//! A statement may select as many parts of a column as the column has bytes. The first few are searched in the
+//! serialized value. If more are selected, the column is decoded once, and its parts are found by their order.
 
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Ordering;
@@ -17,7 +17,7 @@ use crate::row_view::Source;
 /// The number of parts of a column up to which each is searched for in the column's value.
 const PLAIN_MAX: u32 = 4;
 
-/// What was found out about the columns of one row. One per row.
+/// The decoded columns of one row.
 #[derive(Default)]
 pub(crate) struct RowParts {
     known: RefCell<Option<Box<Known>>>,
@@ -31,7 +31,7 @@ struct Known {
 }
 
 impl RowParts {
-    /// Whether parts of this column were asked for so often that it is to be read once for all.
+    /// Whether so many parts of this column were requested that it should be decoded once.
     fn is_asked_often(&self, source: Source) -> bool {
         let mut known = self.known.borrow_mut();
         let asked = known.get_or_insert_default().asked.entry(source).or_default();
@@ -39,7 +39,7 @@ impl RowParts {
         *asked > PLAIN_MAX
     }
 
-    /// The parts of a column's value, if it is to be read once for all and can be. `read` gives the value.
+    /// The parts of a column's value, if it should be decoded once and can be. `read` returns the value.
     pub fn of_value<E>(
         &self,
         source: Source,
@@ -60,7 +60,7 @@ impl RowParts {
         Ok(parts)
     }
 
-    /// The live cells of a complex column, if it is to be read once for all.
+    /// The live cells of a complex column, if it should be decoded once.
     pub fn of_cells(
         &self,
         source: Source,
@@ -77,20 +77,21 @@ impl RowParts {
     }
 }
 
-/// A serialized collection or user type, taken apart.
+/// The parts of a serialized collection or user type.
 pub(crate) struct Parts {
     is_null: bool,
     value: Vec<u8>,
-    /// Of a map key and value, of a set or list the element twice, of a user type the field twice.
+    /// The places of key and value for each entry of a map. For sets, lists and user types, the place of the element or
+    /// field occurs twice.
     places: Vec<(Range<usize>, Range<usize>)>,
-    /// Of the keys of a map, or the elements of a set.
+    /// The type of the keys of a map, or of the elements of a set.
     key_type: Option<CqlType>,
     is_map: bool,
     /// The places in the order of the keys.
     sorted: Vec<usize>,
-    /// Whether that is the order that they have.
+    /// Whether the places are in that order already.
     is_sorted: bool,
-    /// The places in the order of the values, once one was looked for.
+    /// The places in the order of the values, after the first search for a value.
     by_value: OnceCell<Vec<usize>>,
 }
 
@@ -113,7 +114,7 @@ impl Parts {
         self.is_null
     }
 
-    /// `None` where the value is none of this type, or has elements that are null.
+    /// Decodes a value. Returns `None` if it is not a value of this type, or has null elements.
     fn new(ty: &CqlType, value: Vec<u8>) -> Option<Parts> {
         let (key_type, is_map) = match ty {
             CqlType::Map { key, .. } => (Some((**key).clone()), true),
@@ -141,7 +142,7 @@ impl Parts {
                     places.push((place.clone(), place));
                 }
             }
-            // The fields of a user type are found by their places alone.
+            // The fields of a user type are found by their places only.
             _ => {
                 for field in collection::fields(&value) {
                     let place = match field.ok()? {
@@ -191,14 +192,15 @@ impl Parts {
         self.value.get(place.clone())
     }
 
-    /// Whether a key lies between two, both included.
+    /// Whether a key is in the range, with both ends included.
     pub fn has_between(&self, from: Option<&[u8]>, to: Option<&[u8]>) -> bool {
         let start = from.map_or(0, |from| self.sorted.partition_point(|place| self.compare(*place, from).is_lt()));
         let next = self.sorted.get(start);
         next.is_some_and(|place| to.is_none_or(|to| self.compare(*place, to).is_le()))
     }
 
-    /// The map or set of what lies between two keys, both included; `None` where the keys are not in order.
+    /// The map or set of the entries in the range of keys, with both ends included; `None` if the keys are not in
+    /// order.
     pub fn slice(&self, from: Option<&[u8]>, to: Option<&[u8]>) -> Option<Vec<u8>> {
         if !self.is_sorted {
             return None;
@@ -218,9 +220,9 @@ impl Parts {
 /// The live cells of a complex column, in the order of their paths.
 pub(crate) struct LiveCells {
     paths: Vec<u8>,
-    /// Where the path of each is, and the cell without path and value.
+    /// For each cell the place of its path, and the cell without path and value.
     cells: Vec<(Range<usize>, Cell<'static>)>,
-    /// Of the paths.
+    /// The type of the paths.
     ty: CqlType,
 }
 
@@ -236,7 +238,7 @@ impl LiveCells {
         LiveCells { paths, cells, ty: ty.clone() }
     }
 
-    /// The cells whose paths lie between two, both included.
+    /// The cells whose paths are in the range, with both ends included.
     pub fn between(&self, from: Option<&[u8]>, to: Option<&[u8]>) -> impl Iterator<Item = Cell<'static>> {
         let compare =
             |path: &Range<usize>, bound: &[u8]| model::compare_paths(&self.ty, &self.paths[path.clone()], bound);

@@ -1,4 +1,4 @@
-//! From a selected expression as written to a selector.
+//! Preparation of a selected expression: from the syntax tree to a selector.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(super) struct Builder {
     inside_aggregate: bool,
 }
 
-/// The function and arguments of an expression that is a call, also in disguise.
+/// The function and the arguments of an expression that is a call. Operators and casts are calls too.
 pub(super) fn call_of(selectable: &Selectable) -> Option<(FunctionName, Vec<&Selectable>)> {
     Some(match selectable {
         Selectable::CountRows => (FunctionName::unqualified("countRows"), Vec::new()),
@@ -59,9 +59,9 @@ pub(super) fn call_of(selectable: &Selectable) -> Option<(FunctionName, Vec<&Sel
     })
 }
 
-/// Whether an expression looks at a column of which `is_wanted` is true. Of the values of a map or user type in the
-/// text that is Cassandra's mistake: it answers whether one of them does not. Those it looks at here first, so that
-/// `look_up` may fail of them.
+/// Whether an expression uses a column for which `is_wanted` is true. For the values of a map or user type literal,
+/// Cassandra has a mistake: it returns whether one of the values does *not* use such a column. `look_up` is called for
+/// these values first, because Cassandra may fail on them.
 pub(super) fn selects(
     selectable: &Selectable,
     table: &Table,
@@ -103,7 +103,7 @@ pub(super) fn check_names(selectable: &Selectable, table: &Table, preparing: &Pr
         find_column(table, name)?;
     }
     inner(selectable).into_iter().try_for_each(|inner| check_names(inner, table, preparing))?;
-    // What a cast can do is looked up later.
+    // The function of a cast is looked up later.
     if !matches!(selectable, Selectable::Cast { .. })
         && let Some((name, arguments)) = call_of(selectable)
     {
@@ -114,8 +114,8 @@ pub(super) fn check_names(selectable: &Selectable, table: &Table, preparing: &Pr
     Ok(())
 }
 
-/// Looks up the names within maps and user types as well: Cassandra does where it prints an expression, as it does for
-/// a type hint.
+/// Looks up the names within maps and user types as well. Cassandra does so when it prints an expression, for example
+/// for a type hint.
 fn check_shown(selectable: &Selectable, table: &Table, preparing: &Preparing<'_>) -> Result<(), QueryError> {
     let part = Expression::Selectable(selectable);
     if preparing.findings().borrow().has_shown_names(part) {
@@ -137,7 +137,7 @@ fn check_shown(selectable: &Selectable, table: &Table, preparing: &Preparing<'_>
     Ok(())
 }
 
-/// The expressions that an expression is made of.
+/// The direct parts of an expression.
 fn inner(selectable: &Selectable) -> Vec<&Selectable> {
     match selectable {
         Selectable::Column(_) | Selectable::Term(_) | Selectable::CountRows | Selectable::WritetimeOrTtl { .. } => {
@@ -153,7 +153,7 @@ fn inner(selectable: &Selectable) -> Vec<&Selectable> {
         Selectable::BetweenParenthesesOrTuple(elements) | Selectable::List(elements) | Selectable::Set(elements) => {
             elements.iter().collect()
         }
-        // It may be a map or a user type, whose keys are no columns.
+        // This may be a map or a user type, whose keys are not columns.
         Selectable::MapOrUdt(_) => Vec::new(),
     }
 }
@@ -195,7 +195,7 @@ impl Builder {
         }
     }
 
-    /// A column as it is.
+    /// A selector of the unchanged column.
     pub fn column(&mut self, column: &Arc<Column>) -> Selector {
         self.note(column);
         let source = Source::of(&self.table, column);
@@ -205,7 +205,7 @@ impl Builder {
         Selector::Column { source, ty: column.ty.clone(), leaf }
     }
 
-    /// Prepares an expression whose value goes to something of type `expected`, if that is known.
+    /// Prepares an expression whose receiver has the type `expected`, if that is known.
     pub fn prepare(
         &mut self,
         selectable: &Selectable,
@@ -250,7 +250,7 @@ impl Builder {
         }
     }
 
-    /// The type that an expression has by itself, else the one expected of it.
+    /// The type that an expression has by itself, or else the expected type.
     fn type_of(
         &self,
         selectable: &Selectable,
@@ -328,7 +328,8 @@ impl Builder {
         Ok(Named { selector: Selector::Aggregate { index: self.aggregates.len() - 1, ty }, name })
     }
 
-    /// Whether it is a clustering column in descending order, whose type Cassandra does not take for the same.
+    /// Whether the expression is a clustering column in descending order. Cassandra does not treat its type as equal to
+    /// the plain type.
     fn is_descending_key(&self, selectable: &Selectable) -> bool {
         let Selectable::Column(name) = selectable else { return false };
         self.table.column(name.as_str()).is_some_and(|column| column.reversed)
@@ -387,7 +388,7 @@ impl Builder {
         Ok(Named { selector: Selector::Slice { receiver, from: from_term, to: to_term, name: inner.name }, name })
     }
 
-    /// What receives the element of an element or slice selection.
+    /// The receiver of the element in an element or slice selection.
     fn element_spec(
         &self,
         receiver: &Selectable,
@@ -423,7 +424,7 @@ impl Builder {
             let message = format!("Cannot use selection function {kind} on PRIMARY KEY part {}", column.name);
             return Err(QueryError::invalid(message));
         }
-        // Checks the part asked for, and gives its name.
+        // Preparing it separately checks the selected part and returns its name.
         let mut aside = Builder::new(&self.table);
         let inner = aside.prepare(selected, None, preparing)?;
         let part = match inner.selector {
@@ -462,7 +463,7 @@ impl Builder {
         }
         let named = self.prepare(inner, Some(ty), preparing)?;
         let name = format!("({type_name}){}", named.name);
-        // A column keeps its own type otherwise.
+        // The hint replaces the type of a column.
         let selector = match named.selector {
             Selector::Column { source, leaf, .. } => Selector::Column { source, leaf, ty: ty.clone() },
             other => other,

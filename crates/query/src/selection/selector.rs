@@ -1,4 +1,4 @@
-//! A selected expression, ready to be evaluated on rows.
+//! A selected expression that is ready for evaluation on rows.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::terms::{Bound, Term};
 /// A selected expression.
 #[derive(Debug)]
 pub(crate) enum Selector {
-    /// A column as it is. Leaves are numbered so that a group can keep the values of its first row.
+    /// An unchanged column. Leaves are numbered, so that a group can keep the values of its first row.
     Column { source: Source, ty: CqlType, leaf: usize },
     /// `writetime(...)`, `maxwritetime(...)` or `ttl(...)`.
     Writetime { selector: WritetimeSelector, leaf: usize },
@@ -32,7 +32,7 @@ pub(crate) enum Selector {
     Field { receiver: Box<Selector>, index: usize, ty: CqlType },
     /// An element of a set or map.
     Element { receiver: Box<Selector>, element: Term, name: String },
-    /// The elements of a set or map between two, both included.
+    /// The elements of a set or map in a range, with both ends included.
     Slice { receiver: Box<Selector>, from: Option<Term>, to: Option<Term>, name: String },
     /// A list, set, tuple, user type or vector of expressions.
     Elements { ty: CqlType, elements: Vec<Selector> },
@@ -40,11 +40,11 @@ pub(crate) enum Selector {
     Map { ty: CqlType, entries: Vec<(Selector, Selector)> },
 }
 
-/// What selectors are evaluated on.
+/// The input of selectors.
 pub(crate) enum Input<'i, 'r> {
     /// One row.
     Row { row: &'i RowView<'r>, parts: &'i RowParts, execution: &'i Execution<'i> },
-    /// A group of rows: the leaves' values of its first row, and its aggregates.
+    /// A group of rows: the values of the leaves in its first row, and its aggregates.
     Group {
         leaves: &'i [Option<Vec<u8>>],
         parts: &'i RowParts,
@@ -54,7 +54,7 @@ pub(crate) enum Input<'i, 'r> {
 }
 
 impl<'i> Input<'i, '_> {
-    /// The statement that is carried out.
+    /// The execution of the statement.
     pub fn execution(&self) -> &'i Execution<'i> {
         match self {
             Input::Row { execution, .. } | Input::Group { execution, .. } => execution,
@@ -72,7 +72,7 @@ impl<'i> Input<'i, '_> {
         }
     }
 
-    /// The parts of the column that a receiver is, if many of them are asked for.
+    /// The decoded parts of the receiver's column, if many of them are selected.
     fn parts(&self, receiver: &Selector) -> Result<Option<Rc<Parts>>, QueryError> {
         let (Input::Row { parts, .. } | Input::Group { parts, .. }) = self;
         let Selector::Column { source, ty, .. } = receiver else { return Ok(None) };
@@ -86,7 +86,7 @@ type Nullable<'v> = Option<Cow<'v, [u8]>>;
 type Evaluated<'v> = Result<Nullable<'v>, QueryError>;
 
 impl Selector {
-    /// The type of its values.
+    /// The type of the selector's values.
     pub fn ty(&self) -> CqlType {
         match self {
             Selector::Column { ty, .. }
@@ -169,7 +169,7 @@ impl Selector {
                         select_slice(&ty, &value, from.as_deref(), to.as_deref())?
                     }
                 };
-                // Of a collection that is not frozen nothing is left then, as of one without elements.
+                // An unfrozen collection without elements is null.
                 Ok(slice.filter(|slice| !ty.is_multi_cell() || collection::count(slice) != Some(0)))
             }
             Selector::Elements { ty, elements } => {
@@ -186,7 +186,7 @@ impl Selector {
         }
     }
 
-    /// The selectors that it is made of.
+    /// The direct parts of the selector.
     pub fn inner(&self) -> Vec<&Selector> {
         match self {
             Selector::Function { arguments, .. } => arguments.iter().collect(),
@@ -202,12 +202,12 @@ impl Selector {
         }
     }
 
-    /// Of how many expressions it is made, itself included.
+    /// The number of expressions in the selector, itself included.
     pub fn count(&self) -> usize {
         1 + self.inner().into_iter().map(Selector::count).sum::<usize>()
     }
 
-    /// Whether no row is needed to know it: a term, or a function of such.
+    /// Whether the value does not depend on rows: it is a term, or a function of such selectors.
     fn is_constant(&self) -> bool {
         match self {
             Selector::Term { .. } => true,
@@ -216,7 +216,7 @@ impl Selector {
         }
     }
 
-    /// The terms that say which elements of a collection are asked for.
+    /// The terms that select elements of a collection.
     fn parts(&self) -> Vec<&Term> {
         match self {
             Selector::Element { element, .. } => vec![element],
@@ -238,8 +238,8 @@ impl Selector {
             || self.inner().into_iter().any(Selector::has_constants)
     }
 
-    /// Calls the functions in it of which all arguments are known before any row is read, and checks arguments that
-    /// are.
+    /// Calls the functions whose arguments are all known before any row is read, and checks single arguments that are
+    /// known.
     pub fn check_constants(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
         let parts = RowParts::default();
         let nothing = Input::Group { leaves: &[], parts: &parts, aggregates: &[], execution };
@@ -260,7 +260,7 @@ impl Selector {
         Ok(())
     }
 
-    /// Checks that values grow with those of the one column in it, for GROUP BY.
+    /// Checks, for GROUP BY, that the values grow with those of the selector's only column.
     pub fn check_monotonic(&self) -> Result<(), QueryError> {
         match self {
             Selector::Column { .. } => Ok(()),
@@ -346,7 +346,7 @@ fn refuse_nulls<'v>(values: Vec<Option<Cow<'v, [u8]>>>, inside: &str) -> Result<
     values.into_iter().map(|value| value.ok_or_else(null)).collect()
 }
 
-/// Refuses to make a collection that is larger than any that can be stored.
+/// Refuses to build a collection that is larger than any that can be stored.
 fn refuse_large(ty: &CqlType, lengths: impl Iterator<Item = usize>) -> Result<(), QueryError> {
     let bytes = lengths.fold(0, usize::saturating_add);
     if bytes <= RESULT_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! A selected expression as messages show it.
+//! The text of a selected expression in messages.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use cql::ast::Selectable;
 
 use super::prepare::call_of;
 
-/// As Cassandra prints an expression whose names it has looked up: columns without quotes, functions with their
-/// keyspace.
+/// Prints an expression as Cassandra does after it has looked up the names: columns without quotes, functions with
+/// their keyspace.
 pub(super) struct Shown<'a>(pub &'a Selectable);
 
 impl fmt::Display for Shown<'_> {

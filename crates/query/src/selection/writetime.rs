@@ -12,20 +12,20 @@ use crate::execution::Execution;
 use crate::row_view::{RowView, Source};
 use crate::terms::{Bound, Term};
 
-/// Which cells of a column are asked.
+/// The cells of a column whose times are selected.
 #[derive(Debug)]
 pub(crate) enum Part {
-    /// All of them.
+    /// All cells.
     Whole,
     /// The field of a user type at this place.
     Field(usize),
-    /// The element of a set or map.
+    /// The cell of an element of a set or map.
     Element(Term),
-    /// The elements between two, both included.
+    /// The cells of the elements in a range, with both ends included.
     Slice(Option<Term>, Option<Term>),
 }
 
-/// The part asked for, with the values of one execution.
+/// The selected part, with the values of one execution.
 enum Asked {
     Whole,
     Nothing,
@@ -36,7 +36,7 @@ enum Asked {
 }
 
 impl Asked {
-    /// The first and the last path asked for, where not all are.
+    /// The first and the last selected path, if not all paths are selected.
     fn bounds(&self) -> Option<[Option<&[u8]>; 2]> {
         match self {
             Asked::Whole | Asked::Nothing => None,
@@ -47,7 +47,7 @@ impl Asked {
     }
 }
 
-/// Asks cells for their times.
+/// Reads the times of cells.
 #[derive(Debug)]
 pub(crate) struct WritetimeSelector {
     pub kind: WritetimeOrTtl,
@@ -58,7 +58,7 @@ pub(crate) struct WritetimeSelector {
 }
 
 impl WritetimeSelector {
-    /// The type of the answer: a list for many cells, unless the greatest is asked for.
+    /// The type of the result: a list for many cells, except for the greatest time.
     pub fn ty(&self) -> CqlType {
         let one = match self.kind {
             WritetimeOrTtl::Ttl => CqlType::Int,
@@ -72,7 +72,7 @@ impl WritetimeSelector {
         many && self.column_type.is_multi_cell() && self.kind != WritetimeOrTtl::MaxWritetime
     }
 
-    /// The serialized answer; `None` is null.
+    /// The serialized result; `None` is null.
     pub fn evaluate(&self, row: &RowView<'_>, parts: &RowParts, execution: &Execution<'_>) -> Option<Vec<u8>> {
         let now = row.now_seconds;
         match row.data(self.source)? {
@@ -121,7 +121,7 @@ impl WritetimeSelector {
         out
     }
 
-    /// The selected elements of this execution. A bound that no element can have selects nothing. Null and unset bounds
+    /// The selected elements in this execution. A bound that no element can have selects nothing. Null and unset bounds
     /// of a slice are open.
     fn asked(&self, execution: &Execution<'_>) -> Asked {
         let bytes = |term: &Term| {
@@ -138,7 +138,7 @@ impl WritetimeSelector {
         }
     }
 
-    /// Whether a frozen collection has an element of the part asked for.
+    /// Whether a frozen collection has an element in the selected part.
     fn is_in(&self, value: &[u8], asked: &Asked, parts: &RowParts) -> bool {
         if let Part::Whole = self.part {
             return true;
@@ -162,7 +162,7 @@ impl WritetimeSelector {
         }
     }
 
-    /// Whether the cell of this path, or a frozen collection's element of this key, is asked.
+    /// Whether the cell of this path, or the element of a frozen collection with this key, is selected.
     fn covers(&self, path: &[u8], asked: &Asked) -> bool {
         let key_type = match &self.column_type {
             CqlType::Map { key, .. } => key,
