@@ -1,4 +1,4 @@
-//! Guardrails: what a request should not exceed or may not use. Names and texts are Cassandra's.
+//! Guardrails: limits of what a request may use. Names and texts are Cassandra's.
 
 mod flags;
 
@@ -33,14 +33,14 @@ pub struct Guardrails {
     pub partition_keys_in_select: Guardrail,
     /// Combinations that the INs of a key make.
     pub in_select_cartesian_product: Guardrail,
-    /// What reads take and answer; nothing unless `read_thresholds_enabled` says so.
+    /// The sizes of reads and answers; not in force unless `read_thresholds_enabled` is set.
     pub read_thresholds: ReadThresholds,
-    /// What statements may use.
+    /// Features that statements may use.
     pub flags: Flags,
 }
 
 impl Guardrails {
-    /// Whether reads are warned of or refused by their size.
+    /// Whether the size of reads can cause a warning or an error.
     pub(crate) fn watches_reads(&self) -> bool {
         let ReadThresholds { coordinator, local } = &self.read_thresholds;
         [&self.page_size, coordinator, local].into_iter().any(Guardrail::is_set)
@@ -50,13 +50,13 @@ impl Guardrails {
 /// Sizes of reads, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadThresholds {
-    /// What a statement answers.
+    /// The size of a statement's answer.
     pub coordinator: Guardrail,
-    /// What one read takes from memtables and SSTables.
+    /// The size of the data that one read takes from memtables and SSTables.
     pub local: Guardrail,
 }
 
-/// The name and texts of a guardrail. In the texts `{what}`, `{value}` and `{threshold}` stand for what they say.
+/// The name and texts of a guardrail. The texts contain the placeholders `{what}`, `{value}` and `{threshold}`.
 pub(crate) struct Texts {
     name: &'static str,
     warning: &'static str,
@@ -106,12 +106,12 @@ pub(crate) const IN_SELECT_CARTESIAN_PRODUCT: Texts = Texts {
 };
 
 impl Guardrail {
-    /// Whether it does anything.
+    /// Whether a threshold is set.
     pub(crate) fn is_set(&self) -> bool {
         self.warn.is_some() || self.fail.is_some()
     }
 
-    /// Warns of a value above one threshold and refuses one above the other; `what` has that value.
+    /// Warns if the value of `what` is above one threshold, and refuses it if it is above the other one.
     pub(crate) fn check(
         &self,
         texts: &Texts,

@@ -1,8 +1,8 @@
 //! INSERT, UPDATE, DELETE, BATCH and TRUNCATE.
 //!
-//! A statement is prepared into a [`plan::Modification`]: terms for the key, and per column what is done to it.
-//! Carrying it out gives the terms bytes and writes row blobs straight from them; all partitions of a statement, and of
-//! a batch, go to the engine as one mutation.
+//! A statement is prepared into a [`plan::Modification`], which has the terms of the key and the changes of each
+//! column. Executing it binds the terms and writes row blobs directly from their bytes. All partitions of a statement,
+//! or of a batch, become one mutation of the engine.
 
 mod attributes;
 mod batch;
@@ -38,14 +38,14 @@ use json::{InsertDocument, MarkerDocument};
 use plan::Modification;
 use updates::Updates;
 
-/// An INSERT, UPDATE or DELETE ready to be carried out.
+/// A prepared INSERT, UPDATE or DELETE.
 #[derive(Debug)]
 pub(crate) struct ModificationPlan(Kind);
 
 #[derive(Debug)]
 enum Kind {
     Terms(Box<Modification>),
-    /// What it writes is known once its document is.
+    /// An INSERT JSON whose document is bound at execution. Only the document determines the changes.
     Document(Box<MarkerDocument>),
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn prepare(statement: Statement, preparing: &mut Preparing<'_>) -> Re
 }
 
 impl ModificationPlan {
-    /// Carries out the modification.
+    /// Executes the modification.
     pub async fn execute(&self, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
         if let Some(mutation) = self.resolve(execution, |modification| mutation_of(modification, execution))? {
             write(&mutation, None, execution).await?;
@@ -73,12 +73,12 @@ impl ModificationPlan {
         Ok(ResponseBody::Void)
     }
 
-    /// What it writes, if that may be written; `None` for nothing.
+    /// The mutation of the statement, after all checks; `None` if it writes nothing.
     pub fn mutation(&self, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
         self.resolve(execution, |modification| mutation_of(modification, execution))
     }
 
-    /// Does something with the modification that this is in this execution.
+    /// Calls `then` with the modification of this execution.
     fn resolve<R>(
         &self,
         execution: &Execution<'_>,
@@ -123,7 +123,7 @@ impl ModificationPlan {
     }
 }
 
-/// What a modification writes; `None` if nothing.
+/// The mutation of a modification; `None` if it writes nothing.
 fn mutation_of(modification: &Modification, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
     modification.validate(execution)?;
     if modification.condition.is_some() {
@@ -136,7 +136,8 @@ fn mutation_of(modification: &Modification, execution: &Execution<'_>) -> Result
     Ok(updates.into_mutation())
 }
 
-/// Why a conditional modification is not carried out: what is wrong with it, if anything is.
+/// The error of a conditional modification: another mistake in it if there is one, and otherwise that conditions are
+/// not supported.
 fn refuse_conditional(modification: &Modification, execution: &Execution<'_>) -> QueryError {
     let what = match modification.statement {
         StatementType::Delete => "deletions",
@@ -155,7 +156,7 @@ fn refuse_conditional(modification: &Modification, execution: &Execution<'_>) ->
     wrong.unwrap_or_else(conditions::not_supported)
 }
 
-/// Writes a mutation, of a batch if any.
+/// Writes a mutation, which may be that of a batch.
 async fn write(mutation: &Mutation, batch: Option<BatchKind>, execution: &Execution<'_>) -> Result<(), QueryError> {
     execution.options.note(|| "Determining replicas for mutation".to_owned());
     let is_logged = |keyspace: &str| execution.schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes);
@@ -173,7 +174,7 @@ async fn write(mutation: &Mutation, batch: Option<BatchKind>, execution: &Execut
     Ok(())
 }
 
-/// Whether as many replicas of each keyspace are alive as the request's consistency level wants.
+/// Checks that each keyspace has as many live replicas as the request's consistency level needs.
 fn check_alive(updates: &Updates, execution: &Execution<'_>) -> Result<(), QueryError> {
     let data_center = &execution.processor.options().node.data_center;
     let mut checked = None;

@@ -33,20 +33,20 @@ use grouping::Grouping;
 use ordering::Ordering;
 use writer::PlainWriter;
 
-/// A SELECT ready to be carried out.
+/// A prepared SELECT.
 #[derive(Debug)]
 pub(crate) struct SelectPlan {
     table: Arc<Table>,
     selection: Selection,
     /// Writes the rows of a selection of plain columns.
     plain: Option<PlainWriter>,
-    /// The one row that it asks for, whole and without more ado, if that is what it does.
+    /// The key of the only row that it reads, if the row can be returned without further processing.
     one_row: Option<RowTarget>,
-    /// The rows of one partition that it asks for, if they may be looked up.
+    /// The slice of one partition that it reads, if its rows can be looked up.
     few_rows: Option<SliceTarget>,
-    /// Whether an earlier answer had more rows than are looked up, or a page behind it.
+    /// Whether an earlier answer had more rows than a look-up returns, or had a further page.
     is_long: AtomicBool,
-    /// The regular columns that are looked at, by index; `None` if that is all of them.
+    /// The regular columns that are read, by index; `None` if all are.
     regulars: Option<Arc<[usize]>>,
     restrictions: Restrictions,
     is_distinct: bool,
@@ -54,14 +54,14 @@ pub(crate) struct SelectPlan {
     ordering: Ordering,
     limit: Option<Term>,
     per_partition_limit: Option<Term>,
-    /// What a row costs besides its bytes, in steps of a [`crate::budget::Budget`].
+    /// The cost of a row besides its bytes, in steps of a [`crate::budget::Budget`].
     steps_per_row: u64,
-    /// The size of the cells of an earlier answer: room for those of the next one, bytes.
+    /// The size of the cells in an earlier answer, which is reserved for those of the next one, bytes.
     usual_size_bytes: AtomicUsize,
 }
 
 impl SelectPlan {
-    /// The table that it reads.
+    /// The table that the SELECT reads.
     pub fn table(&self) -> &Table {
         &self.table
     }
@@ -71,7 +71,7 @@ impl SelectPlan {
         self.selection.metadata().clone()
     }
 
-    /// Whether groups of rows make the rows of the result.
+    /// Whether result rows are made of groups of rows.
     fn is_grouping(&self) -> bool {
         self.grouping.is_some() || self.selection.is_aggregate()
     }
@@ -134,7 +134,7 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     })
 }
 
-/// The indexes of the regular columns that are selected or restricted; `None` if those are all.
+/// The indexes of the selected and restricted regular columns; `None` if these are all.
 fn regulars_used(table: &Table, selection: &Selection, restrictions: &Restrictions) -> Option<Arc<[usize]>> {
     let used = selection.used_columns().iter().chain(restrictions.other_columns());
     let regulars = used.filter(|column| column.kind == ColumnKind::Regular);

@@ -1,10 +1,10 @@
-//! Guardrails that forbid a kind of statement. They are looked at when a statement is prepared.
+//! Guardrails that forbid kinds of statements. They are checked when a statement is prepared.
 
 use cql::ast::{AlterTableAction, Attributes, Identifier, Statement};
 
 use crate::QueryError;
 
-/// What statements may use.
+/// Features that statements may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The names are Cassandra's.
 pub struct Flags {
@@ -20,7 +20,7 @@ pub struct Flags {
 }
 
 impl Default for Flags {
-    /// Everything is allowed.
+    /// By default everything is allowed.
     fn default() -> Self {
         Flags {
             user_timestamps_enabled: true,
@@ -44,7 +44,7 @@ fn require(enabled: bool, name: &str, what: &str) -> Result<(), QueryError> {
 }
 
 impl Flags {
-    /// Refuses a statement that uses what is not allowed. `keyspace` is that of names that say none.
+    /// Refuses a statement that uses a forbidden feature. Names without a keyspace belong to `keyspace`.
     pub(crate) fn check(&self, statement: &Statement, keyspace: Option<&str>) -> Result<(), QueryError> {
         if *self == Flags::default() {
             return Ok(());
@@ -96,7 +96,7 @@ impl Flags {
         require(enabled, "read_before_write_list_operations", "List operation requiring read before write")
     }
 
-    /// Refuses the replication strategy of this class where it is the simple one.
+    /// Refuses SimpleStrategy if it is forbidden.
     pub(crate) fn check_strategy(&self, class: &str) -> Result<(), QueryError> {
         let is_simple = class.rsplit('.').next() == Some("SimpleStrategy");
         require(self.simplestrategy_enabled || !is_simple, "simplestrategy", "SimpleStrategy")

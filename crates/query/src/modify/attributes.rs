@@ -13,10 +13,10 @@ use crate::{ColumnSpec, QueryError};
 /// The longest TTL: twenty years, seconds.
 const TTL_MAX: i32 = 20 * 365 * 24 * 60 * 60;
 
-/// The last second an expiring cell can tell, as error texts say it.
+/// The last second that an expiring cell can have, in the words of error texts.
 const EXPIRATION_MAX_TEXT: &str = "2106-02-07T06:28:13+00:00";
 
-/// A USING clause, prepared.
+/// A prepared USING clause.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attributes {
     timestamp: Option<Term>,
@@ -41,17 +41,17 @@ impl Attributes {
         })
     }
 
-    /// Whether the statement says its timestamp.
+    /// Whether the statement has a timestamp.
     pub fn has_timestamp(&self) -> bool {
         self.timestamp.is_some()
     }
 
-    /// Whether the statement says its TTL.
+    /// Whether the statement has a TTL.
     pub fn has_time_to_live(&self) -> bool {
         self.time_to_live.is_some()
     }
 
-    /// The timestamp in this execution; `default` if the statement says none. Microseconds.
+    /// The timestamp of this execution, or `default` if the statement has none. Microseconds.
     pub fn timestamp(&self, default: i64, execution: &Execution<'_>) -> Result<i64, QueryError> {
         let Some(term) = &self.timestamp else { return Ok(default) };
         match term.bind(execution)? {
@@ -97,7 +97,7 @@ fn number<const N: usize>(bytes: &[u8]) -> Result<[u8; N], QueryError> {
     bytes.try_into().map_err(|_| invalid())
 }
 
-/// Refuses a TTL that ends after the last second a cell can tell.
+/// Refuses a TTL that ends after the last second that a cell can have.
 fn refuse_overflow(ttl: i32, is_default: bool, table: &Table, now_micros: i64) -> Result<(), QueryError> {
     if ttl == TTL_NONE || now_micros / 1_000_000 + i64::from(ttl) < i64::from(NO_DELETION_TIME) {
         return Ok(());

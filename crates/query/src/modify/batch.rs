@@ -1,4 +1,4 @@
-//! BATCH, of CQL and of the protocol.
+//! BATCH in CQL and in the protocol.
 
 use cql::ast::{Batch, BatchKind, Modification as RawModification, Statement};
 use model::PartitionKey;
@@ -13,7 +13,7 @@ use crate::execution::Execution;
 use crate::preparing::Preparing;
 use crate::{QueryError, ResponseBody, Value};
 
-/// A CQL batch, prepared.
+/// A prepared CQL batch.
 #[derive(Debug)]
 pub(crate) struct BatchPlan {
     kind: BatchKind,
@@ -40,7 +40,7 @@ pub(crate) fn prepare_batch(batch: Batch, preparing: &mut Preparing<'_>) -> Resu
 }
 
 impl BatchPlan {
-    /// Carries out the batch.
+    /// Executes the batch.
     pub async fn execute(&self, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
         let statements: Vec<(&ModificationPlan, &Execution<'_>)> =
             self.statements.iter().map(|statement| (statement, execution)).collect();
@@ -48,7 +48,7 @@ impl BatchPlan {
     }
 }
 
-/// Carries out a protocol batch: modifications, each with its own values.
+/// Executes a protocol batch: modifications, each with its own values.
 pub(crate) async fn execute_batch(
     kind: BatchKind,
     statements: &[(&ModificationPlan, &[Value<'_>])],
@@ -62,7 +62,7 @@ pub(crate) async fn execute_batch(
     carry_out(kind, &attributes, &statements, execution).await
 }
 
-/// Refuses batches of statements that do not go together.
+/// Refuses batches whose statements may not be combined.
 fn validate(kind: BatchKind, attributes: &Attributes, statements: &[&ModificationPlan]) -> Result<(), QueryError> {
     let refuse = |message: &str| Err(QueryError::invalid(message));
     let is_conditional = statements.iter().any(|statement| statement.is_conditional());
@@ -145,8 +145,8 @@ async fn carry_out(
     Ok(ResponseBody::Void)
 }
 
-/// What is wrong with the first wrong partition key of these statements: Cassandra makes the keys of all before it
-/// looks at anything else.
+/// The error of the first invalid partition key in these statements. Cassandra builds the keys of all statements before
+/// it checks anything else.
 fn wrong_key(statements: &[(&ModificationPlan, &Execution<'_>)]) -> Option<QueryError> {
     let keys = |(statement, execution): &(&ModificationPlan, &Execution<'_>)| {
         statement.resolve(execution, |modification| modification.target.keys(execution).map(drop)).err()
@@ -154,7 +154,7 @@ fn wrong_key(statements: &[(&ModificationPlan, &Execution<'_>)]) -> Option<Query
     statements.iter().find_map(keys)
 }
 
-/// A conditional batch is about one partition.
+/// Checks that a conditional batch changes only one partition.
 fn check_one_partition(
     modification: &Modification,
     known: &mut Option<PartitionKey>,

@@ -1,4 +1,4 @@
-//! The size of batches, as Cassandra reckons it, and what is said of large ones.
+//! The size of a batch, as Cassandra computes it, and the warning or error for a large one.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +8,18 @@ use model::{Clusterings, ColumnData, Mutation, PartitionUpdate, Row, Table};
 use crate::QueryError;
 use crate::execution::Execution;
 
-/// Timestamp, TTL and local deletion time.
+/// The timestamp, the TTL and the local deletion time.
 const CELL_BYTES: u64 = 8 + 4 + 8;
 const DELETION_BYTES: u64 = 12;
-/// Timestamp of the liveness, and the deletion with its flag.
+/// The timestamp of the liveness, and the deletion with its flag.
 const ROW_BYTES: u64 = 8 + DELETION_BYTES + 1;
 const LIVENESS_TTL_BYTES: u64 = 4 + 8;
 const PARTITION_DELETION_BYTES: u64 = 8;
 const RANGE_BYTES: u64 = 8 + 4;
 const RANGES_BYTES: u64 = 4;
 
-/// Refuses a batch over several partitions that is too large, and warns of one that is large. Warns of an unlogged
-/// batch over many partitions.
+/// Refuses a batch over several partitions that is too large, and warns about one that is large. Also warns about an
+/// unlogged batch over many partitions.
 pub(super) fn check(kind: BatchKind, mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
     let updates = mutation.updates();
     let partitions: BTreeSet<_> = updates.iter().map(|update| (&*update.table().keyspace, update.key())).collect();

@@ -1,4 +1,4 @@
-//! What a modification does to a column, prepared.
+//! The prepared changes that a modification makes to columns.
 
 use std::sync::Arc;
 
@@ -12,32 +12,32 @@ use crate::preparing::Preparing;
 use crate::terms::{Term, prepare as prepare_term};
 use crate::{ColumnSpec, ErrorKind, QueryError, Value};
 
-/// What is done to a column, or to elements of it.
+/// A change of a column, or of elements of it.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// It gets this value; null deletes it.
+    /// The column gets this value; null deletes it.
     Set(Term),
-    /// It loses what it has.
+    /// The content of the column is deleted.
     Delete,
-    /// A counter is added to.
+    /// This is added to a counter.
     Count(Term),
     /// Elements are added to a set, or entries to a map.
     Add(Term),
-    /// Elements are put at the end of a list.
+    /// Elements are appended to a list.
     Append(Term),
-    /// Elements are put at the start of a list.
+    /// Elements are prepended to a list.
     Prepend(Term),
-    /// The elements of a set, or the entries of a map with these keys, go.
+    /// These elements of a set, or the entries of a map with these keys, are removed.
     Remove(Term),
-    /// Every element of a list goes that equals one of these.
+    /// All elements of a list that equal one of these are removed.
     Discard(Term),
     /// The entry of a map gets this value; null deletes it.
     SetKey { key: Term, value: Term },
-    /// The element of a set, or the entry of a map, goes.
+    /// The element of a set, or the entry of a map, is removed.
     DeleteKey(Term),
     /// The element of a list gets this value; null deletes it.
     SetIndex { index: Term, value: Term },
-    /// The element of a list goes.
+    /// The element of a list is removed.
     DeleteIndex(Term),
     /// The field of a user type gets this value; null deletes it.
     SetField { place: u16, value: Term },
@@ -46,7 +46,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// Whether what the column holds must be known.
+    /// Whether the change depends on the current content of the column.
     pub fn requires_read(&self) -> bool {
         matches!(self, Change::Discard(_) | Change::SetIndex { .. } | Change::DeleteIndex(_))
     }
@@ -58,11 +58,12 @@ pub(super) struct ColumnChanges {
     /// Index in the table's column set.
     pub index: usize,
     pub column: Arc<Column>,
-    /// Rises with the order of the columns in the statement.
+    /// The place of the column's first change in the statement.
     pub place: usize,
-    /// In the order written.
+    /// The changes in the order of the statement.
     pub changes: Vec<Change>,
-    /// The marker that gives the column its value, if one does and most values need no more than a look.
+    /// The marker that gives the column its value, if there is one, and if most of its values need no more than a quick
+    /// check.
     pub marker: Option<PlainMarker>,
 }
 
@@ -72,7 +73,7 @@ impl ColumnChanges {
         ColumnChanges { index, column: column.clone(), place, changes: vec![change], marker }
     }
 
-    /// Adds later changes of the same column: of a simple one the last change counts.
+    /// Adds later changes of the same column. For a simple column only the last change counts.
     fn join(&mut self, later: ColumnChanges) {
         if self.column.is_complex() {
             self.changes.extend(later.changes);
@@ -86,7 +87,7 @@ impl ColumnChanges {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlainMarker {
     number: u32,
-    /// Whether values must be ASCII to be taken as they are; otherwise any are.
+    /// Whether only ASCII values can be written unchecked; otherwise all values can.
     is_text: bool,
 }
 
@@ -101,17 +102,17 @@ impl PlainMarker {
         Some(PlainMarker { number: u32::try_from(*index).ok()?, is_text })
     }
 
-    /// Whether this marker stands behind `other`, and both are for texts.
+    /// Whether this marker directly follows `other`, and both are for texts.
     fn follows(self, other: PlainMarker) -> bool {
         self.is_text && other.is_text && self.number.checked_sub(1) == Some(other.number)
     }
 
-    /// The values of as many markers for texts, this one the first, as they were sent: see [`Execution::sent_texts`].
+    /// The sent values of `count` markers for texts, of which this is the first (see [`Execution::sent_texts`]).
     pub fn sent_texts<'v>(self, count: usize, execution: &Execution<'v>) -> Option<&'v [u8]> {
         if self.is_text { execution.sent_texts(self.number as usize, count) } else { None }
     }
 
-    /// The value, if it is surely a valid one; `None` says nothing.
+    /// The value, if a quick check shows that it is valid. `None` means that the full check is needed.
     #[inline]
     pub fn value<'v>(&self, execution: &Execution<'v>) -> Option<&'v [u8]> {
         match execution.values.get(self.number as usize) {
@@ -124,14 +125,14 @@ impl PlainMarker {
 /// The changes of a statement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
-    /// Of regular columns, by index.
+    /// The changes of regular columns, by index.
     pub regulars: Vec<ColumnChanges>,
-    /// Of static columns, by index.
+    /// The changes of static columns, by index.
     pub statics: Vec<ColumnChanges>,
 }
 
 impl Changes {
-    /// Adds a change of a column of this table. All are brought [`in_order`](Self::in_order) at last.
+    /// Adds a change of a column of this table. [`in_order`](Self::in_order) must be called after the last one.
     pub fn push(&mut self, table: &Table, column: &Arc<Column>, change: Change) -> Result<(), QueryError> {
         let is_static = column.kind == ColumnKind::Static;
         let index = table.columns(is_static).index_of(&column.name);
@@ -145,7 +146,7 @@ impl Changes {
         Ok(())
     }
 
-    /// The same, each column once and by its index.
+    /// Returns the changes with each column once, ordered by index.
     pub fn in_order(mut self) -> Changes {
         for columns in [&mut self.regulars, &mut self.statics] {
             if columns.is_sorted_by(|one, next| one.index < next.index) {
@@ -164,8 +165,8 @@ impl Changes {
         self
     }
 
-    /// The regular columns from the table's first on whose values are markers', in runs: how many columns in each stand
-    /// in the order of their markers, one right behind the other.
+    /// The regular columns, starting with the table's first, whose values are those of markers. They are divided into
+    /// runs whose markers directly follow each other. Returns the number of columns in each run.
     pub fn leading_runs(&self) -> Vec<usize> {
         let leading =
             self.regulars.iter().zip(0..).map_while(|(column, place)| column.marker.filter(|_| column.index == place));
@@ -173,7 +174,7 @@ impl Changes {
         markers.chunk_by(|one, next| next.follows(*one)).map(<[_]>::len).collect()
     }
 
-    /// Whether there are none.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.regulars.is_empty() && self.statics.is_empty()
     }
@@ -183,7 +184,7 @@ impl Changes {
         self.regulars.is_empty() && !self.statics.is_empty()
     }
 
-    /// Whether what columns hold must be known.
+    /// Whether a change depends on the current content of a column.
     pub fn requires_read(&self) -> bool {
         let all = self.regulars.iter().chain(&self.statics).flat_map(|column| &column.changes);
         all.into_iter().any(Change::requires_read)
@@ -194,7 +195,7 @@ fn refuse<T>(message: String) -> Result<T, QueryError> {
     Err(QueryError::invalid(message))
 }
 
-/// `column = value`, also of INSERT.
+/// Prepares `column = value`, also for INSERT.
 pub(super) fn prepare_value(
     value: &ast::Term,
     receiver: &ColumnSpec,
@@ -210,7 +211,7 @@ pub(super) fn prepare_value(
     Ok(Change::Set(term))
 }
 
-/// An assignment of UPDATE.
+/// Prepares an assignment of UPDATE.
 pub(super) fn prepare_operation(
     operation: &Operation,
     column: &Column,
@@ -309,7 +310,7 @@ fn addition(value: &ast::Term, receiver: &ColumnSpec, preparing: &mut Preparing<
     }
 }
 
-/// Puts another text in the place of an invalid request's.
+/// Replaces the text of an invalid request's error.
 fn say_instead(error: QueryError, message: impl FnOnce() -> String) -> QueryError {
     match error.kind {
         ErrorKind::Invalid => QueryError::invalid(message()),
@@ -345,7 +346,7 @@ fn prepend(value: &ast::Term, receiver: &ColumnSpec, preparing: &mut Preparing<'
     }
 }
 
-/// What DELETE removes.
+/// Prepares what a DELETE removes.
 pub(super) fn prepare_deletion(
     deletion: &Deletion,
     column: &Column,

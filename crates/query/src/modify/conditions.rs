@@ -1,4 +1,4 @@
-//! IF clauses: checked, and refused when they are to be carried out.
+//! IF clauses, which are checked when a statement is prepared, and refused when it is executed.
 
 use cql::ast::{self, ConditionTarget, ConditionValue, Conditions, Identifier, Operator};
 use model::{Column, ColumnKind, Table};
@@ -9,12 +9,12 @@ use crate::preparing::Preparing;
 use crate::terms::{InTerms, Term, prepare as prepare_term};
 use crate::{ColumnSpec, QueryError};
 
-/// What a conditional modification asks of rows.
+/// The condition of a modification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// Nothing: it is not conditional.
+    /// The modification is not conditional.
     None,
-    /// Of the row or of columns; `regulars` tells whether regular columns are asked for.
+    /// A condition on the row or on columns. `regulars` tells whether it names regular columns.
     Some { regulars: bool },
 }
 
@@ -24,7 +24,7 @@ impl Condition {
         self != Condition::None
     }
 
-    /// Whether regular columns are asked for by name.
+    /// Whether the condition names regular columns.
     pub fn asks_regulars(self) -> bool {
         self == Condition::Some { regulars: true }
     }
@@ -102,7 +102,7 @@ fn element_spec(
     }
 }
 
-/// An index or key that is known already.
+/// Checks an index or key that is already known.
 fn check_element(element: Term, of: &str) -> Result<(), QueryError> {
     match (&element, of) {
         (Term::Value(None), _) => refuse(format!("Invalid null value for {of} element access")),
@@ -179,7 +179,7 @@ fn refuse_durations(operator: Operator, ty: &CqlType) -> Result<(), QueryError> 
     }
 }
 
-/// What is answered to a conditional modification that is right.
+/// The error for a conditional modification without mistakes.
 pub(super) fn not_supported() -> QueryError {
     QueryError::not_supported("a conditional modification (IF)")
 }

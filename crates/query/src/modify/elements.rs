@@ -13,7 +13,7 @@ use crate::QueryError;
 use crate::execution::Execution;
 use crate::terms::{Bound, Term};
 
-/// Which element a cell is.
+/// The path of a cell.
 #[derive(Clone, Copy)]
 enum Path<'v> {
     /// An element of a set or a key of a map.
@@ -34,15 +34,15 @@ impl Path<'_> {
     }
 }
 
-/// The cells that the changes of one column come to.
+/// The cells that result from the changes of one column.
 struct Elements<'v> {
     ty: &'v CqlType,
     deletion: DeletionTime,
-    /// A cell without value is deleted.
+    /// Paths and values. A cell without value is deleted.
     cells: Vec<(Path<'v>, Option<&'v [u8]>)>,
     /// The places of the elements that changes add to a list, in the order of the changes.
     new_places: std::vec::IntoIter<ListPlace>,
-    /// What a list holds, where a change asks.
+    /// The content of a list, if a change depends on it.
     list: Option<List<'v>>,
 }
 
@@ -68,7 +68,8 @@ fn bind<'v>(change: &'v Change, execution: &'v Execution<'_>) -> Result<BoundCha
     }
 }
 
-/// Adds the changes of a column to the row being built. `existing` are the live cells of a list, where a change asks.
+/// Adds the changes of a column to the row that is being built. `existing` has the live cells of a list, if a change
+/// depends on them.
 pub(super) fn write(
     column: &ColumnChanges,
     existing: &[ListCell],
@@ -95,7 +96,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// A place for each element that the changes of a list add to it.
+/// A place for each element that the changes add to a list.
 fn new_places(changes: &[Change], bound: &[BoundChange<'_>], execution: &Execution<'_>) -> Vec<ListPlace> {
     let mut places = Vec::new();
     for (change, (_, value)) in changes.iter().zip(bound) {
@@ -152,7 +153,7 @@ impl<'v> Elements<'v> {
         }
     }
 
-    /// Adds what a whole value consists of.
+    /// Adds all elements of a whole value.
     fn add(&mut self, value: &'v Bound<'_>) -> Result<(), QueryError> {
         let Some(bytes) = value.as_bytes() else { return Ok(()) };
         match self.ty {
@@ -188,7 +189,7 @@ impl<'v> Elements<'v> {
         Ok(())
     }
 
-    /// Changes what is at a place in a list.
+    /// Sets or deletes the element at a place in a list.
     fn set_place(&mut self, place: ListPlace, value: Option<&'v [u8]>) {
         if let Some(list) = &mut self.list {
             list.set(&place, value);
@@ -228,7 +229,7 @@ impl<'v> Elements<'v> {
         Ok(())
     }
 
-    /// `what` names the change where there is no list.
+    /// Sets the element of an index. `what` describes the change in the error for a missing list.
     fn set_index(&mut self, index: &Bound<'_>, value: &'v Bound<'_>, what: &str) -> Result<(), QueryError> {
         let index = match index {
             Bound::Null => return Err(QueryError::invalid("Invalid null value for list index")),
@@ -250,7 +251,8 @@ impl<'v> Elements<'v> {
         Ok(())
     }
 
-    /// Writes the cells in the order of their paths, of equal ones the one that reconciliation keeps.
+    /// Writes the cells in the order of their paths. Of cells with the same path, it writes the one that reconciliation
+    /// keeps.
     fn finish(mut self, index: usize, times: &Times, builder: &mut RowBuilder) {
         let ty = self.ty;
         let compare = |left: &Path<'_>, right: &Path<'_>| compare_paths(ty, left.as_slice(), right.as_slice());

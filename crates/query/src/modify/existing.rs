@@ -1,4 +1,4 @@
-//! What lists hold before they are changed by index or by value.
+//! The content of lists before a statement changes them by index or by value.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{Consistency, QueryError, consistency};
 /// A live cell of a list.
 #[derive(Clone, Debug)]
 pub(super) struct ListCell {
-    /// The timeuuid that gives its place.
+    /// The timeuuid that determines its place.
     pub place: [u8; 16],
     pub value: Vec<u8>,
 }
@@ -28,7 +28,8 @@ impl ExistingLists {
         place.map(|place| self.0[place].1.as_slice()).unwrap_or_default()
     }
 
-    /// Refuses a level that a statement with such changes may not have, whether or not there is a row to read.
+    /// Refuses a consistency level that is not allowed for a statement with such changes, even if there is no row to
+    /// read.
     pub fn check_level(level: Consistency) -> Result<(), QueryError> {
         match level {
             Consistency::Any => {
@@ -38,7 +39,8 @@ impl ExistingLists {
         }
     }
 
-    /// Reads the lists that the changes ask for: of the row of this clustering, or of the static row (`None`).
+    /// Reads the lists on which the changes depend: those of the row with this clustering, or of the static row
+    /// (`None`).
     pub fn read(
         table: &Arc<Table>,
         key: &PartitionKey,

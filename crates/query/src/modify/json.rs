@@ -28,9 +28,9 @@ pub(super) struct MarkerDocument {
     default_unset: bool,
 }
 
-/// An INSERT JSON, prepared.
+/// A prepared INSERT JSON.
 pub(super) enum InsertDocument {
-    /// The document was in the statement.
+    /// The statement contained the document.
     Known(Box<Modification>),
     Marker(Box<MarkerDocument>),
 }
@@ -55,7 +55,7 @@ pub(super) fn prepare(insert: &InsertJson, preparing: &mut Preparing<'_>) -> Res
 }
 
 impl MarkerDocument {
-    /// The INSERT that the document of this execution comes to.
+    /// The INSERT of the document in this execution.
     pub fn resolve(&self, execution: &Execution<'_>) -> Result<Modification, QueryError> {
         let text = match execution.value(self.marker)? {
             Value::Null => return Err(no_document()),
@@ -89,7 +89,7 @@ fn resolve(start: Start, text: &str, default_unset: bool) -> Result<Modification
             }
         }
     }
-    // A key that is not given is refused when the statement is carried out.
+    // A missing key column is refused at execution.
     let target = RowTarget::of_values(&start.table, |column| match given(column) {
         None if default_unset => Term::Unset,
         value => Term::Value(value.cloned().flatten().map(Vec::into_boxed_slice)),
@@ -99,7 +99,7 @@ fn resolve(start: Start, text: &str, default_unset: bool) -> Result<Modification
 
 /// The columns that a document names and their values; `None` is null.
 fn read(text: &str, table: &Table) -> Result<HashMap<String, Option<Vec<u8>>>, QueryError> {
-    // Of a name that is there twice the last value counts.
+    // If a name occurs twice, the last value counts.
     let mut left: HashMap<String, (usize, Json)> = HashMap::new();
     for (place, (name, value)) in parse(text)?.into_iter().enumerate() {
         left.insert(name_from_json(&name), (place, value));
@@ -139,7 +139,7 @@ fn parse(text: &str) -> Result<Map<String, Json>, QueryError> {
     Err(QueryError::invalid(format!("Could not decode JSON string as a map: {why}. (String was: {text})")))
 }
 
-/// The text of Cassandra's parser for a document of another kind.
+/// The text of Cassandra's parser for a document that is not an object.
 fn not_an_object(document: &Json) -> String {
     let what = match document {
         Json::Array(_) => "Array value (token `JsonToken.START_ARRAY`)",
@@ -163,7 +163,7 @@ fn not_an_object(document: &Json) -> String {
     )
 }
 
-/// The text of Cassandra's parser for a word that is none of JSON's; for other errors ours.
+/// The text of Cassandra's parser for an unknown word. For other errors it is the text of our parser.
 pub(crate) fn unreadable(text: &str, error: &serde_json::Error) -> String {
     let start = text.trim_start();
     let word: String = start.chars().take_while(|c| c.is_alphanumeric() || *c == '_' || *c == '$').collect();

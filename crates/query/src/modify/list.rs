@@ -1,4 +1,4 @@
-//! A list as the changes of one statement find it and leave it to each other.
+//! The content of a list during a statement, which each change reads and modifies.
 
 use std::collections::HashMap;
 
@@ -6,20 +6,20 @@ use types::CqlType;
 
 use super::existing::ListCell;
 
-/// The timeuuid that gives an element its place in a list.
+/// The timeuuid that determines the place of an element in a list.
 pub(super) type ListPlace = [u8; 16];
 
-/// A list that is asked by index and by value between changes, each in logarithmic time: a statement may have as many
-/// changes as the list has elements.
+/// A list with access by index and by value in logarithmic time, because a statement may have as many changes as the
+/// list has elements.
 pub(super) struct List<'v> {
-    /// All places that the list has or will have in the statement, in order.
+    /// All places that the list has or will get in this statement, in order.
     places: Vec<ListPlace>,
-    /// What is there now, if anything.
+    /// The value at each place, if there is one now.
     values: Vec<Option<&'v [u8]>>,
-    /// A tree of sums (Fenwick's) over how many elements there are at each place; the one at 0 is not used.
+    /// A Fenwick tree of the number of elements at each place. The node at 0 is not used.
     counts: Vec<usize>,
     len: usize,
-    /// The places of each value, and perhaps some where it was. Made for the first change that asks.
+    /// The places of each value, which may include places that no longer have it. Built when the first change needs it.
     by_value: Option<HashMap<&'v [u8], Vec<usize>>>,
 }
 
@@ -39,7 +39,7 @@ impl<'v> List<'v> {
         self.len
     }
 
-    /// Puts an element at a place, or takes it away.
+    /// Puts an element at a place, or removes it.
     pub fn set(&mut self, place: &ListPlace, value: Option<&'v [u8]>) {
         let found = self.places.binary_search_by(|known| CqlType::Timeuuid.compare(known, place));
         debug_assert!(found.is_ok(), "a place that the list was not made for");
@@ -85,7 +85,7 @@ impl<'v> List<'v> {
         self.places.get(node).copied()
     }
 
-    /// Takes away all elements of this value; their places.
+    /// Removes all elements with this value, and returns their places.
     pub fn take(&mut self, value: &[u8]) -> Vec<ListPlace> {
         let by_value = self.by_value.get_or_insert_with(|| {
             let mut by_value: HashMap<&[u8], Vec<usize>> = HashMap::new();

@@ -1,28 +1,28 @@
-//! The paths of list cells: timeuuids, so that a list is in the order it was written in.
+//! The paths of list cells. They are timeuuids, so a list has the order in which it was written.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use types::timeuuid;
 
-/// 2010-01-01 in 100 ns intervals since 1970: as Cassandra does, what is prepended now is put as long before it as now
-/// is after it.
+/// 2010-01-01 in 100 ns intervals since 1970. As in Cassandra, the time of a prepended element is as far before this
+/// date as the current time is after it.
 const REFERENCE_TICKS: i64 = 1_262_304_000_000 * 10_000;
 
-/// Makes the paths of prepended elements. They only go back.
+/// Creates the paths of prepended elements. Their times only decrease.
 #[derive(Debug)]
 pub(crate) struct PrependedPaths {
     low: u64,
-    /// The time of the earliest one, in 100 ns intervals since 1970.
+    /// The earliest time so far, in 100 ns intervals since 1970.
     first_ticks: AtomicI64,
 }
 
 impl PrependedPaths {
-    /// Paths that end like the timeuuids of this clock sequence and node.
+    /// Creates paths that end like the timeuuids of this clock sequence and node.
     pub fn new(clock_sequence: u16, node: u64) -> PrependedPaths {
         PrependedPaths { low: timeuuid::low_half(clock_sequence, node), first_ticks: AtomicI64::new(i64::MAX) }
     }
 
-    /// Paths for `count` elements in the order of the list, before all that were made until now.
+    /// Paths for `count` elements in the order of the list, before all earlier paths.
     pub fn next(&self, now_micros: i64, count: usize) -> impl Iterator<Item = [u8; 16]> + use<> {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let mirrored = (2 * REFERENCE_TICKS).saturating_sub(now_micros.saturating_mul(10));

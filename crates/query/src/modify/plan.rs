@@ -1,4 +1,4 @@
-//! A modification, prepared, and the updates it comes to.
+//! A prepared modification, and the updates that it makes.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -31,26 +31,26 @@ pub(super) struct Modification {
     /// See [`Changes::leading_runs`].
     pub leading_runs: Vec<usize>,
     pub condition: Condition,
-    /// Whether the table is not stored.
+    /// Whether the table is virtual.
     pub is_virtual: bool,
-    /// Whether the table is one that clients may not write to at all.
+    /// Whether clients may not write to the table.
     pub is_read_only: bool,
-    /// Whether the table is one of counters.
+    /// Whether the table has counters.
     pub is_counter: bool,
     /// Whether lists must be read before they are written.
     pub reads: bool,
 }
 
-/// What a thread may keep for the next statement, bytes: rows are seldom larger.
+/// The memory that a thread may keep for the next statement, bytes. Rows are seldom larger.
 const BUILDER_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {
-    /// Keeps its memory from row to row and from statement to statement.
+    /// Keeps its memory between rows and statements.
     static BUILDER: RefCell<RowBuilder> = RefCell::default();
 }
 
 impl Modification {
-    /// Refuses what no values could make right, before any value is looked at.
+    /// Refuses statements that are invalid with any values, before values are checked.
     pub fn validate(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
         if self.is_read_only {
             let keyspace = &self.table.keyspace;
@@ -91,7 +91,7 @@ impl Modification {
         })
     }
 
-    /// Refuses a consistency level that this write may not have.
+    /// Refuses a consistency level that is not allowed for this write.
     pub fn check_level(&self, consistency: Consistency) -> Result<(), QueryError> {
         if self.is_counter {
             return match consistency {
@@ -111,7 +111,7 @@ impl Modification {
         consistency::refuse_node_local(consistency)
     }
 
-    /// Adds what the statement does to `updates`. `timestamp` is that of a statement that says none, microseconds.
+    /// Adds the changes of the statement to `updates`. `timestamp` is used if the statement has none, microseconds.
     pub fn add_to(&self, updates: &mut Updates, timestamp: i64, execution: &Execution<'_>) -> Result<(), QueryError> {
         BUILDER.with_borrow_mut(|builder| {
             let outcome = self.write(updates, timestamp, execution, builder);
@@ -152,7 +152,7 @@ impl Modification {
     }
 }
 
-/// Whether a table holds counters.
+/// Whether a table has counters.
 pub(super) fn is_counter(table: &Table) -> bool {
     [table.statics(), table.regulars()].iter().any(|set| set.columns.iter().any(|c| c.ty == CqlType::Counter))
 }
@@ -162,11 +162,11 @@ struct Writer<'e> {
     modification: &'e Modification,
     times: Times,
     execution: &'e Execution<'e>,
-    /// Of the rows that INs multiply.
+    /// The bytes of the rows that INs multiply.
     written_bytes: Cell<usize>,
 }
 
-/// The bytes that the rows of one statement may have: INs multiply its values.
+/// The largest size of all rows of one statement, whose values INs multiply.
 const WRITTEN_BYTES_MAX: usize = 128 << 20;
 
 impl Writer<'_> {
@@ -213,7 +213,7 @@ impl Writer<'_> {
         updates.partition(&self.modification.table, key).delete_range(slice, self.times.deletion());
     }
 
-    /// Writes one row, or what concerns no row in particular where no clustering is given.
+    /// Writes the changes of one row, or those of the partition if there is no clustering.
     fn write(
         &self,
         key: &PartitionKey,
@@ -222,7 +222,7 @@ impl Writer<'_> {
         builder: &mut RowBuilder,
     ) -> Result<(), QueryError> {
         let Modification { table, statement, changes, .. } = self.modification;
-        // Named, even if nothing is written: Cassandra sends the replicas an empty update.
+        // The partition is named even if nothing is written: Cassandra sends an empty update to the replicas.
         let partition = updates.partition(table, key);
         let has_row = clustering.is_some() || table.clustering().is_empty();
         let clustering = clustering.map(Vec::as_slice).unwrap_or_default();
@@ -257,7 +257,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Deletes a row, or the partition where no clustering is given.
+    /// Deletes a row, or the partition if there is no clustering.
     fn delete(
         &self,
         clustering: &[u8],
@@ -280,8 +280,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes the first columns of the table, as far as markers give them values that are what they have to be. Returns
-    /// the others.
+    /// Writes the first columns of the table, as far as their markers have values that pass the quick check. Returns
+    /// the other columns.
     fn write_values<'c>(&self, columns: &'c [ColumnChanges], builder: &mut RowBuilder) -> &'c [ColumnChanges] {
         let Ok(count) = builder.slots_of_row(|slots| {
             let mut written = 0;
@@ -298,8 +298,8 @@ impl Writer<'_> {
         &columns[count..]
     }
 
-    /// Writes columns whose markers stand one behind the other; of texts all at once, where they were sent as a row has
-    /// them. Returns how many.
+    /// Writes columns whose markers directly follow each other. Texts that were sent in the form of a row are copied at
+    /// once. Returns the number of written columns.
     fn write_run(&self, run: &[ColumnChanges], slots: &mut Vec<u8>) -> usize {
         let first = run.first().and_then(|column| column.marker);
         if run.len() > 1
@@ -349,7 +349,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What is wrong with the first wrong column of the statement: rows are built in the order of columns in the table.
+    /// The error of the first invalid column in the order of the statement, because rows are built in the order of the
+    /// table.
     fn first_error(&self, columns: &[ColumnChanges], is_static: bool, existing: &ExistingLists) -> Option<QueryError> {
         let mut columns: Vec<&ColumnChanges> = columns.iter().collect();
         columns.sort_unstable_by_key(|column| column.place);
@@ -402,7 +403,7 @@ fn no_columns_of_ranges() -> QueryError {
     QueryError::invalid("Range deletions are not supported for specific columns")
 }
 
-/// Adds the row that was built.
+/// Adds the row that is complete in the builder.
 fn add_row(update: &mut PartitionUpdateBuilder, clustering: &[u8], builder: &mut RowBuilder) {
     update.row_with(clustering, builder.size_bytes(), |out| builder.finish(out));
 }

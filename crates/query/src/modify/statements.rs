@@ -16,7 +16,7 @@ use crate::names::{column_spec, find_column};
 use crate::preparing::Preparing;
 use crate::restrictions::{Reading, StatementType};
 
-/// What all statements begin with.
+/// The common parts of all statements.
 #[derive(Clone, Debug)]
 pub(super) struct Start {
     pub table: Arc<Table>,
@@ -39,7 +39,7 @@ impl Start {
         Ok(Start { table, attributes, condition, is_virtual })
     }
 
-    /// Joins the parts, after the last checks.
+    /// Combines the parts after the last checks.
     pub fn finish(
         self,
         statement: StatementType,

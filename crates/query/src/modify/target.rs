@@ -1,4 +1,4 @@
-//! Which partitions and rows a modification is about.
+//! The partitions and rows that a modification changes.
 
 use std::sync::Arc;
 
@@ -11,28 +11,28 @@ use crate::preparing::Preparing;
 use crate::restrictions::{Reading, Restrictions};
 use crate::row_target::RowTarget;
 
-/// What a modification is about.
+/// The target of a modification.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// One partition, and one row or no particular one: every column given is given by `=`.
+    /// One partition, and one row of it or the partition as a whole. All given columns are restricted by `=`.
     Row(RowTarget),
     /// Any other WHERE clause.
     Restricted(Box<Restrictions>),
 }
 
-/// The rows of each partition that a modification is about.
+/// The rows of each partition that a modification changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rows {
-    /// None in particular: the partition.
+    /// The partition as a whole.
     Partition,
-    /// These.
+    /// The rows with these clusterings.
     Clusterings(Vec<Vec<u8>>),
-    /// All in these slices.
+    /// All rows in these slices.
     Slices(Slices),
 }
 
 impl Rows {
-    /// How many rows or ranges there are; one where it is the partition.
+    /// The number of rows or ranges; one for the partition as a whole.
     pub fn count(&self) -> usize {
         match self {
             Rows::Partition => 1,
@@ -41,7 +41,7 @@ impl Rows {
         }
     }
 
-    /// Whether no row can be meant: of an IN without values, or of a slice that ends before it begins.
+    /// Whether the target contains no rows, because of an IN without values or a slice that ends before it begins.
     pub fn is_none(&self) -> bool {
         match self {
             Rows::Partition => false,
@@ -64,7 +64,7 @@ impl Target {
         Ok(row.map_or_else(|| Target::Restricted(Box::new(restrictions)), Target::Row))
     }
 
-    /// Whether clustering columns are given.
+    /// Whether clustering columns are restricted.
     pub fn has_clustering(&self) -> bool {
         match self {
             Target::Row(row) => row.has_clustering(),
@@ -72,7 +72,7 @@ impl Target {
         }
     }
 
-    /// Whether every column of the primary key is given by `=` or IN.
+    /// Whether every column of the primary key is restricted by `=` or IN.
     pub fn gives_rows(&self, table: &Table) -> bool {
         match self {
             Target::Row(row) => row.gives_row(table),
@@ -80,7 +80,7 @@ impl Target {
         }
     }
 
-    /// Whether a clustering column is given by IN.
+    /// Whether a clustering column is restricted by IN.
     pub fn has_clustering_in(&self) -> bool {
         match self {
             Target::Row(_) => false,
@@ -88,7 +88,7 @@ impl Target {
         }
     }
 
-    /// The partitions.
+    /// The keys of the partitions.
     pub fn keys(&self, execution: &Execution<'_>) -> Result<Vec<PartitionKey>, QueryError> {
         match self {
             Target::Row(row) => Ok(vec![row.key(execution)?]),
@@ -96,7 +96,7 @@ impl Target {
         }
     }
 
-    /// The rows.
+    /// The rows in each partition.
     pub fn rows(&self, execution: &Execution<'_>) -> Result<Rows, QueryError> {
         match self {
             Target::Row(row) if !row.has_clustering() => Ok(Rows::Partition),
@@ -114,7 +114,8 @@ impl Target {
     }
 }
 
-/// A range that ends at null means everything to a SELECT; deleting so is refused, as Cassandra's replicas do.
+/// For a SELECT, a range that ends at null contains all rows. Deleting such a range is refused, as by Cassandra's
+/// replicas.
 fn refuse_null_bounds(slices: &Slices) -> Result<(), QueryError> {
     let has_null = |bound: &ClusteringBound| Clusterings(&bound.prefix).any(|component| component.is_none());
     if slices.as_slice().iter().any(|slice| has_null(&slice.start) || has_null(&slice.end)) {

@@ -1,22 +1,22 @@
-//! When a modification happens, as its cells and deletions say it.
+//! The times of the cells and deletions that a modification writes.
 
 use model::{Cell, DeletionTime, Liveness, NO_DELETION_TIME, TTL_NONE};
 
-/// The times that everything a statement writes shares.
+/// The times that all writes of a statement share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
-    /// Microseconds.
+    /// In microseconds.
     pub timestamp: i64,
-    /// Seconds; [`TTL_NONE`] where cells do not expire.
+    /// In seconds; [`TTL_NONE`] if cells do not expire.
     pub ttl: i32,
-    /// Seconds since the epoch; [`NO_DELETION_TIME`] where cells do not expire.
+    /// In seconds since the epoch; [`NO_DELETION_TIME`] if cells do not expire.
     pub expiration: u32,
-    /// Seconds since the epoch.
+    /// In seconds since the epoch.
     pub now_seconds: u32,
 }
 
 impl Times {
-    /// `ttl` is in seconds, [`TTL_NONE`] for none.
+    /// `ttl` is in seconds, or [`TTL_NONE`].
     pub fn new(timestamp: i64, ttl: i32, now_seconds: u32) -> Times {
         let expiration = match u32::try_from(ttl) {
             Ok(0) | Err(_) => NO_DELETION_TIME,
@@ -25,7 +25,7 @@ impl Times {
         Times { timestamp, ttl, expiration, now_seconds }
     }
 
-    /// A cell of this value.
+    /// A cell with this value.
     pub fn cell<'v>(&self, value: &'v [u8]) -> Cell<'v> {
         match self.ttl {
             TTL_NONE => Cell::live(self.timestamp, value),
@@ -38,17 +38,17 @@ impl Times {
         Cell::tombstone(self.timestamp, self.now_seconds)
     }
 
-    /// That the row was inserted.
+    /// The liveness of an inserted row.
     pub fn liveness(&self) -> Liveness {
         Liveness { timestamp: self.timestamp, ttl: self.ttl, expiration: self.expiration }
     }
 
-    /// The deletion of what was written until now.
+    /// A deletion of everything that was written before.
     pub fn deletion(&self) -> DeletionTime {
         DeletionTime::new(self.timestamp, self.now_seconds)
     }
 
-    /// The deletion of what was in a collection, which spares what the same statement puts into it.
+    /// A deletion of a collection's content, which does not delete what the same statement writes.
     pub fn overwrite(&self) -> DeletionTime {
         DeletionTime::new(self.timestamp.saturating_sub(1), self.now_seconds)
     }

@@ -1,22 +1,22 @@
-//! Collecting what statements write, partition by partition.
+//! The updates of statements, collected by partition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::{Mutation, PartitionKey, PartitionUpdateBuilder, Table, TableId};
 
-/// Collects the updates of one or more statements. All of them become one mutation: one record in the log.
+/// Collects the updates of one or more statements. They become one mutation, and so one record in the log.
 #[derive(Debug, Default)]
 pub(super) struct Updates {
-    /// The one that most statements have.
+    /// The first partition's update. Most statements have no others.
     first: Option<PartitionUpdateBuilder>,
     others: Vec<PartitionUpdateBuilder>,
-    /// Places in `others`; filled from the second one on.
+    /// Places in `others`. It is filled from the second partition on.
     places: HashMap<(TableId, PartitionKey), usize>,
 }
 
 impl Updates {
-    /// Where changes of this partition are to be added.
+    /// The builder for changes of this partition.
     pub fn partition(&mut self, table: &Arc<Table>, key: &PartitionKey) -> &mut PartitionUpdateBuilder {
         let is_same = |builder: &PartitionUpdateBuilder| builder.table().id == table.id && builder.key() == key;
         let new = || PartitionUpdateBuilder::new(table.clone(), key.clone());
@@ -34,7 +34,7 @@ impl Updates {
         &mut self.others[place]
     }
 
-    /// The tables of which a partition was named, whether or not anything is written to it.
+    /// The tables of all named partitions, including those to which nothing is written.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.first.iter().chain(&self.others).map(PartitionUpdateBuilder::table)
     }

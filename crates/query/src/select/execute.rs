@@ -1,4 +1,4 @@
-//! Carrying out a SELECT: which partitions and rows to read for this page, and the answer.
+//! Execution of a SELECT: the choice of the partitions and rows of a page, and the answer.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ use crate::restrictions::Partitions;
 use crate::terms::{Bound, Term};
 use crate::{QueryError, ResponseBody, Rows};
 
-/// So many partitions of an IN are looked up in memtables together before they are read.
+/// The number of partitions of an IN that are looked up in memtables together before they are read.
 const PREFETCHED_KEYS: usize = 64;
 
 /// Partitions that are read with the same slices.
@@ -35,7 +35,7 @@ impl SelectPlan {
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
         self.selection.check_constants(execution)?;
         self.grouping.as_ref().map_or(Ok(()), Grouping::check_function)?;
-        // First, as in Cassandra: what is wrong with it is told even where nothing is read (`IN ()`).
+        // As in Cassandra, errors of the filter come first, even if nothing is read (`IN ()`).
         let filter = self.restrictions.filter(execution)?;
         let partitions = self.restrictions.partitions(execution)?;
         if let Some(page_size) = options.page_size.and_then(|size| usize::try_from(size).ok()) {
@@ -80,7 +80,7 @@ impl SelectPlan {
         }))
     }
 
-    /// What is left of the partition that an earlier page began.
+    /// The rest of the partition that an earlier page began.
     fn resumed(&self, slices: &Slices, state: Option<&PagingState>) -> Option<Segment> {
         let state = state.filter(|state| !state.partition_done)?;
         let slices = match &state.clustering {
@@ -90,7 +90,7 @@ impl SelectPlan {
         Some(Segment { keys: KeyRange::Single(PartitionKey::new(&state.key)), slices, is_resumed: true })
     }
 
-    /// Reads the partitions behind the one where an earlier page ended.
+    /// Reads the partitions after the one in which an earlier page ended.
     fn read_rest(
         &self,
         partitions: &Partitions,
@@ -129,27 +129,27 @@ impl SelectPlan {
         Ok(())
     }
 
-    /// Whether there is surely nothing to read; such a SELECT is not paged. Rows that are named one by one and are none
-    /// still make a read where static columns are asked for.
+    /// Whether there is certainly nothing to read. Such a SELECT has no pages. If static columns are selected, an empty
+    /// list of rows still causes a read.
     fn reads_nothing(&self, partitions: &Partitions, slices: &Slices) -> bool {
         !self.is_grouping() && self.names_nothing(partitions, slices)
     }
 
-    /// Whether the restrictions leave no partition or no row to look at.
+    /// Whether the restrictions select no partition or no row.
     fn names_nothing(&self, partitions: &Partitions, slices: &Slices) -> bool {
         let reads_statics = self.restrictions.gives_rows() && self.fetches_statics();
         let no_partitions = matches!(partitions, Partitions::Keys(keys) if keys.is_empty());
         no_partitions || (slices.as_slice().is_empty() && !reads_statics)
     }
 
-    /// Whether static columns are asked for, or nothing but the key, for which all columns are looked at.
+    /// Whether static columns are read. If only the key is selected, all columns are read.
     fn fetches_statics(&self) -> bool {
         let columns = || self.selection.used_columns().iter().chain(self.restrictions.other_columns());
         let any = |kind: ColumnKind| columns().any(|column| column.kind == kind);
         any(ColumnKind::Static) || (self.table.has_statics() && !any(ColumnKind::Regular))
     }
 
-    /// Rows per page; `u64::MAX` where the result is not paged.
+    /// The rows per page; `u64::MAX` if the result has no pages.
     fn page_size(&self, limit: u64, execution: &Execution<'_>) -> Result<u64, QueryError> {
         let asked = execution.options.page_size.and_then(|size| u64::try_from(size).ok()).filter(|size| *size > 0);
         if asked.is_some() && self.ordering.sort.is_some() {
@@ -169,7 +169,8 @@ impl SelectPlan {
             Some(state) => state.remaining.min(limit),
             None => limit,
         };
-        // What is sorted afterwards is only cut then: something computed may fail for a row that is cut.
+        // If rows are sorted afterwards, they are limited before only for plain columns, because a computation may fail
+        // on a row that would be left out.
         let is_cut = self.ordering.sort.is_some() && self.selection.is_plain();
         let per_partition = if is_cut { per_partition.min(limit) } else { per_partition };
         let left = state.map_or(per_partition, |state| state.remaining_in_partition.min(per_partition));
@@ -205,7 +206,7 @@ pub(super) fn bind_limit(term: Option<&Term>, execution: &Execution<'_>) -> Resu
     }
 }
 
-/// The part of a range behind the partition where a page ended.
+/// The part of a range after the partition in which a page ended.
 fn behind(range: &KeyRange, state: Option<&PagingState>) -> KeyRange {
     match (range, state) {
         (KeyRange::Range { end, .. }, Some(state)) => {
@@ -216,7 +217,7 @@ fn behind(range: &KeyRange, state: Option<&PagingState>) -> KeyRange {
     }
 }
 
-/// The part of `slices` behind a clustering, in the order of reading.
+/// The part of `slices` after a clustering, in reading order.
 fn after(slices: &Slices, clustering: &[u8], table: &Table, is_reversed: bool) -> Slices {
     let comparator = table.comparator();
     let side = if is_reversed { Side::Before } else { Side::After };
@@ -233,7 +234,7 @@ fn after(slices: &Slices, clustering: &[u8], table: &Table, is_reversed: bool) -
     Slices::new(slices.as_slice().iter().map(cut).collect(), comparator)
 }
 
-/// Whether a page that ended so was the last one in any case.
+/// Whether a page with this end was certainly the last one.
 fn is_last(state: &PagingState, partitions: &Partitions) -> bool {
     match partitions {
         Partitions::Keys(keys) => state.partition_done && keys.last().is_some_and(|key| key.bytes() == state.key),

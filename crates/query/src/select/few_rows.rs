@@ -1,6 +1,6 @@
-//! A SELECT of a few rows of one partition that the cache of SSTables has: answered without a cursor.
+//! A fast path for a SELECT of a few rows of one partition in cached SSTables: it is answered without a cursor.
 //!
-//! As with one row ([`super::one_row`]), what is not as simple as that is left to [`SelectPlan::execute`].
+//! As for one row ([`super::one_row`]), everything else is left to [`SelectPlan::execute`].
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -17,10 +17,10 @@ use super::writer::RowContext;
 use crate::execution::Execution;
 use crate::row_target::{ROW_VALUES_MAX, RowValues};
 
-/// More rows are read with a cursor: what it costs to open one is nothing beside them.
+/// More rows than this are read with a cursor, because the cost of opening one is then negligible.
 const ROWS_MAX: u64 = 128;
-/// Where fewer columns are wanted than there are, and there are more than so many, a cursor does not even copy the
-/// others.
+/// If only some columns are selected, and the table has more columns than this, a cursor is better: it does not copy
+/// the others.
 const COLUMNS_PASSED_MAX: usize = 16;
 
 /// Buffers that keep their memory from statement to statement.
@@ -32,21 +32,21 @@ struct Scratch {
     places: ValuePlaces,
 }
 
-/// What a thread may keep of a buffer for the next statement, bytes.
+/// The memory that a thread may keep in a buffer for the next statement, bytes.
 const SCRATCH_BYTES_MAX: usize = 4 << 10;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Whether rows of the table may be looked up, where these of its regular columns are wanted.
+/// Whether rows of the table can be looked up when these regular columns are selected.
 pub(super) fn applies(table: &Table, regulars: Option<&[usize]>) -> bool {
     one_row::applies(table) && (regulars.is_none() || table.regulars().columns.len() <= COLUMNS_PASSED_MAX)
 }
 
 impl SelectPlan {
-    /// Appends the cells of the rows that the statement asks for, if they are few and found at once; how many rows that
-    /// are. `None`, and nothing appended, where [`SelectPlan::execute`] has to see.
+    /// Appends the cells of the selected rows, if they are few and are found without waiting. Returns how many rows
+    /// that are. Returns `None`, and appends nothing, if [`SelectPlan::execute`] must answer.
     pub fn find_rows(&self, execution: &Execution<'_>, cells: &mut Vec<u8>) -> Option<usize> {
         self.few_rows.as_ref()?;
         if execution.processor.engine().is_in_memory(&self.table) || !self.is_looked_up(execution) {
@@ -67,12 +67,13 @@ impl SelectPlan {
         })
     }
 
-    /// How many rows may be found, and whether there may be more, which are not wanted. `None` if they may be too many.
+    /// The most rows to look up, and whether there may be further rows that are not selected. `None` if there may be
+    /// too many.
     fn rows_max(&self, execution: &Execution<'_>) -> Option<(u64, bool)> {
         let limit = |term| bind_limit(term, execution).ok();
         let limit = limit(self.limit.as_ref())?.min(limit(self.per_partition_limit.as_ref())?);
         let page = execution.options.page_size.and_then(|size| u64::try_from(size).ok()).filter(|size| *size > 0);
-        // A page that is full says where the next one starts.
+        // A full page must say where the next one starts, which only a cursor does.
         let short_of = page.filter(|page| limit > *page).unwrap_or(u64::MAX).min(ROWS_MAX + 1);
         if limit < short_of {
             return Some((limit, true));
@@ -80,10 +81,10 @@ impl SelectPlan {
         (!self.is_long.load(Ordering::Relaxed)).then_some((short_of - 1, false))
     }
 
-    /// Notes how long an answer was.
+    /// Records whether an answer was long.
     pub(super) fn note_length(&self, rows: usize, has_more: bool) {
         let is_long = has_more || rows as u64 > ROWS_MAX;
-        // All threads look at it: it is written only where it changes.
+        // All threads read this flag, so it is written only when it changes.
         if self.is_long.load(Ordering::Relaxed) != is_long {
             self.is_long.store(is_long, Ordering::Relaxed);
         }
@@ -117,7 +118,7 @@ impl SelectPlan {
             start: Edge { prefix: start, weight: weights.0 },
             end: Edge { prefix: end, weight: weights.1 },
             reversed: self.ordering.is_reversed,
-            // More of them are warned of, or fail.
+            // More borders than this cause a warning or an error.
             borders_max: options.tombstone_warn_threshold.min(options.tombstone_failure_threshold),
         };
         let cells_max = cells.len().saturating_add(self.page_max_bytes(execution));

@@ -13,8 +13,8 @@ use crate::restrictions::Restrictions;
 use crate::row_view::RowView;
 use crate::selection::{Input, RowParts, Selector, prepare_grouping};
 
-/// Which rows of a partition belong together: those that share the first clustering columns, the last of them seen
-/// through a function if there is one.
+/// Decides which rows of a partition belong to one group: those with the same first clustering columns. A function may
+/// be applied to the last of these columns.
 #[derive(Debug)]
 pub(super) struct Grouping {
     prefix: usize,
@@ -82,13 +82,12 @@ impl Grouping {
         Ok(Some(Grouping { prefix, function }))
     }
 
-    /// Refuses a function by which rows that belong together may not stand together. Cassandra does so when the
-    /// statement is carried out.
+    /// Refuses a function for which the rows of a group may not be adjacent. Cassandra does so at execution.
     pub fn check_function(&self) -> Result<(), QueryError> {
         self.function.as_ref().map_or(Ok(()), Selector::check_monotonic)
     }
 
-    /// What the rows of a group, in one partition, have in common. Written into `out`.
+    /// Writes the values that all rows of a group, in one partition, share to `out`.
     pub fn key(
         &self,
         clustering: &[u8],
@@ -110,7 +109,7 @@ impl Grouping {
     }
 }
 
-/// The one clustering column that a function of GROUP BY is of.
+/// The only clustering column in a function of GROUP BY.
 fn function_column(columns: &[Arc<Column>]) -> Result<Arc<Column>, QueryError> {
     match columns {
         [] => Err(QueryError::invalid("GROUP BY functions must have one clustering column name as parameter")),

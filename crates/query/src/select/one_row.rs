@@ -1,7 +1,8 @@
-//! A SELECT of one row that memory has: most of all, and answered without a cursor.
+//! A fast path for a SELECT of one row in memory, which is the most frequent statement: it is answered without a
+//! cursor.
 //!
-//! What is not as simple as that (a value that is null or not valid, a row that is deleted, expires or is in several
-//! places) is left to [`SelectPlan::execute`], which answers or says what is wrong.
+//! Everything else is left to [`SelectPlan::execute`]: a value that is null or invalid, and a row that is deleted,
+//! expires or has several sources.
 
 use std::cell::RefCell;
 
@@ -25,25 +26,25 @@ struct Scratch {
     places: ValuePlaces,
 }
 
-/// What a thread may keep of a key and of a clustering for the next statement, bytes.
+/// The memory that a thread may keep for a key or a clustering for the next statement, bytes.
 const SCRATCH_BYTES_MAX: usize = 4 << 10;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Whether rows of the table may be looked up.
+/// Whether rows of the table can be looked up.
 pub(super) fn applies(table: &Table) -> bool {
     let columns_max = table.partition_key().len().max(table.clustering().len());
     !table.has_statics() && columns_max <= ROW_VALUES_MAX
 }
 
 impl SelectPlan {
-    /// Appends the row's cells, if the statement asks for one row and it is found at once; how many rows that are.
-    /// `None`, and nothing appended, where [`SelectPlan::execute`] has to see.
+    /// Appends the cells of the row, if the statement selects one row and it is found without waiting. Returns how many
+    /// rows that are. Returns `None`, and appends nothing, if [`SelectPlan::execute`] must answer.
     pub fn find_row(&self, execution: &Execution<'_>, cells: &mut Vec<u8>) -> Option<usize> {
         let (target, plain) = (self.one_row.as_ref()?, self.plain.as_ref()?);
-        // A page of one row says where the next one starts.
+        // A page of one row must say where the next one starts.
         if execution.options.page_size == Some(1) || !self.is_looked_up(execution) {
             return None;
         }
@@ -56,8 +57,8 @@ impl SelectPlan {
         })
     }
 
-    /// Whether nothing that the client said is against looking rows up: no trace, no page but the first, and a
-    /// consistency that there is.
+    /// Whether the client's options allow a look-up: no tracing, no page except the first, and a possible consistency
+    /// level.
     pub(super) fn is_looked_up(&self, execution: &Execution<'_>) -> bool {
         let options = execution.options;
         let (level, data_center) = (options.consistency, &execution.processor.options().node.data_center);
@@ -67,7 +68,7 @@ impl SelectPlan {
             && consistency::check_read(level, execution.schema, &self.table.keyspace, data_center).is_ok()
     }
 
-    /// A larger answer is made with a cursor, which knows what to do about its size.
+    /// A larger answer is built with a cursor, which can divide it into pages.
     pub(super) fn page_max_bytes(&self, execution: &Execution<'_>) -> usize {
         execution.processor.options().page_max_bytes
     }
@@ -112,7 +113,7 @@ impl SelectPlan {
     }
 }
 
-/// The partition key of these values, if they make one; perhaps in `key`.
+/// The serialized partition key of these values, if they are valid. It may be built in `key`.
 pub(super) fn serialized_key<'k>(values: &[&'k [u8]], key: &'k mut Vec<u8>) -> Option<&'k [u8]> {
     check_key(values).ok()?;
     if let [only] = values {

@@ -18,18 +18,18 @@ use crate::restrictions::Restrictions;
 pub(super) struct Ordering {
     /// Whether partitions are read backwards.
     pub is_reversed: bool,
-    /// Rows of several partitions are sorted together by these clustering columns, in this order of precedence.
+    /// The clustering columns by which rows of several partitions are sorted together, most significant first.
     pub sort: Option<Vec<SortColumn>>,
 }
 
-/// A clustering column that rows are sorted by in memory.
+/// A clustering column by which rows are sorted in memory.
 #[derive(Debug)]
 pub(super) struct SortColumn {
     pub position: usize,
     pub ty: CqlType,
     pub descending: bool,
-    /// Whether rows without the column, of partitions with nothing but static cells, come last: where partitions are
-    /// read backwards.
+    /// Whether rows without the column come last. They belong to partitions with only static cells, and come last if
+    /// partitions are read backwards.
     pub nulls_last: bool,
 }
 
@@ -92,7 +92,7 @@ impl Ordering {
     }
 }
 
-/// Of a column that is named twice the later order counts, at the place of the first: Cassandra has a map of them.
+/// If a column is named twice, the later order counts, at the place of the first one: Cassandra has a map of columns.
 fn distinct(clauses: &[ast::Ordering]) -> Vec<&ast::Ordering> {
     let mut kept: Vec<&ast::Ordering> = Vec::with_capacity(clauses.len());
     let mut places: HashMap<&str, usize> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Where a page ended: opaque to clients, checked when it comes back.
+//! The paging state, which says where a page ended. It is opaque to clients, and checked when a client sends it.
 //!
 //! ```text
 //! state := u8 1 (version), u8 flags: 1 partition done, 2 clustering follows
@@ -7,7 +7,7 @@
 //!          [u32 length, clustering]
 //! ```
 //!
-//! Integers are big-endian. Without a clustering and not done, the partition is to be read from its first row.
+//! Integers are big-endian. Without a clustering, and if the partition is not done, it is read from its first row.
 
 use model::{Clusterings, Table};
 
@@ -21,9 +21,9 @@ const CLUSTERING: u8 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PagingState {
     pub key: Vec<u8>,
-    /// Of the last row returned of the partition; `None` in tables without clustering columns.
+    /// The clustering of the last row returned from the partition; `None` in tables without clustering columns.
     pub clustering: Option<Vec<u8>>,
-    /// Whether nothing more is to be returned of the partition.
+    /// Whether the partition has no further rows to return.
     pub partition_done: bool,
     pub remaining: u64,
     pub remaining_in_partition: u64,
@@ -86,7 +86,7 @@ fn parse(bytes: &[u8], table: &Table) -> Option<PagingState> {
     })
 }
 
-/// A whole clustering of the table, with values of its types.
+/// Checks for a complete clustering of the table, with values of its types.
 fn check_clustering(bytes: &[u8], table: &Table) -> Option<()> {
     let mut components = Clusterings(bytes);
     for column in table.clustering() {
@@ -127,7 +127,7 @@ mod tests {
         for flipped in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[flipped] ^= 0xff;
-            // Some damage only means another place; none may panic.
+            // Some damage only leads to another place. None may cause a panic.
             let _ = PagingState::from_bytes(&damaged, &table);
         }
     }

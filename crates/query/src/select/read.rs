@@ -1,4 +1,4 @@
-//! Reading rows and making a page of them.
+//! Reading rows and building a page of them.
 
 use std::cmp;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use crate::restrictions::{Partitions, RowFilter};
 use crate::row_view::{RowView, split_key};
 use crate::selection::{Group, Input, RowParts};
 
-/// What of a row is not stored with it.
+/// The parts of a row that are not stored in its blob.
 #[derive(Clone, Copy)]
 pub(super) struct Position<'a> {
     pub key: &'a [&'a [u8]],
@@ -31,10 +31,10 @@ pub(super) struct Position<'a> {
     pub statics: &'a [Option<ColumnData<'a>>],
 }
 
-/// Room for the rows of a page, before it has to grow.
+/// The initial capacity for the cells of a page.
 const CELLS_BYTES: Range<usize> = 256..64 << 10;
 
-/// What to do after a row.
+/// How to continue after a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,
@@ -42,17 +42,17 @@ enum Flow {
     Stop,
 }
 
-/// How many rows to return.
+/// The numbers of rows to return.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub remaining: u64,
     pub per_partition: u64,
-    /// What is left of `per_partition` in a partition that an earlier page began.
+    /// The rest of `per_partition` in a partition that an earlier page began.
     pub remaining_in_partition: u64,
     pub page: u64,
 }
 
-/// A page being made.
+/// A page that is being built.
 pub(super) struct Page<'p> {
     plan: &'p SelectPlan,
     execution: &'p Execution<'p>,
@@ -60,23 +60,23 @@ pub(super) struct Page<'p> {
     limits: Limits,
     group: Option<Group<'p>>,
     group_key: Vec<u8>,
-    /// The clustering of the last row taken into the group.
+    /// The clustering of the last row in the group.
     group_clustering: Vec<u8>,
-    /// What the group is sorted by, which its first row has.
+    /// The values by which the group is sorted: those of its first row.
     group_sort_values: Vec<Option<Vec<u8>>>,
     scratch: Scratch,
-    /// Where rows to be sorted end in `cells`, and what to sort them by.
+    /// The rows to be sorted, with the values by which they are sorted.
     sorted: Vec<SortedRow>,
-    /// What is being read, and what was met there so far.
+    /// The current range, and counts of what was read in it so far.
     range: ReadRange,
     limits_at_start: Limits,
     live_before: u64,
     tombstones: u64,
     token: Token,
-    /// What a row costs besides its bytes.
+    /// The cost of a row besides its bytes.
     steps_per_row: u64,
     sizes: ReadSizes<'p>,
-    /// Of the rows to be sorted.
+    /// The bytes of the rows to be sorted.
     sorted_bytes: usize,
     pub cells: Vec<u8>,
     pub row_count: usize,
@@ -91,7 +91,7 @@ struct SortedRow {
 }
 
 impl SortedRow {
-    /// The memory that it takes, roughly.
+    /// The approximate memory of the row, bytes.
     fn size_bytes(&self) -> usize {
         let values: usize =
             self.values.iter().map(|value| size_of_val(value) + value.as_ref().map_or(0, Vec::len)).sum();
@@ -120,7 +120,7 @@ fn recycle_data<'b>(mut data: Vec<Option<ColumnData<'_>>>) -> Vec<Option<ColumnD
     data.into_iter().map(|_| None).collect()
 }
 
-/// Spreads a row's columns over `out`, by index in the table's current columns.
+/// Writes a row's columns to `out`, by index in the table's current columns.
 fn spread<'r>(table: &Table, is_static: bool, row: Option<Row<'r>>, out: &mut Vec<Option<ColumnData<'r>>>) {
     out.clear();
     out.resize_with(table.columns(is_static).columns.len(), || None);
@@ -131,13 +131,13 @@ fn spread<'r>(table: &Table, is_static: bool, row: Option<Row<'r>>, out: &mut Ve
     }
 }
 
-/// The values that a row is sorted by.
+/// The values by which a row is sorted.
 fn sort_values(plan: &SelectPlan, view: &RowView<'_>) -> Vec<Option<Vec<u8>>> {
     let value = |place: usize| view.clustering.get(place).copied().flatten().map(<[u8]>::to_vec);
     plan.ordering.sort.iter().flatten().map(|column| value(column.position)).collect()
 }
 
-/// A live row of a partition, or the partition's static row alone.
+/// A live row of a partition, or only the partition's static row.
 #[derive(Clone, Copy)]
 struct Found<'a> {
     partition: &'a PartitionKey,
@@ -183,7 +183,7 @@ impl<'p> Page<'p> {
         }
     }
 
-    /// Has the memtables bring partitions near that are read next.
+    /// Prefetches the memtables' memory for partitions that are read next.
     pub fn prefetch(&self, keys: &[PartitionKey]) {
         if let [_, _, ..] = keys {
             let keys: Vec<&PartitionKey> = keys.iter().collect();
@@ -191,7 +191,7 @@ impl<'p> Page<'p> {
         }
     }
 
-    /// Reads the rows of a segment. False where the page is full or the limit reached.
+    /// Reads the rows of a segment. Returns false if the page is full or the limit is reached.
     pub fn read(&mut self, segment: Segment) -> Result<bool, QueryError> {
         let table = &self.plan.table;
         let Segment { keys, slices, is_resumed } = segment;
@@ -211,7 +211,7 @@ impl<'p> Page<'p> {
         while cursor.advance_partition()? {
             let head = cursor.partition();
             self.execution.work(self.steps_per_row)?;
-            // A key is small: what is too much shows with the next row.
+            // A key is small, so a size above the limit is noticed with the next row.
             self.sizes.take(head.key.bytes().len() + head.static_row.map_or(0, |row| row.as_bytes().len()));
             self.tombstones += u64::from(!head.deletion.is_live());
             let partition = head.key.clone();
@@ -237,7 +237,7 @@ impl<'p> Page<'p> {
         Ok(goes_on)
     }
 
-    /// How many rows of a segment will be looked at, unless some of them are dead.
+    /// The number of rows that will be read in a segment, if none of them is dead.
     fn rows_expected(&self, range: &ReadRange, is_resumed: bool) -> Option<usize> {
         if !self.filter.is_empty() || self.group.is_some() || self.plan.ordering.sort.is_some() {
             return None;
@@ -262,7 +262,7 @@ impl<'p> Page<'p> {
         }
     }
 
-    /// Notes the beginning of a read in the request's trace.
+    /// Adds the beginning of a read to the request's trace.
     fn note_read(&self, range: &ReadRange) {
         let table = &self.plan.table;
         self.execution.options.note(|| {
@@ -342,8 +342,8 @@ impl<'p> Page<'p> {
         self.end_partition(partition)
     }
 
-    /// Where no row is asked for (`k IN ()`), static columns fill a page and count against a LIMIT as a row does, but
-    /// give none.
+    /// If no rows are selected (`k IN ()`), the static columns of a partition count against the page and the LIMIT as a
+    /// row does, but they return no row.
     fn count_statics_of_no_row(&mut self, partition: &PartitionKey) -> Flow {
         self.live_rows += 1;
         self.limits.remaining = self.limits.remaining.saturating_sub(1);
@@ -358,7 +358,7 @@ impl<'p> Page<'p> {
         Flow::Next
     }
 
-    /// Whether the filter lets a partition's static row pass.
+    /// Whether the filter accepts a partition's static row.
     fn is_kept(&self, found: &Found<'_>) -> bool {
         let mut regulars = Vec::new();
         spread(&self.plan.table, false, None, &mut regulars);
@@ -366,7 +366,7 @@ impl<'p> Page<'p> {
         self.filter.matches(&RowView { key, clustering: &[], statics, regulars: &regulars, now_seconds })
     }
 
-    /// Goes to the next row or deletion, however much lies before it that is deleted.
+    /// Advances to the next row or deletion, however much deleted data lies before it.
     fn advance(&self, cursor: &mut BoxCursor<'_>) -> Result<bool, QueryError> {
         loop {
             match cursor.advance() {
@@ -386,7 +386,7 @@ impl<'p> Page<'p> {
         Err(self.plan.too_many_tombstones(self.execution))
     }
 
-    /// Takes a row into the page, unless the filter leaves it out: whether it was kept, and how to go on.
+    /// Adds a row to the page, unless the filter rejects it. Returns whether it was kept, and how to continue.
     fn take(&mut self, found: &Found<'_>) -> Result<(bool, Flow), QueryError> {
         let mut clustering = recycle_values(std::mem::take(&mut self.scratch.clustering));
         clustering.extend(Clusterings(found.clustering));
@@ -431,7 +431,7 @@ impl<'p> Page<'p> {
         Ok(taken)
     }
 
-    /// Whether nothing more fits on the page.
+    /// Whether the page is full.
     fn is_full(&self) -> bool {
         self.limits.page == 0 || self.cells.len() >= self.sizes.page_max_bytes
     }
@@ -539,7 +539,7 @@ impl<'p> Page<'p> {
         Ok(Flow::Next)
     }
 
-    /// Keeps a row until all are there.
+    /// Keeps a row until all rows are there and can be sorted.
     fn keep_to_sort(&mut self, row: SortedRow) -> Result<(), QueryError> {
         self.execution.charge(row.size_bytes())?;
         self.sorted_bytes += row.cells.len();
@@ -558,14 +558,14 @@ impl<'p> Page<'p> {
         Ok(if done { Flow::NextPartition } else { Flow::Next })
     }
 
-    /// Ends the page: sorts what is to be sorted, writes the one group of an aggregate over everything.
+    /// Ends the page: sorts the rows if needed, or writes the only group of an aggregate over everything.
     pub fn finish(&mut self) -> Result<(), QueryError> {
         if self.plan.grouping.is_none() && self.group.is_some() {
             self.write_group()?;
         }
         self.plan.note_length(self.row_count, self.state.is_some());
         if self.cells.capacity() > CELLS_BYTES.start {
-            // A little more, since the next answer may be a little longer.
+            // The reserve is slightly larger, because the next answer may be longer.
             self.plan.usual_size_bytes.store(self.cells.len() + self.cells.len() / 8, Ordering::Relaxed);
         }
         self.sizes.end_answer(self.cells.len() + self.sorted_bytes, self.row_count + self.sorted.len());
@@ -580,7 +580,7 @@ impl<'p> Page<'p> {
         self.sorted.truncate(kept);
         self.cells.reserve_exact(self.sorted.iter().map(|row| row.cells.len()).sum());
         self.row_count += kept;
-        // Each is given back as it is copied.
+        // The memory of each row is freed when it is copied.
         self.sorted.drain(..).for_each(|row| self.cells.extend_from_slice(&row.cells));
         Ok(())
     }

@@ -1,7 +1,8 @@
-//! How large a read and its answer may become: pages, the memory of a statement, Cassandra's thresholds of read sizes.
+//! The sizes of a read and its answer, which are limited by pages, the memory of a statement, and Cassandra's
+//! thresholds.
 //!
-//! Two sizes are counted: what one read takes from its sources (`local_read_size`: keys, clusterings and rows as they
-//! are stored), and what the statement answers (`coordinator_read_size`: the values of the result's rows).
+//! Two sizes are counted: the bytes that one read takes from its sources (`local_read_size`: keys, clusterings and rows
+//! as they are stored), and the bytes of the answer (`coordinator_read_size`: the values of the result's rows).
 
 use model::{KeyBound, KeyRange, Table};
 use types::Token;
@@ -20,11 +21,11 @@ pub(super) struct ReadSizes<'p> {
     plan: &'p SelectPlan,
     execution: &'p Execution<'p>,
     partitions: &'p Partitions,
-    /// The page ends behind the row with which it reaches this size; `usize::MAX` if the read has no pages.
+    /// The page ends with the row that makes it reach this size; `usize::MAX` if the read has no pages.
     pub page_max_bytes: usize,
     local: Guardrail,
     coordinator: Guardrail,
-    /// What the current read took from its sources, bytes.
+    /// The bytes that the current read has taken from its sources.
     local_bytes: u64,
 }
 
@@ -44,31 +45,31 @@ impl<'p> ReadSizes<'p> {
         }
     }
 
-    /// What is the same for all rows of the answer.
+    /// The context that is the same for all rows of the answer.
     pub fn row_context(&self) -> RowContext<'p> {
         let (table, now_seconds) = (&*self.plan.table, self.execution.now_seconds);
         RowContext { table, now_seconds, cells_max: self.execution.room_bytes() }
     }
 
-    /// Another read begins.
+    /// Starts another read.
     pub fn begin_read(&mut self) {
         self.local_bytes = 0;
     }
 
-    /// Counts what a read takes from its sources. False above the threshold of failures.
+    /// Counts the bytes that a read takes from its sources. Returns false if they exceed the failure threshold.
     pub fn take(&mut self, bytes: usize) -> bool {
         self.local_bytes += bytes as u64;
         self.local.fail.is_none_or(|max| self.local_bytes <= max)
     }
 
-    /// The error of a read that took too much; the client is warned, too.
+    /// The error of a read that took too many bytes. Also adds a warning for the client.
     pub fn too_much_taken(&self, scan: &Scan<'_>) -> QueryError {
         let text = self.taken_text("and aborted the", "local_read_size_fail_threshold", scan);
         self.execution.warn(format!("{text} with {}", tokens_of_read(&scan.range.keys)));
         QueryError::new(read_size_failure(self.execution.options.consistency), text)
     }
 
-    /// Warns of a read that took much.
+    /// Warns about a read that took many bytes.
     pub fn end_read(&self, scan: &Scan<'_>) {
         if self.local.warn.is_some_and(|max| self.local_bytes > max) {
             let text =
@@ -98,7 +99,7 @@ impl<'p> ReadSizes<'p> {
         }
     }
 
-    /// Warns of a large answer.
+    /// Warns about a large answer.
     pub fn end_answer(&self, cells_bytes: usize, rows: usize) {
         if let Some(max) = self.coordinator.warn
             && self.value_bytes(cells_bytes, rows) > max
@@ -107,7 +108,7 @@ impl<'p> ReadSizes<'p> {
         }
     }
 
-    /// Cells without their lengths.
+    /// The size of the cells without their lengths.
     fn value_bytes(&self, cells_bytes: usize, rows: usize) -> u64 {
         let lengths = rows * self.plan.selection.metadata().specs().len() * size_of::<i32>();
         cells_bytes.saturating_sub(lengths) as u64
@@ -121,7 +122,7 @@ impl<'p> ReadSizes<'p> {
         )
     }
 
-    /// Where the statement reads.
+    /// The partitions that the statement reads, for texts.
     fn tokens(&self) -> String {
         match self.partitions {
             Partitions::Keys(keys) => match keys.as_slice() {
@@ -136,7 +137,7 @@ impl<'p> ReadSizes<'p> {
     }
 }
 
-/// Where one read reads.
+/// The partitions that one read covers, for texts.
 fn tokens_of_read(keys: &KeyRange) -> String {
     match keys {
         KeyRange::Single(key) => format!("token={}", key.token().0),
@@ -158,7 +159,7 @@ fn token_range(keys: &KeyRange) -> String {
     format!("token range: {open}{}, {}{close}", start.0.0, end.0.0)
 }
 
-/// A number with a comma before each three digits.
+/// A number with a comma before each group of three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Reads that meet many tombstones: a warning, or an error, with the read written out in CQL.
+//! The warning or error for a read with many tombstones, which contains the read as CQL.
 
 use std::fmt::Write as _;
 
@@ -14,19 +14,19 @@ use crate::restrictions::RowFilter;
 use crate::row_view::split_key;
 use crate::{ErrorKind, FailureReason, QueryError};
 
-/// A read and what it met.
+/// A read and the counts of what it found.
 pub(super) struct Scan<'a> {
     pub range: &'a ReadRange,
     pub filter: &'a RowFilter,
     pub limits: &'a Limits,
     pub live_rows: u64,
     pub tombstones: u64,
-    /// Of the partition read last.
+    /// The token of the partition that was read last.
     pub token: Token,
 }
 
 impl SelectPlan {
-    /// Tells the client of a read that met many tombstones.
+    /// Warns the client about a read that found many tombstones.
     pub(super) fn warn_of_tombstones(&self, scan: &Scan<'_>, execution: &Execution<'_>) {
         let mut text = format!("Read {} live rows and {} tombstone cells for query ", scan.live_rows, scan.tombstones);
         self.write_cql(scan, &mut text);
@@ -34,7 +34,7 @@ impl SelectPlan {
         execution.warn(text);
     }
 
-    /// The error of a read that met more tombstones than are allowed.
+    /// The error of a read that found more tombstones than are allowed.
     pub(super) fn too_many_tombstones(&self, execution: &Execution<'_>) -> QueryError {
         let kind = ErrorKind::ReadFailure {
             consistency: execution.options.consistency,
@@ -50,7 +50,7 @@ impl SelectPlan {
         QueryError::new(kind, text)
     }
 
-    /// The read as Cassandra writes it, which always allows filtering. Alternatives for clusterings are left out.
+    /// The read in Cassandra's words, which always allow filtering. Alternatives for clusterings are left out.
     pub(super) fn write_cql(&self, scan: &Scan<'_>, out: &mut String) {
         let table = &*self.table;
         let _ =
@@ -74,7 +74,7 @@ impl SelectPlan {
         out.push_str(" ALLOW FILTERING");
     }
 
-    /// The columns that are read besides the key; all of them where there are none.
+    /// The columns that are read besides the key, or all if there are none.
     fn read_columns(&self, scan: &Scan<'_>) -> String {
         let is_data = |kind: ColumnKind| matches!(kind, ColumnKind::Static | ColumnKind::Regular);
         let used = self.selection.used_columns().iter().filter(|column| is_data(column.kind));
@@ -91,7 +91,7 @@ impl SelectPlan {
 
     fn write_limits(&self, limits: &Limits, out: &mut String) {
         if self.is_grouping() {
-            // The words of an aggregation over everything are none.
+            // An aggregation over everything adds no words.
             return out.push(' ');
         }
         let rows = limits.remaining.min(limits.page);
@@ -130,7 +130,7 @@ fn key_conditions(table: &Table, keys: &KeyRange) -> Vec<String> {
     condition(start, '>').into_iter().chain(condition(end, '<')).collect()
 }
 
-/// Which rows of a partition, column by column.
+/// Adds the conditions for the rows of a slice, column by column.
 fn slice_conditions(table: &Table, slice: &Slice, conditions: &mut Vec<String>) {
     let starts: Vec<Option<&[u8]>> = Clusterings(&slice.start.prefix).collect();
     let ends: Vec<Option<&[u8]>> = Clusterings(&slice.end.prefix).collect();

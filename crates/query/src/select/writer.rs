@@ -10,23 +10,23 @@ use super::read::Position;
 use crate::row_view::{Source, simple_value, write_complex};
 use crate::selection::{Selection, Selector};
 
-/// Writes rows whose columns are selected as they are.
+/// Writes rows whose selectors are plain columns.
 #[derive(Debug)]
 pub(super) struct PlainWriter {
     pieces: Vec<Piece>,
-    /// How many of the first regular columns, all simple, are looked up in a row.
+    /// The number of columns that are looked up in a row. They are the first regular columns, and all simple.
     looked_up: usize,
-    /// Whether all regular columns are wanted side by side, and all are simple.
+    /// Whether all regular columns are selected side by side, and all are simple.
     takes_whole_rows: bool,
-    /// Regular columns that are wanted whose values do not stand in rows as they are sent.
+    /// The selected regular columns whose stored form is not the form of the result.
     made: Vec<usize>,
-    /// Whether those are all complex.
+    /// Whether these columns are all complex.
     made_are_complex: bool,
-    /// Whether a column is selected more than once: a row of the result may be many times as large as the stored one.
+    /// Whether a column is selected more than once, so that a result row may be many times as large as the stored one.
     repeats: bool,
 }
 
-/// What is the same for all rows of a statement.
+/// The context that is the same for all rows of a statement.
 #[derive(Clone, Copy)]
 pub(super) struct RowContext<'a> {
     pub table: &'a Table,
@@ -35,7 +35,7 @@ pub(super) struct RowContext<'a> {
     pub cells_max: usize,
 }
 
-/// Columns side by side in the result that come from one place.
+/// Adjacent columns of the result that have the same source.
 #[derive(Debug)]
 enum Piece {
     PartitionKey(usize),
@@ -44,9 +44,10 @@ enum Piece {
         index: usize,
         ty: CqlType,
     },
-    /// Regular columns whose values stand in rows as they are sent, in runs that are side by side in rows, too.
+    /// Regular columns whose values are stored in the form of the result, as runs of columns that are adjacent in
+    /// stored rows too.
     Copied(Vec<Range<usize>>),
-    /// A regular column whose value is made of what rows hold.
+    /// A regular column whose value is computed from its cells.
     Made {
         index: usize,
         ty: CqlType,
@@ -100,7 +101,7 @@ impl PlainWriter {
         })
     }
 
-    /// Appends a row. Returns how many deleted or expired cells it met. `places` keeps its memory from row to row.
+    /// Appends a row. Returns the number of deleted or expired cells in it. `places` keeps its memory between rows.
     pub fn write(
         &self,
         context: RowContext<'_>,
@@ -151,7 +152,7 @@ impl PlainWriter {
     }
 }
 
-/// Appends a column's value; 1 if a deleted or expired cell stands in its place.
+/// Appends the value of a column. Returns 1 if its cell is deleted or expired.
 fn write_data(ty: &CqlType, data: Option<ColumnData<'_>>, now_seconds: u32, out: &mut Vec<u8>) -> u64 {
     match data {
         Some(ColumnData::Simple(cell)) if cell.is_live(now_seconds) => {
