@@ -1,14 +1,14 @@
-//! What is known of the client that sent a request.
+//! The session of the client that sent a request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A client's session: its keyspace and who it is. The server keeps one per connection.
+/// A client's session: its keyspace and its identity. The server keeps one per connection.
 #[derive(Clone, Debug, Default)]
 pub struct ClientState {
-    /// The keyspace that USE chose; unqualified names are looked up in it.
+    /// The keyspace that USE selected. Unqualified names are looked up in it.
     pub keyspace: Option<Arc<str>>,
-    /// Where the client connects from; `None` for a client in the same process.
+    /// The client's address; `None` for a client in the same process.
     pub address: Option<SocketAddr>,
     /// The role it logged in as; `None` for an anonymous one.
     pub user: Option<Arc<str>>,

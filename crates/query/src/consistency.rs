@@ -1,4 +1,4 @@
-//! Consistency levels, answered by the one node there is.
+//! Consistency levels, checked for a cluster of one node.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::{Consistency, ErrorKind, QueryError};
 
-/// Refuses a level that no client should use.
+/// Refuses a level that clients may not use.
 pub(crate) fn refuse_node_local(consistency: Consistency) -> Result<(), QueryError> {
     match consistency {
         Consistency::NodeLocal => Err(QueryError::invalid(
@@ -18,7 +18,7 @@ pub(crate) fn refuse_node_local(consistency: Consistency) -> Result<(), QueryErr
     }
 }
 
-/// Refuses a level that reads may not have.
+/// Refuses a level that is not allowed for reads.
 pub(crate) fn validate_read(consistency: Consistency) -> Result<(), QueryError> {
     match consistency {
         Consistency::Any => Err(QueryError::invalid("ANY ConsistencyLevel is only supported for writes")),
@@ -33,7 +33,7 @@ pub(crate) fn check_read(
     keyspace: &str,
     data_center: &str,
 ) -> Result<(), QueryError> {
-    // A serial read finds out what was agreed upon, and then reads at a quorum.
+    // A serial read first completes the agreement on conditional writes, and then reads at a quorum.
     let consistency = match consistency {
         Consistency::Serial => Consistency::Quorum,
         Consistency::LocalSerial => Consistency::LocalQuorum,
@@ -42,21 +42,21 @@ pub(crate) fn check_read(
     check_alive(consistency, schema, keyspace, data_center)
 }
 
-/// Refuses EACH_QUORUM where a data center has no quorum alive.
+/// Refuses EACH_QUORUM if a data center has no live quorum.
 fn check_each_center(replication: &Replication, data_center: &str) -> Result<(), QueryError> {
     let lacks = |(name, count): &&(String, i32)| {
         let alive = if name == data_center { (*count).min(1) } else { 0 };
         alive < quorum(*count)
     };
     let Some((name, count)) = replication.by_data_center.iter().find(lacks) else { return Ok(()) };
-    // As in Cassandra, where the count of live replicas gets lost on the way.
+    // As in Cassandra, whose error does not contain the number of live replicas.
     let kind = ErrorKind::Unavailable { consistency: Consistency::EachQuorum, required: quorum(*count), alive: 0 };
     Err(QueryError::new(kind, format!("Cannot achieve consistency level EACH_QUORUM in DC {name}")))
 }
 
-/// A level that can be reached: statements ask for the same one again and again.
+/// The last level that was reachable, because statements use the same one again and again.
 struct Reached {
-    /// Of the schema.
+    /// The version of the schema.
     version: Uuid,
     keyspace: String,
     data_center: String,
@@ -111,11 +111,11 @@ fn check_replication(
     Err(QueryError::new(kind, format!("Cannot achieve consistency level {consistency}")))
 }
 
-/// How many replicas a keyspace has, and how many in this data center.
+/// The number of a keyspace's replicas, and of those in this data center.
 struct Replication {
     total: i32,
     local: i32,
-    /// Replicas of each data center; empty where replication does not go by data centers.
+    /// The replicas of each data center; empty if replication is not defined by data centers.
     by_data_center: Vec<(String, i32)>,
 }
 
@@ -123,7 +123,7 @@ impl Replication {
     fn of(keyspace: &Keyspace, data_center: &str) -> Replication {
         let options: &BTreeMap<String, String> = &keyspace.replication;
         let class = options.get("class").map_or("", String::as_str);
-        // `3/1` is three replicas, one of them transient.
+        // `3/1` means three replicas, one of which is transient.
         let factor = |text: &String| text.split('/').next().and_then(|count| count.parse().ok()).unwrap_or(0);
         if class.ends_with("NetworkTopologyStrategy") {
             let centers = options.iter().filter(|(name, _)| *name != "class");
@@ -136,7 +136,7 @@ impl Replication {
         Replication { total, local: total, by_data_center: Vec::new() }
     }
 
-    /// Replicas that the level needs, and live ones that count for it.
+    /// The number of replicas that the level needs, and of live replicas that count for it.
     fn needs(&self, consistency: Consistency) -> (i32, i32) {
         let alive = self.total.min(1);
         let local_alive = self.local.min(1);

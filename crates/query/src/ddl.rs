@@ -25,8 +25,8 @@ use crate::names::keyspace_of;
 use crate::preparing::Preparing;
 use crate::{ChangeKind, QueryError, ResponseBody, SchemaChange, SchemaTarget};
 
-/// What can be checked without carrying the statement out. Names that say no keyspace are of the one that is current
-/// then, whatever the client uses later.
+/// Checks everything that does not need an execution. Unqualified names belong to the keyspace that is current now,
+/// even if the client changes it later.
 pub(crate) fn prepare(statement: &Statement, preparing: &mut Preparing<'_>) -> Result<(), QueryError> {
     if let Some(written) = keyspace_written(statement) {
         keyspace_of(written, preparing.keyspace)?;
@@ -37,7 +37,7 @@ pub(crate) fn prepare(statement: &Statement, preparing: &mut Preparing<'_>) -> R
     }
 }
 
-/// The keyspace that the name of what is changed says, if any; `None` for what is in no keyspace.
+/// The keyspace that the changed object's name contains, if any; `None` for objects outside of keyspaces.
 fn keyspace_written(statement: &Statement) -> Option<Option<&Identifier>> {
     let keyspace = match statement {
         Statement::CreateTable(create) => &create.table.keyspace,

@@ -5,28 +5,28 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use protocol::{ErrorKind, FailureReason};
 
-/// What this node knows about a failure besides what the client is sent.
+/// The part of the node that failed, which clients do not see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The statement, or nothing in particular.
+    /// The statement is at fault, or nothing in particular.
     Statement,
     /// The disk failed.
     Disk(engine::DiskFailureKind),
-    /// A read would have to wait for a device where that is not allowed. The statement is carried out again where it
-    /// is, and no client sees this.
+    /// A read would have to wait for a device where waiting is not allowed. The statement is executed again where it
+    /// is, and no client sees this error.
     WouldWait,
 }
 
 /// Why a statement was refused or failed. The message is what the client sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryError {
-    /// The protocol's code and fields.
+    /// The error's code and fields in the protocol.
     pub kind: ErrorKind,
-    /// What failed.
+    /// The part of the node that failed.
     pub cause: Cause,
-    /// The text, Cassandra's where it has one.
+    /// The text, which is Cassandra's if Cassandra has one.
     pub message: String,
-    /// What the client was to be warned of before the statement failed.
+    /// The warnings for the client that were added before the statement failed.
     pub warnings: Vec<String>,
 }
 
@@ -36,12 +36,12 @@ impl QueryError {
         QueryError { kind, cause: Cause::Statement, message: message.into(), warnings: Vec::new() }
     }
 
-    /// The statement may not be carried out.
+    /// The statement is invalid.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, message)
     }
 
-    /// The text is no CQL.
+    /// The text is not CQL.
     pub fn syntax(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Syntax, message)
     }
@@ -61,12 +61,12 @@ impl QueryError {
         Self::new(ErrorKind::Server, message)
     }
 
-    /// An unexpected failure of this cause.
+    /// An unexpected failure with this cause.
     pub fn failed(cause: Cause, message: impl Into<String>) -> Self {
         QueryError { cause, ..Self::server(message) }
     }
 
-    /// Whether the statement must be carried out again where it may wait for a device.
+    /// Whether the statement must be executed again where it may wait for a device.
     pub fn would_wait(&self) -> bool {
         self.cause == Cause::WouldWait
     }
@@ -76,7 +76,7 @@ impl QueryError {
         Self::new(ErrorKind::Protocol, message)
     }
 
-    /// Something that this server does not do, named.
+    /// A feature that this server does not have, by name.
     pub fn not_supported(what: impl fmt::Display) -> Self {
         Self::invalid(format!("{what} is not supported yet"))
     }
@@ -103,7 +103,7 @@ impl From<types::MarshalError> for QueryError {
 }
 
 impl From<model::ReadError> for QueryError {
-    /// Damage and I/O errors: the replica (this node) failed.
+    /// For damage and I/O errors, the failed replica is this node.
     fn from(error: model::ReadError) -> Self {
         let cause = match engine::DiskFailureKind::of_read(&error) {
             _ if error.would_wait() => Cause::WouldWait,
@@ -132,7 +132,7 @@ impl From<engine::EngineError> for QueryError {
     }
 }
 
-/// The replicas that failed a request for this reason: there is one, this node.
+/// The replicas that failed a request for this reason. There is only this node.
 pub(crate) fn failures(reason: FailureReason) -> Vec<(IpAddr, FailureReason)> {
     vec![(IpAddr::V4(Ipv4Addr::LOCALHOST), reason)]
 }

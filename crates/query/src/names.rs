@@ -1,4 +1,4 @@
-//! Looking up the names that statements say.
+//! Looking up the names in statements.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{ColumnSpec, QueryError};
 
 const NO_KEYSPACE: &str = "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename";
 
-/// The keyspace of a name: the one written, else the current one.
+/// The keyspace of a name: the explicit one, or else the current one.
 pub(crate) fn keyspace_of<'n>(
     written: Option<&'n Identifier>,
     current: Option<&'n str>,
@@ -55,8 +55,8 @@ pub(crate) fn column_spec(table: &Table, column: &Column) -> ColumnSpec {
     }
 }
 
-/// The columns of a table in the order that Cassandra's hash map of their names gives them. Where two names meet in a
-/// slot the order is the one of SELECT.
+/// The columns of a table in the order of Cassandra's hash map of their names. Columns in the same slot of that map
+/// have the order of SELECT.
 pub(crate) fn columns_in_hash_order(table: &Table) -> Vec<Arc<Column>> {
     let mut columns: Vec<Arc<Column>> = table.columns_in_select_order();
     let count = columns.len();

@@ -1,4 +1,4 @@
-//! What comes with a statement: values, consistency, paging.
+//! The parts of a request besides its statement: values, consistency, paging.
 
 use std::sync::atomic::AtomicBool;
 
@@ -9,14 +9,14 @@ use crate::TraceLog;
 /// The values of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Values<'a> {
-    /// By number of the marker.
+    /// Values by number of the marker.
     Positional(&'a [Value<'a>]),
-    /// By name of the marker.
+    /// Values by name of the marker.
     Named(&'a [(&'a str, Value<'a>)]),
 }
 
 impl Values<'_> {
-    /// How many values there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         match self {
             Values::Positional(values) => values.len(),
@@ -24,47 +24,47 @@ impl Values<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Everything a request says besides its statement.
+/// All parts of a request besides its statement.
 #[derive(Clone, Debug)]
 pub struct QueryOptions<'a> {
-    /// Of reads and unconditional writes.
+    /// The consistency of reads and unconditional writes.
     pub consistency: Consistency,
-    /// Of the agreement phase of conditional writes.
+    /// The consistency of the agreement phase of conditional writes.
     pub serial_consistency: Consistency,
     /// The values of the bind markers.
     pub values: Values<'a>,
-    /// Positional values as they were sent: an i32 length and the bytes of each, one behind the other, which is where
-    /// `values` point to. Empty if they came otherwise.
+    /// Positional values as they were sent, which `values` refers to: for each an i32 length and its bytes, without
+    /// gaps. Empty if they were sent in another form.
     pub value_bytes: &'a [u8],
-    /// Rows per page; `None` or not positive: all rows at once.
+    /// Rows per page. If it is `None` or not positive, all rows are returned at once.
     pub page_size: Option<i32>,
-    /// Where to go on, as an earlier page said.
+    /// The paging state of an earlier page, after which the read continues.
     pub paging_state: Option<&'a [u8]>,
-    /// Default timestamp of writes, microseconds.
+    /// The default timestamp of writes, microseconds.
     pub timestamp: Option<i64>,
-    /// The time that TTLs are measured against, seconds since the epoch; for tests of drivers.
+    /// The time with which TTLs are compared, in seconds since the epoch. Tests of drivers set it.
     pub now_in_seconds: Option<i32>,
-    /// Keyspace of this one request (v5).
+    /// The keyspace of this request only (v5).
     pub keyspace: Option<&'a str>,
-    /// 3 to 5.
+    /// The protocol version, 3 to 5.
     pub protocol_version: u8,
-    /// Whether the client knows the result's columns already.
+    /// Whether the client already knows the result's columns.
     pub skip_metadata: bool,
-    /// Where to note what happens, if the request is traced.
+    /// The log of events, if the request is traced.
     pub trace: Option<&'a TraceLog>,
-    /// Set once nobody waits for the answer any more: the client is gone, or was answered with a timeout. A read ends
-    /// soon then.
+    /// Set when nobody waits for the answer any more, because the client has left or got a timeout. A read then ends
+    /// soon.
     pub cancelled: Option<&'a AtomicBool>,
 }
 
 impl QueryOptions<'_> {
-    /// Notes what happens now, if the request is traced.
+    /// Adds an event to the trace, if the request is traced.
     pub(crate) fn note(&self, activity: impl FnOnce() -> String) {
         if let Some(trace) = self.trace {
             trace.note(activity());

@@ -1,4 +1,4 @@
-//! What preparing a statement needs to know, and the bind markers it collects on the way.
+//! The context in which a statement is prepared, and the bind markers that are collected meanwhile.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,18 +15,18 @@ use crate::{ColumnSpec, QueryError};
 
 /// The state of preparing one statement.
 pub(crate) struct Preparing<'a> {
-    /// The schema that names are looked up in.
+    /// The schema in which names are looked up.
     pub schema: Arc<Schema>,
-    /// The keyspace of names that say none.
+    /// The keyspace of unqualified names.
     pub keyspace: Option<&'a str>,
-    /// The tables that are not stored.
+    /// The virtual tables.
     pub virtual_tables: &'a VirtualTables,
     names: &'a [Option<Identifier>],
     receivers: Vec<Option<ColumnSpec>>,
-    /// Tables the statement touches, the one looked up last at the end.
+    /// The tables that the statement uses. The table that was looked up last is at the end.
     tables: Vec<Arc<Table>>,
     findings: RefCell<Findings>,
-    /// The functions of names that were called, where these do not depend on the arguments.
+    /// The functions of the names that were called, if they do not depend on the arguments.
     functions: RefCell<HashMap<String, Arc<[Arc<Function>]>>>,
 }
 
@@ -52,13 +52,13 @@ impl<'a> Preparing<'a> {
     /// Looks up a table that the statement reads or writes.
     pub fn table(&mut self, name: &QualifiedName) -> Result<Arc<Table>, QueryError> {
         let table = find_table(&self.schema, self.virtual_tables, name, self.keyspace)?;
-        // The one looked up last is the one at hand.
+        // The table that was looked up last becomes the current one.
         self.tables.retain(|known| !Arc::ptr_eq(known, &table));
         self.tables.push(table.clone());
         Ok(table)
     }
 
-    /// Prepares an expression with what is found out about its parts kept meanwhile. The parts must not move.
+    /// Prepares an expression, and keeps the results about its parts meanwhile. The parts must not move.
     pub fn expression<T>(&mut self, prepare: impl FnOnce(&mut Self) -> T) -> T {
         self.findings.get_mut().enter();
         let prepared = prepare(self);
@@ -66,12 +66,12 @@ impl<'a> Preparing<'a> {
         prepared
     }
 
-    /// What is known of the parts of the expression at hand.
+    /// The known results about the parts of the current expression.
     pub fn findings(&self) -> &RefCell<Findings> {
         &self.findings
     }
 
-    /// The functions of this name, made by `make` where they are not known yet.
+    /// The functions of this name, created by `make` if they are not known yet.
     pub fn functions(&self, name: &str, make: impl FnOnce() -> Vec<Function>) -> Arc<[Arc<Function>]> {
         if let Some(known) = self.functions.borrow().get(name) {
             return known.clone();
@@ -81,12 +81,12 @@ impl<'a> Preparing<'a> {
         made
     }
 
-    /// The keyspace of types that say none.
+    /// The keyspace of unqualified types.
     pub fn keyspace_of_types(&self) -> &str {
         self.keyspace.or_else(|| self.tables.last().map(|table| &*table.keyspace)).unwrap_or_default()
     }
 
-    /// Notes what a bind marker stands for.
+    /// Records the receiver of a bind marker.
     pub fn bind(&mut self, marker: &BindMarker, receiver: &ColumnSpec) {
         if let Some(slot) = self.receivers.get_mut(marker.index) {
             *slot = Some(receiver.clone());
@@ -98,7 +98,7 @@ impl<'a> Preparing<'a> {
         &self.tables
     }
 
-    /// What the markers stand for. Named markers go by their own names.
+    /// The receivers of the markers. Named markers have their own names.
     pub fn variables(&self) -> Vec<ColumnSpec> {
         let variable = |(receiver, name): (&Option<ColumnSpec>, &Option<Identifier>)| {
             let receiver = receiver.clone().unwrap_or_else(|| ColumnSpec {
@@ -115,8 +115,7 @@ impl<'a> Preparing<'a> {
         self.receivers.iter().zip(self.names).map(variable).collect()
     }
 
-    /// The markers that give the partition key of the only table, in key order; empty where not all of it is given by
-    /// markers.
+    /// The markers that give the partition key of the only table, in key order; empty unless markers give all of it.
     pub fn partition_key_bind_indexes(&self) -> Vec<u16> {
         let [table] = self.tables.as_slice() else { return Vec::new() };
         let marker_of = |column: &Arc<Column>| {

@@ -1,4 +1,4 @@
-//! What a statement answers.
+//! The answer to a statement.
 
 use std::sync::Arc;
 
@@ -9,24 +9,25 @@ use protocol::{ResultColumns, SchemaChange};
 pub struct Response {
     /// The answer itself.
     pub body: ResponseBody,
-    /// For the client to log.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
 /// The kinds of answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResponseBody {
-    /// Nothing to say: it is done.
+    /// The statement succeeded without a result.
     Void,
     /// Rows.
     Rows(Rows),
-    /// The client is in this keyspace now.
+    /// The client's keyspace changed to this one.
     SetKeyspace(Arc<str>),
     /// The schema was changed.
     SchemaChange {
-        /// What the statement names.
+        /// The object that the statement names.
         change: SchemaChange,
-        /// What was changed with it: a dropped keyspace's tables and types. Clients learn of these first.
+        /// The objects that changed with it: the tables and types of a dropped keyspace. Clients are told about these
+        /// first.
         contained: Vec<SchemaChange>,
     },
 }
@@ -36,10 +37,10 @@ pub enum ResponseBody {
 pub struct Rows {
     /// The columns.
     pub metadata: Arc<ResultColumns>,
-    /// Where the next page starts; `None` after the last one.
+    /// The paging state for the next page; `None` after the last one.
     pub paging_state: Option<Vec<u8>>,
-    /// How many rows `cells` holds.
+    /// The number of rows in `cells`.
     pub row_count: usize,
-    /// The rows one after the other, in the protocol's form: per cell `[i32 length][bytes]`, length -1 for null.
+    /// The rows one after the other in the protocol's form: `[i32 length][bytes]` per cell, with length -1 for null.
     pub cells: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! One row as a SELECT sees it: partition key, clustering, static and regular columns together.
+//! A row as a SELECT reads it: partition key, clustering, static and regular columns together.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use model::{Column, ColumnData, ColumnKind, ComplexCells, Table};
 use types::{CqlType, collection};
 
-/// Where a column's value is found in a row.
+/// The place of a column's value in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
     PartitionKey(usize),
     Clustering(usize),
-    /// Index in the table's current static columns.
+    /// The index in the table's current static columns.
     Static(usize),
-    /// Index in the table's current regular columns.
+    /// The index in the table's current regular columns.
     Regular(usize),
 }
 
 impl Source {
-    /// Where the values of a column of this table are.
+    /// The place of the values of a column of this table.
     pub fn of(table: &Table, column: &Arc<Column>) -> Source {
         let place = column.position.max(0) as usize;
         let index = |is_static| table.columns(is_static).index_of(&column.name).unwrap_or(usize::MAX);
@@ -31,7 +31,7 @@ impl Source {
     }
 }
 
-/// A row. Columns that hold nothing, and the clustering of a partition that has only static columns, are `None`.
+/// A row. Columns without content, and the clustering of a partition that has only static columns, are `None`.
 #[derive(Clone, Copy)]
 pub(crate) struct RowView<'a> {
     pub key: &'a [&'a [u8]],
@@ -42,7 +42,7 @@ pub(crate) struct RowView<'a> {
 }
 
 impl<'a> RowView<'a> {
-    /// What the row holds of a static or regular column, live or not.
+    /// The row's content in a static or regular column, live or not.
     pub fn data(&self, source: Source) -> Option<ColumnData<'a>> {
         match source {
             Source::Static(index) => self.statics.get(index).copied().flatten(),
@@ -67,7 +67,7 @@ impl<'a> RowView<'a> {
     }
 }
 
-/// The value that a client sees of a cell: of a counter the total of its shards.
+/// The value of a cell that clients see. For a counter it is the sum of its shards.
 pub(crate) fn simple_value<'a>(ty: &CqlType, bytes: &'a [u8]) -> Cow<'a, [u8]> {
     match ty {
         CqlType::Counter if bytes.len() != 8 => Cow::Owned(counter_total(bytes).to_be_bytes().to_vec()),
@@ -87,7 +87,8 @@ fn counter_total(context: &[u8]) -> i64 {
     shards.chunks_exact(SHARD_BYTES).map(count).fold(0, i64::wrapping_add)
 }
 
-/// Appends the serialized collection or user type that live cells make. False, and nothing appended, without any.
+/// Appends the serialized collection or user type of the live cells. Returns false, and appends nothing, if there are
+/// none.
 pub(crate) fn write_complex(ty: &CqlType, cells: ComplexCells<'_>, now_seconds: u32, out: &mut Vec<u8>) -> bool {
     let live = cells.filter(|cell| cell.is_live(now_seconds));
     if let CqlType::Udt { definition, .. } = ty {

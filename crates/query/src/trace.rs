@@ -1,4 +1,4 @@
-//! What happens to a traced request, step by step.
+//! The events of a traced request.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,28 +10,28 @@ pub struct TraceLog {
     events: Mutex<Vec<TraceEvent>>,
 }
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// In Cassandra's words where they mean the same.
+    /// The activity, in Cassandra's words if they have the same meaning.
     pub activity: String,
-    /// Since the request began.
+    /// The time since the request began.
     pub elapsed: Duration,
 }
 
 impl TraceLog {
-    /// A log without events, of a request that begins now.
+    /// Creates the log of a request that begins now.
     pub fn begin() -> TraceLog {
         TraceLog { started: Instant::now(), events: Mutex::new(Vec::new()) }
     }
 
-    /// Notes something that happens now.
+    /// Adds an event with the current time.
     pub fn note(&self, activity: impl Into<String>) {
         let event = TraceEvent { activity: activity.into(), elapsed: self.elapsed() };
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
-    /// How long ago the request began.
+    /// The time since the request began.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }

@@ -1,4 +1,4 @@
-//! What a prepared statement allocates, counted.
+//! The allocations of prepared statements.
 
 use engine::block_on;
 use query::{Begun, Consistency, QueryOptions, ResponseBody, Value, Values};
@@ -7,7 +7,7 @@ use crate::node::TestNode;
 
 const STATEMENTS: i32 = 50;
 
-/// Allocations of one INSERT of a row whose columns are all bound, on the thread that carries it out.
+/// The allocations of one INSERT of a row whose columns are all bound, on the executing thread.
 fn allocations_of_insert(columns: usize, value: &[u8]) -> u64 {
     let names =
         |separator: &str| (0..columns).map(|column| format!("c{column}{separator}")).collect::<Vec<_>>().join(", ");
@@ -19,7 +19,7 @@ fn allocations_of_insert(columns: usize, value: &[u8]) -> u64 {
         let mut values = vec![Value::Bytes(&key), Value::Bytes(&row)];
         values.resize(columns + 2, Value::Bytes(value));
         let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
-        // Values come as the frame has them: the list of them is not the statement's.
+        // The values are in the form of a frame, so the list of them is not counted for the statement.
         let counted = allocation_counter::measure(|| {
             drop(block_on(node.processor.execute(&prepared, &node.client, &options)).unwrap())
         });
@@ -28,7 +28,7 @@ fn allocations_of_insert(columns: usize, value: &[u8]) -> u64 {
     let mut counts: Vec<u64> = (0..STATEMENTS).map(write).collect();
     assert_eq!(node.rows("SELECT count(*) FROM t"), [STATEMENTS.to_string()]);
     counts.sort_unstable();
-    // Buffers and the memtable grow now and then.
+    // Buffers and the memtable grow from time to time.
     counts[counts.len() / 2]
 }
 
@@ -40,12 +40,12 @@ fn a_prepared_insert_allocates_no_more_for_more_columns() {
     let thirty = b"thirty characters of text, all";
     let [few, many, most] = [10, 100, 1000].map(|columns| allocations_of_insert(columns, thirty));
     assert!(many <= few + 1, "{few} for 10 columns of 30 bytes, {many} for 100");
-    // The last one is cut into pieces, which are made of many columns each.
+    // The last row is cut into pieces, each of which has many columns.
     println!("{most} allocations for 1000 columns of 30 bytes");
     assert!(most <= few + 1000 / 4, "{few} for 10 columns of 30 bytes, {most} for 1000");
 }
 
-/// A write that waits for nothing allocates its update, in which the row is built where it stays. A short key needs no
+/// A write that does not wait allocates only its update, in which the row is built in place. A short key needs no
 /// memory of its own.
 #[test]
 fn a_write_at_once_allocates_once() {
@@ -70,7 +70,7 @@ fn a_write_at_once_allocates_once() {
     assert_eq!(counts[counts.len() / 2], 1, "{counts:?}");
 }
 
-/// Bytes allocated by a SELECT of the first `limit` rows of a partition that has `rows`, each of a hundred columns.
+/// The bytes that a SELECT allocates for the first `limit` of `rows` rows of a partition, each of a hundred columns.
 fn bytes_of_select(rows: i32, limit: usize) -> u64 {
     let columns = (0..100).map(|column| format!("c{column}")).collect::<Vec<_>>();
     let node = TestNode::with(&[&format!(
@@ -105,9 +105,9 @@ fn a_select_with_a_limit_copies_no_more_rows_than_that() {
     const ROW_BYTES: u64 = 1_900;
     let [exact, more] = [20, 100].map(|rows| bytes_of_select(rows, 20));
     println!("{exact} bytes allocated where the partition has as many rows, {more} where it has more");
-    // What a cursor notes of the nodes on its way differs a little.
+    // The size of a cursor's path through the trie varies a little.
     assert!(more < exact + 2 * ROW_BYTES, "{exact} for as many rows, {more} for more");
-    // Once out of the memtable, once into the answer; with room for what the rows may differ by.
+    // The rows are copied out of the memtable once and into the answer once, with some reserve for differences.
     assert!(exact < 2 * 20 * ROW_BYTES * 3 / 2, "{exact}");
 }
 
@@ -156,7 +156,7 @@ fn local_quorum_allocates_what_one_does() {
             });
             (counted.count_total, counted.bytes_total)
         };
-        // Buffers and the memtable grow now and then.
+        // Buffers and the memtable grow from time to time.
         (0..50).map(once).min().unwrap()
     };
     assert_eq!(counted(Consistency::LocalQuorum), counted(Consistency::One));

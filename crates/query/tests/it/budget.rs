@@ -1,4 +1,4 @@
-//! No statement takes more than its share: of a turn's work, of time, of memory.
+//! Limits of what a statement may take: the work of a turn, time, and memory.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use query::{
 
 use crate::node::{TestNode, rows_of};
 
-/// More rows than a turn has steps: 10,000.
+/// More rows than the 10,000 steps of a turn.
 const MANY_ROWS: usize = 11_000;
 /// The number of rows that one statement writes.
 const ROWS_PER_BATCH: usize = 1_000;
@@ -30,7 +30,7 @@ fn node_with_rows(rows: usize, options: ProcessorOptions) -> TestNode {
     node
 }
 
-/// Carries out a SELECT on a thread that may not be blocked.
+/// Executes a SELECT on a thread that must not block.
 fn at_once(node: &TestNode, statement: &str) -> Result<Response, QueryError> {
     let prepared = node.processor.prepare(statement, Some("ks")).unwrap();
     node.processor.execute_at_once(&prepared, &node.client, &QueryOptions::default()).expect("a SELECT of stored rows")
@@ -69,7 +69,7 @@ fn what_is_deleted_counts_as_work() {
 #[test]
 fn rows_that_a_range_deletion_shadows_count_as_work() {
     let node = node_with_rows(MANY_ROWS, ProcessorOptions::default());
-    // With this row the SSTable is not older as a whole than the deletion, so that its rows are walked.
+    // Because of this row the SSTable is not older than the deletion as a whole, so its rows are read one by one.
     node.run("INSERT INTO t (k, c, v) VALUES (1, 0, 0) USING TIMESTAMP 9000000000000000");
     let engine = node.processor.engine();
     engine.flush(engine.schema().table("ks", "t").unwrap()).unwrap();
@@ -160,7 +160,7 @@ fn an_answer_larger_than_a_statement_may_hold_is_an_error_before_it_is_made() {
         assert_eq!(error.message, text, "{statement}");
     }
     assert_eq!(node.rows("SELECT c FROM b").len(), 20);
-    // The memory of one group is given back before the next.
+    // The memory of one group is freed before the next group.
     assert_eq!(node.rows("SELECT count(*), mask_hash(b) FROM b GROUP BY k, c").len(), 20);
 }
 

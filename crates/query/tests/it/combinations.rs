@@ -1,4 +1,4 @@
-//! INs of several columns multiply: too many combinations are refused before they are made.
+//! INs of several columns are multiplied: too many combinations are refused before they are built.
 
 use cql::ast::BatchKind;
 use query::{BatchEntry, BatchStatement, QueryOptions};

@@ -1,4 +1,4 @@
-//! What preparing statements costs: stack by their depth, steps by their length.
+//! The cost of preparing statements: stack by their depth, steps by their length.
 
 use std::thread;
 
@@ -7,10 +7,10 @@ use testkit::Random;
 
 use crate::node::TestNode;
 
-/// The stack that statements have to do with, bytes: half of what the threads have that serve connections.
+/// The stack that must be enough for statements, bytes: half the stack of the threads that serve connections.
 const STACK_BYTES: usize = 1 << 20;
 
-/// The deepest tree that the parser makes.
+/// The deepest tree that the parser builds.
 const DEPTH_MAX: usize = 256;
 
 const TABLES: [&str; 2] = [
@@ -18,7 +18,7 @@ const TABLES: [&str; 2] = [
     "CREATE TABLE c (p int, a int, b int, PRIMARY KEY (p, a, b))",
 ];
 
-/// Expressions at the limit of depth: one for each way to nest, some that mix them.
+/// Expressions at the limit of depth: one for each way to nest, and some that combine them.
 fn deep_expressions() -> Vec<String> {
     let nested = |open: &str, middle: &str, close: &str, levels: usize| {
         format!("{}{middle}{}", open.repeat(levels), close.repeat(levels))
@@ -59,7 +59,7 @@ fn deep_expressions() -> Vec<String> {
     deep
 }
 
-/// The statements in which an expression may stand.
+/// The statements that can contain an expression.
 fn statements(expression: &str) -> [String; 7] {
     [
         format!("SELECT {expression} FROM t"),
@@ -93,7 +93,7 @@ fn the_deepest_statements_take_half_the_stack_of_a_thread() {
     thread::Builder::new().stack_size(STACK_BYTES).spawn(run).unwrap().join().unwrap();
 }
 
-/// Types stay within their limit where each is a field of the next, and where the innermost is altered.
+/// Types stay within their limit if each is a field of the next, and if the innermost one is altered.
 fn deepen_types(node: &TestNode) {
     let refused = "types may be nested 64 deep, and this one is 65 deep";
     node.run("CREATE TYPE u0 (a int)");
@@ -143,8 +143,8 @@ fn relations_and_types_nest_as_deep_as_they_may() {
     thread::Builder::new().stack_size(STACK_BYTES).spawn(run).unwrap().join().unwrap();
 }
 
-/// Choosing types and functions takes at most this many steps for each byte: an operator is chosen among 87 functions
-/// for each of about twelve types that it may have to have.
+/// Choosing types and functions takes at most this many steps per byte: an operator is chosen among 87 functions, for
+/// each of about twelve possible types.
 const STEPS_PER_BYTE_MAX: u64 = 400;
 
 fn steps(node: &TestNode, text: &str) -> u64 {

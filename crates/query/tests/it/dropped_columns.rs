@@ -1,8 +1,8 @@
-//! Random histories of ADD, DROP and re-ADD, writes with timestamps, flushes, compactions and crashes, against a list
-//! of everything that was written.
+//! Random histories of ADD, DROP and repeated ADD, writes with timestamps, flushes, compactions and crashes, compared
+//! with a list of all writes.
 //!
-//! As in Cassandra a drop takes the cells that are not newer than it: from what is read always, from what is stored
-//! when that is flushed or compacted. What is newer is kept, and shown when the column is added again.
+//! As in Cassandra, a drop deletes the cells that are not newer than it. Reads never return them, and a flush or
+//! compaction removes them from storage. Newer cells are kept, and are visible when the column is added again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::node::TestNode;
 const PARTITIONS: usize = 2;
 const ROWS: usize = 2;
 const STEPS: usize = 160;
-/// Of writes and drops: few, so that they meet.
+/// The timestamps of writes and drops. They are few, so that equal ones occur.
 const TIMESTAMPS: usize = 60;
 
 /// Static columns, simple ones and collections.
@@ -24,14 +24,14 @@ const COLUMNS: [(&str, &str); 6] =
 /// A row, or the static row of a partition (no clustering).
 type Place = (usize, Option<usize>);
 
-/// What one write said of one cell or collection.
+/// The content of one write to a cell or collection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Said {
-    /// A value; nothing where it was deleted.
+    /// A value, or nothing if it was deleted.
     Value(Option<usize>),
-    /// An element of a set is there, or was removed.
+    /// An element of a set was added or removed.
     Element(usize, bool),
-    /// All of a set was deleted.
+    /// The content of a set was deleted.
     Cleared,
 }
 
@@ -49,7 +49,7 @@ struct Model {
     drop_times: BTreeMap<usize, i64>,
     in_memory: Vec<Write>,
     on_disk: Vec<Write>,
-    /// When rows were last inserted, and deleted.
+    /// The times at which rows were last inserted and deleted.
     inserted: BTreeMap<Place, i64>,
     deleted: BTreeMap<Place, i64>,
 }
@@ -79,10 +79,10 @@ impl Model {
         })
     }
 
-    /// What a column shows, as a CQL literal.
+    /// The visible value of a column, as a CQL literal.
     fn value(&self, place: Place, column: usize) -> Option<String> {
         if !COLUMNS[column].1.starts_with("set") {
-            // Of equal timestamps a deletion wins, else the greater value.
+            // Of equal timestamps a deletion wins, or else the greater value.
             let order = |write: &&Write| match write.said {
                 Said::Value(value) => (write.timestamp, value.is_none(), value),
                 _ => unreachable!("a simple column"),
@@ -110,7 +110,7 @@ impl Model {
         columns.map(|column| self.value(place, *column)).collect()
     }
 
-    /// All rows: k, c, then the shown static and regular columns.
+    /// All rows: k, c, then the visible static and regular columns.
     fn rows(&self) -> Vec<String> {
         let mut rows = Vec::new();
         for partition in 0..PARTITIONS {
@@ -237,7 +237,7 @@ impl History {
                 format!("{name} = {value}")
             }
             (true, 0) => {
-                // A set is overwritten by a deletion just before the new elements.
+                // A set is overwritten by a deletion with the timestamp just before that of the new elements.
                 says(timestamp - 1, Said::Cleared);
                 says(timestamp, Said::Element(value, true));
                 format!("{name} = {{{value}}}")
@@ -269,7 +269,7 @@ impl History {
         self.model.compact();
     }
 
-    /// The machine loses power, or the node stops in order, which flushes; a start flushes what it replayed.
+    /// Cuts the power, or stops the node in an orderly way, which flushes. A start flushes the replayed records.
     fn restart(&mut self) {
         let is_crash = self.random.one_in(2);
         self.log.push(if is_crash { "crash" } else { "stop and start" }.into());

@@ -1,4 +1,4 @@
-//! The errors that Cassandra answers, statement by statement.
+//! The errors of statements, compared with Cassandra's.
 
 use cql::ast::BatchKind;
 use engine::block_on;
@@ -8,7 +8,7 @@ use types::hex;
 
 use crate::node::TestNode;
 
-/// What this server does not do: statements that mention it are not compared.
+/// Features that this server does not have. Statements that mention them are not compared.
 const NOT_DONE: [&str; 20] = [
     "IF EXISTS; INSERT",
     "counter",
@@ -68,12 +68,12 @@ fn is_done(statement: &str) -> bool {
     !NOT_DONE.iter().any(|not_done| statement.contains(not_done))
 }
 
-/// Candidate functions are listed in no particular order.
+/// Candidate functions are listed in an arbitrary order.
 pub fn comparable(message: &str) -> &str {
     message.split("known type signatures: ").next().unwrap_or(message)
 }
 
-/// How the outcome differs from what the recording says, if it does.
+/// The difference between the outcome and the recording, if there is one.
 fn difference(case: &Json, outcome: Result<Response, QueryError>) -> Option<String> {
     let expected = (case["code"].as_str().unwrap_or("accepted"), case["message"].as_str().unwrap_or_default());
     let (code, message) = match outcome {
@@ -112,7 +112,7 @@ fn what_looks_wrong_is_accepted_where_cassandra_accepts_it() {
     let mut differences = Vec::new();
     for case in fixture["accepted"].as_array().unwrap() {
         let statement = case["cql"].as_str().unwrap();
-        // Tables that the recording dropped in between; conditional writes.
+        // This covers tables that the recording dropped in between, and conditional writes.
         let not_here = statement.starts_with("CREATE") || statement.contains("IF NOT EXISTS");
         if is_done(statement)
             && !not_here
@@ -181,7 +181,7 @@ fn run_batch(node: &TestNode, case: &Json, options: &QueryOptions<'_>) -> Result
     node.batch(kind, &entries, options)
 }
 
-/// Cases that are about the protocol's bytes, and not seen here; or about what this server does not do.
+/// Cases about the protocol's bytes, which do not reach this crate, and about features that this server does not have.
 const NOT_HERE: [&str; 12] = [
     "mutation too large (17 MiB value)",
     "lwt with non-serial serial consistency",
@@ -193,7 +193,7 @@ const NOT_HERE: [&str; 12] = [
     "alltypes.l = 00000001ffffffff",
     "lwt with client timestamp flag",
     "json unset",
-    // Recorded by their length only.
+    // For this case the recording has only the length.
     "collection element over 65535 bytes (map key)",
     "set element over 65535 bytes",
 ];

@@ -1,4 +1,4 @@
-//! What is seen of rows and cells that expire, second by second, compared with Cassandra.
+//! The visible content of expiring rows and cells, second by second, compared with Cassandra's.
 
 use query::QueryOptions;
 use serde_json::{Value as Json, json};

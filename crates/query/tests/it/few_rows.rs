@@ -1,4 +1,4 @@
-//! SELECTs of a few rows that the cache of SSTables has: looked up without a cursor, they answer what a cursor answers.
+//! SELECTs of a few rows in the cache of SSTables: the fast path without a cursor returns the rows of a cursor.
 
 use engine::block_on;
 use query::{ProcessorOptions, QueryOptions, Value, Values};
@@ -10,7 +10,7 @@ const PARTITIONS: usize = 5;
 const NUMBERS: usize = 60;
 const NAMES: [&str; 4] = ["", "a", "b", "c"];
 
-/// How often rows were found, there were none, and it had to be left to a cursor.
+/// How often rows were found, how often there were none, and how often a cursor was needed.
 #[derive(Default, Debug)]
 struct Seen {
     found: u32,
@@ -19,7 +19,7 @@ struct Seen {
     left: u32,
 }
 
-/// What a SELECT may say of the rows, and how many markers that takes: numbers first, then names.
+/// Clauses that restrict the rows, and the number of markers in each: numbers first, then names.
 const CLAUSES: [(&str, usize, usize); 12] = [
     ("", 0, 0),
     ("AND a >= ?", 1, 0),
@@ -47,7 +47,7 @@ fn select(random: &mut Random) -> (String, usize, usize) {
 /// Compares both ways.
 fn check(node: &TestNode, random: &mut Random, seen: &mut Seen) {
     let (text, number_count, name_count) = select(random);
-    // Some orders are not those of the table or its reverse.
+    // Some orders are neither those of the table nor its reverse.
     let Ok(prepared) = node.processor.prepare(&text, Some("ks")) else { return };
     let key = (random.below(PARTITIONS + 1) as i32).to_be_bytes();
     let mut numbers: Vec<[u8; 4]> = (0..number_count).map(|_| (random.below(NUMBERS) as i32).to_be_bytes()).collect();
@@ -68,7 +68,7 @@ fn check(node: &TestNode, random: &mut Random, seen: &mut Seen) {
     };
     let find = |cells: &mut Vec<u8>| node.processor.find_rows(&prepared, &node.client, &options, cells);
     let mut cells = b"before".to_vec();
-    // What is not in the cache yet is found afterwards.
+    // Blocks that are not in the cache yet are there after the first read.
     let at_first = random.one_in(2).then(|| find(&mut cells)).flatten();
     let Ok(response) = block_on(node.processor.execute(&prepared, &node.client, &options)) else {
         assert_eq!((at_first, find(&mut cells)), (None, None), "{text} {values:?}");
@@ -96,7 +96,7 @@ fn check(node: &TestNode, random: &mut Random, seen: &mut Seen) {
     seen.absent += u32::from(count == 0);
 }
 
-/// Mostly whole rows; else a part of one, one that expires, or a deletion of any kind.
+/// Writes mostly whole rows, and otherwise a part of one, one that expires, or a deletion of any kind.
 fn write(node: &TestNode, random: &mut Random, key: usize, is_plain: bool) {
     let (number, name, value) = (random.below(NUMBERS), NAMES[random.below(NAMES.len())], random.below(1000));
     let text = "x".repeat(if random.one_in(20) { 3_000 } else { random.below(400) });
@@ -126,8 +126,7 @@ fn compare(order: &str, seeds: std::ops::Range<u64>) {
         let mut random = Random(seed);
         let node = TestNode::with(&[&create]);
         let mut seen = Seen::default();
-        // What was found must have been of every form: partitions with a row index and without, of one table and of
-        // several.
+        // Partitions of every kind must have been found: with and without a row index, and in one or several SSTables.
         for round in 0..4 {
             for key in 0..PARTITIONS {
                 let is_written = round == 0 || random.one_in(4);
@@ -153,7 +152,7 @@ fn rows_in_descending_order_are_found_as_a_cursor_finds_them() {
     compare("a DESC, b ASC", seeds(0..6));
 }
 
-/// What a SELECT says besides the rows is left to the long way.
+/// A SELECT that needs more than a slice uses a cursor.
 #[test]
 fn what_is_more_than_a_slice_is_left_to_a_cursor() {
     let node = TestNode::with(&[

@@ -1,4 +1,4 @@
-//! Guardrails warn and refuse.
+//! Guardrails that warn and that refuse.
 
 use query::{Flags, Guardrail, Guardrails, ProcessorOptions, QueryOptions};
 

@@ -1,4 +1,4 @@
-//! Tables that live in memory, as statements see them. Cassandra does not have them; the texts around them are its own.
+//! Statements about tables that live in memory. Cassandra does not have such tables; the other texts are its own.
 
 use engine::block_on;
 use query::{Begun, QueryOptions, Value, Values};
@@ -90,7 +90,7 @@ fn options_that_make_no_sense_are_refused() {
         &format!("compaction = {{{class}, 'size_limit_in_mb': 1, 'min_threshold': 4}}"),
         "Properties specified [min_threshold] are not understood by MemoryOnlyStrategy",
     );
-    // On a table on disk it is what Cassandra says.
+    // For a table on disk the text is Cassandra's.
     refused("caching = 'NONE'", "Invalid value for property 'caching'. It should be a map.");
 }
 

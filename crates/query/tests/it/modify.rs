@@ -1,5 +1,5 @@
-//! What modifications do and answer, compared with what Cassandra did and answered to the same statements in the same
-//! order. Timestamps and the present are given, so that nothing depends on the clock.
+//! The effects and answers of modifications, compared with those that Cassandra had for the same statements in the same
+//! order. Timestamps and the current time are given, so that nothing depends on the clock.
 
 use cql::ast::BatchKind;
 use engine::block_on;
@@ -22,7 +22,7 @@ fn node(fixture: &Json) -> TestNode {
     node
 }
 
-/// Values in hex; `61*9` is a byte nine times.
+/// Values in hex; `61*9` is nine times the byte 61.
 fn values_of(step: &Json) -> Vec<Option<Vec<u8>>> {
     let value = |value: &Json| match value.as_str() {
         Some("unset") => None,
@@ -105,13 +105,13 @@ fn recorded(answer: Result<Response, QueryError>) -> Json {
     Json::Object(recorded)
 }
 
-/// What differs on purpose.
+/// Whether a difference is intended.
 fn is_ours(step: &Json, got: &Json) -> bool {
-    // Cassandra's replica fails on deleting a range that ends at null; here that is an invalid request.
+    // Cassandra's replica fails to delete a range that ends at null. Here this is an invalid request.
     step["code"] == "0x1500"
-        // What Cassandra did not expect is here an invalid request like others.
+        // A request that caused an internal error in Cassandra is invalid here.
         || (step["code"] == "0x0000" && got["code"] == "0x2200")
-        // Errors inside of JSON are told in the words of another parser.
+        // Errors in JSON have the words of another parser.
         || both_say("com.fasterxml.jackson.core", step, got)
 }
 
@@ -146,7 +146,7 @@ fn modifications_do_so_over_memtables_and_sstables() {
     });
 }
 
-/// Carries out the recorded steps, `between` after each, and compares what comes of them.
+/// Executes the recorded steps, calls `between` after each, and compares the results.
 fn compare(between: impl Fn(&TestNode, usize)) {
     let fixture = fixture();
     let node = node(&fixture);

@@ -1,4 +1,4 @@
-//! A processor over an engine whose disk is memory, and the shortest ways to ask it.
+//! A processor over an engine on a simulated disk, and short functions to use it.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl TestNode {
         TestNode::in_directory(&SimulatedDisk::new(), "/node", processor_options)
     }
 
-    /// A node on a disk that may have been another's.
+    /// A node on a disk that another node may have used.
     pub fn on_disk(disk: &SimulatedDisk) -> TestNode {
         TestNode::in_directory(disk, "/node", ProcessorOptions::default())
     }
@@ -42,7 +42,7 @@ impl TestNode {
         TestNode { processor: Processor::new(engine, processor_options), client: ClientState::default() }
     }
 
-    /// A node with the keyspace `ks`, in which the client is, and these tables.
+    /// A node with the keyspace `ks`, which is the client's, and these tables.
     pub fn with(statements: &[&str]) -> TestNode {
         let mut node = TestNode::new();
         node.create_keyspace();
@@ -50,7 +50,7 @@ impl TestNode {
         node
     }
 
-    /// Makes the keyspace `ks`, in which the client is then.
+    /// Creates the keyspace `ks` and makes it the client's.
     pub fn create_keyspace(&mut self) {
         self.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
         self.client.keyspace = Some("ks".into());
@@ -60,12 +60,12 @@ impl TestNode {
         block_on(self.processor.query(statement, &self.client, options))
     }
 
-    /// Carries out a statement that must not fail.
+    /// Executes a statement that must succeed.
     pub fn run(&self, statement: &str) -> Response {
         self.try_run(statement, &QueryOptions::default()).unwrap_or_else(|error| panic!("{statement}: {error:?}"))
     }
 
-    /// The message that a statement fails with.
+    /// The error message of a statement.
     pub fn failure(&self, statement: &str) -> String {
         match self.try_run(statement, &QueryOptions::default()) {
             Ok(response) => panic!("{statement} succeeded: {response:?}"),
@@ -73,12 +73,12 @@ impl TestNode {
         }
     }
 
-    /// The rows that a statement answers, each as CQL literals joined by blanks, `null` for null.
+    /// The rows of a statement's result, each as CQL literals joined by blanks, `null` for null.
     pub fn rows(&self, statement: &str) -> Vec<String> {
         self.rows_with(statement, &QueryOptions::default())
     }
 
-    /// As [`rows`](Self::rows), with options of the request.
+    /// Like [`rows`](Self::rows), with options of the request.
     pub fn rows_with(&self, statement: &str, options: &QueryOptions<'_>) -> Vec<String> {
         let response = self.try_run(statement, options).unwrap_or_else(|error| panic!("{statement}: {error:?}"));
         texts(&rows_of(response))

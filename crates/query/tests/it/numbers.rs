@@ -1,4 +1,4 @@
-//! Long numbers: what they cost is bounded, and what is too long is refused by name.
+//! Long numbers: their cost is bounded, and numbers that are too long are refused with an error that names the limit.
 
 use query::{QueryOptions, Value, Values};
 
@@ -94,7 +94,7 @@ fn decimals_of_extreme_scales_are_calculated_with_or_refused_at_once() {
         "avg(d)",
     ] {
         for row in [5, 6] {
-            // A value or an error; neither takes long.
+            // The result may be a value or an error. Neither takes long.
             let _ = node.try_run(&format!("SELECT {number} FROM t WHERE k = {row}"), &QueryOptions::default());
         }
     }

@@ -1,4 +1,4 @@
-//! SELECTs of one row that memory has: looked up without a cursor, they answer what a cursor answers.
+//! SELECTs of one row in memory: the fast path without a cursor returns the row of a cursor.
 
 use engine::block_on;
 use query::{QueryOptions, Value, Values};
@@ -8,7 +8,7 @@ use crate::node::{TestNode, rows_of};
 
 const STEPS: usize = 150;
 
-/// How often a row was found, was not there, and had to be left to a cursor.
+/// How often a row was found, how often it was absent, and how often a cursor was needed.
 #[derive(Default, Debug)]
 struct Seen {
     found: u32,
@@ -20,7 +20,7 @@ fn options<'v>(values: &'v [Value<'v>], now: i32) -> QueryOptions<'v> {
     QueryOptions { values: Values::Positional(values), now_in_seconds: Some(now), ..QueryOptions::default() }
 }
 
-/// Compares both ways to every row.
+/// Compares both ways for every row.
 fn check(node: &TestNode, select: &str, has_clustering: bool, now: i32, seen: &mut Seen) {
     let prepared = node.processor.prepare(select, Some("ks")).unwrap();
     for place in 0..16_i32 {
@@ -76,7 +76,7 @@ fn compare(create: &str, selects: &[&str], has_clustering: bool) {
         let mut seen = Seen::default();
         for step in 0..STEPS {
             let statement = statement(&mut random, has_clustering);
-            // A column that was dropped, or is there already.
+            // This fails if the column was dropped, or exists already.
             let _ = node.try_run(&statement, &QueryOptions::default());
             if step == STEPS * 4 / 5 {
                 node.processor.engine().flush_all().unwrap();
@@ -112,7 +112,7 @@ fn rows_of_a_table_in_memory_are_found_as_a_cursor_finds_them() {
     compare(create, &["SELECT v FROM t WHERE k = ?"], false);
 }
 
-/// What a SELECT says besides the row, and rows that need more than their place, are left to the long way.
+/// SELECTs that need more than a row, and rows with several sources, use a cursor.
 #[test]
 fn what_is_more_than_a_row_is_left_to_a_cursor() {
     let node = TestNode::with(&[

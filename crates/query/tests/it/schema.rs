@@ -1,4 +1,4 @@
-//! Changing the schema. What is expected was asked of Cassandra 5.0.8.
+//! Schema changes. The expected results are those of Cassandra 5.0.8.
 
 use query::{ChangeKind, ErrorKind, QueryOptions, ResponseBody, SchemaTarget};
 
@@ -34,7 +34,7 @@ fn options_of_compression_that_cassandra_refuses_are_refused() {
             "CREATE TABLE t (k int PRIMARY KEY) WITH compression = {{'class': 'LZ4Compressor', {options}}}"
         ))
     };
-    // Names of before 4.0 are not known any more.
+    // Names from before 4.0 are unknown now.
     for old in ["crc_check_chance", "chunk_length_kb", "sstable_compression"] {
         assert_eq!(failure(&format!("'{old}': 1")), format!("Unknown compression options: ([{old}])"));
     }
@@ -66,7 +66,7 @@ fn a_strategy_that_another_carries_out_is_told() {
             "LeveledCompactionStrategy is carried out as UnifiedCompactionStrategy with scaling_parameters L10, target_sstable_size 160MiB, sstable_growth 0"
         ]
     );
-    // What else small SSTables call for.
+    // These warnings are about other options of small SSTables.
     assert_eq!(
         warnings("c", "{'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': 5, 'fanout_size': 4}"),
         [
@@ -133,7 +133,7 @@ fn compaction_options_that_make_no_sense_are_refused() {
             "abc is not a parsable int (base10) for tombstone_threshold",
         );
     }
-    // What Cassandra takes, and cannot carry out either.
+    // Cassandra accepts this, although it cannot execute it.
     refused(
         "{'class': 'UnifiedCompactionStrategy', 'sstable_growth': 'NaN'}",
         "sstable_growth NaN must be between 0 and 1",
@@ -169,7 +169,7 @@ fn a_dropped_column_comes_back_as_what_it_was_only() {
         node.failure("ALTER TABLE t ADD s text"),
         "Cannot re-add previously dropped column 's' of kind REGULAR, incompatible with previous kind STATIC"
     );
-    // A user type was recorded as a tuple, and comes back as that, or as the bytes it is stored in.
+    // A user type was recorded as a tuple. It can be added again as a tuple, or as a blob of its bytes.
     node.run("ALTER TABLE t ADD f blob");
     node.run("ALTER TABLE t ADD a int");
     assert_eq!(node.rows("SELECT a FROM t"), ["null"], "what was written before the drop stays gone");
@@ -202,7 +202,7 @@ fn fields_of_user_types_are_added_renamed_selected_and_written_one_by_one() {
 
 #[test]
 fn a_snapshots_schema_makes_the_table_again_with_the_types_that_it_uses() {
-    // The type that another uses comes behind it by name.
+    // The types are in an order in which a used type comes, by name, after its user.
     let node = TestNode::with(&[
         "CREATE TYPE b (x int)",
         "CREATE TYPE a (inside frozen<b>)",
@@ -222,7 +222,7 @@ fn a_snapshots_schema_makes_the_table_again_with_the_types_that_it_uses() {
     let statements = || text.split_terminator(";\n");
     statements().for_each(|statement| drop(other.run(statement)));
     assert_eq!(schema_of(&other), text);
-    // What is there already is left as it is.
+    // Objects that exist already stay unchanged.
     let create: Vec<&str> = statements().filter(|statement| statement.starts_with("CREATE")).collect();
     assert_eq!(create.len(), 3, "{text}");
     create.into_iter().for_each(|statement| drop(other.run(statement)));

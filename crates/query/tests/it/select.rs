@@ -1,4 +1,4 @@
-//! What SELECT answers, compared with what Cassandra answers to the same statements on the same data.
+//! The results of SELECT, compared with Cassandra's for the same statements on the same data.
 
 use query::{QueryOptions, ResponseBody, Rows};
 use serde_json::{Value as Json, json};
@@ -11,7 +11,7 @@ fn fixture() -> Json {
     serde_json::from_str(include_str!("../from_cassandra/select.json")).unwrap()
 }
 
-/// Where the data is when it is read.
+/// The place of the data when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     Memtables,
@@ -40,7 +40,7 @@ pub fn node(fixture: &Json, stored: Stored) -> TestNode {
     node
 }
 
-/// A type as the recording prints what the protocol says: nothing of it is frozen there.
+/// A type as the recording prints it. In the protocol nothing is frozen.
 pub fn shown(ty: &CqlType) -> String {
     match ty {
         CqlType::Udt { definition, .. } => {
@@ -132,7 +132,7 @@ fn pages(node: &TestNode, statement: &str, page_size: i32) -> Vec<Json> {
 fn pages_are_cassandras() {
     let fixture = fixture();
     let node = node(&fixture, Stored::Memtables);
-    // Whether a full page is followed by an empty one is nobody's business.
+    // Whether an empty page follows a full one does not matter.
     let filled = |pages: &[Json]| pages.iter().filter(|page| **page != json!([])).cloned().collect::<Vec<_>>();
     for case in fixture["paged"].as_array().unwrap() {
         let (statement, page_size) = (case["cql"].as_str().unwrap(), case["page_size"].as_i64().unwrap());
@@ -196,7 +196,7 @@ fn fields_of_a_replacement_are_looked_up_before_restrictions_one_by_one() {
     assert_eq!(node.failure("SELECT mask_replace(v, {f: 1, h: nosuch}) FROM plain"), unknown);
     assert_eq!(node.failure("SELECT mask_replace(v, {f: nosuch, h: 1}) FROM plain"), undefined("plain"));
     assert_eq!(node.failure("SELECT (u){f: 1, h: 2} FROM plain"), unknown);
-    // A hint is printed first, by which the names in it are looked up.
+    // Cassandra prints a hint before it checks it, which looks up the names in it.
     assert_eq!(node.failure("SELECT (u){h: 1, f: nosuch} FROM plain"), undefined("plain"));
 }
 
@@ -257,7 +257,7 @@ fn the_ttl_of_a_cell_is_an_int_to_functions_and_operators() {
     node.run("INSERT INTO t (k, v) VALUES (1, 1) USING TTL 1000000");
     let rows = node.rows("SELECT ttl(v) + 0 - ttl(v), abs(ttl(v)) / ttl(v), intasblob(ttl(v) - ttl(v)) FROM t");
     assert_eq!(rows, ["0 1 0x00000000"]);
-    // Of a collection there are many times; Cassandra 5.0.8 answers the same.
+    // A collection has many times. Cassandra 5.0.8 answers the same.
     node.run("CREATE TABLE c (k int PRIMARY KEY, m map<int, int>)");
     node.run("INSERT INTO c (k, m) VALUES (1, {1: 1, 2: 2}) USING TIMESTAMP 100");
     let rows =
@@ -327,7 +327,7 @@ fn parts_of_a_column_are_the_same_however_many_of_them_are_selected() {
     assert_eq!(of_nothing, [["null"; 21].join(" ")]);
 }
 
-/// Cassandra 5.0.8 prints them in the order of its hash map.
+/// Cassandra 5.0.8 prints the fields in the order of its hash map.
 #[test]
 fn fields_of_a_user_type_are_printed_in_cassandras_order() {
     let node = TestNode::with(&[

@@ -1,4 +1,4 @@
-//! An INSERT whose values are known as they were sent writes what it writes of values one by one.
+//! An INSERT that copies its values as they were sent writes the same row as one that writes value by value.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ fn value(random: &mut Random, column: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The values as a frame has them, and where each is.
+/// The values in the form of a frame, and the place of each.
 fn frame(values: &[Option<Vec<u8>>], absent: i32) -> (Vec<u8>, Vec<Option<Range<usize>>>) {
     let mut bytes = Vec::new();
     let places = values.iter().map(|value| {
@@ -48,7 +48,7 @@ fn values_written_as_they_were_sent_are_those_that_are_written_one_by_one() {
         let node = TestNode::with(&[&table("sent"), &table("single")]);
         let mut written = 0;
         for _ in 0..STATEMENTS {
-            // Mostly in the order of the table, as drivers' users write them.
+            // The columns are mostly in the order of the table, as users of drivers write them.
             let mut columns = COLUMNS.to_vec();
             for _ in 0..random.below(3) {
                 columns.swap(random.below(COLUMNS.len()), random.below(COLUMNS.len()));
@@ -82,7 +82,7 @@ fn values_written_as_they_were_sent_are_those_that_are_written_one_by_one() {
     }
 }
 
-/// Bytes that are not those of the values, as of another frame, are not taken for them.
+/// The bytes of another frame are not mistaken for those of the values.
 #[test]
 fn values_are_not_looked_for_in_bytes_that_they_are_not_in() {
     let node = TestNode::with(&["CREATE TABLE t (key int PRIMARY KEY, a text, b text)"]);
@@ -95,7 +95,7 @@ fn values_are_not_looked_for_in_bytes_that_they_are_not_in() {
     assert_eq!(node.rows("SELECT a, b FROM t"), ["'1' '2'"]);
 }
 
-/// As Cassandra 5.0.8 stores them.
+/// Cassandra 5.0.8 stores them in this way.
 #[test]
 fn sets_and_maps_within_collections_are_sorted_and_those_within_other_types_are_not() {
     let int = |value: i32| value.to_be_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! Compactions under way are rows of `system_views.sstable_tasks`; pending, active and finished ones are counted in
+//! Running compactions are rows of `system_views.sstable_tasks`. Pending, active and finished ones are counted in
 //! `thread_pools`.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::node::TestNode;
 const TASKS: &str = "SELECT keyspace_name, table_name, kind, sstables, unit FROM system_views.sstable_tasks";
 const POOL: &str = "SELECT pending_tasks, active_tasks, completed_tasks FROM system_views.thread_pools WHERE name = 'CompactionExecutor'";
 
-/// A node that compacts when it is asked to, so fast.
+/// A node that compacts only on request, at this speed.
 fn node(compaction_throughput_bytes: u64) -> (Arc<Engine>, TestNode) {
     let mut options = EngineOptions::new(Arc::new(SimulatedDisk::new()), "/node");
     options.commitlog.segment_size_bytes = 256 << 10;
@@ -30,7 +30,7 @@ fn node(compaction_throughput_bytes: u64) -> (Arc<Engine>, TestNode) {
 
 #[test]
 fn a_compaction_is_a_row_while_it_is_under_way() {
-    // A merge takes most of a minute, unless it is stopped.
+    // At this speed a merge takes most of a minute, unless it is stopped.
     let (engine, node) = node(200);
     node.run("CREATE TABLE t (k int PRIMARY KEY, v text)");
     let table = engine.schema().table("ks", "t").unwrap().clone();

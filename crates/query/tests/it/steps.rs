@@ -7,16 +7,16 @@ use types::steps;
 
 use crate::node::TestNode;
 
-/// Four times as much, and as much again for the logarithm and what a row in one piece costs less.
+/// Four times the steps, and a factor of two for the logarithm and for the lower cost of a row in one piece.
 const GROWTH_MAX: u64 = 8;
 const SIZES: [usize; 2] = [150, 600];
 
 /// A kind of statement.
 struct Kind {
     name: &'static str,
-    /// What is there before.
+    /// Creates the existing content.
     setup: fn(&TestNode, usize),
-    /// The statements of one size, each carried out as one request; several are an unlogged batch.
+    /// The statements for one size, which are executed as one request; several statements are an unlogged batch.
     statements: fn(usize) -> Vec<String>,
 }
 
@@ -63,7 +63,7 @@ fn fill_collections(node: &TestNode, size: usize) {
     ));
 }
 
-/// Makes a table `w` of `size` columns, half of them lists.
+/// Creates a table `w` of `size` columns, half of them lists.
 fn make_wide(node: &TestNode, size: usize) {
     let columns = joined(size, ", ", |i| format!("a{i} {}", if i % 2 == 0 { "int" } else { "list<int>" }));
     node.run(&format!("CREATE TABLE w (k int PRIMARY KEY, {columns})"));
@@ -72,7 +72,7 @@ fn make_wide(node: &TestNode, size: usize) {
     node.run(&format!("INSERT INTO w (k, {names}) VALUES (1, {values})"));
 }
 
-/// Makes a type `u` of `size` fields, and a table of it.
+/// Creates a type `u` of `size` fields, and a table that uses it.
 fn make_type(node: &TestNode, size: usize) {
     node.run(&format!("CREATE TYPE u ({})", joined(size, ", ", |i| format!("f{i} int"))));
     node.run("CREATE TABLE x (k int PRIMARY KEY, u u, f frozen<u>)");

@@ -1,4 +1,5 @@
-//! What DDL accepts survives: every type that a statement can say is the same after a restart, and so are its values.
+//! What DDL accepts survives: every type that a statement can contain is the same after a restart, and so are its
+//! values.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ fn node_on(disk: &SimulatedDisk) -> TestNode {
     node
 }
 
-/// Stops the node, in an orderly way or not, and starts it again.
+/// Stops the node, in an orderly way or abruptly, and starts it again.
 fn restarted(node: TestNode, disk: &SimulatedDisk, in_order: bool) -> TestNode {
     if in_order {
         node.processor.engine().shutdown().unwrap();
@@ -54,7 +55,7 @@ fn any_of<'w>(random: &mut Random, words: &'w str) -> &'w str {
     words[random.below(words.len())]
 }
 
-/// A type as DDL may say it; not all that it makes are accepted.
+/// A type that DDL can contain. Not all of these types are accepted.
 fn random_type(random: &mut Random, depth: usize) -> String {
     let choices = if depth > 4 { 5 } else { 12 };
     match random.below(choices) {
@@ -144,13 +145,13 @@ fn timeuuid(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// A name that a column may have, in double quotes.
+/// A possible name of a column, in double quotes.
 fn column_name(random: &mut Random, number: usize) -> String {
     let names = ["v", "V", "select", " ", "a.b", "a/b", "it's", "\"", "ü€𝄞", "'org.apache'", "list<int>", "%", "\\n"];
     quoted(&format!("{}{number}", names[random.below(names.len())]))
 }
 
-/// A statement that makes a table of random types, in some cases with keys of such types.
+/// A statement that creates a table of random types, sometimes with such types in its key.
 fn random_table(random: &mut Random, name: &str) -> String {
     let mut columns: Vec<String> =
         (0..1 + random.below(3)).map(|i| format!("{} {}", column_name(random, i), random_type(random, 0))).collect();
@@ -197,7 +198,7 @@ fn random_table(random: &mut Random, name: &str) -> String {
     format!("CREATE TABLE {name} ({}) WITH {}{order}", columns.join(", "), option[random.below(option.len())])
 }
 
-/// Writes some rows; returns how many were accepted. Not every type has values: `vector<empty, 2>` has none.
+/// Writes some rows, and returns how many were accepted. Some types have no values, as `vector<empty, 2>`.
 fn insert(node: &TestNode, random: &mut Random, name: &str) -> usize {
     let schema = node.processor.engine().schema();
     let table = schema.table("ks", name).unwrap();
@@ -213,7 +214,7 @@ fn insert(node: &TestNode, random: &mut Random, name: &str) -> usize {
     (0..3).filter(is_accepted).count()
 }
 
-/// All rows of every table, as they are answered.
+/// All rows of every table, as a SELECT returns them.
 fn contents(node: &TestNode, tables: &[String]) -> BTreeMap<String, Vec<u8>> {
     let rows = |table: &String| rows_of(node.run(&format!("SELECT * FROM {table}"))).cells;
     tables.iter().map(|table| (table.clone(), rows(table))).collect()
@@ -260,7 +261,7 @@ fn tables_of_all_types_and_their_rows_survive_a_flush_a_compaction_and_restarts(
     assert!(accepted > 50 && written > 2 * accepted, "only {accepted} tables with {written} rows");
 }
 
-/// As Cassandra 5.0.8 answers: a field that is missing is null, and null comes before every value.
+/// As in Cassandra 5.0.8, a missing field is null, and null sorts before every value.
 #[test]
 fn values_of_a_type_that_grew_are_told_apart() {
     for options in [

@@ -1,6 +1,6 @@
-//! Timestamps and TTLs at their edges, for cells, rows, ranges and partitions: what was accepted reads the same from
-//! the memtable, after a flush, a merge, a crash and a replay, and out of an export, and is what a list of all writes
-//! says.
+//! The least and greatest timestamps and TTLs, for cells, rows, ranges and partitions. Accepted data reads the same
+//! from the memtable; after a flush, a merge, a crash and a replay; and from an export. It equals the content of a list
+//! of all writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,24 +12,24 @@ use testkit::Random;
 use crate::node::TestNode;
 
 const TABLE: &str = "CREATE TABLE t (p int, c int, s text static, v text, PRIMARY KEY (p, c))";
-/// The one second in which everything is written: in 2090, so that no merge finds anything expired.
+/// The second in which everything is written. It is in 2090, so that no merge finds anything expired.
 const WRITTEN_AT: i64 = 3_786_912_000;
 const SECONDS_TO_EXPIRE: i64 = 100;
 const TTL_MAX: i64 = 630_720_000;
 const PARTITIONS: usize = 3;
 const ROWS: usize = 4;
 
-/// What decides between two versions of a cell, in this order: time, whether it may end, whether it is deleted, when it
-/// ends, value.
+/// The properties that decide between two versions of a cell, in this order: time, whether it can expire, whether it is
+/// deleted, when it expires, value.
 type Version = (i64, bool, bool, i64, String);
 
-/// All that was written, and nothing of how a database keeps it.
+/// All writes, without regard to how a database stores them.
 #[derive(Default)]
 struct Model {
     cells: BTreeMap<(usize, Option<usize>), Version>,
-    /// Time, whether it expires, and when.
+    /// For each row: time, whether it expires, and when.
     inserted: BTreeMap<(usize, usize), (i64, bool, i64)>,
-    /// Deletions: time, partition, rows; `None` is all of the partition with its static row.
+    /// Deletions as time, partition and rows. `None` means the whole partition with its static row.
     deleted: Vec<(i64, usize, Option<std::ops::Range<usize>>)>,
 }
 
@@ -86,12 +86,12 @@ fn at(now: i64) -> QueryOptions<'static> {
     QueryOptions { now_in_seconds: Some(now as u32 as i32), ..QueryOptions::default() }
 }
 
-/// One statement, carried out on the node and noted in the model.
+/// Executes one statement on the node and adds it to the model.
 fn write(node: &TestNode, model: &mut Model, random: &mut Random) {
     let (time, p, c) = (some_timestamp(random), random.below(PARTITIONS), random.below(ROWS));
     let value = ["", "a", "b", "c"][random.below(4)].to_owned();
     let ttl = [0, 0, 1, SECONDS_TO_EXPIRE, TTL_MAX][random.below(5)];
-    // The last second that a cell can tell is in 2106.
+    // The last second that a cell can have is in 2106.
     let ends = if ttl == 0 { i64::MAX } else { (WRITTEN_AT + ttl).min(i64::from(u32::MAX) - 1) };
     let live: Version = (time, ttl > 0, false, ends, value.clone());
     let tombstone: Version = (time, true, true, WRITTEN_AT, String::new());

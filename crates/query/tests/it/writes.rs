@@ -1,4 +1,4 @@
-//! Modifications beyond what the recordings of Cassandra show.
+//! Modifications that the recordings of Cassandra do not cover.
 
 use cql::ast::BatchKind;
 use engine::block_on;
@@ -12,7 +12,7 @@ const TABLE: &str = "CREATE TABLE t (k int, c int, v int, w text, l list<int>, P
 fn later_statements_win_without_timestamps() {
     let node = TestNode::with(&[TABLE]);
     for round in 0..200 {
-        // The smaller value would win a tie, if there was one, on neither side of the flip.
+        // The values change their order every round, so a tie, which the greater value wins, would be noticed.
         let (first, second) = if round % 2 == 0 { (5, 4) } else { (4, 5) };
         node.run(&format!("INSERT INTO t (k, c, v) VALUES (1, 1, {first})"));
         node.run(&format!("UPDATE t SET v = {second} WHERE k = 1 AND c = 1"));
@@ -85,7 +85,7 @@ fn batches_larger_than_a_record_of_the_log_are_written() {
     assert_eq!(node.rows("SELECT id FROM system.batches").len(), 0);
 }
 
-/// As in Cassandra, where a mutation is what a partition gets: nothing of the batch is written.
+/// As in Cassandra, whose limit is for all changes of a partition: nothing of the batch is written.
 #[test]
 fn a_batch_with_a_part_that_is_larger_than_a_record_is_refused_whole() {
     let options = ProcessorOptions { batch_size_fail_threshold_bytes: 1 << 20, ..ProcessorOptions::default() };
@@ -159,7 +159,7 @@ fn truncation_deletes_rows_of_every_age_and_keeps_a_snapshot() {
     node.run("INSERT INTO t (k, c, v) VALUES (2, 1, 1)");
     node.run("TRUNCATE t");
     assert!(node.rows("SELECT * FROM t").is_empty());
-    // Older than what was truncated, and written after it.
+    // This write is older than the truncated rows, and comes after the truncation.
     node.run("INSERT INTO t (k, c, v) VALUES (3, 1, 1) USING TIMESTAMP 1");
     assert_eq!(node.rows("SELECT k FROM t"), ["3"]);
     assert_eq!(snapshots(&node), 1);
@@ -173,7 +173,7 @@ fn a_table_may_do_without_snapshots() {
     assert_eq!(snapshots(&node), 0);
 }
 
-/// How many snapshots named after a truncation there are of the tables of `ks`.
+/// The number of snapshots of the tables of `ks` that are named after a truncation.
 fn snapshots(node: &TestNode) -> usize {
     let options = node.processor.engine().options().clone();
     let keyspace = options.directory.join("data").join("ks");

@@ -1,4 +1,4 @@
-//! Events to those who registered.
+//! Events for registered clients.
 
 use crate::fake::serve;
 use crate::wire::{Client, EVENT, READY, REGISTER, RESULT, string};

@@ -1,4 +1,4 @@
-//! A handler that does what the statement's first word says. `SELECT scan` ends only when it is cancelled.
+//! A handler whose action depends on the first word of a statement. `SELECT scan` ends only when it is cancelled.
 
 use query::{
     ChangeKind, ClientState, ColumnSpec, QueryError, QueryOptions, Response, ResponseBody, ResultColumns, Rows,
@@ -13,13 +13,13 @@ use tokio::sync::{oneshot, watch};
 use types::CqlType;
 
 pub struct Fake {
-    /// Statements `WAIT n` are done when this is at least n.
+    /// A statement `WAIT n` is complete when this is at least n.
     pub gate: watch::Sender<u64>,
-    /// Statements carried out.
+    /// The number of executed statements.
     pub executed: AtomicU64,
-    /// Changes with the schema; so do the columns of `SELECT *`.
+    /// The version of the schema, which also determines the columns of `SELECT *`.
     pub schema: AtomicU64,
-    /// Keys of what lay ahead, with the statement's text.
+    /// The keys of the requests that were prefetched, with the statement's text.
     pub looked_ahead: Mutex<Vec<(String, Vec<u8>)>>,
 }
 
@@ -130,7 +130,7 @@ impl Fake {
     }
 }
 
-/// A change in, or of, the keyspace `ks`.
+/// A change of the keyspace `ks`, or of an object in it.
 fn change(kind: ChangeKind, target: SchemaTarget) -> SchemaChange {
     SchemaChange { kind, target, keyspace: "ks".into() }
 }
@@ -155,7 +155,7 @@ impl QueryHandler for Fake {
             return Err(QueryError::invalid("table dropped does not exist"));
         }
         let result = text.starts_with("SELECT").then(|| Arc::new(ResultColumns::new(self.columns())));
-        // Of a pair the key's columns are bound in the other order.
+        // The key's columns of `pair` are bound in the other order.
         let (markers, partition_key) = match text.contains("pair") {
             true => (vec![column("second"), column("first")], vec![1, 0]),
             false => (vec![column("marker")], vec![0]),

@@ -1,4 +1,4 @@
-//! Clients that mean harm, and their neighbours who must not notice.
+//! Hostile clients, and other clients that must not notice them.
 
 use crate::fake::{serve, serve_with};
 use crate::wire::{Client, QUERY, RESULT, query};
@@ -77,7 +77,7 @@ fn garbage_on_one_connection_never_reaches_another() {
         if round % 4 == 1 {
             bytes = bad.frame(1, (random() % 16) as u8, random() as u8, &bytes);
         }
-        // The server may have had enough before all is sent.
+        // The server may close the connection before everything is sent.
         let _ = bad.socket.write_all(&bytes);
         let _ = bad.socket.shutdown(std::net::Shutdown::Write);
         let _ = bad.socket.read_to_end(&mut Vec::new());

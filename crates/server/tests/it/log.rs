@@ -1,4 +1,4 @@
-//! Writes that wait for the log: a real engine over a disk in memory, behind the server.
+//! Writes that wait for the log, with a real engine on a simulated disk behind the server.
 
 use crate::wire::{Answer, Client, ERROR, EXECUTE, PREPARE, QUERY, RESULT, long_string, query};
 use blockio::{Fault, SimulatedDisk};
@@ -47,15 +47,15 @@ pub fn serve_with(disk: &SimulatedDisk, sync: SyncMode, server: ServerOptions, p
     Node { address, engine, metrics, _runtime: runtime }
 }
 
-/// How a client asks for its writes.
+/// The form in which a client sends its writes.
 enum Form {
     Text,
-    /// By the id of a statement that its connection knows: such are begun on the connection's own task.
+    /// By the id of a statement that the connection knows. Such writes begin on the connection's own task.
     Prepared(Vec<u8>),
 }
 
 impl Form {
-    /// Writes row 0 on the way: from its second use on a statement is known.
+    /// Also writes row 0, because a statement is known from its second use on.
     fn prepared(client: &mut Client) -> Form {
         let prepared = client.call(PREPARE, &long_string("INSERT INTO ks.t (k, v) VALUES (?, ?)"));
         let form = Form::Prepared(prepared.body[4..22].to_vec());
@@ -74,7 +74,7 @@ impl Form {
         }
     }
 
-    /// Sends all of them before an answer is read.
+    /// Sends all requests before an answer is read.
     fn send(&self, client: &mut Client, rows: Range<i16>) {
         let frame = |row: i16| {
             let (opcode, body) = self.write(row);
@@ -85,7 +85,7 @@ impl Form {
     }
 }
 
-/// The answers to writes of these rows, in whatever order, checked one by one.
+/// Receives the answers to the writes of these rows, in any order, and checks each.
 fn receive(client: &mut Client, rows: Range<i16>, check: impl Fn(&Answer)) {
     let answers = rows.clone().map(|_| client.receive().unwrap()).inspect(check);
     let streams: HashSet<i16> = answers.map(|answer| answer.stream).collect();
@@ -94,7 +94,7 @@ fn receive(client: &mut Client, rows: Range<i16>, check: impl Fn(&Answer)) {
 
 fn count_rows(client: &mut Client) -> i64 {
     let answer = client.ask("SELECT count(*) FROM ks.t");
-    // Warnings come before what kind of result it is.
+    // The warnings come before the kind of the result.
     assert_eq!(answer.opcode, RESULT, "{answer:?}");
     i64::from_be_bytes(answer.body[answer.body.len() - 8..].try_into().unwrap())
 }
@@ -133,7 +133,7 @@ fn prepared_writes_of_one_bunch_are_all_there_when_they_are_answered() {
     }
 }
 
-/// The drop waits for them, and they for the connection that has both.
+/// The drop waits for the writes, and the writes wait for the connection that sends both.
 #[test]
 fn a_table_is_dropped_behind_writes_of_the_same_connection_that_wait() {
     let group = SyncMode::Group { window: Duration::from_millis(50) };
@@ -180,7 +180,7 @@ fn who_waits_for_too_long_is_told_and_the_write_goes_on() {
     let window = Duration::from_millis(400);
     let node = serve(&SimulatedDisk::new(), SyncMode::Group { window }, Duration::from_millis(20));
     let mut client = Client::ready(node.address, 4);
-    // One that is known is told so the first time already, and goes on as well.
+    // A write of a known statement gets the timeout already at its first use, and continues too.
     let prepared = client.call(PREPARE, &long_string("INSERT INTO ks.t (k, v) VALUES (?, ?)"));
     let prepared = Form::Prepared(prepared.body[4..22].to_vec());
     for (form, rows) in [(&Form::Text, 0..50), (&prepared, 50..51), (&prepared, 51..100)] {

@@ -1,11 +1,11 @@
-//! What requests will look at is asked for before the first of them is carried out.
+//! The keys of all requests in a buffer are prefetched before the first request is executed.
 
 use crate::fake::{Running, serve};
 use crate::prepared::prepare;
 use crate::wire::{Client, EXECUTE, QUERY, query};
 use std::io::Write;
 
-/// EXECUTE's body; a value may be null.
+/// The body of an EXECUTE. A value may be null.
 fn execute(id: &[u8], values: &[Option<&[u8]>]) -> Vec<u8> {
     let mut body =
         [&(id.len() as u16).to_be_bytes()[..], id, &[0, 1, 1], &(values.len() as u16).to_be_bytes()].concat();
@@ -16,7 +16,7 @@ fn execute(id: &[u8], values: &[Option<&[u8]>]) -> Vec<u8> {
     body
 }
 
-/// Sends all in one go, and waits for the answers.
+/// Sends all requests in one write, and waits for the answers.
 fn pipeline(client: &mut Client, requests: &[(u8, Vec<u8>)]) {
     let frames = requests.iter().zip(0..).flat_map(|((opcode, body), stream)| client.frame(stream, *opcode, 0, body));
     let frames: Vec<u8> = frames.collect();

@@ -1,4 +1,4 @@
-//! Many requests at once: order, limits, timeouts, the end.
+//! Many requests at once: order, limits, timeouts, and the end of a connection.
 
 use crate::fake::{serve, serve_with};
 use crate::wire::{Client, QUERY, query};
@@ -31,12 +31,12 @@ fn thousands_may_wait_on_one_connection() {
     let frames: Vec<u8> = (0..count).flat_map(|stream| client.frame(stream, QUERY, 0, &body)).collect();
     client.socket.write_all(&frames).unwrap();
     client.query(count, "KEYSPACE");
-    // All of them are under way: the one behind them is answered.
+    // All of them are pending, because the request after them is answered.
     assert_eq!(client.receive().unwrap().stream, count);
     server.handler.gate.send_replace(1);
     let streams: HashSet<i16> = (0..count).map(|_| client.receive().unwrap().stream).collect();
     assert_eq!(streams, (0..count).collect());
-    // They did not cost a system call each.
+    // There was not a system call for each answer.
     assert!(server.metrics.socket_writes.get() < u64::from(count as u16) / 2);
 }
 
@@ -73,7 +73,7 @@ fn a_client_that_asked_for_it_is_told_of_overload() {
 fn a_client_that_does_not_read_its_answers_does_not_fill_memory() {
     let server = serve();
     let mut client = Client::ready(server.address, 4);
-    // 200 MiB of answers wanted.
+    // The requests ask for answers of 200 MiB.
     let body = query(4, "ROW 1000000");
     for stream in 0..200 {
         client.send(stream, QUERY, &body);

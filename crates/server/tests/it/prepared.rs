@@ -1,10 +1,10 @@
-//! Prepared statements: ids, metadata, and what a change of the schema does.
+//! Prepared statements: ids, metadata, and schema changes.
 
 use crate::fake::serve;
 use crate::wire::{Answer, Client, EXECUTE, PREPARE, long_string};
 use std::sync::atomic::Ordering;
 
-/// The id, and in v5 the id of the result's metadata.
+/// Returns the id, and in v5 also the id of the result's metadata.
 pub fn prepare(client: &mut Client, text: &str) -> (Vec<u8>, Vec<u8>) {
     let mut body = long_string(text);
     if client.version == 5 {
@@ -77,7 +77,7 @@ fn metadata_is_left_away_only_when_the_client_has_it() {
         let skipped = execute(&mut client, &ids, 2);
         assert_eq!(skipped.body[4..8], [0, 0, 0, 5], "{version}");
     }
-    // A v5 client with other metadata gets the new, and its id, whatever it asks.
+    // A v5 client with outdated metadata gets the new metadata and its id, whatever flags it sets.
     let mut client = Client::ready(server.address, 5);
     let (id, result_id) = prepare(&mut client, "SELECT *");
     let changed = execute(&mut client, &(id, vec![1; 16]), 2);

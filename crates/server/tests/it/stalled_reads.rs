@@ -1,4 +1,4 @@
-//! A table's device that stalls: a real engine over a disk in memory, behind the server.
+//! A table whose device stalls, with a real engine on a simulated disk behind the server.
 
 use crate::log::serve_with;
 use crate::wire::{Client, EXECUTE, PREPARE, RESULT, long_string};
@@ -32,7 +32,7 @@ fn who_wants_nothing_of_a_device_that_stalls_does_not_wait_for_it() {
     }
     let prepared = read_of_key_1(&mut client, "SELECT v FROM ks.stalled WHERE k = ?");
     let stalled = disk.stall_reads("/ks/stalled-");
-    // More of each than there are threads.
+    // There are more requests of each kind than threads.
     for stream in (10..42).step_by(4) {
         client.query(stream, "SELECT v FROM ks.stalled WHERE k = 1");
         client.query(stream + 1, "UPDATE ks.stalled SET l[0] = 3 WHERE k = 1");

@@ -1,4 +1,4 @@
-//! How a conversation begins, and what is refused in it.
+//! The beginning of a connection, and the requests that are refused then.
 
 use crate::fake::serve;
 use crate::wire::{Client, ERROR, OPTIONS, QUERY, READY, query, startup};
@@ -46,7 +46,7 @@ fn refusals_carry_cassandras_texts() {
     let mut client = Client::ready(server.address, 4);
     let again = client.call(1, &startup(&[("CQL_VERSION", "3.0.0")])).error();
     assert_eq!(again, protocol_error("Unexpected message STARTUP, the connection is already initialized"));
-    // The connection goes on.
+    // The connection stays open.
     assert_eq!(client.ask("KEYSPACE").result_kind(), 2);
 }
 

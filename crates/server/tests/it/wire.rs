@@ -1,4 +1,4 @@
-//! A client that shows every envelope, with the dumbest possible framing.
+//! A client that returns every envelope, with the simplest possible framing.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -31,7 +31,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A connection that has said nothing.
+    /// Opens a connection without sending anything.
     pub fn connect(address: SocketAddr, version: u8) -> Client {
         let socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -39,7 +39,7 @@ impl Client {
         Client { socket, version, segments: false, received: Vec::new() }
     }
 
-    /// A connection that is ready for statements.
+    /// Opens a connection that is ready for statements.
     pub fn ready(address: SocketAddr, version: u8) -> Client {
         let mut client = Client::connect(address, version);
         let answer = client.call(1, &startup(&[("CQL_VERSION", "3.0.0")]));
@@ -48,7 +48,7 @@ impl Client {
         client
     }
 
-    /// An envelope, in the framing in force.
+    /// An envelope in the current framing.
     pub fn frame(&self, stream: i16, opcode: u8, flags: u8, body: &[u8]) -> Vec<u8> {
         let [s0, s1] = stream.to_be_bytes();
         let mut envelope = vec![self.version, flags, s0, s1, opcode];
@@ -77,7 +77,7 @@ impl Client {
         self.call(QUERY, &body)
     }
 
-    /// The next envelope; none when the server has closed.
+    /// Receives the next envelope; `None` if the server has closed the connection.
     pub fn receive(&mut self) -> Option<Answer> {
         let mut plain = Vec::new();
         loop {
@@ -90,7 +90,7 @@ impl Client {
                 plain.extend_from_slice(&payload);
                 self.received.drain(..size);
                 if let Some((answer, size)) = parse(&plain) {
-                    // What else was in the segment goes back in a segment of its own.
+                    // The rest of the segment is put back as a segment of its own.
                     if size < plain.len() {
                         let mut rest = segment(&plain[size..]);
                         rest.extend_from_slice(&self.received);
@@ -112,7 +112,7 @@ impl Client {
 }
 
 impl Answer {
-    /// Code and text of an ERROR.
+    /// The code and the text of an ERROR.
     pub fn error(&self) -> (u32, String) {
         assert_eq!(self.opcode, ERROR, "{self:?}");
         let code = u32::from_be_bytes(self.body[..4].try_into().unwrap());
@@ -120,14 +120,14 @@ impl Answer {
         (code, String::from_utf8(self.body[6..6 + size].to_vec()).unwrap())
     }
 
-    /// Kind of a RESULT.
+    /// The kind of a RESULT.
     pub fn result_kind(&self) -> u32 {
         assert_eq!(self.opcode, RESULT, "{:?}", self.error());
         u32::from_be_bytes(self.body[..4].try_into().unwrap())
     }
 }
 
-/// An envelope that may be too long for one segment.
+/// The segments of an envelope that may be too long for one segment.
 fn segment(envelope: &[u8]) -> Vec<u8> {
     let parts: Vec<_> = envelope.chunks(131_071).collect();
     let self_contained = u32::from(parts.len() == 1);
