@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_found_is_synced_once_as_is_one_that_is_made() {
+    fn found_and_created_directories_are_synced_once() {
         let mut calls = Calls { there: paths(&["a", "a/b"]).into_iter().collect(), ..Calls::default() };
         let mut directories = DurableDirectories::new();
         for _ in 0..2 {

@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlay_shows_what_a_disk_would_and_leaves_the_one_below_as_it_is() {
+    fn an_overlay_behaves_as_a_disk_and_does_not_change_the_disk_below() {
         for seed in testkit::seeds(0..60) {
             let (base, model) = (filled(), filled());
             let overlay = OverlayDisk::new(Arc::new(base.clone()));

@@ -63,7 +63,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     #[test]
-    fn what_has_to_wait_says_so_and_goes_on_where_it_may() {
+    fn a_read_that_would_wait_is_refused_and_succeeds_where_waiting_is_allowed() {
         let mut work = pin!(to_wait());
         let mut poll = || work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         assert_eq!(without_waiting(may_wait), (false, false));

@@ -175,7 +175,7 @@ mod tests {
     use crate::file::seed_of;
 
     #[test]
-    fn a_checksum_is_followed_back_and_an_id_is_made_to_it() {
+    fn a_seed_is_computed_from_a_checksum_and_an_id_is_created_for_it() {
         for (seed, text) in [(0, "a"), (1, "the log"), (0xdead_beef, ""), (u32::MAX, "0123456789")] {
             let mut hasher = crc32fast::Hasher::new_with_initial(seed);
             hasher.update(text.as_bytes());

@@ -165,7 +165,7 @@ fn an_append_wakes_a_writer_that_sleeps_for_it() {
 }
 
 #[test]
-fn a_writer_that_waits_for_company_is_woken_by_the_last_of_it() {
+fn a_writer_that_waits_for_more_appends_is_woken_by_the_last_one() {
     appends_are_taken(2);
 }
 
@@ -278,7 +278,7 @@ fn every_waiter_for_room_is_woken() {
 /// A thread holds two appends back; the writer falls asleep before, between or after them, and is woken when they are
 /// released.
 #[test]
-fn appends_that_are_held_back_wake_the_writer_when_they_are_let_go() {
+fn held_appends_wake_the_writer_when_they_are_released() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(|| {
@@ -315,7 +315,7 @@ fn appends_that_are_held_back_wake_the_writer_when_they_are_let_go() {
 /// A thread appends and writes in the place of the writer, which sleeps, while another appends: one of them writes the
 /// other's record.
 #[test]
-fn what_is_appended_beside_a_write_in_the_writers_place_is_written() {
+fn an_append_during_a_leaders_write_is_written() {
     #[derive(Default)]
     struct Progress {
         is_writer_idle: bool,

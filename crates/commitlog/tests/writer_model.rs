@@ -356,21 +356,21 @@ fn hand_off(appenders: &'static [bool], preemptions: usize) {
 }
 
 #[test]
-fn what_one_appends_is_written_by_the_writer() {
+fn the_writer_writes_the_record_of_one_thread() {
     hand_off(&[false], 3);
 }
 
 #[test]
-fn what_one_appends_is_written_by_itself_or_by_the_writer() {
+fn one_leading_thread_or_the_writer_writes_its_record() {
     hand_off(&[true], 3);
 }
 
 #[test]
-fn what_two_append_who_would_both_write_is_written_by_one_of_them_or_by_the_writer() {
+fn the_records_of_two_leading_threads_are_written_by_one_of_them_or_by_the_writer() {
     hand_off(&[true, true], 1);
 }
 
 #[test]
-fn what_two_append_is_written_by_one_of_them_or_by_the_writer() {
+fn the_records_of_a_leading_and_another_thread_are_written_by_either_or_by_the_writer() {
     hand_off(&[true, false], 2);
 }

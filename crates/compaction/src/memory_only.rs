@@ -122,7 +122,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn all_are_merged_before_the_new_ones_have_more_than_half_of_the_old_one() {
+    fn all_sstables_are_merged_before_new_ones_exceed_half_of_the_old_one() {
         for (sizes, merged) in [
             (vec![], false),
             (vec![800], false),

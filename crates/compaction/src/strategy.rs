@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_as_large_as_flushes_or_as_a_definition_says_they_are() {
+    fn the_size_of_levels_is_that_of_flushes_or_of_the_definition() {
         let mut tables: Vec<_> = (1..=3).map(table).collect();
         tables.push(TableMetadata { size_bytes: 30 << 20, ..table(4) });
         let picked = |strategy: &Strategy, flush_size_bytes| {

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_current_window_goes_by_size_and_older_ones_do_not() {
+    fn only_the_current_window_is_merged_by_size() {
         let of = |set: &[(&str, &str)], hour: i64, sizes: &[u64]| {
             let mut tables: Vec<_> = (1..).zip(sizes).map(|(id, size)| table(id, *size, HOUR)).collect();
             tables.push(table(9, 1 << 40, hour * HOUR));

@@ -62,7 +62,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn tries_are_counted_in_a_row_and_wait_longer_each_time_up_to_a_limit() {
+    fn consecutive_failures_are_counted_and_the_delay_grows_up_to_a_limit() {
         let (failures, table) = (FlushFailures::default(), TableId(Uuid::nil()));
         let error = EngineError::Unsupported("no".into());
         assert_eq!(failures.delay(table), None);

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_measured_by_what_flushes_write_and_stay_while_that_fits() {
+    fn levels_follow_the_size_of_flushes_and_stay_while_it_fits() {
         let size = FlushSize::default();
         assert_eq!(size.bytes(), 0);
         size.note(5 * MIB + 1);

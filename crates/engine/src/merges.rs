@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_claimed_is_nobody_elses_until_the_merge_ends() {
+    fn claimed_sstables_belong_to_one_merge_until_it_ends() {
         let merges = Merges::default();
         assert_eq!(begin(&merges, &[1, 2]), Some(vec![1, 2]));
         assert_eq!(begin(&merges, &[2, 3]), Some(vec![3]));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_merges_waits_for_all_and_has_the_table_alone() {
+    fn stopping_merges_waits_for_all_of_them_and_blocks_new_ones() {
         let merges = Merges::default();
         begin(&merges, &[1]).unwrap();
         begin(&merges, &[2]).unwrap();

@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_divide_the_log_and_full_ones_are_taken_over_in_their_place() {
+    fn generations_divide_the_log_and_full_ones_are_replaced_in_place() {
         let mut options = LogOptions::new("/log");
         options.total_space_bytes = 4 * u64::from(options.segment_size_bytes);
         let (log, _replay) = CommitLog::open(Arc::new(SimulatedDisk::new()), options).unwrap();

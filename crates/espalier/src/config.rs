@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compressed_log_is_asked_for_in_vain() {
+    fn compression_of_the_log_has_no_effect() {
         for asked in ["LZ4", "LZ4Compressor", "[{class_name: LZ4Compressor}]", "{class_name: ZstdCompressor}"] {
             let config = load(&format!("commitlog_compression: {asked}")).unwrap();
             let (name, reason) = &config.inert[0];
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_settings_are_refused_by_name() {
+    fn contradictory_settings_are_refused_by_name() {
         for refused in [
             "native_transport_max_frame_size: 0B",
             "native_transport_max_frame_size: 1GiB",

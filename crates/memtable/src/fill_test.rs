@@ -51,7 +51,7 @@ fn batches(expected: Option<usize>, reversed: bool) -> Vec<usize> {
 }
 
 #[test]
-fn a_read_with_a_limit_copies_that_many_rows_at_once_and_no_more_before_they_are_asked_for() {
+fn a_read_with_a_limit_copies_that_many_rows_first_and_further_ones_on_demand() {
     for reversed in [false, true] {
         for limit in [1, 2, 20, 50] {
             let batches = batches(Some(limit), reversed);
@@ -64,7 +64,7 @@ fn a_read_with_a_limit_copies_that_many_rows_at_once_and_no_more_before_they_are
 }
 
 #[test]
-fn a_limit_that_is_more_than_a_batch_holds_does_not_make_the_first_batch_larger() {
+fn a_limit_above_the_batch_size_does_not_enlarge_the_first_batch() {
     let unlimited = batches(None, false);
     assert!(unlimited[0] <= 4, "{unlimited:?}");
     for limit in [100, 5_000, usize::MAX] {

@@ -96,7 +96,7 @@ fn copied(memtable: &TrieMemtable, updates: impl Iterator<Item = PartitionUpdate
 }
 
 #[test]
-fn an_append_to_a_collection_of_65000_copies_at_most_three_times_what_one_to_100_does() {
+fn an_append_to_a_collection_of_65000_copies_at_most_three_times_the_bytes_of_one_to_100() {
     let table = table(0);
     for (layout, column) in LAYOUTS.into_iter().flat_map(|layout| ["l", "m", "s"].map(|column| (layout, column))) {
         let appends = |size: u32| {
@@ -198,7 +198,7 @@ impl Shape {
 /// Rows of 2 to 5 KB, about the size at which rows are cut, in small steps and with values of all lengths; the other
 /// properties vary in turn.
 #[test]
-fn an_update_of_one_column_copies_at_most_4_kib_of_rows_about_as_large_as_are_cut() {
+fn an_update_of_one_column_copies_at_most_4_kib_of_rows_near_the_cutting_size() {
     let of_layout = |layout| [true, false].map(|is_inserted| (layout, is_inserted));
     let rows = LAYOUTS.into_iter().flat_map(of_layout);
     let mut turns = rows.flat_map(|row| CHANGES.map(|change| (row, change))).cycle();

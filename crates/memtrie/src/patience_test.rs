@@ -54,7 +54,7 @@ fn the_writer_waits_for_a_reader_that_was_interrupted() {
 }
 
 #[test]
-fn a_reader_that_never_ends_is_waited_for_whenever_twice_as_much_waits() {
+fn the_writer_waits_for_an_endless_reader_each_time_the_backlog_doubles() {
     let trie = trie(Duration::ZERO);
     for round in 1..=2 {
         let pin = trie.pin();

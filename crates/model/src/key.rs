@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_in_the_place_of_another_is_that_key_and_leaves_what_others_share() {
+    fn a_key_that_replaces_another_does_not_change_shared_bytes() {
         let keys: Vec<PartitionKey> = [0_usize, 1, 8, 16, 29, 30, 31, 31, 90, 90]
             .iter()
             .zip(0..)

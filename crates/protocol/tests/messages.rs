@@ -132,7 +132,7 @@ fn startup_options_are_found_whatever_their_case() {
 }
 
 #[test]
-fn register_knows_its_events() {
+fn register_accepts_known_events_only() {
     let body = [vec![0, 1], string("SCHEMA_CHANGE")].concat();
     let body = parse(Version::V4, Opcode::Register, &body).unwrap();
     assert!(matches!(&body.request, Request::Register(types) if types[..] == [EventType::SchemaChange]));
@@ -154,7 +154,7 @@ fn a_custom_payload_precedes_the_message_from_v4_on() {
 }
 
 #[test]
-fn what_is_cut_short_is_named() {
+fn truncated_messages_are_named() {
     assert_eq!(
         parse(Version::V4, Opcode::Query, &[0, 0, 0, 9, b'S']).unwrap_err(),
         "Not enough bytes to read an UTF8 serialized string preceded by its 4 bytes length"

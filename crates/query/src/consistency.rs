@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_need_what_replication_says() {
+    fn levels_need_the_replicas_of_the_replication_options() {
         let three: &[(&str, &str)] = &[("replication_factor", "3")];
         assert_eq!(needs("SimpleStrategy", three, Consistency::Quorum), (2, 1));
         assert_eq!(needs("SimpleStrategy", three, Consistency::All), (3, 1));

@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_as_long_as_the_limit_is_taken_as_it_is() {
+    fn a_chunk_of_the_maximum_length_is_accepted() {
         let chunk: Vec<u8> = (0..4096_u32).map(|i| (i * 7) as u8).collect();
         let mut raw = chunk.clone();
         let crc = crc32fast::hash(&raw);

@@ -77,7 +77,7 @@ fn a_rename_is_there_or_not_and_synced_with_its_directory() {
 }
 
 #[test]
-fn a_failed_sync_forgets_what_it_was_to_write() {
+fn a_failed_sync_loses_the_data_that_it_should_have_written() {
     let disk = disk_with("/d");
     let file = disk.open(Path::new("/d/f"), OpenOptions::create_new()).unwrap();
     disk.sync_dir(Path::new("/d")).unwrap();
@@ -113,7 +113,7 @@ fn faults_hit_the_operation_they_are_meant_for() {
 }
 
 #[test]
-fn a_fault_that_is_meant_for_a_file_is_met_by_it_alone() {
+fn a_fault_of_one_file_affects_no_other() {
     let disk = disk_with("/d");
     let open = |path| disk.open(Path::new(path), OpenOptions::create_new()).unwrap();
     let (file, other) = (open("/d/file"), open("/d/other"));
@@ -129,7 +129,7 @@ fn a_fault_that_is_meant_for_a_file_is_met_by_it_alone() {
 }
 
 #[test]
-fn where_changes_are_refused_reads_go_on_and_other_files_are_changed() {
+fn reads_and_other_files_work_while_changes_of_a_file_are_refused() {
     let disk = disk_with("/d");
     let file = disk.open(Path::new("/d/file"), OpenOptions::create_new()).unwrap();
     file.write_at(b"before", 0).unwrap();
@@ -147,7 +147,7 @@ fn where_changes_are_refused_reads_go_on_and_other_files_are_changed() {
 }
 
 #[test]
-fn a_directory_is_moved_and_removed_with_what_is_in_it() {
+fn a_directory_is_moved_and_removed_with_its_content() {
     let disk = disk_with("/a/b");
     disk.open(Path::new("/a/b/f"), OpenOptions::create_new()).unwrap();
     disk.hard_link(Path::new("/a/b/f"), Path::new("/a/g")).unwrap();
@@ -170,7 +170,7 @@ fn a_directory_is_locked_until_the_lock_is_dropped() {
 }
 
 #[test]
-fn a_killed_process_leaves_everything_and_a_power_cut_takes_what_was_not_synced() {
+fn a_kill_loses_nothing_and_a_power_cut_loses_unsynced_data() {
     let disk = disk_with("/d");
     let lock = disk.lock_dir(Path::new("/d")).unwrap();
     let file = disk.open(Path::new("/d/new"), OpenOptions::create_new()).unwrap();
@@ -189,7 +189,7 @@ fn a_killed_process_leaves_everything_and_a_power_cut_takes_what_was_not_synced(
 }
 
 #[test]
-fn a_directory_that_a_killed_process_made_is_durable_once_the_next_has_made_it() {
+fn a_directory_of_a_killed_process_is_durable_after_the_next_creates_it() {
     let disk = disk_with("/d");
     // The directory is made, and the sync of its parent fails.
     disk.inject(Fault::Fail, 1);

@@ -311,7 +311,7 @@ mod tests {
     use crate::{BlockRing, Disk, OpenOptions};
 
     #[test]
-    fn a_kernel_without_room_is_waited_for_until_it_has_answered_nothing_for_ten_seconds() {
+    fn a_full_kernel_queue_fails_after_ten_seconds_without_a_completion() {
         let (start, mut patience) = (Instant::now(), Patience::default());
         let at = |millis| start + Duration::from_millis(millis);
         assert!(!patience.is_over(at(0)) && !patience.is_over(at(5_000)) && !patience.is_over(at(10_000)));
@@ -323,7 +323,7 @@ mod tests {
 
     /// The kernel refuses the ring's descriptor: another file has taken its number.
     #[test]
-    fn a_ring_that_does_not_work_any_more_is_an_error_and_not_a_wait_without_end() {
+    fn a_broken_ring_is_an_error_and_not_an_endless_wait() {
         let path = std::env::temp_dir().join(format!("espalier-blockio-ring-{}", std::process::id()));
         SystemDisk::new().open(&path, OpenOptions::create()).unwrap();
         let file = SystemDisk::new().open_file(&path, OpenOptions::write().blocks()).unwrap();

@@ -23,7 +23,7 @@ impl Drop for Scratch {
 }
 
 #[test]
-fn open_modes_keep_their_word() {
+fn open_modes_have_their_documented_effects() {
     let dir = Scratch::new("modes");
     let path = dir.0.join("f");
     let kind = |options| SystemDisk::new().open(&path, options).map(|_| ()).map_err(|e| e.kind());
@@ -96,7 +96,7 @@ fn a_held_directory_is_refused_and_names_its_holder() {
 }
 
 #[test]
-fn block_writes_are_read_back_whichever_way_they_went() {
+fn block_writes_are_read_back_in_every_mode() {
     let dir = Scratch::new("blocks");
     for (name, options) in [("direct", OpenOptions::create_new().blocks()), ("plain", OpenOptions::create_new())] {
         let file = SystemDisk::new().open(&dir.0.join(name), options).unwrap();
@@ -131,7 +131,7 @@ fn frames(count: u64) -> Vec<Frame> {
 }
 
 #[test]
-fn queued_writes_are_all_done_with_and_without_a_ring() {
+fn all_queued_writes_complete_with_and_without_a_ring() {
     let dir = Scratch::new("queue");
     let block = BLOCK_SIZE as u64;
     for (name, disk) in [("ring", SystemDisk::new()), ("plain", SystemDisk::without_ring())] {
@@ -183,7 +183,7 @@ fn a_queue_is_woken_by_another_thread_once_per_wake_up() {
 }
 
 #[test]
-fn a_queue_that_is_dropped_finishes_what_it_began_and_names_what_failed() {
+fn a_dropped_queue_finishes_its_writes_and_reports_failures() {
     let dir = Scratch::new("drop");
     let file = SystemDisk::new().open(&dir.0.join("f"), OpenOptions::create_new().blocks()).unwrap();
     let mut queue = file.block_queue().unwrap();

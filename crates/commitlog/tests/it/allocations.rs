@@ -46,7 +46,7 @@ fn an_append_allocates_nothing() {
 
 /// Over many segments, only those appends allocate that move on to the next segment, and they wait for it.
 #[test]
-fn as_many_appends_allocate_as_segments_are_begun() {
+fn only_appends_that_start_a_segment_allocate() {
     for sync in MODES {
         for tables in [&[][..], &[1], &[1, 2]] {
             let (allocations, segments) = allocations(16 << 10, sync, tables);

@@ -302,7 +302,7 @@ fn a_sync_ends_when_all_before_it_is_written_in_any_order() {
 
 /// Under load, something is always appended behind the sync.
 #[test]
-fn a_sync_ends_when_what_it_is_for_is_written() {
+fn a_sync_ends_when_the_records_before_it_are_written() {
     let disk = HoldingDisk::new();
     let options = options(SyncMode::Periodic { period: Duration::from_secs(3600) });
     let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
@@ -326,7 +326,7 @@ fn a_sync_ends_when_what_it_is_for_is_written() {
 /// The writer learns of appends that a thread held back when the thread releases them, when it waits, and when another
 /// thread appends.
 #[test]
-fn appends_that_are_held_back_are_not_forgotten() {
+fn held_appends_are_written() {
     let (log, _) = CommitLog::open(Arc::new(SimulatedDisk::new()), options(SyncMode::Batch)).unwrap();
     for _ in 0..20 {
         let held = log.hold_wake_ups(std::task::Waker::noop());
@@ -347,7 +347,7 @@ fn appends_that_are_held_back_are_not_forgotten() {
 /// Appends that are worth a frame of their own are written while the thread appends more, although it holds wake-ups
 /// back.
 #[test]
-fn a_thread_that_holds_much_back_has_it_written_meanwhile() {
+fn many_held_appends_are_written_while_the_thread_holds_wake_ups() {
     let disk = HoldingDisk::new();
     let options = LogOptions { segment_size_bytes: 2 << 20, total_space_bytes: 8 << 20, ..options(SyncMode::Batch) };
     let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
@@ -375,7 +375,7 @@ fn led(log: &CommitLog, disk: &HoldingDisk, before: u64) -> u64 {
 }
 
 #[test]
-fn a_thread_that_waits_writes_what_it_held_back_in_the_place_of_a_writer_that_sleeps() {
+fn a_waiting_thread_writes_its_held_appends_while_the_writer_sleeps() {
     let disk = HoldingDisk::new();
     let log = begun_log(&disk);
     let before = log.metrics().frames;
@@ -403,7 +403,7 @@ fn a_thread_that_waits_writes_what_it_held_back_in_the_place_of_a_writer_that_sl
 
 /// Appends across a segment border are two frames: the leading thread writes both.
 #[test]
-fn a_thread_that_waits_writes_on_both_sides_of_a_segments_border() {
+fn a_waiting_thread_writes_on_both_sides_of_a_segment_border() {
     let disk = HoldingDisk::new();
     let log = begun_log(&disk);
     let append = || log.append(&[], &[7; 10_000]).unwrap().position;

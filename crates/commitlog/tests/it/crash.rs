@@ -397,7 +397,7 @@ fn silent_fault(seed: u64) -> bool {
 }
 
 #[test]
-fn what_the_device_did_wrong_in_silence_is_reported() {
+fn silent_faults_of_the_device_are_reported() {
     let (cases, reported) = for_seeds(400, |seed| silent_fault(seed).into());
     assert!(reported > cases / 4, "{reported} of {cases}");
 }

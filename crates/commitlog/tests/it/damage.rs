@@ -115,7 +115,7 @@ fn records_over_several_blocks_are_lost_whole_and_the_rest_is_found() {
 }
 
 #[test]
-fn what_no_later_frame_vouches_for_ends_the_log() {
+fn a_damaged_frame_above_the_horizon_ends_the_log() {
     let (disk, mut records) = log_of(3, 600);
     let last = *records.keys().last().unwrap();
     disk.flip_bit(&path(), block_of(last) + 50, 1).unwrap();
@@ -224,7 +224,7 @@ fn a_log_without_sound_bookkeeping_is_set_aside_by_salvage() {
 }
 
 #[test]
-fn damaged_bookkeeping_is_named_and_salvage_asks_the_blocks() {
+fn damaged_bookkeeping_is_named_and_salvage_restores_it_from_blocks() {
     let (disk, records) = log_of(5, 600);
     let entry = |slot: u64| (2 + slot) * BLOCK;
     let raw = |disk: &SimulatedDisk| disk.open(&path(), OpenOptions::write()).unwrap();
@@ -319,7 +319,7 @@ fn entry_of(kind: EntryKind, id: i64) -> Vec<u8> {
 }
 
 #[test]
-fn two_segments_of_one_id_are_named_and_salvage_asks_the_blocks() {
+fn two_segments_with_one_id_are_named_and_salvage_reads_their_blocks() {
     // Segments 100, 101 and 102; the fourth was never used.
     let (disk, records) = log_of(12, 9000);
     let raw = |disk: &SimulatedDisk| disk.open(&path(), OpenOptions::write()).unwrap();
@@ -374,7 +374,7 @@ fn salvage_keeps_the_rest_behind_truncated_bookkeeping() {
 }
 
 #[test]
-fn what_an_earlier_salvage_kept_is_not_lost_to_a_later_one() {
+fn a_later_salvage_keeps_the_copies_of_an_earlier_one() {
     let (disk, _) = log_of(5, 600);
     let open = |name: &str| disk.open(&Path::new(DIR).join(name), OpenOptions::write());
     for length in [2 * BLOCK, 3 * BLOCK, FIRST - 1] {
@@ -424,7 +424,7 @@ fn bookkeeping_that_was_lost_is_named_by_a_start_and_by_tools() {
 }
 
 #[test]
-fn silent_faults_of_the_device_are_found_once_a_later_frame_vouches() {
+fn silent_faults_of_the_device_are_found_below_the_horizon() {
     for fault in [Fault::FlipBit, Fault::Misdirect] {
         for hit in 0..6u8 {
             let disk = SimulatedDisk::new();

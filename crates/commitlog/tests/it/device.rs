@@ -119,7 +119,7 @@ fn a_device_with_other_content_is_refused_and_unchanged() {
 
 /// The superblocks are lost; the blocks behind them show that this is a log.
 #[test]
-fn a_damaged_log_on_a_device_is_refused_and_salvaged_from_what_its_blocks_tell() {
+fn a_damaged_log_on_a_device_is_refused_and_salvage_restores_it_from_blocks() {
     let disk = SimulatedDisk::new();
     let path = Path::new("/dev/log");
     device(&disk, path, &used(400_000));

@@ -75,7 +75,7 @@ fn child() {
 }
 
 #[test]
-fn what_a_killed_process_acknowledged_is_replayed() {
+fn acknowledged_records_of_a_killed_process_are_replayed() {
     let directory = std::env::temp_dir().join(format!("espalier-commitlog-kill-{}", std::process::id()));
     let mut replayed_before = BTreeSet::new();
     for round in 0..4u64 {

@@ -70,7 +70,7 @@ fn six_segments() -> SimulatedDisk {
 }
 
 #[test]
-fn only_segments_that_may_have_something_to_see_are_looked_through_twice() {
+fn only_segments_without_a_promise_are_read_twice() {
     let disk = six_segments();
     let all = [b"a", b"b", b"c"].map(|data| data.to_vec());
     let in_use = LogInspector::open(&disk, &log_path(Path::new("/log"))).unwrap().live().len() as u64;
@@ -89,7 +89,7 @@ fn only_segments_that_may_have_something_to_see_are_looked_through_twice() {
 }
 
 #[test]
-fn what_was_acknowledged_is_seen_after_a_power_cut_at_any_time() {
+fn acknowledged_records_are_previewed_after_a_power_cut_at_any_time() {
     for seed in 0..8 {
         let disk = SimulatedDisk::new();
         let (log, _) = open(&disk, options());
@@ -105,7 +105,7 @@ fn what_was_acknowledged_is_seen_after_a_power_cut_at_any_time() {
 }
 
 #[test]
-fn a_promise_that_is_not_kept_is_damage_and_salvage_does_without() {
+fn a_broken_promise_is_damage_and_salvage_ignores_it() {
     let disk = six_segments();
     let file = disk.open(&log_path(Path::new("/log")), OpenOptions::write()).unwrap();
     let entry = |slot: u64| (2 + slot) * BLOCK;

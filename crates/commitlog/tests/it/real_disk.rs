@@ -56,7 +56,7 @@ const MODES: [SyncMode; 4] = [
 ];
 
 #[test]
-fn what_many_threads_appended_is_replayed_in_every_mode() {
+fn records_of_many_threads_are_replayed_in_every_mode() {
     let disks = [SystemDisk::new(), SystemDisk::without_ring()];
     for (index, (disk, sync)) in disks.iter().flat_map(|disk| MODES.map(|sync| (disk, sync))).enumerate() {
         let dir = Scratch::new(&format!("threads-{index}"));
@@ -256,7 +256,7 @@ fn another_hosts_log_is_refused() {
 }
 
 #[test]
-fn a_log_that_is_shut_down_takes_nothing_more() {
+fn a_closed_log_refuses_appends() {
     let dir = Scratch::new("shutdown");
     let (log, _) = open(&dir.options(SyncMode::Periodic { period: Duration::from_secs(10) }));
     let at = log.append(&[Uuid::nil()], b"kept").unwrap();

@@ -37,7 +37,7 @@ fn append(log: &CommitLog, records: u8) {
 }
 
 #[test]
-fn the_next_segment_is_ready_before_it_is_wanted() {
+fn the_next_segment_is_ready_before_it_is_needed() {
     let disk = SimulatedDisk::new();
     let (log, _) = CommitLog::open(Arc::new(disk.clone()), options()).unwrap();
     append(&log, 2);
@@ -126,7 +126,7 @@ fn a_stalled_device_does_not_block_an_append_without_a_segment() {
 }
 
 #[test]
-fn the_end_of_a_log_that_was_found_full_is_before_its_first_segment_to_come() {
+fn a_full_log_ends_before_the_first_segment_that_becomes_free() {
     let disk = SimulatedDisk::new();
     drop(full_log(&disk));
     let claimed = Arc::new(AtomicBool::new(false));
@@ -185,7 +185,7 @@ fn a_full_disk_is_reported_until_it_or_a_segment_has_space() {
 }
 
 #[test]
-fn a_log_whose_bookkeeping_failed_is_synced_no_more_and_its_segments_stay_in_use() {
+fn a_failed_bookkeeping_write_ends_all_syncs_and_frees_no_segment() {
     let disk = SimulatedDisk::new();
     let (log, _) = CommitLog::open(Arc::new(disk.clone()), options()).unwrap();
     append(&log, 14);

@@ -51,7 +51,7 @@ pub fn merge(
 const PURGE_TIMES: [u32; 7] = [1000, 1050, 1100, 1250, 1399, 1400, 1500];
 
 #[test]
-fn what_is_seen_is_the_same_before_and_after_at_every_purge_time() {
+fn a_client_sees_the_same_before_and_after_a_merge_at_every_purge_time() {
     for seed in 0..60 {
         let gc_grace_seconds = [0, 40, 90][seed as usize % 3];
         for now in PURGE_TIMES {
@@ -108,7 +108,7 @@ fn deletions(table: &Arc<Table>, tables: &[Arc<SSTableReader>]) -> usize {
 }
 
 #[test]
-fn old_deletions_go_when_nothing_else_is_there() {
+fn old_deletions_are_purged_if_nothing_else_exists() {
     for seed in 100..120 {
         let mut generator = Generator::new(seed, 0);
         let inputs = [generator.write(), generator.write(), generator.write()];
@@ -133,7 +133,7 @@ fn deletions_stay_within_gc_grace() {
 }
 
 #[test]
-fn old_deletions_stay_where_only_repaired_ones_may_go() {
+fn old_deletions_stay_if_only_repaired_ones_may_be_purged() {
     let mut generator = Generator::new(5, 0);
     let inputs = [generator.write(), generator.write()];
     let mut table = generator.table.clone();

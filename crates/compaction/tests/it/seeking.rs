@@ -141,7 +141,7 @@ fn rows_that_another_sstable_deletes_by_a_range_are_not_walked() {
 }
 
 #[test]
-fn rows_that_are_not_older_than_the_deletion_are_looked_at() {
+fn rows_that_are_not_older_than_the_deletion_are_read() {
     let mut generator = Generator::new(3, 10_000);
     let mut writer = Writer::begin(&mut generator, DeletionTime::LIVE);
     (0..ROWS)

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_was_refused_is_not_given_back() {
+    fn refused_memory_is_not_released() {
         let pool = MemtablePool::new(1000, 0.1);
         let taken = pool.take_now(800).expect("it is there");
         assert!(pool.take_now(800).is_none() && pool.find_room(800).is_none());

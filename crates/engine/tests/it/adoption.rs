@@ -111,7 +111,7 @@ fn started(source: Source) -> Source {
 }
 
 #[test]
-fn an_upgrade_that_is_cut_short_leaves_the_source_alone_and_the_next_one_gets_through() {
+fn an_upgrade_that_is_cut_short_does_not_change_the_source_and_can_be_repeated() {
     let started = started(bti());
     // The last operation is the write of the schema.
     let cut_short = (0..).take_while(|step| cut(&started, *step, false)).count();
@@ -123,7 +123,7 @@ fn an_upgrade_that_is_cut_short_leaves_the_source_alone_and_the_next_one_gets_th
 }
 
 #[test]
-fn an_upgrade_from_the_format_big_that_is_cut_short_leaves_the_source_alone_and_the_next_one_gets_through() {
+fn an_upgrade_from_the_format_big_that_is_cut_short_does_not_change_the_source_and_can_be_repeated() {
     for (version, stride) in VERSIONS.into_iter().zip([5, 13]) {
         let started = started(big(version));
         let cut_short = (0..).take_while(|step| cut(&started, step * stride, false)).count();

@@ -97,7 +97,7 @@ fn done<'w>(writes: impl IntoIterator<Item = &'w BegunWrite>) -> usize {
 }
 
 #[test]
-fn begun_writes_are_looked_up_together_and_visible_one_by_one() {
+fn begun_writes_are_prefetched_together_and_become_visible_one_by_one() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_table(&engine);
@@ -137,7 +137,7 @@ fn begun_writes_whose_table_is_altered_and_flushed_meanwhile_are_all_there() {
 }
 
 #[test]
-fn begun_writes_whose_table_is_made_anew_meanwhile_reach_nothing_of_the_new_one() {
+fn begun_writes_do_not_reach_a_table_that_replaced_theirs() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let old = create_table(&engine);
@@ -164,7 +164,7 @@ fn begun_writes_whose_table_is_made_anew_meanwhile_reach_nothing_of_the_new_one(
 }
 
 #[test]
-fn begun_writes_that_a_failing_log_refuses_are_looked_up_in_vain() {
+fn begun_writes_that_a_failing_log_refuses_are_not_visible() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_table(&engine);

@@ -122,7 +122,7 @@ fn rows_are_there_at_once_and_after_a_restart_and_go_with_a_truncation() {
 }
 
 #[test]
-fn one_that_was_put_into_a_tables_own_directory_stops_the_start() {
+fn an_sstable_of_format_big_in_a_tables_own_directory_stops_the_start() {
     let disk = prepared("nb");
     let (engine, table) = reopen(&disk);
     engine.shutdown().unwrap();
@@ -150,7 +150,7 @@ fn one_that_was_put_into_a_tables_own_directory_stops_the_start() {
 }
 
 #[test]
-fn damage_is_named_and_nothing_is_taken_over() {
+fn damage_is_named_and_nothing_is_imported() {
     for version in VERSIONS {
         let disk = prepared(version);
         let (engine, table) = reopen(&disk);

@@ -83,7 +83,7 @@ fn try_rows(engine: &Engine, table: &Arc<Table>, range: &ReadRange) -> Result<us
 }
 
 #[test]
-fn damage_is_told_with_table_component_and_offset_and_rows_are_right_or_not_answered() {
+fn an_error_names_table_component_and_offset_of_damage_and_no_row_is_wrong() {
     let whole = SimulatedDisk::new();
     let mut options = small_options(&whole);
     options.column_index_size_bytes = 256;
@@ -141,7 +141,7 @@ fn damage_is_told_with_table_component_and_offset_and_rows_are_right_or_not_answ
 }
 
 #[test]
-fn damage_in_one_place_leaves_what_lies_elsewhere_as_it_is() {
+fn damage_in_one_place_affects_no_other_rows() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));
     let table = create_table(&engine);
@@ -175,7 +175,7 @@ fn damage_in_one_place_leaves_what_lies_elsewhere_as_it_is() {
 }
 
 #[test]
-fn a_merge_that_meets_damage_tells_and_leaves_its_inputs() {
+fn a_merge_reports_damage_and_keeps_its_inputs() {
     let directory = Directory::new();
     filled(&directory);
     let data = component(&directory, "Data.db");

@@ -30,7 +30,7 @@ fn written(disk: &SimulatedDisk, disk_access: DiskAccess) -> ([u64; 2], BlockWri
 }
 
 #[test]
-fn sstables_are_written_past_the_page_cache_unless_they_are_not_to_be() {
+fn sstables_are_written_past_the_page_cache_unless_configured_otherwise() {
     for disk_access in [DiskAccess::DirectWrites, DiskAccess::Direct] {
         let ([flushed, compacted], writes) = written(&SimulatedDisk::new(), disk_access);
         assert!(flushed > 0 && compacted > 0, "{disk_access:?} {flushed} {compacted}");
@@ -41,7 +41,7 @@ fn sstables_are_written_past_the_page_cache_unless_they_are_not_to_be() {
 }
 
 #[test]
-fn where_the_file_system_refuses_it_a_start_finds_out_and_sstables_go_through_the_page_cache() {
+fn sstables_go_through_the_page_cache_if_the_file_system_refuses_direct_writes() {
     let disk = SimulatedDisk::new();
     disk.refuse_direct();
     let (bytes, writes) = written(&disk, DiskAccess::default());

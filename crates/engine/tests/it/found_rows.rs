@@ -133,7 +133,7 @@ fn rows_of_sstables_and_memtables_are_those_of_cursors() {
 }
 
 #[test]
-fn what_the_cache_lacks_is_left_to_a_cursor() {
+fn rows_outside_the_cache_are_left_to_a_cursor() {
     let disk = SimulatedDisk::new();
     let table = {
         let engine = open_with(&small_options(&disk));

@@ -94,7 +94,7 @@ fn an_imported_deletion_shadows_what_is_resident_however_old_it_is() {
 }
 
 #[test]
-fn what_is_in_sstables_and_in_the_log_is_in_memory_after_a_start() {
+fn rows_of_sstables_and_of_the_log_are_in_memory_after_a_start() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_in_memory(&engine, 64);
@@ -320,7 +320,7 @@ fn overwrites_take_no_more_memory_than_the_first_write() {
 
 /// What is on the disk is only for the next start, so there need not be more of it than is merged.
 #[test]
-fn a_table_that_is_not_merged_is_flushed_no_more_for_its_size() {
+fn a_table_that_is_not_merged_is_not_flushed_for_its_size() {
     let disk = SimulatedDisk::new();
     let mut options = options(&disk);
     // The log is never so full that it asks.
@@ -439,7 +439,7 @@ fn a_power_cut_in_a_flush_that_writes_all_loses_nothing() {
 
 /// What of the log is not needed any more is used again, and the table stays where it is.
 #[test]
-fn a_log_that_fills_has_the_table_flushed_and_kept_in_memory() {
+fn a_full_log_flushes_the_table_and_keeps_it_in_memory() {
     let disk = SimulatedDisk::new();
     let mut options = options(&disk);
     options.commitlog.total_space_bytes = 1 << 20;
@@ -473,7 +473,7 @@ fn rows_within(engine: &Engine, table: &Arc<Table>, range: &ReadRange) -> Vec<(V
 /// A table in memory beside the same one on the disk: writes of any age, deletions of all kinds, flushes, merges and
 /// starts.
 #[test]
-fn whatever_was_written_and_flushed_all_reads_find_it_without_a_file() {
+fn reads_of_any_history_find_all_rows_without_a_file() {
     for seed in seeds(0..4) {
         let random = &mut Random(seed);
         let mut disks = [(); 2].map(|()| SimulatedDisk::new());
@@ -540,7 +540,7 @@ fn whatever_was_written_and_flushed_all_reads_find_it_without_a_file() {
 
 /// The page on heavy deletes: what is deleted is free at once, and at last the tombstones are.
 #[test]
-fn deletes_give_memory_back_at_once_and_their_tombstones_later() {
+fn deletions_free_memory_at_once_and_their_tombstones_later() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_in_memory(&engine, 64);
@@ -591,7 +591,7 @@ fn tombstones_stay_where_only_repaired_ones_may_be_purged() {
 
 /// The page on TTLs: what expired is freed without being read, and shadows what is older until `gc_grace_seconds`.
 #[test]
-fn expired_rows_give_their_memory_back() {
+fn expired_rows_free_their_memory() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_in_memory(&engine, 64);
@@ -617,7 +617,7 @@ fn expired_rows_give_their_memory_back() {
 
 /// Partitions of a few rows, which are walked several at a time, and one that takes several stretches.
 #[test]
-fn what_is_purged_while_it_is_written_reads_as_the_disk_does() {
+fn rows_that_are_purged_during_writes_read_as_on_the_disk() {
     const LARGE_ROWS: i32 = 9000;
     let disk = SimulatedDisk::new();
     let engine = open(&disk);

@@ -20,7 +20,7 @@ use crate::fixture::{clustering, create_table, delete_rows, insert, insertion, m
 use crate::in_memory::{create_in_memory, now_seconds, open, options};
 
 #[test]
-fn writes_that_grow_a_full_table_are_refused_and_others_go_through() {
+fn writes_that_enlarge_a_full_table_are_refused_and_others_succeed() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_in_memory(&engine, 1);
@@ -66,7 +66,7 @@ fn writes_that_grow_a_full_table_are_refused_and_others_go_through() {
 /// Unfinished writes have reserved what is left. Another write waits for them, and is not refused as long as it would
 /// fit alone.
 #[test]
-fn a_write_waits_for_what_others_have_reserved_and_is_refused_for_what_is_used() {
+fn a_write_waits_for_reserved_memory_and_is_refused_for_used_memory() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_in_memory(&engine, 1);
@@ -124,7 +124,7 @@ fn tables_that_cannot_fit_are_refused() {
 
 /// The table grows monotonically: there is one warning, in time.
 #[test]
-fn whoever_wants_to_know_is_told_at_80_and_at_95_percent() {
+fn warnings_are_given_at_80_and_at_95_percent() {
     let disk = SimulatedDisk::new();
     let told: Arc<Mutex<Vec<u64>>> = Arc::default();
     let notices = InMemoryNotices(Arc::new({
@@ -243,7 +243,7 @@ fn a_full_table_takes_overwrites_of_large_rows_and_their_deletion() {
 /// An INSERT of one column makes the row newer. All other cells must then store their own older timestamp, which takes
 /// nine bytes each.
 #[test]
-fn a_limit_holds_for_what_one_column_does_to_all_others() {
+fn a_limit_holds_when_one_column_enlarges_all_others() {
     // The lengths leave a different rest of the limit each time.
     for length in 1..6 {
         let disk = SimulatedDisk::new();

@@ -59,7 +59,7 @@ fn a_batch_larger_than_a_record_is_written_and_its_pieces_are_gone() {
 }
 
 #[test]
-fn wherever_the_power_fails_a_large_batch_is_there_whole_or_not_at_all() {
+fn a_large_batch_is_whole_or_absent_after_any_power_cut() {
     let mut seen = [false; 2];
     for failing in 0.. {
         let disk = SimulatedDisk::new();
@@ -83,7 +83,7 @@ fn wherever_the_power_fails_a_large_batch_is_there_whole_or_not_at_all() {
 /// A start finishes a batch that was refused half-way. It does not write into a table that was truncated since, or that
 /// was dropped and created again.
 #[test]
-fn a_start_does_not_bring_back_what_was_truncated_or_dropped_after_a_batch_was_refused() {
+fn a_start_does_not_restore_rows_that_were_truncated_or_dropped_after_a_refused_batch() {
     let mut tried = 0;
     // The disk fills up somewhere between the record of the batch and its updates, and the log cannot grow.
     for room_bytes in (0..1 << 20).step_by(128 << 10) {
@@ -119,7 +119,7 @@ fn a_start_does_not_bring_back_what_was_truncated_or_dropped_after_a_batch_was_r
 }
 
 #[test]
-fn a_large_batch_that_nobody_waits_for_is_there_whole_or_not_at_all() {
+fn a_large_batch_whose_future_is_dropped_is_whole_or_absent() {
     for polls in 1..12 {
         let disk = SimulatedDisk::new();
         let engine = open_with(&options(&disk));
@@ -159,7 +159,7 @@ fn a_batch_with_a_part_too_large_for_a_record_is_refused_before_anything_is_writ
 
 /// If a part of it were written, all of it would be there after the next start.
 #[test]
-fn a_batch_that_a_table_in_memory_has_no_room_for_is_refused_before_anything_is_written() {
+fn a_batch_without_room_in_a_table_in_memory_is_refused_as_a_whole() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&options(&disk));
     let table = create_table(&engine);
@@ -184,7 +184,7 @@ fn a_batch_that_a_table_in_memory_has_no_room_for_is_refused_before_anything_is_
 
 /// Otherwise the batch would be refused half-way, and completed by the next start.
 #[test]
-fn what_a_batch_has_room_for_in_a_table_in_memory_nobody_else_takes_until_it_is_written() {
+fn a_batch_keeps_its_reservation_in_a_table_in_memory_until_it_is_written() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&options(&disk));
     let table = create_table(&engine);

@@ -43,7 +43,7 @@ fn poll(
 /// there is no memory. If the late write waited while it held the shard, the early write would wait for it, the flush
 /// for the early write, and the late write for the flush (CASSANDRA-21019).
 #[test]
-fn a_write_that_waits_for_memory_holds_up_no_write_that_a_flush_waits_for() {
+fn a_write_that_waits_for_memory_delays_no_write_that_a_flush_waits_for() {
     for memtable in ["trie", "skiplist", "serialized"] {
         let disk = SimulatedDisk::new();
         let mut options = small_options(&disk);
@@ -174,7 +174,7 @@ fn a_table_gets_the_memtable_that_it_names() {
 /// A third table fills the memory that two flushed tables have left. Together with it they would exceed the memtables'
 /// space.
 #[test]
-fn a_flushed_memtable_leaves_its_memory_to_those_that_come_within_the_memtables_space() {
+fn the_memory_of_a_flushed_memtable_is_reused_within_the_memtables_space() {
     const SPACE: u64 = 32 << 20;
     let disk = SimulatedDisk::new();
     let mut options = small_options(&disk);

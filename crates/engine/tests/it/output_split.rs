@@ -51,7 +51,7 @@ fn flush_twice(engine: &Engine, table: &Arc<Table>) {
 }
 
 #[test]
-fn a_compaction_that_was_asked_for_writes_an_sstable_per_shard() {
+fn a_requested_compaction_writes_an_sstable_per_shard() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));
     let table = create_sharded_table(&engine);
@@ -75,7 +75,7 @@ fn a_compaction_that_was_asked_for_writes_an_sstable_per_shard() {
 }
 
 #[test]
-fn a_damaged_sstable_keeps_none_from_being_merged_that_it_does_not_overlap() {
+fn a_damaged_sstable_does_not_block_merges_of_sstables_that_it_does_not_overlap() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));
     let table = create_sharded_table(&engine);

@@ -62,7 +62,7 @@ fn two_merges_under_way() -> (SimulatedDisk, GatedDisk, Arc<Engine>, Arc<Table>)
 }
 
 #[test]
-fn two_merges_of_a_table_go_on_at_the_same_time_and_change_nothing_that_is_read() {
+fn two_merges_of_a_table_run_at_the_same_time_and_change_no_result() {
     for first in 0..2 {
         let (disk, gated, engine, table) = two_merges_under_way();
         let before = rows(&engine, &table);
@@ -87,7 +87,7 @@ fn two_merges_of_a_table_go_on_at_the_same_time_and_change_nothing_that_is_read(
 }
 
 #[test]
-fn a_flush_does_not_wait_for_merges_and_what_it_writes_stays_beside_what_they_write() {
+fn a_flush_does_not_wait_for_merges_and_its_sstable_stays_beside_their_output() {
     let (disk, gated, engine, table) = two_merges_under_way();
     // This is the third merge that creates a Data.db.
     gated.let_go(2);
@@ -111,7 +111,7 @@ fn a_flush_does_not_wait_for_merges_and_what_it_writes_stays_beside_what_they_wr
 }
 
 #[test]
-fn what_needs_the_table_for_itself_stops_all_of_its_merges() {
+fn exclusive_operations_on_a_table_stop_all_of_its_merges() {
     for act in ["truncate", "compact", "drop", "shut down"] {
         let (disk, gated, engine, table) = two_merges_under_way();
         let before = rows(&engine, &table);
@@ -185,7 +185,7 @@ fn choose_write(choices: &mut Choices, table: &Arc<Table>, model: &mut Model, st
 }
 
 #[test]
-fn reads_answer_what_was_written_whatever_two_compactors_purge_meanwhile() {
+fn reads_return_all_rows_while_two_compactors_purge() {
     let (mut merges, mut cuts) = (0, 0);
     for seed in 0..24 {
         let disk = SimulatedDisk::new();
@@ -267,7 +267,7 @@ fn a_damaged_sstable_is_left_alone_and_the_others_are_merged() {
 }
 
 #[test]
-fn damage_that_a_read_met_is_not_met_again_by_a_merge() {
+fn a_merge_avoids_damage_that_a_read_found() {
     let (engine, table, oldest, told) = damaged_in_one();
     let mut cursor = engine.read(&table, &ReadRange::all_rows(KeyRange::all())).unwrap();
     let error = loop {

@@ -13,7 +13,7 @@ use crate::fixture::{create_table, insert, insertion, open_with, rows, small_opt
 
 /// The device stalls meanwhile. Reads from memory do not need it.
 #[test]
-fn a_write_is_read_once_it_is_durable_and_in_periodic_at_once() {
+fn a_write_is_visible_when_it_is_durable_and_in_periodic_at_once() {
     let window = Duration::from_micros(50);
     let periodic = SyncMode::Periodic { period: Duration::from_secs(3600) };
     for sync in [SyncMode::Batch, SyncMode::Group { window }, SyncMode::Each, periodic] {

@@ -45,7 +45,7 @@ fn writers_that_fill_the_log_wait_for_the_flushes_that_free_it() {
 }
 
 #[test]
-fn what_waits_for_room_in_the_log_is_refused_when_the_flushes_that_make_it_fail() {
+fn writes_that_wait_for_the_log_are_refused_when_flushes_fail() {
     let disk = SimulatedDisk::new();
     let mut options = small_options(&disk);
     options.commitlog.total_space_bytes = 1 << 20;
@@ -149,7 +149,7 @@ fn a_start_that_fails_says_why_and_leaves_nothing_locked() {
 }
 
 #[test]
-fn a_table_dropped_under_its_writers_leaves_no_memory_and_no_log_behind() {
+fn a_table_dropped_during_writes_frees_its_memory_and_its_log() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));
     for round in 0..4 {

@@ -153,7 +153,7 @@ fn a_drop_that_is_cut_short_is_finished_by_the_next_start_and_snapshots_stay() {
 }
 
 #[test]
-fn a_table_that_takes_the_id_of_a_dropped_one_gets_nothing_of_it() {
+fn a_table_with_the_id_of_a_dropped_one_gets_none_of_its_rows() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let [old] = create(&engine, ["t"]);
@@ -216,7 +216,7 @@ fn put_by_hand(disk: &SimulatedDisk, table: &Arc<Table>, row: i32) {
 }
 
 #[test]
-fn a_truncation_that_is_cut_short_is_whole_or_never_was() {
+fn a_truncation_that_is_cut_short_is_complete_or_without_effect() {
     let prepared = SimulatedDisk::new();
     let engine = open(&prepared);
     let [t] = create(&engine, ["t"]);
@@ -251,7 +251,7 @@ fn a_truncation_that_is_cut_short_is_whole_or_never_was() {
 }
 
 #[test]
-fn what_a_truncation_could_not_delete_does_not_come_back_after_later_ones() {
+fn rows_that_a_truncation_could_not_delete_do_not_return_after_later_ones() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let [t] = create(&engine, ["t"]);
@@ -279,7 +279,7 @@ fn what_a_truncation_could_not_delete_does_not_come_back_after_later_ones() {
 }
 
 #[test]
-fn files_of_a_dropped_table_that_cannot_be_deleted_keep_no_start_from_serving() {
+fn undeletable_files_of_a_dropped_table_do_not_stop_a_start() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let [t, u] = create(&engine, ["t", "u"]);
@@ -308,7 +308,7 @@ fn put_back(disk: &SimulatedDisk, table: &Table, snapshot: &Path) {
 }
 
 #[test]
-fn what_is_put_back_out_of_a_snapshot_after_a_truncation_stays() {
+fn rows_restored_from_a_snapshot_after_a_truncation_stay() {
     // The truncation is finished before the node stops, or by the next start.
     for cut in [None, Some(0), Some(1), Some(2), Some(3), Some(4)] {
         let disk = SimulatedDisk::new();
@@ -415,7 +415,7 @@ fn a_clock_that_steps_back_covers_no_record_of_a_log_of_another_layout() {
 }
 
 #[test]
-fn a_clock_that_steps_back_covers_no_record_of_a_log_that_is_made_anew() {
+fn a_clock_that_steps_back_covers_no_record_of_a_new_log() {
     let (disk, clock, [flushed, truncated]) = stopped_before_the_clock_stepped_back();
     disk.remove_file(Path::new("/node/commitlog/commitlog.log")).unwrap();
     disk.sync_dir(Path::new("/node/commitlog")).unwrap();
@@ -425,7 +425,7 @@ fn a_clock_that_steps_back_covers_no_record_of_a_log_that_is_made_anew() {
 
 /// A node refuses the log of another node, even if it has no log yet.
 #[test]
-fn a_log_is_taken_by_its_own_node_alone() {
+fn a_log_of_another_node_is_refused() {
     let disk = SimulatedDisk::new();
     let own = small_options(&disk);
     let engine = open_with(&own);
@@ -461,7 +461,7 @@ fn a_log_is_taken_by_its_own_node_alone() {
 /// The first start of a node, or a start that finds no log, is cut short. The next start never refuses the node's own
 /// log.
 #[test]
-fn a_log_that_is_being_made_when_the_power_is_cut_is_taken_by_the_next_start() {
+fn a_power_cut_while_a_log_is_created_does_not_stop_the_next_start() {
     let stopped = SimulatedDisk::new();
     open(&stopped).shutdown().unwrap();
     stopped.remove_file(Path::new("/node/commitlog/commitlog.log")).unwrap();
@@ -499,7 +499,7 @@ fn a_keyspace_without_durable_writes_is_not_in_the_log_and_keeps_what_was_flushe
 }
 
 #[test]
-fn a_flush_that_fails_says_so_and_the_next_one_writes_everything() {
+fn a_failed_flush_is_reported_and_the_next_one_writes_everything() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let [t] = create(&engine, ["t"]);
@@ -526,7 +526,7 @@ fn a_flush_that_fails_says_so_and_the_next_one_writes_everything() {
 /// A start replays into memory and is then ready. Flushes in the background free the log. If the node is killed before,
 /// during or after them, the next start finds the same rows, and nothing that was truncated or dropped.
 #[test]
-fn what_a_start_replayed_is_kept_until_it_is_flushed_and_then_forgotten_by_the_log() {
+fn replayed_records_stay_in_the_log_until_they_are_flushed() {
     let disk = SimulatedDisk::new();
     // The replayed records take a large part of the memory, and are not flushed before the node is ready.
     let open =

@@ -37,7 +37,7 @@ fn read(engine: &Engine, table: &Arc<Table>, range: &ReadRange) -> Vec<(Vec<u8>,
 }
 
 #[test]
-fn a_point_read_finds_what_a_scan_finds_whatever_order_writes_came_in() {
+fn a_point_read_finds_the_rows_of_a_scan_after_writes_in_any_order() {
     // Tries every order of four flushes with these timestamps, deletions among them. Ending the search early must make
     // no difference.
     let mut orders = Vec::new();
@@ -88,7 +88,7 @@ fn data_bytes_of(disk: &SimulatedDisk, key: Option<i32>, now_seconds: u32) -> (u
 }
 
 #[test]
-fn an_sstable_that_expired_long_ago_is_read_only_where_it_shadows_something() {
+fn a_fully_expired_sstable_is_read_only_if_it_shadows_something() {
     const GRACE: i32 = 1000;
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));
@@ -218,7 +218,7 @@ fn a_damaged_table_is_not_imported() {
 }
 
 #[test]
-fn what_could_be_incomplete_or_a_tables_own_is_not_imported() {
+fn incomplete_sstables_and_a_tables_own_sstables_are_not_imported() {
     let (from, to) = (Directory::new(), Directory::new());
     let source = open(&from);
     let table = create_table(&source);
@@ -243,7 +243,7 @@ fn what_could_be_incomplete_or_a_tables_own_is_not_imported() {
 }
 
 #[test]
-fn what_was_put_into_a_tables_own_directory_is_taken_over_by_a_refresh() {
+fn a_refresh_loads_sstables_from_a_tables_own_directory() {
     for damages in [false, true] {
         let disk = SimulatedDisk::new();
         let engine = open_with(&small_options(&disk));
@@ -335,7 +335,7 @@ fn an_sstable_with_enough_old_tombstones_is_compacted_alone() {
 }
 
 #[test]
-fn a_snapshot_tells_its_files_and_the_schema() {
+fn a_snapshot_lists_its_files_and_contains_the_schema() {
     let directory = Directory::new();
     let engine = open(&directory);
     let table = create_table(&engine);

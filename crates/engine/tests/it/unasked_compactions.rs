@@ -39,7 +39,7 @@ fn wait_for_sstables(engine: &Engine, table: &Table, count: usize) {
 }
 
 #[test]
-fn what_a_start_finds_is_merged() {
+fn sstables_are_merged_after_a_start() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));
     let table = create_table(&engine);
@@ -52,7 +52,7 @@ fn what_a_start_finds_is_merged() {
 }
 
 #[test]
-fn what_an_altered_strategy_calls_for_is_merged_at_once() {
+fn a_change_of_the_strategy_starts_merges_at_once() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&options(&disk, NEVER_AGAIN));
     let table = create_table(&engine);
@@ -66,7 +66,7 @@ fn what_an_altered_strategy_calls_for_is_merged_at_once() {
 }
 
 #[test]
-fn what_time_makes_due_is_merged_without_a_flush() {
+fn an_sstable_is_merged_without_a_flush_when_its_time_has_come() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&options(&disk, Duration::from_millis(5)));
     let table = create_table(&engine);

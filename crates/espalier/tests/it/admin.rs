@@ -39,7 +39,7 @@ fn a_running_node_reports_its_status() {
 
 /// A socket's address has room for about a hundred bytes.
 #[test]
-fn a_deep_data_directory_can_be_steered() {
+fn a_node_with_a_deep_data_directory_can_be_controlled() {
     let directory = TempDir::new();
     let data = directory.join(&["deep"; 40].join("/"));
     let _node = Node::start(&data);
@@ -116,7 +116,7 @@ fn a_drained_node_still_answers_and_stops_cleanly() {
 }
 
 #[test]
-fn a_line_that_is_no_request_is_answered_with_an_error() {
+fn an_invalid_request_is_answered_with_an_error() {
     let directory = TempDir::new();
     let data = directory.join("data");
     let _node = Node::start(&data);

@@ -100,7 +100,7 @@ fn the_error_for_a_damaged_log_names_the_place_and_the_remedy() {
 }
 
 #[test]
-fn a_log_lies_on_a_device_if_asked_to() {
+fn the_log_can_be_on_a_device() {
     let directory = TempDir::new();
     let data = directory.join("data");
     let device = directory.join("device");

@@ -111,7 +111,7 @@ fn damage_is_reported_and_the_rest_is_saved() {
 }
 
 #[test]
-fn what_is_no_sstable_is_one_line() {
+fn a_path_without_an_sstable_is_one_clear_line() {
     let none = failure(&run(&["sstable", "dump", "/proc/self/status"]));
     assert!(
         none.contains("neither a file of a da-*-bti-*, oa-*-big-* or nb-*-big-* SSTable nor a directory with one"),

@@ -343,7 +343,7 @@ fn histories_with_deletions_agree_with_the_model() {
 }
 
 #[test]
-fn histories_over_clusterings_that_paths_do_not_give_back_agree_with_the_model() {
+fn histories_over_clusterings_that_are_not_invertible_agree_with_the_model() {
     for seed in seeds(500..560) {
         KINDS.iter().for_each(|kind| history(seed, *kind, &table_with_decimal(), 2, SMALL, true));
     }
@@ -360,7 +360,7 @@ fn histories_of_large_rows_agree_with_the_model() {
 }
 
 #[test]
-fn histories_of_large_rows_over_clusterings_that_paths_do_not_give_back_agree_with_the_model() {
+fn histories_of_large_rows_over_clusterings_that_are_not_invertible_agree_with_the_model() {
     for seed in seeds(1500..1512) {
         let scale = Scale { paths: 200, ..LARGE };
         KINDS.iter().for_each(|kind| history(seed, *kind, &table_with_decimal(), 1, scale, true));

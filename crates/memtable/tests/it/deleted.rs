@@ -54,7 +54,7 @@ fn first_live(mut cursor: BoxCursor<'static>) -> (Vec<u8>, usize) {
 /// However many rows a range deleted, the next live one comes right after the range's border, and the deleted ones take
 /// no memory.
 #[test]
-fn the_next_live_row_is_at_hand_behind_deleted_ranges() {
+fn the_next_live_row_after_deleted_ranges_is_found_at_once() {
     for_all_kinds(|kind| {
         let table = table();
         let [memtable, live_only] = [(); 2].map(|()| kind.open(&table, 1));

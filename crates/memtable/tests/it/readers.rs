@@ -134,7 +134,7 @@ fn history_with_readers(seed: u64, kind: Kind) {
 }
 
 #[test]
-fn readers_beside_a_random_history_see_each_update_whole_and_none_too_late() {
+fn readers_beside_a_random_history_see_each_update_as_a_whole_and_in_time() {
     for seed in seeds(2000..2004) {
         KINDS.iter().for_each(|kind| history_with_readers(seed, *kind));
     }

@@ -96,7 +96,7 @@ fn a_part_that_has_no_room_is_split_and_all_rows_stay() {
 /// Writes, deletions and purges continue while parts are split; in the end everything is there as in a table that was
 /// never split.
 #[test]
-fn what_is_written_while_a_part_is_split_is_in_its_halves() {
+fn writes_during_the_split_of_a_part_are_in_its_halves() {
     let table = table();
     let resident = ResidentTable::with_options(&table, 1, early());
     let plain = Arc::new(TrieMemtable::new(&table, 1));

@@ -185,7 +185,7 @@ fn range(from: i32, to: i32, deletion: DeletionTime, table: &Arc<Table>) -> mode
 
 /// A partition that takes many stretches: ranges, row deletions and rows, some of which stay.
 #[test]
-fn a_large_partition_gives_back_what_is_purged_and_at_last_itself() {
+fn a_purge_frees_parts_of_a_large_partition_and_finally_all_of_it() {
     let table = table();
     let resident = ResidentTable::new(&table, 1, 0);
     let empty = resident.used_bytes();
@@ -231,7 +231,7 @@ fn tombstone_bytes(count: i32, every: i32, delete: impl Fn(i32, &Arc<Table>) -> 
 }
 
 #[test]
-fn what_stays_of_deleted_rows_is_small() {
+fn the_remains_of_deleted_rows_are_small() {
     let at = |a: i32| DeletionTime::new(1_700_000_000_000_000 + i64::from(a), 1_700_000_000);
     let of_range = |a, table: &Arc<Table>| range(a, a + 1, at(a), table);
     let of_prefix = |a, table: &Arc<Table>| {

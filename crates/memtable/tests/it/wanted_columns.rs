@@ -123,7 +123,7 @@ fn seen(mut cursor: BoxCursor<'_>, table: &Table, wanted: &[usize]) -> (Vec<Stri
 }
 
 #[test]
-fn who_names_columns_sees_of_them_and_of_rows_what_who_reads_everything_sees() {
+fn a_reader_of_some_columns_sees_the_same_rows_and_values_as_a_reader_of_all() {
     let (mut all_bytes, mut wanted_bytes) = (0, 0);
     for seed in seeds(0..40) {
         let random = &mut Random(seed);

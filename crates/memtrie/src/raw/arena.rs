@@ -490,7 +490,7 @@ mod tests {
     /// When the arena grows, it requests huge pages for memory that came in small pages, at first or after it was
     /// returned. Whether or not the kernel grants that, the contents stay the same, and nothing is requested twice.
     #[test]
-    fn a_growing_arena_asks_again_for_huge_pages_and_keeps_what_is_there() {
+    fn a_growing_arena_requests_huge_pages_again_and_keeps_its_content() {
         const UNITS: u32 = PAGE_UNITS;
         let mut arena = Arena::reserve(64 << 20, None).expect("address space");
         let mut pieces: Vec<u32> = Vec::new();

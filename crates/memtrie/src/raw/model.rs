@@ -89,7 +89,7 @@ fn write(shared: &Shared, rounds: u32) {
 }
 
 #[test]
-fn a_reader_never_meets_what_is_recycled() {
+fn a_reader_never_sees_recycled_memory() {
     loom::model(|| {
         let shared = Shared::new();
         let reader = {

@@ -157,7 +157,7 @@ fn allocations(entries: usize, take: impl Fn(usize)) -> u64 {
 }
 
 #[test]
-fn what_goes_through_a_trie_allocates_nothing_for_a_node() {
+fn a_walk_through_a_trie_allocates_nothing_per_node() {
     let (trie, other) = (ten_thousand_keys(), ten_thousand_keys());
     let (pin, other_pin) = (trie.pin(), other.pin());
     let key = |number: usize| format!("{number:04}").into_bytes();

@@ -89,7 +89,7 @@ const ROUNDS_MAX: usize = 20;
 /// is accepted: once the pins of that moment have ended, the bound holds again, with the scan still running. It holds
 /// at once, or, where live contents lie between many freed ones, after writes that move them together.
 #[test]
-fn a_scan_that_never_ends_does_not_keep_what_was_overwritten() {
+fn an_endless_scan_does_not_keep_overwritten_contents() {
     let overwrites = std::env::var("OVERWRITES").map_or(OVERWRITES, |text| text.parse().expect("a number"));
     let trie = trie();
     let (done, pins) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -169,7 +169,7 @@ impl Drop for Done<'_> {
 /// One content in twenty stays while the others are overwritten by smaller ones: it does not keep its old neighbours'
 /// memory.
 #[test]
-fn what_stays_moves_together_when_most_around_it_went() {
+fn remaining_contents_are_moved_together_when_most_others_are_gone() {
     const KEYS: usize = 5000;
     let trie = trie();
     let put = |number: usize, size: usize| trie.writer().put(&key(number), &vec![number as u8; size]).expect("room");

@@ -45,7 +45,7 @@ fn grow(random: &mut Random, trie: &Trie, model: &mut Model, pairs: usize) {
 
 /// Debug builds overwrite the pages, and the first trie's own were in use.
 #[test]
-fn a_trie_on_what_others_left_answers_as_on_new_memory() {
+fn a_trie_on_spare_pages_answers_as_on_new_memory() {
     const PAIRS: usize = 6000;
     let spare = Arc::new(SparePages::new(1 << 30));
     let random = &mut Random(31);
@@ -72,7 +72,7 @@ fn a_trie_on_what_others_left_answers_as_on_new_memory() {
 }
 
 #[test]
-fn tries_and_what_they_left_hold_no_more_together_than_is_allowed() {
+fn tries_and_spare_pages_together_stay_within_the_limit() {
     const LIMIT: usize = 16 << 20;
     let spare = Arc::new(SparePages::new(LIMIT));
     let kept = left_by(&spare, 40);
@@ -110,7 +110,7 @@ fn unneeded_pages_return_to_the_system() {
 }
 
 #[test]
-fn small_tries_and_those_that_may_not_leave_nothing() {
+fn small_tries_and_tries_without_permission_leave_no_spare_pages() {
     let spare = Arc::new(SparePages::new(1 << 30));
     assert_eq!(left_by(&spare, 3), 0);
     assert_eq!(left_by(&Arc::new(SparePages::new(0)), 12), 0);

@@ -16,7 +16,7 @@ fn key(random: &mut Random) -> Vec<u8> {
 
 /// Together with removals that make large nodes small again, and groups that are copied.
 #[test]
-fn what_is_put_at_once_is_as_if_put_one_by_one() {
+fn puts_of_many_keys_equal_single_puts() {
     for seed in 1..4 {
         let random = &mut Random(seed);
         let (trie, mut model) = (trie(), Model::new());

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shard_that_knows_more_stays_and_local_ones_are_added_up() {
+    fn the_shard_with_the_later_clock_stays_and_local_shards_are_added() {
         let global = shard(1, 2, 5, Kind::Global);
         assert_eq!(merged(&[global], &[shard(1, 3, 4, Kind::Global)]), [shard(1, 3, 4, Kind::Global)]);
         assert_eq!(merged(&[global], &[shard(1, 2, 7, Kind::Global)]), [shard(1, 2, 7, Kind::Global)]);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_context_do_no_harm() {
+    fn invalid_contexts_do_no_harm() {
         let whole = write_context(&[shard(1, 1, 1, Kind::Global), shard(2, 1, 1, Kind::Local)]);
         for length in 0..whole.len() {
             merge_contexts(&whole[..length], &whole);

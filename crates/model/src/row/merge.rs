@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn many_versions_are_merged_to_what_they_are_one_after_another() {
+    fn many_versions_merge_to_the_same_row_as_one_by_one() {
         let builder = TableBuilder::new("k", "t", TableId(uuid::Uuid::nil())).partition_key("p", CqlType::Int);
         let builder = (0..3).fold(builder, |builder, index| builder.regular(&format!("v{index}"), CqlType::Blob));
         let table = builder.regular("w", CqlType::map(CqlType::Int, CqlType::Blob)).build();

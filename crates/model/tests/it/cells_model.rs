@@ -194,7 +194,7 @@ fn merge(rows: &[ModelRow], active: DeletionTime) -> ModelRow {
 }
 
 #[test]
-fn what_is_written_is_read_and_versions_merge_cell_by_cell() {
+fn written_rows_are_read_back_and_versions_merge_cell_by_cell() {
     let table = table();
     let mut merger = RowMerger::default();
     for seed in 0..4000 {

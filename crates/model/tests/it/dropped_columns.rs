@@ -159,7 +159,7 @@ fn a_row_of_nothing_but_a_dropped_column_is_not_live_and_not_empty() {
 /// A memtable merges in this way: in Cassandra too a drop removes nothing from a memtable, and a drop with an earlier
 /// time may follow.
 #[test]
-fn a_merge_of_all_that_was_written_leaves_the_drop_to_the_reader() {
+fn a_merge_of_all_versions_leaves_a_drop_to_the_reader() {
     let (first, dropped, again) = with_and_without_c();
     let row = row_of_all(&first, 10);
     let merged = merged(RowMerger::of_all_written(), &dropped, &[&row, &row_of_all(&first, 1)]);
@@ -199,7 +199,7 @@ fn a_set_keeps_the_elements_and_the_deletion_that_are_newer_than_its_drop() {
 
 /// Tables stored before sets kept dropped columns, and tables with only recorded drops, get places for them.
 #[test]
-fn a_column_that_is_only_noted_as_dropped_gets_a_place_in_a_new_set() {
+fn a_column_that_is_only_recorded_as_dropped_gets_a_place_in_a_new_set() {
     let builder = TableBuilder::new("ks", "t", TableId(Uuid::nil())).partition_key("k", CqlType::Int);
     let old = builder.regular("a", CqlType::Text).regular("c", CqlType::Text).build();
     let row = row_of_all(&old, 10);

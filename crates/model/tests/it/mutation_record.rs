@@ -79,7 +79,7 @@ fn a_record_reads_back_as_what_was_written() {
 
 /// A drop removes cells when they are read: this may leave nothing of a row, but an empty row cannot be written.
 #[test]
-fn versions_of_a_row_that_a_drop_takes_read_back() {
+fn versions_of_a_row_without_cells_after_a_drop_read_back() {
     let first = table("a", 1);
     let dropped = first.to_builder().drop_column("v", CqlType::Text, 15).drop_column("s", CqlType::Text, 15).build();
     let again = dropped.to_builder().static_column("s", CqlType::Text).regular("v", CqlType::Text).build();

@@ -49,7 +49,7 @@ fn random_row(random: &mut Choices, table: &Table) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_row_that_replaces_another_is_what_both_make() {
+fn a_row_that_replaces_another_equals_their_merge() {
     let tables = tables();
     let (mut replaced, mut merged_otherwise) = (0, 0);
     for seed in 0..20_000 {
@@ -74,7 +74,7 @@ fn a_row_that_replaces_another_is_what_both_make() {
 }
 
 #[test]
-fn what_has_one_time_or_lasts_is_so_in_all_its_cells() {
+fn statements_about_a_whole_row_hold_for_each_of_its_cells() {
     let [table, _] = tables();
     let (mut with_one_time, mut permanent) = (0, 0);
     for seed in 0..20_000 {

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_comes_back_as_the_types_that_cassandra_takes() {
+    fn a_dropped_column_is_added_again_with_the_types_that_cassandra_accepts() {
         for (previous, taken) in TAKEN {
             for (ty, _) in TAKEN {
                 let expected = ty == previous || taken.contains(&ty);

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_found_by_their_order_also_where_they_are_stored_in_another() {
+    fn parts_are_found_by_their_order_even_if_they_are_stored_in_another_one() {
         let ty = CqlType::map(CqlType::Int, CqlType::Text);
         let keys = [7_i32, 1, 3].map(i32::to_be_bytes);
         let value = collection::map(keys.iter().map(|key| (&key[..], &key[3..])));

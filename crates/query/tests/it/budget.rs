@@ -37,7 +37,7 @@ fn at_once(node: &TestNode, statement: &str) -> Result<Response, QueryError> {
 }
 
 #[test]
-fn a_read_that_needs_more_than_its_turn_is_carried_out_where_it_may_block() {
+fn a_read_that_exceeds_its_turn_is_executed_where_it_may_block() {
     let node = node_with_rows(MANY_ROWS, ProcessorOptions::default());
     for statement in [
         "SELECT max(v), count(v) FROM t WHERE k = 1",
@@ -54,7 +54,7 @@ fn a_read_that_needs_more_than_its_turn_is_carried_out_where_it_may_block() {
 }
 
 #[test]
-fn what_is_deleted_counts_as_work() {
+fn deleted_rows_count_as_work() {
     let node = node_with_rows(MANY_ROWS, ProcessorOptions::default());
     let last = "SELECT v FROM t WHERE k = 1 ORDER BY c DESC LIMIT 1";
     assert_eq!(rows_of(at_once(&node, last).unwrap()).row_count, 1);
@@ -142,7 +142,7 @@ fn is_read_size_failure(error: &QueryError) -> bool {
 }
 
 #[test]
-fn an_answer_larger_than_a_statement_may_hold_is_an_error_before_it_is_made() {
+fn an_answer_above_the_memory_limit_fails_before_it_is_built() {
     let node = blobs(ProcessorOptions { statement_memory_max_bytes: 15_000, ..ProcessorOptions::default() });
     let many = ["b"; 20].join(", ");
     for statement in [
@@ -188,7 +188,7 @@ fn all_pages(node: &TestNode, statement: &str, page_size: i32) -> Vec<Rows> {
 }
 
 #[test]
-fn a_page_ends_when_it_has_so_many_bytes() {
+fn a_page_ends_when_it_reaches_its_size_limit() {
     let node = blobs(ProcessorOptions { page_max_bytes: 2_500, ..ProcessorOptions::default() });
     let whole = blobs(ProcessorOptions::default());
     for statement in [

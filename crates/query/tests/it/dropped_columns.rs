@@ -303,7 +303,7 @@ impl History {
 }
 
 #[test]
-fn what_is_newer_than_a_drop_comes_back_with_the_column() {
+fn cells_newer_than_a_drop_return_with_the_column() {
     for seed in seeds(0..20) {
         let mut history = History::new(seed);
         for _ in 0..STEPS {

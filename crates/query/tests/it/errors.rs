@@ -106,7 +106,7 @@ fn statements_fail_as_in_cassandra() {
 }
 
 #[test]
-fn what_looks_wrong_is_accepted_where_cassandra_accepts_it() {
+fn suspicious_statements_that_cassandra_accepts_are_accepted() {
     let fixture = fixture();
     let node = node(&fixture);
     let mut differences = Vec::new();

@@ -7,7 +7,7 @@ use crate::node::{TestNode, rows_of};
 use crate::select::rows_in_hex;
 
 #[test]
-fn what_expires_is_gone_when_cassandra_says_so() {
+fn rows_and_cells_expire_when_they_do_in_cassandra() {
     let tables: Json = serde_json::from_str(include_str!("../from_cassandra/select.json")).unwrap();
     let fixture: Json = serde_json::from_str(include_str!("../from_cassandra/expiry.json")).unwrap();
     for flushed in [false, true] {

@@ -154,7 +154,7 @@ fn rows_in_descending_order_are_found_as_a_cursor_finds_them() {
 
 /// A SELECT that needs more than a slice uses a cursor.
 #[test]
-fn what_is_more_than_a_slice_is_left_to_a_cursor() {
+fn selects_that_need_more_than_a_slice_use_a_cursor() {
     let node = TestNode::with(&[
         "CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c))",
         "CREATE TABLE s (k int, c int, v text, s text static, PRIMARY KEY (k, c))",
@@ -199,7 +199,7 @@ fn what_is_more_than_a_slice_is_left_to_a_cursor() {
 }
 
 #[test]
-fn deleted_ranges_are_passed_over_as_long_as_nobody_is_warned_of_them() {
+fn deleted_ranges_are_skipped_up_to_the_warning_threshold() {
     let mut node = TestNode::with_options(ProcessorOptions { tombstone_warn_threshold: 6, ..Default::default() });
     node.create_keyspace();
     node.run("CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c))");

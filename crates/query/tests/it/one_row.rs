@@ -114,7 +114,7 @@ fn rows_of_a_table_in_memory_are_found_as_a_cursor_finds_them() {
 
 /// SELECTs that need more than a row, and rows with several sources, use a cursor.
 #[test]
-fn what_is_more_than_a_row_is_left_to_a_cursor() {
+fn selects_that_need_more_than_a_row_use_a_cursor() {
     let node = TestNode::with(&[
         "CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c))",
         "CREATE TABLE s (k int, c int, v text, s text static, PRIMARY KEY (k, c))",

@@ -84,7 +84,7 @@ fn variables_keys_and_answers_are_cassandras() {
 }
 
 #[test]
-fn a_change_of_the_schema_is_of_the_keyspace_that_it_was_prepared_in() {
+fn a_schema_change_applies_to_the_keyspace_in_which_it_was_prepared() {
     let no_keyspace = "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename";
     let mut node = TestNode::with(&[]);
     node.run("CREATE KEYSPACE other WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
@@ -113,7 +113,7 @@ fn a_change_of_the_schema_is_of_the_keyspace_that_it_was_prepared_in() {
 }
 
 #[test]
-fn a_keyspace_that_a_request_names_has_to_be_there_before_anything_is_looked_at() {
+fn the_keyspace_of_a_request_must_exist_before_anything_is_checked() {
     let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY)"]);
     let unknown = "Keyspace 'x' does not exist";
     for statement in ["SELECT * FROM t", "SELECT * FROM ks.t", "CREATE TABLE x (k int PRIMARY KEY)", "USE ks", "no CQL"]

@@ -5,7 +5,7 @@ use query::{ChangeKind, ErrorKind, QueryOptions, ResponseBody, SchemaTarget};
 use crate::node::TestNode;
 
 #[test]
-fn a_change_that_changes_nothing_answers_nothing() {
+fn a_change_without_effect_has_an_empty_answer() {
     let node = TestNode::with(&["CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c))", "CREATE TYPE u (a int)"]);
     for statement in [
         "ALTER TABLE t WITH comment = ''",
@@ -49,7 +49,7 @@ fn options_of_compression_that_cassandra_refuses_are_refused() {
 }
 
 #[test]
-fn a_strategy_that_another_carries_out_is_told() {
+fn a_strategy_that_another_one_executes_causes_a_warning() {
     let node = TestNode::with(&[]);
     let warnings = |name: &str, compaction: &str| {
         node.run(&format!("CREATE TABLE {name} (k int PRIMARY KEY) WITH compaction = {compaction}")).warnings
@@ -142,7 +142,7 @@ fn compaction_options_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_dropped_column_comes_back_as_what_it_was_only() {
+fn a_dropped_column_is_added_again_only_with_its_old_type() {
     let node = TestNode::with(&[
         "CREATE TYPE u (a int)",
         "CREATE TABLE t (k int, c int, a int, l list<int>, s text static, f frozen<u>, PRIMARY KEY (k, c))",
@@ -201,7 +201,7 @@ fn fields_of_user_types_are_added_renamed_selected_and_written_one_by_one() {
 }
 
 #[test]
-fn a_snapshots_schema_makes_the_table_again_with_the_types_that_it_uses() {
+fn the_schema_of_a_snapshot_creates_the_table_and_its_types() {
     // The types are in an order in which a used type comes, by name, after its user.
     let node = TestNode::with(&[
         "CREATE TYPE b (x int)",

@@ -171,7 +171,7 @@ fn a_refused_select_still_warns() {
 }
 
 #[test]
-fn names_are_looked_up_before_restrictions_only_where_statics_may_be_all_that_is_selected() {
+fn names_are_resolved_before_restrictions_only_if_all_selected_columns_may_be_static() {
     let node = TestNode::with(&[
         "CREATE TABLE plain (p int PRIMARY KEY, v int)",
         "CREATE TABLE statics (p int, c int, s int static, v int, PRIMARY KEY (p, c))",
@@ -184,7 +184,7 @@ fn names_are_looked_up_before_restrictions_only_where_statics_may_be_all_that_is
 }
 
 #[test]
-fn fields_of_a_replacement_are_looked_up_before_restrictions_one_by_one() {
+fn fields_of_a_literal_are_resolved_before_restrictions_one_by_one() {
     let node = TestNode::with(&[
         "CREATE TYPE u (f int, g text)",
         "CREATE TABLE plain (p int PRIMARY KEY, v frozen<u>)",
@@ -201,7 +201,7 @@ fn fields_of_a_replacement_are_looked_up_before_restrictions_one_by_one() {
 }
 
 #[test]
-fn a_function_of_groups_is_refused_for_its_columns_first_and_when_it_is_carried_out() {
+fn a_group_by_function_is_refused_for_its_columns_first_and_at_execution() {
     let node = TestNode::with(&["CREATE TABLE t (p int, c int, d timestamp, PRIMARY KEY (p, c, d))"]);
     let refused = |grouping: &str| node.failure(&format!("SELECT * FROM t GROUP BY {grouping}"));
     let monotonic = |got| format!("Only monotonic functions are supported in the GROUP BY clause. Got: system.{got} ");
@@ -219,7 +219,7 @@ fn a_function_of_groups_is_refused_for_its_columns_first_and_when_it_is_carried_
 }
 
 #[test]
-fn columns_in_any_order_are_what_an_expression_beside_them_sees() {
+fn columns_in_any_order_have_the_values_that_an_expression_beside_them_uses() {
     let node = TestNode::with(&[
         "CREATE TABLE t (k int, c int, s text static, a text, b int, d text, e blob, m map<text, int>, z set<int>, PRIMARY KEY (k, c))",
         "INSERT INTO t (k, c, s, a, b, d, e, m, z) VALUES (1, 1, 's', 'a', 1, 'd', 0x01, {'x': 1}, {1, 2})",

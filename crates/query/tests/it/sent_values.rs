@@ -41,7 +41,7 @@ fn frame(values: &[Option<Vec<u8>>], absent: i32) -> (Vec<u8>, Vec<Option<Range<
 }
 
 #[test]
-fn values_written_as_they_were_sent_are_those_that_are_written_one_by_one() {
+fn values_copied_as_they_were_sent_equal_values_written_one_by_one() {
     for seed in seeds(0..8) {
         let mut random = Random(seed);
         let table = |name: &str| format!("CREATE TABLE {name} (key int PRIMARY KEY, {})", COLUMNS.join(", "));
@@ -84,7 +84,7 @@ fn values_written_as_they_were_sent_are_those_that_are_written_one_by_one() {
 
 /// The bytes of another frame are not mistaken for those of the values.
 #[test]
-fn values_are_not_looked_for_in_bytes_that_they_are_not_in() {
+fn values_are_not_copied_from_the_bytes_of_another_frame() {
     let node = TestNode::with(&["CREATE TABLE t (key int PRIMARY KEY, a text, b text)"]);
     let insert = node.processor.prepare("INSERT INTO t (key, a, b) VALUES (?, ?, ?)", Some("ks")).unwrap();
     let other = b"\0\0\0\x04\0\0\0\x01\0\0\0\x01x\0\0\0\x01y".to_vec();

@@ -29,7 +29,7 @@ fn node(compaction_throughput_bytes: u64) -> (Arc<Engine>, TestNode) {
 }
 
 #[test]
-fn a_compaction_is_a_row_while_it_is_under_way() {
+fn a_running_compaction_is_a_row() {
     // At this speed a merge takes most of a minute, unless it is stopped.
     let (engine, node) = node(200);
     node.run("CREATE TABLE t (k int PRIMARY KEY, v text)");
@@ -68,7 +68,7 @@ fn a_compaction_is_a_row_while_it_is_under_way() {
 }
 
 #[test]
-fn compactions_that_came_to_their_end_are_counted() {
+fn finished_compactions_are_counted() {
     let (engine, node) = node(0);
     node.run("CREATE TABLE t (k int PRIMARY KEY)");
     node.run("INSERT INTO t (k) VALUES (1)");

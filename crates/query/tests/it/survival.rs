@@ -263,7 +263,7 @@ fn tables_of_all_types_and_their_rows_survive_a_flush_a_compaction_and_restarts(
 
 /// As in Cassandra 5.0.8, a missing field is null, and null sorts before every value.
 #[test]
-fn values_of_a_type_that_grew_are_told_apart() {
+fn values_of_an_extended_type_stay_distinct() {
     for options in [
         "comment = 'trie'",
         "memtable = 'skiplist'",

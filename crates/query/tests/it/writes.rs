@@ -48,7 +48,7 @@ fn a_prepared_statement_serves_many_executions() {
 }
 
 #[test]
-fn what_is_larger_than_the_log_takes_is_refused_whole() {
+fn writes_larger_than_the_log_accepts_are_refused_as_a_whole() {
     let node = TestNode::with(&[TABLE]);
     let large = "x".repeat(100 << 10);
     let insert = |k: i32| format!("INSERT INTO ks.t (k, c, w) VALUES ({k}, 1, '{large}')");

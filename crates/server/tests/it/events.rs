@@ -27,7 +27,7 @@ fn a_schema_change_reaches_every_registered_connection() {
 }
 
 #[test]
-fn a_dropped_keyspace_is_told_after_its_tables() {
+fn events_for_the_tables_of_a_dropped_keyspace_come_before_its_own() {
     let server = serve();
     let mut watcher = Client::ready(server.address, 4);
     register(&mut watcher, &["SCHEMA_CHANGE"]);

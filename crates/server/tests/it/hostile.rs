@@ -6,7 +6,7 @@ use server::ServerOptions;
 use std::io::{Read, Write};
 
 #[test]
-fn a_malformed_body_is_answered_and_the_connection_goes_on() {
+fn a_malformed_body_is_answered_and_the_connection_continues() {
     let server = serve();
     for version in [3, 4, 5] {
         let mut client = Client::ready(server.address, version);
@@ -18,7 +18,7 @@ fn a_malformed_body_is_answered_and_the_connection_goes_on() {
 }
 
 #[test]
-fn an_envelope_above_the_limit_is_refused_and_the_connection_goes_on() {
+fn an_envelope_above_the_limit_is_refused_and_the_connection_continues() {
     let server = serve_with(ServerOptions { frame_size_bytes_max: 200_000, ..ServerOptions::default() });
     let large = query(4, &"x".repeat(300_000));
     let mut client = Client::ready(server.address, 4);

@@ -156,7 +156,7 @@ fn a_table_is_dropped_behind_writes_of_the_same_connection_that_wait() {
 }
 
 #[test]
-fn all_who_wait_are_told_when_the_log_fails() {
+fn all_waiting_writes_fail_when_the_log_fails() {
     for of in [|_: &mut Client| Form::Text, Form::prepared] {
         let disk = SimulatedDisk::new();
         let node = serve(&disk, SyncMode::Group { window: Duration::from_millis(100) }, Duration::from_secs(20));
@@ -176,7 +176,7 @@ fn all_who_wait_are_told_when_the_log_fails() {
 }
 
 #[test]
-fn who_waits_for_too_long_is_told_and_the_write_goes_on() {
+fn a_write_that_times_out_is_answered_and_continues() {
     let window = Duration::from_millis(400);
     let node = serve(&SimulatedDisk::new(), SyncMode::Group { window }, Duration::from_millis(20));
     let mut client = Client::ready(node.address, 4);

@@ -38,7 +38,7 @@ fn looked_ahead(server: &Running) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn keys_of_known_statements_are_looked_at_before_their_requests() {
+fn keys_of_known_statements_are_prefetched_before_their_requests() {
     let server = serve();
     let (mut client, id) = client_of(&server, "SELECT far");
     let keys: Vec<[u8; 1]> = (0..10).map(|key| [key]).collect();
@@ -58,7 +58,7 @@ fn a_key_of_several_columns_is_serialized_in_its_order() {
 }
 
 #[test]
-fn other_requests_between_and_values_that_are_missing_are_passed_over() {
+fn other_requests_and_missing_values_are_skipped() {
     let server = serve();
     let (mut client, id) = client_of(&server, "SELECT far");
     let far = |key: Option<&'static [u8]>| (EXECUTE, execute(&id, &[key]));
@@ -71,7 +71,7 @@ fn other_requests_between_and_values_that_are_missing_are_passed_over() {
 }
 
 #[test]
-fn nothing_is_looked_at_for_few_requests_or_where_the_handler_sees_no_gain() {
+fn nothing_is_prefetched_for_few_requests_or_without_a_gain() {
     let server = serve();
     let (mut client, far) = client_of(&server, "SELECT far");
     let (mut other_client, near) = client_of(&server, "SELECT near");

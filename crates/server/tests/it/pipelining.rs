@@ -58,7 +58,7 @@ fn a_connection_with_too_much_under_way_is_not_read() {
 }
 
 #[test]
-fn a_client_that_asked_for_it_is_told_of_overload() {
+fn overload_is_reported_to_clients_that_asked_for_it() {
     let server = serve_with(ServerOptions { requests_in_flight_max: 2, ..ServerOptions::default() });
     let mut client = Client::connect(server.address, 4);
     client.call(1, &crate::wire::startup(&[("CQL_VERSION", "3.0.0"), ("THROW_ON_OVERLOAD", "1")]));
@@ -99,7 +99,7 @@ fn a_large_answer_is_cut_into_segments() {
 }
 
 #[test]
-fn a_write_that_takes_too_long_is_answered_and_given_up() {
+fn a_write_that_takes_too_long_is_answered_with_a_timeout() {
     let options = ServerOptions { write_timeout: Duration::from_millis(50), ..ServerOptions::default() };
     let server = serve_with(options);
     let mut client = Client::ready(server.address, 4);
@@ -112,7 +112,7 @@ fn a_write_that_takes_too_long_is_answered_and_given_up() {
 }
 
 #[test]
-fn a_truncation_that_holds_its_thread_is_answered_in_time_and_other_requests_before_it() {
+fn a_truncation_that_blocks_its_thread_times_out_and_delays_no_other_request() {
     let options = ServerOptions { truncate_timeout: Duration::from_millis(200), ..ServerOptions::default() };
     let server = serve_with(options);
     let mut client = Client::ready(server.address, 4);
@@ -156,7 +156,7 @@ fn work_of_a_client_that_left_is_finished() {
 }
 
 #[test]
-fn stopping_answers_what_is_under_way_and_takes_nothing_new() {
+fn a_stop_answers_pending_requests_and_accepts_no_new_ones() {
     let mut server = serve();
     let mut client = Client::ready(server.address, 4);
     client.query(1, "WAIT 1");

@@ -67,7 +67,7 @@ fn an_unknown_id_is_unprepared() {
 }
 
 #[test]
-fn metadata_is_left_away_only_when_the_client_has_it() {
+fn metadata_is_omitted_only_if_the_client_has_it() {
     let server = serve();
     for version in [4, 5] {
         let mut client = Client::ready(server.address, version);

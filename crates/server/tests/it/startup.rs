@@ -51,7 +51,7 @@ fn refusals_carry_cassandras_texts() {
 }
 
 #[test]
-fn other_versions_are_told_which_there_are() {
+fn other_versions_get_an_error_that_lists_the_supported_ones() {
     let server = serve();
     for version in [6, 7, 65, 66, 127] {
         let mut client = Client::connect(server.address, version);

@@ -59,7 +59,7 @@ mod tests {
     use blockio::AlignedSlice;
 
     #[test]
-    fn data_starts_at_a_block_again_after_more_came_than_there_was_room_for() {
+    fn data_starts_at_a_block_again_after_the_buffer_grew() {
         let mut pending = Pending::with_room(2 * BLOCK_SIZE);
         let mut data = Vec::new();
         for length in [10, BLOCK_SIZE, 3 * BLOCK_SIZE, 5, 40 * BLOCK_SIZE, 2 * BLOCK_SIZE, 1, 0] {

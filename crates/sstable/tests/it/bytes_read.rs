@@ -168,7 +168,7 @@ fn a_slice_costs_its_chunks_in_either_order() {
 }
 
 #[test]
-fn what_comes_after_a_deleted_range_costs_no_more_than_a_row() {
+fn the_row_after_a_deleted_range_costs_no_more_than_a_row() {
     let holes = Large::write(true);
     for row in probes().filter(|row| *row <= ROWS / LIVE_EVERY * LIVE_EVERY) {
         let next = (row + LIVE_EVERY - 1) / LIVE_EVERY * LIVE_EVERY;
@@ -216,7 +216,7 @@ impl Directed {
 }
 
 #[test]
-fn what_is_passed_over_is_left_out_and_most_of_it_not_read() {
+fn skipped_rows_are_left_out_and_most_of_them_are_not_read() {
     let slices_of = |bounds: &[(i64, i64)]| {
         let slices = bounds.iter().map(|&(start, end)| Slice { start: before(start), end: after(end) }).collect();
         Slices::new(slices, table().comparator())
@@ -290,7 +290,7 @@ fn selected(reader: &SSTableReader, range: &ReadRange, limit: usize) -> Vec<Plac
 }
 
 #[test]
-fn reads_that_begin_where_earlier_ones_came_by_find_the_same() {
+fn reads_that_start_at_waypoints_find_the_same_rows() {
     for (with_holes, index_bytes) in [(false, 16 << 10), (true, 16 << 10), (true, 64 << 10), (false, 3 << 10)] {
         let large = Large::write_indexed(with_holes, index_bytes);
         let cache = BlockCache::new(1 << 26);
@@ -320,7 +320,7 @@ fn reads_that_begin_where_earlier_ones_came_by_find_the_same() {
 }
 
 #[test]
-fn what_reads_note_of_a_block_is_small_beside_it() {
+fn the_notes_of_reads_about_a_block_are_small() {
     let large = Large::write_indexed(false, 16 << 10);
     let cache = BlockCache::new(1 << 26);
     let reader = SSTableReader::open(&*large.disk, &large.descriptor, &large.table, &cache).unwrap();

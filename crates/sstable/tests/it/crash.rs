@@ -143,7 +143,7 @@ fn a_removal_takes_tables_whole_or_not_at_all_and_no_others() {
 }
 
 #[test]
-fn whatever_a_cut_replacement_left_is_removed_whole_or_not_at_all() {
+fn the_leftovers_of_a_replacement_are_removed_completely_or_not_at_all() {
     let fixture = Fixture::load("statics");
     let (mut with_record, mut done) = (0, 0);
     for case in 0..160 {

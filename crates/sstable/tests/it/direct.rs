@@ -226,7 +226,7 @@ fn a_merge_reads_past_the_page_cache_what_a_scan_reads_through_it() {
 }
 
 #[test]
-fn damage_and_a_file_that_ends_early_stop_a_merge_behind_the_rows_before() {
+fn damage_and_truncation_stop_a_merge_after_the_rows_before_it() {
     let flip = |at: u64| {
         move |file: &dyn File| {
             let mut byte = [0];

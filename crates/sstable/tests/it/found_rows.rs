@@ -144,7 +144,7 @@ fn rows_of_cassandras_files_are_found_as_a_cursor_finds_them() {
 }
 
 #[test]
-fn what_the_cache_lacks_is_left_to_a_cursor() {
+fn rows_outside_the_cache_are_left_to_a_cursor() {
     let sstable = Arc::new(Fixture::load("wide").open());
     let table = sstable.table().clone();
     let key = sstable.first_key().clone();

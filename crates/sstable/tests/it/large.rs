@@ -150,7 +150,7 @@ impl Large {
 }
 
 #[test]
-fn what_lies_beyond_four_gigabytes_is_found() {
+fn data_beyond_four_gigabytes_is_found() {
     Large::write(None).check();
 }
 

@@ -79,7 +79,7 @@ fn keys_of_all_lengths_follow_one_another_in_a_scan() {
 }
 
 #[test]
-fn a_partition_that_does_not_come_behind_the_one_before_is_refused() {
+fn a_partition_out_of_order_is_refused() {
     let (disk, keys) = (disk(), keys());
     for (first, second) in [(1, 1), (1, 0), (150, 3)] {
         let mut writer = create(&disk);

@@ -144,7 +144,7 @@ fn seen(mut cursor: BoxCursor<'_>, table: &Table, wanted: &[usize]) -> (Vec<Stri
 }
 
 #[test]
-fn who_names_columns_sees_of_them_and_of_rows_what_who_reads_everything_sees() {
+fn a_reader_of_some_columns_sees_the_same_rows_and_values_as_a_reader_of_all() {
     let (mut all_bytes, mut wanted_bytes) = (0, 0);
     for seed in seeds(0..24) {
         let random = &mut Random(seed);
@@ -203,7 +203,7 @@ fn sparse_row_bytes(columns: usize) -> f64 {
 }
 
 #[test]
-fn rows_cost_what_is_set_of_them() {
+fn the_size_of_a_row_depends_on_its_set_columns() {
     let [few, many, most] = [9, 999, 9_999].map(sparse_row_bytes);
     println!("{few} bytes for 3 of 9 columns, {many} for 3 of 999, {most} for 3 of 9,999");
     // Naming the columns takes two bytes each, and two for their number.

@@ -1,7 +1,7 @@
 use types::{CqlType, collection};
 
 #[test]
-fn what_is_built_is_walked_again() {
+fn built_collections_are_read_back() {
     let list = collection::list([b"a".as_slice(), b"", b"ccc"].into_iter());
     assert_eq!(collection::count(&list), Some(3));
     let elements: Vec<_> = collection::elements(&list).expect("a list").map(|part| part.expect("a part")).collect();

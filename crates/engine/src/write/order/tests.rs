@@ -159,7 +159,7 @@ fn a_write_is_applied_once_however_often_it_is_polled() {
 }
 
 #[test]
-fn a_write_that_the_log_refuses_leaves_its_group_and_shows_nowhere() {
+fn a_write_that_the_log_refuses_leaves_its_group_and_is_not_visible() {
     let house = House::open(|_| {});
     let (mutation, stores) = (house.insertion(1, 100), house.stores());
     let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
@@ -174,7 +174,7 @@ fn a_write_that_the_log_refuses_leaves_its_group_and_shows_nowhere() {
 }
 
 #[test]
-fn a_write_whose_record_is_lost_in_flight_leaves_its_group_and_shows_nowhere() {
+fn a_write_whose_record_is_lost_in_flight_leaves_its_group_and_is_not_visible() {
     for is_dropped in [false, true] {
         let house = House::open(|_| {});
         let (mutation, stores) = (house.insertion(1, 100), house.stores());
