@@ -1,4 +1,4 @@
-//! Rows that are looked up without a cursor are those that a cursor has.
+//! Rows that are looked up without a cursor equal the rows of a cursor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ fn key(number: usize) -> PartitionKey {
     PartitionKey::new(&(number as i32).to_be_bytes())
 }
 
-/// Mostly a row with all its columns; else a part of one, one that expired, its deletion, or that of the partition.
+/// Writes mostly a row with all its columns, and otherwise a part of one, an expired one, its deletion, or that of the
+/// partition.
 fn write(engine: &Engine, table: &Arc<Table>, random: &mut Random, timestamp: i64) {
     let mut update = PartitionUpdateBuilder::new(table.clone(), key(random.below(KEYS)));
     let value = vec![b'a' + (timestamp % 26) as u8; random.below(300)];
@@ -60,10 +61,10 @@ fn write(engine: &Engine, table: &Arc<Table>, random: &mut Random, timestamp: i6
     block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
 }
 
-/// Column, timestamp, local deletion time and value.
+/// The column, timestamp, local deletion time and value of a cell.
 type CellContent = (usize, i64, u32, Vec<u8>);
 
-/// What a row holds, however it is stored.
+/// The content of a row, whatever its stored form.
 fn content(row: Row<'_>, table: &Table) -> (Liveness, DeletionTime, Vec<CellContent>) {
     let cells = row.columns(table).map(|(index, data)| match data {
         ColumnData::Simple(cell) => (index, cell.timestamp, cell.local_deletion_time, cell.value.to_vec()),
@@ -72,7 +73,7 @@ fn content(row: Row<'_>, table: &Table) -> (Liveness, DeletionTime, Vec<CellCont
     (row.liveness(), row.deletion(), cells.collect())
 }
 
-/// What became of the look-ups of all keys, each beside a cursor.
+/// Looks all keys up, compares each result with a cursor, and counts the outcomes.
 fn look_up_all(engine: &Engine, table: &Arc<Table>) -> BTreeMap<&'static str, u64> {
     let mut outcomes = BTreeMap::new();
     for number in 0..KEYS {
@@ -128,7 +129,7 @@ fn rows_of_sstables_and_memtables_are_those_of_cursors() {
             }
         }
     }
-    // Few seeds leave one of them out.
+    // Few seeds lack one of them.
     assert!(["found", "absent", "unknown"].iter().all(|outcome| outcomes.get(outcome) > Some(&100)), "{outcomes:?}");
 }
 

@@ -1,5 +1,4 @@
-//! Tables that live in memory: reads look at no file, whatever happened before; nothing is lost; what is not needed any
-//! more is given back.
+//! Tables that live in memory: reads use no file, whatever happened before; nothing is lost; unneeded memory is freed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +34,7 @@ pub fn create_in_memory(engine: &Engine, size_limit_mb: u32) -> Arc<Table> {
     set_options(engine, &table, memory_only(size_limit_mb)).unwrap()
 }
 
-/// The rows, and how often reading them went to the disk.
+/// The rows, and the number of disk operations that the read needed.
 fn read(engine: &Engine, disk: &SimulatedDisk, table: &Arc<Table>) -> (Vec<(i32, i32, String)>, u64) {
     let before = disk.operations();
     let rows = rows(engine, table);
@@ -65,7 +64,7 @@ fn reads_look_at_no_file_whatever_was_overwritten_deleted_and_flushed() {
     assert_eq!(read(&engine, &disk, &table), (expected.clone(), 0));
     engine.compact(&table).unwrap();
     assert_eq!(read(&engine, &disk, &table), (expected.clone(), 0));
-    // The same table out of memory: so the count is one of reads.
+    // The same read of the table on disk uses the disk, so the counter works.
     let table = set_options(&engine, &table, TableOptions::default()).unwrap();
     engine.flush(&table).unwrap();
     let (found, operations) = read(&engine, &disk, &table);
@@ -81,7 +80,7 @@ fn an_imported_deletion_shadows_what_is_resident_however_old_it_is() {
     other_node.commitlog.directory = "/elsewhere/commitlog".into();
     let elsewhere = Engine::open(other_node).unwrap();
     let source = create_table(&elsewhere);
-    // Deleted one second after the epoch: any purge would drop it.
+    // The deletion is dated one second after the epoch, so any purge would remove it.
     delete_rows(&elsewhere, &source, 1, 1, 20);
     let snapshot = elsewhere.snapshot(&source, "deletion", "").unwrap();
     let engine = open(&disk);
@@ -121,7 +120,7 @@ fn rows_of_sstables_and_of_the_log_are_in_memory_after_a_start() {
     }
 }
 
-/// In large pieces, past the cache.
+/// The load reads in large pieces, past the cache.
 #[test]
 fn a_load_reads_ahead_and_leaves_the_cache_to_others() {
     let disk = SimulatedDisk::new();
@@ -132,7 +131,7 @@ fn a_load_reads_ahead_and_leaves_the_cache_to_others() {
     let mut random = Random(1);
     for timestamp in 0..3 {
         for key in 0..700 {
-            // It does not compress.
+            // The value is incompressible.
             let value: String = (0..2_000).map(|_| char::from(b'!' + random.below(90) as u8)).collect();
             insert(&engine, &table, key, 1, &value, timestamp);
         }
@@ -143,7 +142,7 @@ fn a_load_reads_ahead_and_leaves_the_cache_to_others() {
     let table = set_options(&engine, &table, memory_only(64)).unwrap();
     let operations = disk.operations() - operations;
     assert!(engine.is_in_memory(&table) && rows(&engine, &table).len() == 700);
-    // Of 16 KiB each there would be 250.
+    // Pieces of 16 KiB would take 250 operations.
     assert!(operations < 150, "{operations} operations for {data_bytes} bytes");
     let cached = engine.cache_bytes() - cache_bytes;
     assert!(cached < data_bytes / 4, "{cached} bytes of blocks");
@@ -190,7 +189,7 @@ fn a_table_goes_into_memory_and_out_of_it_while_it_is_written_and_read() {
     assert_eq!(rows(&engine, &table).len(), 2 * KEYS as usize);
 }
 
-/// Nobody asks for it, and the table stays where it is.
+/// Nobody asks for the flush, and the table stays in memory.
 #[test]
 fn changes_are_on_the_disk_once_the_flush_period_is_over() {
     let disk = SimulatedDisk::new();
@@ -226,7 +225,7 @@ fn a_truncated_table_in_memory_is_empty_and_stays_so() {
     assert_eq!(rows(&engine, &table), expected);
 }
 
-/// What cannot be loaded takes no memory; it is read from the disk, and loaded when the disk can be read again.
+/// A table that cannot be loaded takes no memory. It is read from the disk, and loaded when the disk can be read again.
 #[test]
 fn a_table_that_cannot_be_loaded_is_read_from_the_disk_and_takes_no_memory() {
     let disk = SimulatedDisk::new();
@@ -236,7 +235,7 @@ fn a_table_that_cannot_be_loaded_is_read_from_the_disk_and_takes_no_memory() {
     engine.flush(&table).unwrap();
     (500..510).for_each(|key| insert(&engine, &table, key, 1, "in a memtable", 1));
     let expected = rows(&engine, &table);
-    // It goes into memory on another node, which finds a damaged SSTable, and then one that is not.
+    // The table moves into memory on another node, which finds a damaged SSTable, and later a sound one.
     let damaged = disk.crash_image(1);
     drop(engine);
     let engine = Engine::open(options(&damaged)).unwrap();
@@ -260,7 +259,7 @@ fn a_table_that_cannot_be_loaded_is_read_from_the_disk_and_takes_no_memory() {
     assert!(engine.is_in_memory(&table));
 }
 
-/// The one Data.db.
+/// The only Data.db.
 fn data_file(disk: &SimulatedDisk) -> PathBuf {
     let keyspace = Path::new("/node/data/ks");
     let directory = keyspace.join(&disk.list(keyspace).unwrap()[0].name);
@@ -289,7 +288,7 @@ fn used_bytes(engine: &Engine, table: &Table) -> u64 {
     engine.table_stats(table).unwrap().in_memory.unwrap().used_bytes
 }
 
-/// The guidance page on overwrites: neither memory nor reads know how many there were.
+/// From the guidance page on overwrites: neither memory nor reads depend on their number.
 #[test]
 fn overwrites_take_no_more_memory_than_the_first_write() {
     let disk = SimulatedDisk::new();
@@ -298,7 +297,7 @@ fn overwrites_take_no_more_memory_than_the_first_write() {
     const PARTITIONS: i32 = 700;
     let mut after_first = 0;
     for round in 0..12 {
-        // Steps of 241, which has no factor in common with 700: every partition, in no order.
+        // Steps of 241, which is coprime to 700, reach every partition in a scattered order.
         for step in 0..PARTITIONS {
             insert(&engine, &table, step * 241 % PARTITIONS, 1, &format!("{:0>100}", step % 9), i64::from(round));
         }
@@ -318,12 +317,12 @@ fn overwrites_take_no_more_memory_than_the_first_write() {
     );
 }
 
-/// What is on the disk is only for the next start, so there need not be more of it than is merged.
+/// The SSTables are only for the next start, so there need not be more of them than merges handle.
 #[test]
 fn a_table_that_is_not_merged_is_not_flushed_for_its_size() {
     let disk = SimulatedDisk::new();
     let mut options = options(&disk);
-    // The log is never so full that it asks.
+    // The log is never so full that it asks for a flush.
     options.commitlog.total_space_bytes = 256 << 20;
     options.in_memory_flush_bytes_min = 1 << 20;
     let engine = Engine::open(options).unwrap();
@@ -348,7 +347,7 @@ fn a_table_that_is_not_merged_is_not_flushed_for_its_size() {
     assert_eq!(rows(&engine, &table).len(), 200);
 }
 
-/// As one on the disk: what a memtable holds is not written to the disk over and over.
+/// As for a table on the disk, the content of a memtable is not written over and over.
 #[test]
 fn a_small_table_is_flushed_no_more_often_than_one_on_the_disk() {
     let disk = SimulatedDisk::new();
@@ -369,7 +368,7 @@ fn noise(random: &mut Random, length: usize) -> String {
     (0..length).map(|_| char::from(b'!' + random.below(90) as u8)).collect()
 }
 
-/// What is flushed and what it makes obsolete are never on the disk beside the merge of both.
+/// The flushed SSTable and the obsolete ones are never on the disk beside their merge.
 #[test]
 fn a_flush_of_a_small_table_writes_all_of_it_into_one_sstable() {
     const ROWS: i32 = 200;
@@ -382,7 +381,7 @@ fn a_flush_of_a_small_table_writes_all_of_it_into_one_sstable() {
     let (random, mut data_bytes) = (&mut Random(1), 0);
     for round in 0..5 {
         (0..ROWS).for_each(|key| insert(&engine, &table, key, 1, &noise(random, 5_000), round));
-        // Once more what there is, and a little: two SSTables would fit, and then no third.
+        // There is room for the current content once more, and a little: for two SSTables, and not for a third.
         let space = disk.space(Path::new("/node")).unwrap();
         disk.set_capacity(
             space.total_bytes - space.free_bytes + data_bytes * 5 / 4 + (4 << 20) * u64::from(round == 0),
@@ -398,11 +397,11 @@ fn a_flush_of_a_small_table_writes_all_of_it_into_one_sstable() {
     let restarted = Engine::open(EngineOptions { disk: Arc::new(disk.crash_image(1)), ..options.clone() }).unwrap();
     let again = restarted.schema().table("ks", "t").unwrap().clone();
     assert!(rows(&restarted, &again) == found);
-    // Deleted long ago: what shadows nothing any more goes with what it shadowed.
+    // These were deleted long ago: a deletion that shadows nothing any more is removed together with the deleted rows.
     (0..ROWS / 2).for_each(|key| delete_rows(&engine, &table, key, 1, 10));
     engine.flush(&table).unwrap();
     assert!(stats().sstable_count == 1 && stats().disk_bytes < data_bytes * 11 / 20, "{} bytes", stats().disk_bytes);
-    // If nothing is left, the log's part of it still is not replayed.
+    // If nothing is left, the records of the flush are still not replayed.
     (0..ROWS).for_each(|key| delete_rows(&engine, &table, key, 1, 20));
     engine.flush(&table).unwrap();
     let restarted = Engine::open(EngineOptions { disk: Arc::new(disk.crash_image(2)), ..options }).unwrap();
@@ -410,7 +409,7 @@ fn a_flush_of_a_small_table_writes_all_of_it_into_one_sstable() {
     assert_eq!(rows(&restarted, &again), []);
 }
 
-/// Wherever the power fails in it, all that was written is there.
+/// After a power cut at any point of the flush, all written rows are there.
 #[test]
 fn a_power_cut_in_a_flush_that_writes_all_loses_nothing() {
     for failing in (0..).step_by(2) {
@@ -437,7 +436,7 @@ fn a_power_cut_in_a_flush_that_writes_all_loses_nothing() {
     }
 }
 
-/// What of the log is not needed any more is used again, and the table stays where it is.
+/// Unneeded segments of the log are reused, and the table stays in memory.
 #[test]
 fn a_full_log_flushes_the_table_and_keeps_it_in_memory() {
     let disk = SimulatedDisk::new();
@@ -448,13 +447,13 @@ fn a_full_log_flushes_the_table_and_keeps_it_in_memory() {
     let value = "v".repeat(20_000);
     (0..200).for_each(|round| insert(&engine, &table, round % 10, 1, &value, i64::from(round)));
     assert!(engine.table_stats(&table).unwrap().sstable_count > 0, "four times what the log holds was written");
-    // The last flush of those that the log asked for may be under way.
+    // The last of the flushes for the log may still run.
     engine.flush_all().unwrap();
     let (found, operations) = read(&engine, &disk, &table);
     assert_eq!((found.len(), operations, engine.is_in_memory(&table)), (10, 0, true));
 }
 
-/// Rows in a range, none of which expires, as clustering, timestamp and value.
+/// Rows of a range without expiring ones, as clustering, timestamp and value.
 fn rows_within(engine: &Engine, table: &Arc<Table>, range: &ReadRange) -> Vec<(Vec<u8>, i64, Vec<u8>)> {
     let mut cursor = engine.read(table, range).unwrap();
     let mut found = Vec::new();
@@ -470,7 +469,7 @@ fn rows_within(engine: &Engine, table: &Arc<Table>, range: &ReadRange) -> Vec<(V
     found
 }
 
-/// A table in memory beside the same one on the disk: writes of any age, deletions of all kinds, flushes, merges and
+/// A table in memory beside the same table on the disk: writes of any age, deletions of all kinds, flushes, merges and
 /// starts.
 #[test]
 fn reads_of_any_history_find_all_rows_without_a_file() {
@@ -538,7 +537,7 @@ fn reads_of_any_history_find_all_rows_without_a_file() {
     }
 }
 
-/// The page on heavy deletes: what is deleted is free at once, and at last the tombstones are.
+/// From the guidance page on heavy deletes: deleted rows are freed at once, and their tombstones in the end.
 #[test]
 fn deletions_free_memory_at_once_and_their_tombstones_later() {
     let disk = SimulatedDisk::new();
@@ -562,7 +561,7 @@ fn deletions_free_memory_at_once_and_their_tombstones_later() {
     assert_eq!(rows(&engine, &table), [], "shadowed until gc_grace_seconds");
     engine.purge_resident(now + table.options.gc_grace_seconds as u32 + 1000);
     assert!(used_bytes(&engine, &table) <= empty + 100, "{} bytes", used_bytes(&engine, &table) - empty);
-    // Deletions of rows among others that stay.
+    // Some rows are deleted, and others between them stay.
     (0..50).for_each(|row| insert(&engine, &table, 1, row, &"v".repeat(200), 3_000_000));
     let full = used_bytes(&engine, &table);
     (0..49).for_each(|row| delete_rows(&engine, &table, 1, row, 4_000_000));
@@ -572,7 +571,7 @@ fn deletions_free_memory_at_once_and_their_tombstones_later() {
     assert_eq!(rows(&engine, &table).len(), 1);
 }
 
-/// Nothing is ever repaired here, so such a table keeps its deletions, as its SSTables do.
+/// Nothing is ever repaired here, so such a table keeps its deletions, as SSTables do.
 #[test]
 fn tombstones_stay_where_only_repaired_ones_may_be_purged() {
     let disk = SimulatedDisk::new();
@@ -589,7 +588,8 @@ fn tombstones_stay_where_only_repaired_ones_may_be_purged() {
     assert_eq!(rows(&engine, &table), []);
 }
 
-/// The page on TTLs: what expired is freed without being read, and shadows what is older until `gc_grace_seconds`.
+/// From the guidance page on TTLs: expired rows are freed without a read, and shadow older ones until
+/// `gc_grace_seconds`.
 #[test]
 fn expired_rows_free_their_memory() {
     let disk = SimulatedDisk::new();
@@ -615,7 +615,7 @@ fn expired_rows_free_their_memory() {
     assert_eq!(rows(&engine, &table), [(5000, 1, "stays".to_string())]);
 }
 
-/// Partitions of a few rows, which are walked several at a time, and one that takes several stretches.
+/// Partitions of a few rows, of which several are walked at a time, and one that needs several steps of the walk.
 #[test]
 fn rows_that_are_purged_during_writes_read_as_on_the_disk() {
     const LARGE_ROWS: i32 = 9000;
@@ -630,7 +630,7 @@ fn rows_that_are_purged_during_writes_read_as_on_the_disk() {
         let (engine, table, writing) = (&engine, &table, &writing);
         for writer in 0..2 {
             scope.spawn(move || {
-                // A linear congruential sequence, seeded; its high bits.
+                // A seeded linear congruential sequence, of which the high bits are used.
                 let mut state = writer as u64;
                 let mut below = |bound: u64| {
                     state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

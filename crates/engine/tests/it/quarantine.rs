@@ -1,5 +1,5 @@
-//! Quarantine: a table that cannot be loaded, replayed or flushed is refused by name, everything else runs on, and
-//! nothing is lost.
+//! Quarantine: a table that cannot be loaded, replayed or flushed is refused by name, all others work, and nothing is
+//! lost.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::fixture::{Directory, create_table, insert, insertion, open_with, options, rows, small_options};
 
-/// A node with the table `ks.t` of [`create_table`] and one like it, `other.u`.
+/// A node with the table `ks.t` of [`create_table`] and a similar table `other.u`.
 fn two_tables(options: &EngineOptions) -> (Arc<Engine>, Arc<Table>, Arc<Table>) {
     let engine = open_with(options);
     create_table(&engine);
@@ -34,7 +34,7 @@ fn tables(engine: &Engine) -> (Arc<Table>, Arc<Table>) {
     (schema.table("ks", "t").unwrap().clone(), schema.table("other", "u").unwrap().clone())
 }
 
-/// A row without a clustering, which no SSTable of the table takes and no replay reads.
+/// Writes a row without a clustering, which can be neither stored in an SSTable of the table nor replayed.
 fn write_what_cannot_be_stored(engine: &Engine, table: &Arc<Table>) {
     let mut builder = RowBuilder::default();
     builder.start(table.regulars(), false);
@@ -59,7 +59,7 @@ fn table_directory(directory: &Directory, table: &Table) -> PathBuf {
     directory.0.join("data").join(&*table.keyspace).join(name)
 }
 
-/// Everything that a request could do to the table is refused for this reason.
+/// Checks that every request to the table is refused for this reason.
 fn assert_refused(engine: &Engine, table: &Arc<Table>, reason: &str) {
     let refused = [
         engine.read(table, &ReadRange::all_rows(KeyRange::all())).map(|_| ()),
@@ -94,7 +94,7 @@ fn a_table_that_cannot_be_flushed_is_set_aside_and_all_others_are_served_and_dra
     insert(&engine, &other, 1, 1, "other", 10);
     write_what_cannot_be_stored(&engine, &table);
     let reason = "0 clustering values";
-    // The drain names the table, and flushes the other.
+    // The drain names the table, and flushes the other one.
     let error = engine.shutdown().unwrap_err().to_string();
     assert!(error.contains("ks.t") && error.contains(reason) && !error.contains("other.u"), "{error}");
     assert_eq!(side_files(&directory).len(), 1);
@@ -105,7 +105,7 @@ fn a_table_that_cannot_be_flushed_is_set_aside_and_all_others_are_served_and_dra
     let (table, other) = tables(&engine);
     assert_refused(&engine, &table, reason);
     assert_eq!(rows(&engine, &other), [(1, 1, "other".into())]);
-    // The cause is in the records themselves: repair says where, and changes nothing.
+    // The cause is in the records themselves: repair names the place, and changes nothing.
     let error = engine.repair_table("ks", "t").unwrap_err().to_string();
     assert!(error.contains("quarantine") && error.contains("offset"), "{error}");
     assert_refused(&engine, &table, reason);
@@ -167,7 +167,7 @@ fn repair_takes_a_table_back_with_what_was_set_aside() {
     engine.shutdown().unwrap();
     drop(engine);
 
-    // The cause is gone, but the table lacks what was set aside: a start does not serve it by itself.
+    // The cause is gone, but the table lacks the records that were set aside, so a start does not serve it by itself.
     std::fs::write(&statistics, &whole).unwrap();
     let engine = open_with(&options);
     let (table, _) = tables(&engine);
@@ -183,7 +183,7 @@ fn repair_takes_a_table_back_with_what_was_set_aside() {
         assert!(error.contains(what), "byte {at}: {error}");
     }
     std::fs::write(side_file, &sound).unwrap();
-    // What the damaged SSTable covers of the log nobody could tell: the record of its row is among them.
+    // It is unknown which part of the log the damaged SSTable covers, so the record of its row is among them.
     assert_eq!(engine.repair_table("ks", "t").unwrap(), 2);
     let expected = vec![(1, 1, "flushed".to_owned()), (2, 1, "logged".to_owned())];
     assert_eq!(rows(&engine, &table), expected);
@@ -231,7 +231,7 @@ fn a_flush_that_fails_once_is_tried_again_and_quarantines_nothing() {
     let (engine, table, other) = two_tables(&options);
     insert(&engine, &table, 1, 1, "kept", 10);
     disk.inject_into("/data/ks/", Fault::Fail, 0);
-    // The log is short of segments until the table is flushed, which fails once.
+    // The log has few segments until the table is flushed, which fails once.
     for row in 0..1000 {
         insert(&engine, &other, row % 50, 1, &"v".repeat(8 << 10), 10);
     }
@@ -245,7 +245,7 @@ fn a_flush_that_fails_once_is_tried_again_and_quarantines_nothing() {
 fn a_table_that_cannot_be_flushed_gives_back_the_memory_that_others_wait_for() {
     let disk = SimulatedDisk::new();
     let mut options = small_options(&disk);
-    // The log never is short of segments.
+    // The log always has enough segments.
     options.commitlog.total_space_bytes = 64 << 20;
     options.memtable_space_bytes = 2 << 20;
     let (engine, table, other) = two_tables(&options);

@@ -1,4 +1,4 @@
-//! What a read of SSTables looks at, and that it goes on whatever becomes of them meanwhile.
+//! The SSTables that a read uses, and reads that continue whatever happens to SSTables meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::fixture::{
     Directory, clustering, create_table, delete_partition, insert, open, open_with, rows, small_options,
 };
 
-/// `ks.t (k int, c int, v text, PRIMARY KEY (k, c))`: a row is found without a look at a static one.
+/// `ks.t (k int, c int, v text, PRIMARY KEY (k, c))`, in which a row is found without reading a static row.
 fn create_without_statics(engine: &Engine) -> Arc<Table> {
     let builder = TableBuilder::new("ks", "t", TableId(Uuid::from_u128(9))).partition_key("k", CqlType::Int);
     let table = builder.clustering("c", CqlType::Int, false).regular("v", CqlType::Text).build();
@@ -28,7 +28,7 @@ fn create_without_statics(engine: &Engine) -> Arc<Table> {
 
 type Write<'w> = &'w dyn Fn(&Engine, &Arc<Table>);
 
-/// Bytes of Data.db that a read of partition 1, or of one of its rows, looks at in what each of these flushes.
+/// The bytes of Data.db that a read of partition 1, or of one of its rows, uses after each of these writes was flushed.
 fn data_bytes_read(flushes: &[Write<'_>], row: Option<i32>) -> u64 {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));
@@ -68,7 +68,7 @@ fn a_complete_row_ends_the_search() {
     assert!(alone > 0);
     assert_eq!(data_bytes_read(&[&write(1, 10), &write(1, 20)], Some(1)), alone, "no older cell is part of the row");
     assert!(data_bytes_read(&[&write(1, 20), &write(1, 20)], Some(1)) > alone, "of the same time the value decides");
-    // The older SSTable has another row as well, so that it covers the one that is looked for.
+    // The older SSTable has another row too, so that it covers the clustering of the read.
     let two_rows = |engine: &Engine, table: &Arc<Table>| [1, 3].iter().for_each(|row| write(*row, 10)(engine, table));
     let newer = |engine: &Engine, table: &Arc<Table>| [1, 4].iter().for_each(|row| write(*row, 20)(engine, table));
     let incomplete = data_bytes_read(&[&two_rows, &newer], Some(3));
@@ -86,7 +86,7 @@ fn an_sstable_of_other_clusterings_is_not_read() {
     assert!(data_bytes_read(&[&rows(1, 3)], Some(2)) > 0, "it might be there");
     let alone = data_bytes_read(&[&rows(4, 6)], Some(5));
     assert_eq!(data_bytes_read(&[&rows(1, 3), &rows(4, 6), &rows(7, 9)], Some(5)), alone);
-    // A deletion of the partition counts for all of them.
+    // A deletion of the partition applies to all rows.
     let deleted = |engine: &Engine, table: &Arc<Table>| delete_partition(engine, table, 1, 20);
     assert!(data_bytes_read(&[&deleted], Some(4)) > 0);
 }
@@ -99,14 +99,14 @@ fn a_read_under_way_goes_on_whatever_is_deleted_linked_or_taken_over_meanwhile()
         let own = engine.snapshot(table, "s", "")?;
         engine.import(table, &own).map(|_| ())
     };
-    // With the SSTables and rows that are left.
+    // Each operation has the number of SSTables and rows after it.
     let acts = [(Engine::compact as Act, 1, 600), (Engine::truncate, 0, 0), (snapshot, 2, 600), (import, 4, 600)];
     for (act, sstables, left) in acts {
         let directory = Directory::new();
         let engine = open(&directory);
         let table = create_table(&engine);
         engine.set_autocompaction(&table, false).unwrap();
-        // More than is read ahead of where the reader is.
+        // The value is larger than the read-ahead of a reader.
         let mut state = 1_u64;
         for flush in 0..2 {
             for key in 0..300 {

@@ -1,5 +1,5 @@
-//! A start that salvages a log in which a change of the schema is damaged, of which a part was flushed: it starts, with
-//! what is whole.
+//! A start that salvages a log in which the record of a partly flushed schema change is damaged. It starts with all
+//! complete definitions.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::fixture::{columns, create_table, insert, open_with, rows, small_options, stored_columns};
 
 const LOG: &str = "/node/commitlog/commitlog.log";
-/// The tables that a CREATE TABLE writes to.
+/// The tables to which a CREATE TABLE writes.
 const CHANGED: [(&str, &str); 4] = [
     ("system_schema", "keyspaces"),
     ("system_schema", "tables"),
@@ -22,8 +22,8 @@ const CHANGED: [(&str, &str); 4] = [
     ("system", "table_layouts"),
 ];
 
-/// A change of the schema, of which the rows in the tables that `flushed` has a bit for were flushed, and a record of
-/// it that is damaged since: it names what `changed` does. Later records are sound.
+/// Executes a schema change, flushes those tables for which `flushed` has a bit, and damages the record of the change,
+/// which contains `name`. Later records are sound.
 fn half_lost(
     disk: &SimulatedDisk,
     flushed: usize,
@@ -45,7 +45,7 @@ fn half_lost(
             engine.flush(&table).unwrap();
         }
     }
-    // In blocks of their own, and by them it is known that those before were on the device.
+    // These records are in later blocks, whose horizon shows that the earlier blocks were on the device.
     (0..3).for_each(|row| insert(&engine, &sound, 2, row, &"after".repeat(1000), 10));
     let image = disk.crash_image(1);
     drop(engine);
@@ -53,7 +53,7 @@ fn half_lost(
     (image, sound)
 }
 
-/// Flips a bit where the log first has the name.
+/// Flips a bit at the first place of the name in the log.
 fn damage(disk: &SimulatedDisk, name: &str) {
     let file = disk.open(Path::new(LOG), OpenOptions::read()).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];
@@ -78,7 +78,7 @@ fn copies(disk: &SimulatedDisk) -> BTreeSet<String> {
     names.filter(|name| name.starts_with("commitlog.damaged-")).collect()
 }
 
-/// Whatever of a CREATE TABLE was flushed.
+/// Tries every combination of flushed tables after a CREATE TABLE.
 #[test]
 fn a_table_of_which_the_log_lost_a_part_is_left_out_and_told_and_the_others_are_there() {
     for flushed in 0..1 << CHANGED.len() {
@@ -90,7 +90,7 @@ fn a_table_of_which_the_log_lost_a_part_is_left_out_and_told_and_the_others_are_
         assert!(refused.contains(LOG) && refused.contains("--commitlog-salvage"), "{refused}");
 
         let engine = open_with(&salvaging(&disk));
-        // What its row, its columns and their layout are in.
+        // These tables contain its row, its columns and their layout.
         let (is_named, is_whole) = (flushed & 0b10 != 0, flushed & 0b1110 == 0b1110);
         assert_eq!(engine.schema().table("ks", "halfknown").is_some(), is_whole, "{flushed:b}");
         let told: Vec<String> = engine.schema_damage().iter().map(ToString::to_string).collect();
@@ -101,7 +101,7 @@ fn a_table_of_which_the_log_lost_a_part_is_left_out_and_told_and_the_others_are_
         assert!(there.contains(&(1, 1, "before".into())) && there.contains(&(2, 2, "after".repeat(1000))), "{there:?}");
         assert_eq!(stored_columns(&engine, "ks").unwrap(), columns(&engine, "ks"), "{flushed:b}");
 
-        // It is mended: the next start finds nothing, and the name is free.
+        // The damage is repaired: the next start finds none, and the name is free.
         let known = columns(&engine, "ks");
         drop(engine);
         let engine = open_with(&small_options(&disk));
@@ -116,7 +116,8 @@ fn a_table_of_which_the_log_lost_a_part_is_left_out_and_told_and_the_others_are_
     }
 }
 
-/// Whatever of an ALTER TABLE that adds a column was flushed: the table is there, with it or without.
+/// Tries every combination of flushed tables after an ALTER TABLE that adds a column. The table exists, with or without
+/// the column.
 #[test]
 fn a_table_whose_change_the_log_lost_a_part_of_is_there_with_what_is_known() {
     for flushed in 0..1 << CHANGED.len() {
@@ -133,7 +134,7 @@ fn a_table_whose_change_the_log_lost_a_part_of_is_there_with_what_is_known() {
     }
 }
 
-/// A new keyspace whose own row is among what is lost, and its table's are not.
+/// The row of a new keyspace is lost, and those of its table are not.
 #[test]
 fn parts_of_a_keyspace_that_the_log_lost_are_told_and_deleted() {
     let (disk, _) = half_lost(&SimulatedDisk::new(), 0, "unrelated", |keyspace| {

@@ -40,7 +40,7 @@ fn schema_and_rows_survive_a_crash_and_a_clean_stop() {
         let expected = rows(&engine, &table);
         assert_eq!(expected.len(), 49);
         (table, expected)
-        // Dropped without a shutdown: the log has everything.
+        // The engine is dropped without a shutdown, so the log has everything.
     };
     let engine = open(&directory);
     assert_eq!(engine.schema().table("ks", "t").map(|found| found.id), Some(table.id));
@@ -91,7 +91,7 @@ fn a_truncated_table_stays_empty_after_a_crash() {
     assert_eq!(rows(&engine, &table), [(1, 3, "after".into())]);
 }
 
-/// The file of a flush is newer than the schema that the log begins with.
+/// The flushed SSTable is newer than the schema at the beginning of the log.
 #[test]
 fn a_flushed_column_survives_a_crash_before_its_schema_is_flushed() {
     let directory = Directory::new();
@@ -135,7 +135,7 @@ fn a_dropped_table_is_gone_and_its_name_can_be_used_again() {
     assert_eq!(rows(&open(&directory), &new), []);
 }
 
-/// A statement that was resolved before the table was dropped is not one of the table that has its id now.
+/// A statement that was resolved before a drop does not reach the table that has the id now.
 #[test]
 fn what_was_resolved_before_a_drop_reaches_nothing_of_a_table_made_under_the_same_id() {
     let directory = Directory::new();
@@ -175,7 +175,8 @@ fn compaction_leaves_one_table_with_the_same_rows() {
     let directory = Directory::new();
     let engine = open(&directory);
     let table = create_table(&engine);
-    // One in the background could purge the deletions, which are old enough, while older rows are still being written.
+    // A compaction in the background could purge the deletions, which are old enough, while older rows are still
+    // written.
     engine.set_autocompaction(&table, false).unwrap();
     for round in 0..6 {
         for row in 0..20 {
@@ -209,7 +210,7 @@ fn a_write_whose_future_is_dropped_is_there_or_not_and_blocks_no_flush() {
     }
     engine.flush(&table).unwrap();
     insert(&engine, &table, 2, 0, "after", 10);
-    // Whatever was logged before this write is durable now, and a second flush waits for all of it to be visible.
+    // Everything that was logged before this write is durable now, and a second flush waits until all of it is visible.
     engine.flush(&table).unwrap();
     let before = rows(&engine, &table);
     assert_eq!(before.len(), 201);
@@ -217,7 +218,7 @@ fn a_write_whose_future_is_dropped_is_there_or_not_and_blocks_no_flush() {
     assert_eq!(rows(&open(&directory), &table), before);
 }
 
-/// The tables of the schema are flushed one by one; a crash may come between any two.
+/// The schema's tables are flushed one by one, and a crash may come between any two flushes.
 #[test]
 fn a_schema_of_which_one_table_was_flushed_is_whole_after_a_crash() {
     let names = ["keyspaces", "tables", "columns", "dropped_columns", "types", "table_layouts", "local"];
@@ -242,7 +243,7 @@ fn a_schema_of_which_one_table_was_flushed_is_whole_after_a_crash() {
     }
 }
 
-/// What an old row has in a dropped column of a dropped type is still skipped right.
+/// Cells of a dropped column with a dropped type are still skipped correctly in old rows.
 #[test]
 fn rows_with_collections_of_a_dropped_type_survive_a_crash() {
     let directory = Directory::new();
@@ -306,7 +307,7 @@ fn put_table(engine: &Engine, table: Table) -> Result<(), EngineError> {
     changed.map(|_| ())
 }
 
-/// In `periodic` a write does not wait for the log. A change of the schema does, and shows nowhere before.
+/// With `periodic` a write does not wait for the log. A schema change does, and is not visible before.
 #[test]
 fn a_change_of_the_schema_that_a_failing_log_refuses_is_not_shown() {
     let disk = SimulatedDisk::new();
@@ -321,7 +322,7 @@ fn a_change_of_the_schema_that_a_failing_log_refuses_is_not_shown() {
     assert_eq!((shown.len(), &shown), (4, &columns(&engine, "ks")));
 }
 
-/// Whichever operation of a CREATE TABLE fails: what clients are shown is the schema, then and after the next CREATE.
+/// An operation of a CREATE TABLE fails, each in turn. Clients see the schema as it is, then and after the next CREATE.
 #[test]
 fn a_table_that_cannot_be_opened_is_not_stored() {
     let mut refused = 0;
@@ -334,7 +335,7 @@ fn a_table_that_cannot_be_opened_is_not_stored() {
             let builder = TableBuilder::new("ks", "made", TableId(id)).partition_key("k", CqlType::Int);
             builder.regular(column, CqlType::Text).build()
         };
-        // Somebody's directory is there already.
+        // A directory of another origin exists already.
         disk.create_dir_all(&Path::new("/node/data/ks").join(format!("made-{}", id.simple()))).unwrap();
         disk.inject(Fault::Fail, failing);
         let first = put_table(&engine, made("first"));
@@ -351,7 +352,7 @@ fn a_table_that_cannot_be_opened_is_not_stored() {
     assert!(refused > 1, "operations of a CREATE matter");
 }
 
-/// Also where they were replayed and are in no SSTable yet.
+/// This includes changes that were replayed and are not in an SSTable yet.
 #[test]
 fn changes_of_the_schema_are_newer_than_those_before_though_the_clock_was_set_back() {
     let disk = SimulatedDisk::new();
@@ -359,7 +360,7 @@ fn changes_of_the_schema_are_newer_than_those_before_though_the_clock_was_set_ba
     options.memtable_space_bytes = 4 << 20;
     let engine = open_with(&options);
     let table = create_table(&engine);
-    // More than a start flushes before it answers.
+    // The rows take more than a start flushes before it serves requests.
     (0..10).for_each(|row| insert(&engine, &table, 1, row, &"v".repeat(20_000), 10));
     let local = engine.schema().table("system", "local").unwrap().clone();
     let ahead = engine.next_timestamp_micros() + 3_600_000_000;
