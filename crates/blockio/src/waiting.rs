@@ -1,9 +1,9 @@
 //! Threads that may not wait for a device.
 //!
-//! A read of a file takes no time where the kernel has its pages, and as long as the device likes where it has not. A
-//! thread that serves many, of whom few want that device, reads within [`without_waiting`]: what would have to wait
-//! fails with [`WouldWait`](crate::DiskErrorKind::WouldWait) instead. Whoever meets that waits for [`to_wait`] and
-//! begins anew; by that, whoever polls it learns that it has to be polled where it may wait.
+//! A read of a file is fast if the kernel has its pages, and otherwise takes as long as the device needs. A thread that
+//! serves many clients, of which few use that device, reads within [`without_waiting`]: a read that would have to wait
+//! fails with [`WouldWait`](crate::DiskErrorKind::WouldWait) instead. The task that gets this error awaits [`to_wait`]
+//! and starts again. This tells the poller of the task that the task must be polled where it may wait.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -17,11 +17,11 @@ thread_local! {
 enum Waiting {
     Allowed,
     Forbidden,
-    /// Forbidden, and somebody has to.
+    /// Waiting is forbidden, and a task needs to wait.
     Wanted,
 }
 
-/// Puts back what was the rule before, also behind a panic.
+/// Restores the previous rule, also after a panic.
 struct Before(Waiting);
 
 impl Drop for Before {
@@ -30,8 +30,8 @@ impl Drop for Before {
     }
 }
 
-/// Does what this thread does for others who must not be kept waiting. Answers also whether something in it has to wait
-/// for a device, and will only go on ([`to_wait`]) where it may.
+/// Calls `act` while waiting for a device is forbidden on this thread. Also returns whether a task in it needs to wait
+/// for a device, and so continues ([`to_wait`]) only where waiting is allowed.
 pub fn without_waiting<T>(act: impl FnOnce() -> T) -> (T, bool) {
     let _before = Before(WAITING.replace(Waiting::Forbidden));
     let outcome = act();
@@ -43,7 +43,7 @@ pub fn may_wait() -> bool {
     WAITING.get() == Waiting::Allowed
 }
 
-/// Ready when it is polled where waiting is allowed.
+/// Completes when it is polled where waiting is allowed.
 pub async fn to_wait() {
     poll_fn(|_| match may_wait() {
         true => Poll::Ready(()),

@@ -1,8 +1,9 @@
-//! Appends that go together: a thread that begins many writes in a row wakes the writer once, behind the last, so that
-//! one frame takes them all. Without it the first goes alone, and the others wait for its frame.
+//! Batches of wake-ups: a thread that begins many writes in a row wakes the log's writer once, after the last append,
+//! so that one frame contains all of them. Otherwise the first append would be written alone, and the others would wait
+//! for its frame.
 //!
-//! Waits go together as well: who polls many writes with one waker need not have it registered for each of them. What
-//! such a write waits for is noted, and whoever polled it asks for it, and waits for the first of all.
+//! Waits are batched too: a task that polls many writes with one waker need not register it for each of them. The
+//! position for which such a write waits is recorded. The task takes it after each poll, and waits for the least one.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -14,23 +15,24 @@ use crate::primitive::thread_local;
 use crate::shared::Shared;
 use crate::{Durable, SyncMode};
 
-/// So many bytes of one thread's appends are not held back any longer: the device writes them while others are
-/// appended.
+/// The size at which a thread's appends are no longer held back, bytes: the device writes them while the thread appends
+/// more.
 const HELD_SIZE_MAX: u64 = 256 << 10;
 
 thread_local! {
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
-/// Whose writer this thread does not wake, and up to where its appends reach; 0 if there were none.
+/// The log whose writer this thread does not wake.
 struct Held {
     shared: Arc<Shared>,
+    /// The end of this thread's held appends; 0 if there are none.
     reach: u64,
-    /// Where the first of them begins.
+    /// The start of the first held append.
     from: u64,
-    /// Who is polled with it has its position noted in place of being registered.
+    /// For futures that are polled with this waker, the awaited position is recorded instead of registering the waker.
     waker: Waker,
-    /// The position noted last, until it is asked for; 0 if there is none.
+    /// The greatest recorded position, until it is taken; 0 if there is none.
     awaited: u64,
 }
 
@@ -38,9 +40,9 @@ fn with_held<R>(act: impl FnOnce(&mut Option<Held>) -> R) -> R {
     HELD.with(|held| act(&mut held.borrow_mut()))
 }
 
-/// While it lives, appends of this thread to its log do not wake the log's writer; its end does. Nobody may wait on
-/// this thread for one of these appends without [`release_held_wake_ups`]; [`Durable::wait`](crate::Durable::wait) does
-/// that itself.
+/// While this value lives, appends of this thread to its log do not wake the log's writer. Dropping it does. Before
+/// this thread waits for one of these appends it must call [`release_held_wake_ups`], as
+/// [`Durable::wait`](crate::Durable::wait) does.
 #[derive(Debug)]
 #[must_use = "wake-ups are held back while it lives"]
 pub struct LogHold {
@@ -48,7 +50,7 @@ pub struct LogHold {
     on_this_thread: PhantomData<*const ()>,
 }
 
-/// A place in the log that a write waits for. Of one thread's appends the later ones are greater.
+/// A position in the log for which a write waits. Later appends of one thread have greater positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Awaited(u64);
 
@@ -60,19 +62,19 @@ impl LogHold {
         LogHold { shared: Arc::clone(shared), on_this_thread: PhantomData }
     }
 
-    /// What of the log was waited for by what was polled since the last call, with the waker that this was made with.
-    /// Whoever polls with it has to ask after each poll: nobody else wakes for it.
+    /// The position for which futures wait that were polled with this hold's waker since the last call. The poller must
+    /// call this after each poll, because nothing else wakes it for that position.
     pub fn take_awaited(&self) -> Option<Awaited> {
         let awaited = with_held(|held| held.as_mut().map_or(0, |held| std::mem::take(&mut held.awaited)));
         (awaited > 0).then_some(Awaited(awaited))
     }
 
-    /// Whether it is on the device, or never will be: who waits for it is to be polled again.
+    /// Whether the position is on the device, or never will be. Futures that wait for it must then be polled again.
     pub fn is_settled(&self, awaited: Awaited) -> bool {
         self.shared.waiters.horizon() >= awaited.0 || self.shared.closed().is_some()
     }
 
-    /// Resolves when it is settled; an error says that it never will be on the device.
+    /// Completes when the position is settled. An error means that it will never be on the device.
     pub fn settled(&self, awaited: Awaited) -> Durable {
         Durable::registered(Arc::clone(&self.shared), awaited.0)
     }
@@ -85,15 +87,15 @@ impl Drop for LogHold {
     }
 }
 
-/// Tells the log's writer of the appends that [`LogHold`] of this thread have held back so far: for whoever is
-/// about to wait, or to do something that takes long.
+/// Wakes the log's writer for the appends that this thread's [`LogHold`] has held back. A thread calls it before it
+/// waits, or does something that takes long.
 pub fn release_held_wake_ups() {
     if let Some((shared, reach)) = take_held() {
         shared.signals.appended(reach);
     }
 }
 
-/// Whose writer is to be told how far this thread's appends reach, if there were any.
+/// Takes the log and the end of this thread's held appends, if there are any.
 fn take_held() -> Option<(Arc<Shared>, u64)> {
     with_held(|held| {
         let held = held.as_mut().filter(|held| held.reach > 0)?;
@@ -101,9 +103,9 @@ fn take_held() -> Option<(Arc<Shared>, u64)> {
     })
 }
 
-/// For a thread that would now sleep until what it has appended is on the device: writes what [`LogHold`] of this
-/// thread have held back, where nothing is under way beside it, or else tells the log's writer. Answers whether it
-/// wrote: those who waited were told.
+/// Writes the appends that this thread's [`LogHold`] has held back, if no other frame is in flight, and otherwise wakes
+/// the log's writer. A thread calls it when it would otherwise sleep until its appends are on the device. Returns
+/// whether it wrote them, in which case all waiters were woken.
 pub fn write_held() -> bool {
     let Some((shared, reach)) = take_held() else { return false };
     let wrote = lead(&shared, reach);
@@ -113,8 +115,8 @@ pub fn write_held() -> bool {
     wrote
 }
 
-/// An append that ends at a ring position; answers whether its wake-up is held back. So much that is worth a frame
-/// beside others is not.
+/// Records an append from `start` to `end` in the ring. Returns whether its wake-up is held back. It is not if the held
+/// appends are large enough for a frame of their own.
 pub(crate) fn holds_back(shared: &Shared, start: u64, end: u64) -> bool {
     with_held(|held| match held {
         Some(held) if std::ptr::eq(&*held.shared, shared) => {
@@ -129,8 +131,8 @@ pub(crate) fn holds_back(shared: &Shared, start: u64, end: u64) -> bool {
     })
 }
 
-/// Somebody waits for a ring position; answers whether that was noted for whoever polled it. Where records are told one
-/// by one, out of order, everyone registers.
+/// Records that a future waits for a ring position. Returns false if its waker must be registered instead, as always
+/// with `each`, in which records are acknowledged one by one and out of order.
 pub(crate) fn notes(shared: &Shared, position: u64, waker: &Waker) -> bool {
     shared.sync != SyncMode::Each
         && with_held(|held| match held {
