@@ -1,42 +1,42 @@
-//! Whether SSTables go past the kernel's page cache.
+//! The accesses to SSTables that go past the kernel's page cache.
 
 use std::path::Path;
 
 use blockio::{AlignedBuffer, BLOCK_SIZE, BlockWrites, Disk, DiskError, Durability, OpenOptions};
 
-/// What of SSTables goes past the kernel's page cache (`disk_access_mode`).
+/// The accesses that go past the kernel's page cache (`disk_access_mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiskAccess {
-    /// What is written, and what a merge reads that the page cache lacks (`auto`).
+    /// All writes, and reads by merges of data that is not in the page cache (`auto`).
     #[default]
     DirectWrites,
-    /// All (`direct`).
+    /// All reads and writes (`direct`).
     Direct,
-    /// Nothing (`standard`, and `mmap`, where nothing is mapped).
+    /// None (`standard`, and `mmap`, with which nothing is mapped).
     Buffered,
 }
 
 impl DiskAccess {
-    /// Whether reads go past it.
+    /// Whether reads go past the page cache.
     pub(crate) fn reads_directly(self) -> bool {
         self == DiskAccess::Direct
     }
 
-    /// How SSTables below `directory` are to be written.
+    /// How SSTables below `directory` are written.
     pub(crate) fn writes(self, disk: &dyn Disk, directory: &Path) -> BlockWrites {
         match self {
             DiskAccess::Buffered => BlockWrites::Buffered { reason: "disk_access_mode says so".into() },
-            // What fails here need not fail where it counts, and each file goes through the page cache by itself where
-            // it has to.
+            // A failure here may not occur when an SSTable is written, and each file uses the page cache by itself if
+            // it must.
             _ => probe(disk, &directory.join(PROBE)).unwrap_or(BlockWrites::Direct),
         }
     }
 }
 
-/// A file that is there for a moment at each start.
+/// The name of a file that exists briefly at each start.
 const PROBE: &str = "direct-writes";
 
-/// How a block written to a file goes.
+/// Returns how a block was written to a file.
 fn probe(disk: &dyn Disk, path: &Path) -> Result<BlockWrites, DiskError> {
     let file = disk.open(path, OpenOptions::create().blocks())?;
     let written = file.write_blocks(AlignedBuffer::new(BLOCK_SIZE).all_blocks(), 0, Durability::AtNextSync);

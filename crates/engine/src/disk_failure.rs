@@ -1,7 +1,8 @@
-//! What a disk does to SSTables, told to whoever decides what becomes of the node (`disk_failure_policy`).
+//! Failures of the disk with SSTables, which are reported to the host, whose `disk_failure_policy` decides what happens
+//! to the node.
 //!
-//! The engine itself goes on in any case: the request that met the failure is refused with it, a flush keeps its
-//! memtable, a merge its inputs.
+//! The engine itself continues in any case: the request that met the failure fails, a flush keeps its memtable, and a
+//! merge keeps its inputs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,16 +17,16 @@ use crate::error::EngineError;
 /// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFailureKind {
-    /// An SSTable holds other bytes than were written, or fewer: other SSTables are sound.
+    /// An SSTable has other bytes than were written, or fewer. Other SSTables are sound.
     Corruption,
-    /// The system refused a read or a write. A full disk is no failure: it stops flushes and keeps reads. Neither is a
-    /// process without a descriptor left: it has too many files and connections open, and tries again.
+    /// The system refused a read or a write. A full disk is not such a failure, because it stops flushes and permits
+    /// reads. Neither is a process without free descriptors: it has too many open files and connections, and retries.
     FileSystem,
 }
 
 type Listener = dyn Fn(DiskFailureKind, &str) + Send + Sync;
 
-/// Called from any thread, each time, with the failure's kind and text. It must not block.
+/// Receives each failure with its kind and text, on any thread. It must not block.
 #[derive(Clone)]
 pub struct DiskFailureHook(Arc<Listener>);
 
@@ -43,7 +44,7 @@ impl fmt::Debug for DiskFailureHook {
 }
 
 impl DiskFailureKind {
-    /// The kind of an error, if it is such a failure.
+    /// The kind of an error, if it is a failure of the disk.
     pub fn of(error: &EngineError) -> Option<DiskFailureKind> {
         match error {
             EngineError::Read(error) => Self::of_read(error),
@@ -58,7 +59,7 @@ impl DiskFailureKind {
         }
     }
 
-    /// The kind of an error that a cursor met, if it is such a failure.
+    /// The kind of a cursor's error, if it is a failure of the disk.
     pub fn of_read(error: &ReadError) -> Option<DiskFailureKind> {
         match error {
             ReadError::Corruption { .. } => Some(DiskFailureKind::Corruption),
@@ -79,20 +80,21 @@ impl DiskFailureKind {
     }
 }
 
-/// Of what a cursor meets: unsupported formats, and files that cannot be opened for want of a descriptor.
+/// Errors of cursors that are not failures of the disk: unsupported formats, and files that cannot be opened for lack
+/// of a descriptor.
 fn is_no_failure(kind: std::io::ErrorKind) -> bool {
     matches!(kind, std::io::ErrorKind::Unsupported | std::io::ErrorKind::ResourceBusy)
 }
 
 impl Engine {
-    /// Tells the host of a failure that a request met. The engine tells of those that it meets itself.
+    /// Reports a failure that a request met. The engine itself reports those of its own work.
     pub fn disk_failed(&self, kind: DiskFailureKind, message: &str) {
         if let Some(hook) = &self.options().on_disk_failure {
             (hook.0)(kind, message);
         }
     }
 
-    /// Tells the host if the error is a failure of the disk.
+    /// Reports the error if it is a failure of the disk.
     pub(crate) fn tell_failure(&self, error: &EngineError) {
         if let Some(kind) = DiskFailureKind::of(error) {
             self.disk_failed(kind, &error.to_string());

@@ -1,9 +1,9 @@
-//! Dropping tables: what happens to their data once the schema does not have them any more.
+//! Dropping tables: the removal of a table's data after the schema lost the table.
 //!
-//! The same log record that takes a table out of the schema notes it as dropped, in `system.table_layouts`. Then its
-//! writes end, its memtables are forgotten, its SSTables deleted, and at last the note. A start that finds the note
-//! goes on where a crash, or a disk that refused, left it; snapshots stay. A drop is a truncation as well: a table that
-//! is created again under the same id must not get the old one's records replayed.
+//! The log record that removes a table from the schema also records it as dropped, in `system.table_layouts`. Then its
+//! writes end, its memtables are dropped, its SSTables are deleted, and finally the entry is deleted. A start that
+//! finds the entry continues where a crash or a failing disk stopped. Snapshots stay. A drop is also a truncation, so
+//! that the old records are not replayed into a table that is created again with the same id.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::schema_rows;
 use crate::store::{TableStore, lock};
 
 impl Engine {
-    /// Ends the writes, flushes and compactions of a table that was dropped and forgets what is in memory. Readers that
-    /// are under way finish.
+    /// Ends the writes, flushes and compactions of a dropped table, and drops its memtables. Reads in progress
+    /// continue.
     pub(crate) fn drop_store(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         store.set_dropped();
         let _no_flush = lock(&store.flushing);
@@ -43,7 +43,7 @@ impl Engine {
         for (id, keyspace, name) in schema_rows::dropped_tables(&layouts) {
             result = result.and(self.finish_drop(id, &self.directory_of(&keyspace, &name, id)));
         }
-        // What failed is tried again before the next change of the schema, and at the next start.
+        // Failed deletions are retried before the next schema change, and at the next start.
         result.inspect_err(|_| self.drops_unfinished().store(true, Ordering::Relaxed))
     }
 
@@ -53,11 +53,11 @@ impl Engine {
         let timestamp = self.next_timestamp_micros();
         let forgotten = schema_rows::forget_layout(&self.schema(), id, timestamp);
         let truncated = self.truncation(id, self.log().position(), timestamp);
-        // Not synced: whatever depends on it comes later in the log.
+        // This is not synced, because everything that depends on it comes later in the log.
         self.write_system(&Mutation::new(vec![forgotten, truncated]))
     }
 
-    /// Deletes a table's SSTables, and its directory unless something else is in there.
+    /// Deletes a table's SSTables, and its directory unless it contains anything else.
     fn remove_directory(&self, directory: &Path) -> Result<(), EngineError> {
         let disk = &*self.options().disk;
         if !disk.exists(directory)? {

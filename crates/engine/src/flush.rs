@@ -11,8 +11,8 @@ use crate::error::EngineError;
 use crate::store::{Generation, TableStore, lock};
 
 impl Engine {
-    /// Writes what the table's memtable holds to an SSTable. Returns once it is durable, and answers whether there was
-    /// anything; blocks on the disk. Where the table cannot be flushed and is quarantined for it, the error says
+    /// Writes the content of the table's memtable to an SSTable. Returns whether there was any, after the SSTable is
+    /// durable. Blocks on the disk. If the table cannot be flushed and is quarantined for that reason, the error says
     /// so.
     pub(crate) fn flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let flushed = self.try_flush_store(store).map_err(|error| {
@@ -23,7 +23,7 @@ impl Engine {
         Ok(flushed)
     }
 
-    /// Flushes the memtables that were retired before, and nothing that was written since. Blocks on the disk.
+    /// Flushes only the memtables that were retired before, without later writes. Blocks on the disk.
     pub(crate) fn flush_frozen(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let _one_at_a_time = lock(&store.flushing);
         if !store.is_served() {
@@ -33,7 +33,7 @@ impl Engine {
         self.flush_before(store, &active)
     }
 
-    /// As [`flush_store`](Self::flush_store), and the table stays as it is where this fails.
+    /// Like [`flush_store`](Self::flush_store), but does not change the table's state if it fails.
     pub(crate) fn try_flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let _one_at_a_time = lock(&store.flushing);
         if !store.is_served() {
@@ -41,7 +41,8 @@ impl Engine {
         }
         let view = store.view();
         let is_empty = view.active.memtable.is_empty();
-        // A flush that failed left its memtable frozen: it goes first, and while that fails no more are frozen.
+        // A failed flush left its memtable frozen. That one is flushed first, and while this fails, no others are
+        // frozen.
         let flushed = if is_empty || !view.frozen.is_empty() { self.flush_before(store, &view.active)? } else { false };
         if is_empty {
             return Ok(flushed);
@@ -49,8 +50,8 @@ impl Engine {
         self.flush_before(store, &self.retire_active(store))
     }
 
-    /// Flushes the generations before `first`, oldest first, so that intervals are marked in order; false if there are
-    /// none. Passes a barrier in any case.
+    /// Flushes the generations before `first`, oldest first, so that intervals are marked in order. Returns false if
+    /// there are none. Passes a barrier in any case.
     fn flush_before(&self, store: &Arc<TableStore>, first: &Arc<Generation>) -> Result<bool, EngineError> {
         self.groups().barrier().wait();
         let frozen = store.before(first);
@@ -64,26 +65,26 @@ impl Engine {
         Ok(true)
     }
 
-    /// Makes the log durable as far as it goes, so that a mutation of which a part gets into an SSTable has the others
-    /// in the log.
+    /// Makes the log durable to its end, so that if a part of a mutation is in an SSTable, the other parts are in the
+    /// log.
     ///
-    /// Fails once the log has: a record may then be on the device that nobody applied, or applied and not on the
-    /// device, and an SSTable would split it. Nothing is flushed any more, and the next start replays such a record
-    /// whole or not at all.
+    /// Fails if the log has failed. Then a record may be on the device without being applied, or be applied without
+    /// being on the device, and an SSTable would separate its parts. From then on nothing is flushed, and the next
+    /// start replays such a record as a whole or not at all.
     fn complete_log(&self) -> Result<(), EngineError> {
         self.log().sync().map_err(|error| self.log_failed(error))
     }
 
-    /// Freezes the active memtable and returns the one in its place. Writes into the frozen one may still be under way
-    /// until a barrier is passed: see [`crate::write`].
+    /// Freezes the active memtable and returns its successor. Writes into the frozen memtable may continue until a
+    /// barrier is passed: see [`crate::write`].
     pub(crate) fn retire_active(&self, store: &TableStore) -> Arc<Generation> {
         store.retire(self.log(), |table| self.new_generation(table, store.resident()))
     }
 
-    /// The generation that takes over from one that is full.
+    /// The generation that replaces a full one.
     ///
-    /// An empty memtable is full where the system refuses it address space, or where a single write is too large for
-    /// it. Another one of its kind would be as full, so a skip list follows, which reserves nothing: the record is in
+    /// An empty memtable is full if the system refuses it address space, or if a single write is too large for it.
+    /// Another memtable of its kind would be full too, so a skip list follows, which reserves nothing: the record is in
     /// the log already and must be applied.
     pub(crate) fn successor(&self, store: &TableStore, full: &Arc<Generation>) -> Arc<Generation> {
         let resident = full.resident.clone();
@@ -94,9 +95,9 @@ impl Engine {
         })
     }
 
-    /// The part of the log that a generation's SSTable covers. Where that is nothing (it was full, or nothing was
-    /// logged), it still says when it was written: a start that finds a truncation tells by it which SSTables are
-    /// older.
+    /// The part of the log that a generation's SSTable covers. If that is empty (the generation was full, or nothing
+    /// was logged), it still says when the SSTable was written: after a truncation, a start needs that to find the
+    /// older SSTables.
     fn covered_interval(&self, generation: &Generation, next: &Generation) -> PositionInterval {
         let (start, end) = (generation.covers_from(self.log()), next.lower(self.log()));
         if start < end {

@@ -1,4 +1,4 @@
-//! Flushes that failed, by table: how often in a row, and when the next try is due.
+//! The failed flushes of each table: the number of consecutive failures, and the time of the next attempt.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,14 +9,14 @@ use model::TableId;
 use crate::error::EngineError;
 use crate::store::lock;
 
-/// The number of failed flushes in a row after which a table counts as one that cannot be flushed. With the delays
-/// between them the tries take about a second, which a short fault of a device or a network does not outlast.
+/// The number of consecutive failures after which a table cannot be flushed. With the delays between them, the attempts
+/// take about a second, and a short fault of a device or a network ends before that.
 pub(crate) const TRIES: u32 = 4;
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const DELAY_FACTOR: u32 = 4;
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
-/// Of all tables whose last flush failed.
+/// The tables whose last flush failed.
 #[derive(Default)]
 pub(crate) struct FlushFailures(Mutex<HashMap<TableId, FlushFailure>>);
 
@@ -26,7 +26,7 @@ struct FlushFailure {
 }
 
 impl FlushFailures {
-    /// Notes a failed flush, and answers how many in a row that makes.
+    /// Records a failed flush. Returns the number of consecutive failures.
     pub fn note(&self, table: TableId, error: &EngineError) -> u32 {
         let mut failures = lock(&self.0);
         let tries = failures.get(&table).map_or(1, |before| before.tries.saturating_add(1));
@@ -34,23 +34,23 @@ impl FlushFailures {
         tries
     }
 
-    /// Notes that the table has nothing unflushed of what failed: it was flushed, or truncated, or is gone.
+    /// Removes the table: it was flushed or truncated, or it is gone.
     pub fn forget(&self, table: TableId) {
         lock(&self.0).remove(&table);
     }
 
-    /// How long the next try is to wait, if the last one failed.
+    /// The delay before the next attempt, if the last one failed.
     pub fn delay(&self, table: TableId) -> Option<Duration> {
         lock(&self.0).get(&table).map(|failure| delay_after(failure.tries))
     }
 
-    /// Why some table's last flush failed.
+    /// The reason why the last flush of some table failed.
     pub fn any(&self) -> Option<EngineError> {
         lock(&self.0).values().next().map(|failure| failure.error.clone())
     }
 }
 
-/// The wait after `tries` failures in a row, of which there is at least one.
+/// The delay after this number of consecutive failures, at least one.
 fn delay_after(tries: u32) -> Duration {
     let factor = DELAY_FACTOR.saturating_pow(tries.saturating_sub(1).min(TRIES));
     (FIRST_DELAY * factor).min(LONGEST_DELAY)

@@ -1,4 +1,4 @@
-//! What flushes of a table write to the disk: the measure of unified compaction's levels.
+//! The size of a table's flushes on the disk, which is the unit of unified compaction's levels.
 
 use std::sync::Mutex;
 
@@ -6,7 +6,7 @@ use crate::store::lock;
 
 /// The weight of the last flush in the mean, which is Cassandra's.
 const WEIGHT: f64 = 0.0046;
-/// A mean that differs from the size in use by more than this share takes its place.
+/// If the mean differs from the size in use by more than this fraction, it replaces that size.
 const DIFFERENCE_MAX: f64 = 0.5;
 const MIB: u64 = 1 << 20;
 
@@ -19,13 +19,13 @@ pub(crate) struct FlushSize {
 #[derive(Default)]
 struct State {
     mean_bytes: Option<f64>,
-    /// What levels are measured by: it stays as long as it fits, so that SSTables do not change their levels with
-    /// every flush.
+    /// The size by which levels are measured. It stays as long as it fits, so that SSTables do not change their levels
+    /// with every flush.
     in_use_bytes: u64,
 }
 
 impl FlushSize {
-    /// Takes the bytes of one more flush into account.
+    /// Adds the bytes of another flush.
     pub fn note(&self, bytes: u64) {
         let mut state = lock(&self.state);
         let bytes = bytes as f64;
@@ -37,7 +37,7 @@ impl FlushSize {
         }
     }
 
-    /// Whole MiB; 0 before the first flush.
+    /// The size in whole MiB, as bytes; 0 before the first flush.
     pub fn bytes(&self) -> u64 {
         lock(&self.state).in_use_bytes
     }
@@ -53,11 +53,11 @@ mod tests {
         assert_eq!(size.bytes(), 0);
         size.note(5 * MIB + 1);
         assert_eq!(size.bytes(), 6 * MIB);
-        // One flush of another size says little,
+        // One flush of another size has no effect,
         size.note(1);
         size.note(60 * MIB);
         assert_eq!(size.bytes(), 6 * MIB);
-        // many of them say it.
+        // and many have one.
         (0..1000).for_each(|_| size.note(60 * MIB));
         assert!(size.bytes() > 12 * MIB, "{}", size.bytes());
         (0..3000).for_each(|_| size.note(3 * MIB));

@@ -1,4 +1,4 @@
-//! The threads that flush in the background, and the queue they take tables from.
+//! The threads that flush in the background, and their queue of tables.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -12,7 +12,7 @@ use crate::flush_failures;
 use crate::store::{TableStore, lock};
 use crate::worker::Worker;
 
-/// Flushes tables on request, when memtables hold too much, when the log needs its space back, and periodically.
+/// Flushes tables on request, if memtables are too large, if the log is short of segments, and periodically.
 pub(crate) struct Flusher {
     queue: Arc<Queue>,
     workers: Vec<Worker>,
@@ -22,43 +22,43 @@ type Queue = (Mutex<Requests>, Condvar);
 
 #[derive(Default)]
 struct Requests {
-    /// Tables to flush, in the order they were asked for; each once.
+    /// The tables to flush, each once, in the order of the requests.
     waiting: VecDeque<TableId>,
-    /// Tables whose flush is under way.
+    /// The tables that are being flushed.
     active: HashSet<TableId>,
-    /// Tables whose last flush failed, and until when they are not tried again.
+    /// The tables whose last flush failed, with the time before which they are not retried.
     resting: HashMap<TableId, Instant>,
     completed: u64,
-    /// Memory or log is short: look at both.
+    /// Memory or log space is short, so a thread should examine both.
     cleanup: bool,
-    /// It was looked at since the last flush ended, and flushes were found: looking again finds little more.
+    /// Both were examined since the last flush ended, and flushes were found. Another examination would find few more.
     looked: bool,
     stopped: bool,
 }
 
-/// The queue of flushes in the background: Cassandra's `MemtableFlushWriter`.
+/// The queue of background flushes: Cassandra's `MemtableFlushWriter`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushStats {
-    /// Tables that wait for a thread.
+    /// The number of tables that wait for a thread.
     pub pending: usize,
-    /// Tables being flushed.
+    /// The number of tables that are being flushed.
     pub active: usize,
-    /// Flushes that ended since the start, failed ones too.
+    /// The number of flushes since the start, including failed ones.
     pub completed: u64,
 }
 
-/// What a thread does next.
+/// The next task of a thread.
 enum Task {
-    /// Find out which tables are to be flushed.
+    /// Find the tables that should be flushed.
     Look,
     Flush(TableId),
 }
 
-/// How often periodic flushes and the log's pressure are looked at without being asked.
+/// The interval at which periodic flushes and the log's space are checked without a request.
 const TICK: Duration = Duration::from_secs(1);
 
 impl Flusher {
-    /// With so many threads (`memtable_flush_writers`).
+    /// Creates the queue for this number of threads (`memtable_flush_writers`).
     pub fn new(threads: usize) -> Self {
         Flusher { queue: Arc::default(), workers: (0..threads.max(1)).map(|_| Worker::new()).collect() }
     }
@@ -71,14 +71,15 @@ impl Flusher {
         })
     }
 
-    /// Ends the threads after what they are doing.
+    /// Ends the threads after their current work.
     pub fn stop(&self) {
         lock(&self.queue.0).stopped = true;
         self.queue.1.notify_all();
         self.workers.iter().for_each(Worker::join);
     }
 
-    /// What the log calls when it begins to run out of segments: wakes a thread, which asks the log for more.
+    /// The hook that the log calls when it has few free segments. It wakes a thread, which asks the log for the tables
+    /// to flush.
     pub fn pressure_hook(&self) -> Arc<dyn Fn() + Send + Sync> {
         let queue = self.queue.clone();
         Arc::new(move || {
@@ -92,7 +93,7 @@ impl Flusher {
         FlushStats { pending: requests.waiting.len(), active: requests.active.len(), completed: requests.completed }
     }
 
-    /// Whether the table's flush is under way or will be, unless it waits because the last one failed.
+    /// Whether the table is being flushed or will be, unless it waits because its last flush failed.
     fn has(&self, table: TableId) -> bool {
         let requests = lock(&self.queue.0);
         let is_waiting = requests.waiting.contains(&table) && !requests.resting.contains_key(&table);
@@ -107,7 +108,7 @@ impl Flusher {
         }
     }
 
-    /// Has a thread look what is to be flushed, unless it was looked and flushes are under way for it.
+    /// Makes a thread examine which tables should be flushed, unless that was done and the flushes are running.
     fn look(&self) {
         let mut requests = lock(&self.queue.0);
         if !requests.looked {
@@ -121,7 +122,7 @@ impl Flusher {
         requests.looked = !requests.waiting.is_empty() || !requests.active.is_empty();
     }
 
-    /// Notes that a flush has ended; where it failed, the table is not tried again before `rest` is over.
+    /// Records that a flush has ended. If it failed, the table is not retried before `rest` is over.
     fn ended(&self, table: TableId, rest: Option<Duration>) {
         let mut requests = lock(&self.queue.0);
         requests.active.remove(&table);
@@ -130,7 +131,7 @@ impl Flusher {
         }
         requests.completed += 1;
         requests.looked = false;
-        // The table may have been asked for again, and only now be free.
+        // The table may have been requested again, and be free only now.
         self.queue.1.notify_one();
     }
 }
@@ -156,7 +157,7 @@ impl Requests {
     }
 }
 
-/// Waits for something to do; `None` when it is time to end.
+/// Waits for a task. Returns `None` when the thread must end.
 fn next_task((requests, changed): &Queue) -> Option<Task> {
     let mut requests = lock(requests);
     loop {
@@ -188,17 +189,17 @@ fn run(engine: &Weak<Engine>, queue: &Queue) {
 }
 
 impl Engine {
-    /// Asks for a flush of one table.
+    /// Requests a flush of one table.
     pub(crate) fn request_flush(&self, store: &TableStore) {
         self.flusher().enqueue(store.table.load().id);
     }
 
-    /// Asks for flushes of what holds most memory, or keeps the log from being used again.
+    /// Requests flushes of the tables that use most memory, or that keep segments of the log in use.
     pub(crate) fn request_cleanup(&self) {
         self.flusher().look();
     }
 
-    /// The queue of flushes in the background.
+    /// The figures of the queue.
     pub fn flush_stats(&self) -> FlushStats {
         self.flusher().stats()
     }
@@ -208,16 +209,16 @@ impl Engine {
     fn flush_in_background(&self, table: TableId) {
         let store = self.stores().into_iter().find(|store| store.table.load().id == table);
         let flushed = store.map_or(Ok(false), |store| self.flush_and_compact(&store));
-        // A table that was quarantined gives back its memory and its part of the log as one that was flushed.
+        // A quarantined table frees its memory and its part of the log like a flushed one.
         let flushed = contained(flushed);
         let rest = self.flush_failures().delay(table).filter(|_| flushed.is_err());
         self.flusher().ended(table, rest);
         if let Ok(true) = flushed {
-            // There may be more to do than this table could.
+            // There may be more work than this table could do.
             self.flusher().look();
         }
         if flushed.is_err() {
-            // Not all who wait for room go on waiting when there will be none.
+            // Some of the writers that wait for room must be woken, because there will be none.
             self.log().wake_room_waiters();
         }
     }
@@ -227,7 +228,7 @@ impl Engine {
     fn enqueue_flushes(&self) {
         let flusher = self.flusher();
         let stores = self.stores();
-        // The oldest segments' tables first: they free the log soonest.
+        // The tables of the oldest segments come first, because their flushes free the log soonest.
         let pressed = self.log().pressure().into_iter().flat_map(|pressure| pressure.tables).map(TableId);
         let due = stores.iter().filter(|store| self.is_due(store)).map(|store| store.table.load().id);
         for table in pressed.chain(due) {
@@ -235,7 +236,7 @@ impl Engine {
                 flusher.enqueue(table);
             }
         }
-        // What is being flushed gives its memory back; only what is above that needs more flushes.
+        // Running flushes will free their memory. Only the rest requires more flushes.
         let (mut largest, flushing): (Vec<_>, Vec<_>) = stores
             .iter()
             .map(|store| (used_bytes(store), store.table.load().id))
@@ -247,7 +248,7 @@ impl Engine {
                 break;
             }
             flusher.enqueue(table);
-            // One whose last flush failed may give nothing back.
+            // A table whose last flush failed may free nothing.
             freed += if self.flush_failures().delay(table).is_none() { bytes } else { 0 };
         }
         flusher.looked();
@@ -260,22 +261,22 @@ impl Engine {
         period > 0 && !active.memtable.is_empty() && self.now_millis() - active.created_millis >= period
     }
 
-    /// Answers whether there was anything to flush.
+    /// Flushes and then requests a compaction. Returns whether there was anything to flush.
     pub(crate) fn flush_and_compact(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let flushed = self.flush_store(store)?;
         self.request_compaction(store);
         Ok(flushed)
     }
 
-    /// Flushes the tables whose memtables hold most, one after another, until memtables together hold little enough:
-    /// for a replay, which cannot continue before that. Waits between the tries of a flush that fails.
+    /// Flushes the tables with the largest memtables, one after another, until memtables together are small enough. A
+    /// replay needs this before it can continue. Waits between the attempts of a failing flush.
     pub(crate) fn flush_largest(&self) -> Result<(), EngineError> {
         if !self.pool().wants_flush() {
             return Ok(());
         }
         let mut result = Ok(());
         let mut stores = self.stores();
-        // Read once: it changes meanwhile.
+        // The sizes are read once, because they change meanwhile.
         stores.sort_by_cached_key(|store| std::cmp::Reverse(used_bytes(store)));
         for store in stores {
             if !self.pool().wants_flush() {
@@ -286,7 +287,7 @@ impl Engine {
         result
     }
 
-    /// Flushes a table, or finds that it cannot be flushed. Fails where it is not to be quarantined for that.
+    /// Flushes a table, or finds that it cannot be flushed. Fails if the table must not be quarantined for that.
     fn flush_or_quarantine(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         for _ in 1..flush_failures::TRIES {
             match contained(self.flush_and_compact(store)) {
@@ -298,7 +299,7 @@ impl Engine {
     }
 }
 
-/// The result of a flush, for callers to whom it matters only that memory and log are free again.
+/// The result of a flush for callers that only need memory and log space to be free again.
 pub(crate) fn contained(flushed: Result<bool, EngineError>) -> Result<bool, EngineError> {
     match flushed {
         Err(EngineError::Quarantined { .. }) => Ok(true),
@@ -306,7 +307,7 @@ pub(crate) fn contained(flushed: Result<bool, EngineError>) -> Result<bool, Engi
     }
 }
 
-/// What a table's memtables hold, with those whose flush failed.
+/// The bytes of a table's memtables, including those whose flush failed.
 pub(crate) fn used_bytes(store: &TableStore) -> u64 {
     store.view().generations().map(|generation| generation.memtable.memory().used_bytes).sum()
 }

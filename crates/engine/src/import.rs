@@ -1,4 +1,4 @@
-//! SSTables from elsewhere: verified to the last row, copied, and put beside the table's own.
+//! Import of SSTables from elsewhere: they are verified to the last row, copied, and added to the table's own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::files::unread;
 use crate::store::{TableStore, lock};
 
 impl Engine {
-    /// Takes over copies of all SSTables of a directory, ours or Cassandra's (those of the format `big` are written
-    /// again as BTI), and returns how many there are. Reads find them when this returns, and every later start. The
-    /// directory stays as it is. Blocks on the disk.
+    /// Imports copies of all SSTables of a directory, ours or Cassandra's (those of the format `big` are rewritten as
+    /// BTI). Returns their number. When this returns, reads find them, and so does every later start. The directory
+    /// does not change. Blocks on the disk.
     ///
-    /// One that is damaged or does not fit the table is an error, and nothing is taken over; nor is part of them after
-    /// a crash.
+    /// A damaged SSTable, or one that does not fit the table, is an error. Then nothing is imported, and no part of it
+    /// is there after a crash.
     pub fn import(&self, table: &Table, directory: &Path) -> Result<usize, EngineError> {
         self.check_writable()?;
         let store = self.store(table)?;
@@ -34,11 +34,11 @@ impl Engine {
         Ok(sources.len())
     }
 
-    /// Takes over the SSTables that somebody put into the table's own directory since it was opened (the next start
-    /// would have found them), and returns how many there were. They are verified, and copies of the table's own
-    /// take their place.
+    /// Loads the SSTables that were put into the table's own directory since the table was opened (the next start would
+    /// load them too). Returns their number. They are verified, and replaced with copies that are the table's own.
     ///
-    /// One that is damaged or does not fit the table is an error, and all stay where they are. Blocks on the disk.
+    /// A damaged SSTable, or one that does not fit the table, is an error. Then all stay where they are. Blocks on the
+    /// disk.
     pub fn refresh(&self, table: &Table) -> Result<usize, EngineError> {
         self.check_writable()?;
         let store = self.store(table)?;
@@ -57,7 +57,7 @@ impl Engine {
 
     /// The SSTables of a table's directory that are not in its view.
     fn put_there_by_hand(&self, store: &TableStore) -> Result<Vec<Descriptor>, EngineError> {
-        // What a flush or a merge has written is not in the view at once.
+        // The output of a flush or a merge is not in the view at once.
         let (_no_flush, _no_replacement) = (lock(&store.flushing), lock(&store.files));
         let mut found = list_foreign_tables(&*self.options().disk, &store.directory)?;
         let view = store.view();
@@ -77,8 +77,8 @@ impl Engine {
         Ok(copies)
     }
 
-    /// Makes the copies the table's own, in the place of `sources` if these are in its directory, all or none; before
-    /// or after a truncation, never while one is under way.
+    /// Makes the copies the table's own, all or none, and replaces `sources` if these are in the table's directory.
+    /// This happens before or after a truncation, never during one.
     fn take_over(
         &self,
         store: &Arc<TableStore>,

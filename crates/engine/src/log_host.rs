@@ -1,8 +1,8 @@
-//! Whose log it is: the host id that the node's commit log bears is kept in the data directory too. A node does not
-//! take the log of another one: what is in that is of other tables, and wanted by its own node.
+//! The owner of the commit log: the log's host id is also kept in the data directory. A node refuses the log of another
+//! node, because its records are for other tables, and its own node needs them.
 //!
-//! The id of a log that is about to be made is in the file before there is the log. A crash between leaves no log, for
-//! which the next start makes another id.
+//! The id of a new log is in the file before the log exists. After a crash in between there is no log, and the next
+//! start creates another id.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use uuid::Uuid;
 
 use crate::error::EngineError;
 
-/// In the data directory: the id as text, and a line's end.
+/// The name of the file in the data directory. It contains the id as text, and a line feed.
 const FILE_NAME: &str = "host-id";
-/// Its name until it is whole.
+/// The name of the file until it is complete.
 const NEW_FILE_NAME: &str = "host-id.new";
 
-/// Where it is kept.
+/// The place of the id.
 #[derive(Clone)]
 pub(crate) struct LogHost {
     disk: Arc<dyn Disk>,
@@ -30,10 +30,10 @@ impl LogHost {
         LogHost { disk: Arc::clone(disk), directory: directory.to_path_buf() }
     }
 
-    /// Has the log that is opened be this node's, or a new one. `has_tables`: the node was here before; where it kept
-    /// no id, an older build did not know of one, and the log is taken to be its own.
+    /// Sets the options so that only this node's log, or a new one, is opened. `has_tables` means that the node was
+    /// used before: if it kept no id, an older build did not have one, and the log is its own.
     pub fn claim(&self, options: &mut LogOptions, has_tables: bool) -> Result<(), EngineError> {
-        // An id that nobody has: whatever log is there is another node's.
+        // This is an id that no node has, so any existing log belongs to another node.
         let of_no_log = || (!has_tables).then(Uuid::new_v4);
         options.host_id = self.kept()?.or_else(of_no_log);
         let keeper = self.clone();
@@ -41,15 +41,15 @@ impl LogHost {
         Ok(())
     }
 
-    /// The log was opened: its id is the node's.
+    /// Keeps the id of the opened log.
     pub fn took(&self, log: &CommitLog) -> Result<(), EngineError> {
         let id = log.host_id();
         if self.kept()? == Some(id) {
             return Ok(());
         }
         match self.keep(id) {
-            // It is an older build's log: the next start finds it as this one did, and a full disk keeps nobody from
-            // reading.
+            // This log is from an older build: the next start finds the same state, and a full disk does not prevent
+            // reads.
             Err(error) if error.kind() == DiskErrorKind::Full => Ok(()),
             kept => Ok(kept?),
         }
@@ -71,7 +71,7 @@ impl LogHost {
         id.map(Some).ok_or_else(damaged)
     }
 
-    /// Durable when it returns.
+    /// Writes the id. It is durable when this returns.
     fn keep(&self, id: Uuid) -> Result<(), DiskError> {
         let new = self.directory.join(NEW_FILE_NAME);
         let file = self.disk.open(&new, OpenOptions::create())?;

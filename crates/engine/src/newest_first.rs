@@ -1,9 +1,9 @@
-//! A read of one partition looks at its sources newest first and ends early where what is left is too old to matter.
+//! A read of one partition reads its sources newest first, and ends before sources that are too old to matter.
 //!
-//! What a source says of the partition is known once its cursor has entered it, so that each is entered before the next
-//! is opened. Two things end the search before an SSTable, all of whose timestamps are known not to be later than its
-//! statistics say: a partition deletion that is not older, and (in a read of one row) a row with every column that is
-//! newer.
+//! The effect of a source on the partition is known after its cursor has entered the partition, so each source is
+//! entered before the next one is opened. Two things end the search before an SSTable, whose statistics give its latest
+//! timestamp: a partition deletion that is not older, and (for a read of one row) a row that has every column, all of
+//! them newer.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use model::{
 /// A cursor that has been moved ahead of its reader.
 struct Ahead {
     cursor: BoxCursor<'static>,
-    /// What the first `advance_partition` found, until the reader asks.
+    /// The result of the first `advance_partition`, until the reader requests it.
     entered: Option<bool>,
-    /// What the first `advance` found, until the reader asks.
+    /// The result of the first `advance`, until the reader requests it.
     advanced: Option<bool>,
 }
 
@@ -64,14 +64,14 @@ impl UnfilteredCursor for Ahead {
     }
 }
 
-/// Whether reads of the range go newest first: those of one partition.
+/// Whether reads of the range are of one partition, and so read the newest sources first.
 pub(crate) fn applies(range: &ReadRange) -> bool {
     matches!(range.keys, KeyRange::Single(_))
 }
 
-/// What the sources seen so far say of the ones to come.
+/// The effect of the sources so far on the following ones.
 pub(crate) struct NewestFirst {
-    /// Whether at most one row is wanted, and that row alone.
+    /// Whether at most one row is selected.
     is_one_row: bool,
     /// Nothing written at or before this time (microseconds) is alive.
     deleted_until: i64,
@@ -80,9 +80,9 @@ pub(crate) struct NewestFirst {
 }
 
 impl NewestFirst {
-    /// Before the first source of a read of one partition.
+    /// The state before the first source of a read of one partition.
     pub fn new(table: &Table, range: &ReadRange) -> NewestFirst {
-        // The newest cell of a counter may know less than all of them together.
+        // The newest cell of a counter may have fewer shards than all cells together.
         let adds_up = |column: &model::Column| column.is_complex() || column.ty == types::CqlType::Counter;
         let is_simple = !table.has_statics() && !table.regulars().columns.iter().any(|column| adds_up(column));
         NewestFirst {
@@ -97,7 +97,7 @@ impl NewestFirst {
         self.deleted_until >= max_timestamp || self.complete_since > max_timestamp
     }
 
-    /// Enters a source and notes what it tells.
+    /// Enters a source and records its effect.
     pub fn enter(&mut self, cursor: BoxCursor<'static>) -> Result<BoxCursor<'static>, ReadError> {
         let mut ahead = Ahead { cursor, entered: None, advanced: None };
         let entered = ahead.cursor.advance_partition()?;
@@ -137,7 +137,8 @@ fn is_one_row(table: &Table, range: &ReadRange) -> bool {
     }
 }
 
-/// The time before which nothing can add to a row: it is alive, has every column, and this is the oldest of them.
+/// The time before which nothing can add to a row: the row is live and has every column, and this is the oldest of
+/// their timestamps.
 fn complete_since(row: Row<'_>, table: &Table) -> Option<i64> {
     let liveness = row.liveness();
     if liveness.is_empty() {

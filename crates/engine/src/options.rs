@@ -1,4 +1,4 @@
-//! How an engine is set up.
+//! The settings of an engine.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,10 +8,11 @@ use std::time::Duration;
 use blockio::Disk;
 use memtable::MemtableConfiguration;
 
-/// Memtables by name; an error is Cassandra's words for why the definition cannot be used.
+/// Memtables by name. An error contains Cassandra's text for why the definition cannot be used.
 pub type MemtableConfigurations = BTreeMap<String, Result<MemtableConfiguration, String>>;
 
-/// What `cassandra_latest.yaml` has, for whoever configures nothing: `trie`, which is the `default`, and `skiplist`.
+/// The definitions of `cassandra_latest.yaml`, for nodes without a configuration: `trie`, which is the `default`, and
+/// `skiplist`.
 pub fn default_memtable_configurations() -> MemtableConfigurations {
     let trie = MemtableConfiguration::default();
     let all = [("default", trie), ("trie", trie), ("skiplist", MemtableConfiguration::SkipList)];
@@ -23,25 +24,25 @@ use crate::disk_failure::DiskFailureHook;
 use crate::in_memory::InMemoryNotices;
 use crate::quarantine::QuarantineHook;
 
-/// Settings of an engine. Defaults are those of `conf/espalier.yaml`.
+/// Settings of an engine. The defaults are those of `conf/espalier.yaml`.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Where files are.
+    /// The disk that has the files.
     pub disk: Arc<dyn Disk>,
-    /// Holds `data/<keyspace>/<table>-<id>/` and, unless set otherwise, `commitlog/`.
+    /// The directory that contains `data/<keyspace>/<table>-<id>/` and, unless set otherwise, `commitlog/`.
     pub directory: PathBuf,
     /// The commit log's settings.
     pub commitlog: commitlog::LogOptions,
-    /// The memory that memtables may hold, bytes.
+    /// The memory that memtables may use, bytes.
     pub memtable_space_bytes: u64,
-    /// The part of it at which the largest memtable is flushed, 0 to 1.
+    /// The fraction of it at which the largest memtable is flushed, 0 to 1.
     pub memtable_cleanup_threshold: f64,
-    /// Tables that are flushed at the same time in the background; at least one.
+    /// The number of tables that are flushed at the same time in the background, at least one.
     pub memtable_flush_writers: usize,
-    /// Shards of a user table's memtable, where its configuration does not say how many.
+    /// The number of shards of a user table's memtable, unless its configuration sets one.
     pub memtable_shards: usize,
-    /// What tables name by `WITH memtable`, or why it cannot be used. Tables use `default` where nothing else is
-    /// there.
+    /// The memtables that tables name with `WITH memtable`, or why one cannot be used. Tables use `default` if the name
+    /// is unknown.
     pub memtable_configurations: MemtableConfigurations,
     /// The granularity of row indexes, bytes (`column_index_size`).
     pub column_index_size_bytes: u32,
@@ -49,38 +50,37 @@ pub struct EngineOptions {
     pub cache_bytes: u64,
     /// Whether SSTables go past the kernel's page cache (`disk_access_mode`).
     pub disk_access: DiskAccess,
-    /// Compactions that run at the same time; 0 switches compaction off.
+    /// The number of compactions that run at the same time; 0 disables compaction.
     pub concurrent_compactors: usize,
-    /// Bytes per second that all compactions together write, before compression; 0 is no limit.
+    /// The bytes per second that all compactions together write, before compression; 0 means no limit.
     pub compaction_throughput_bytes: u64,
-    /// How long after a look at all tables, of which the first is at the start, the compactors look again without
-    /// being asked. Cassandra's minute.
+    /// The interval at which the compactors examine all tables without a request, beginning at the start. It is
+    /// Cassandra's minute.
     pub compaction_look_every: Duration,
-    /// Told of SSTables that are damaged and of files that the system refuses to read or write
-    /// (`disk_failure_policy`).
+    /// Receives damage of SSTables, and reads and writes of files that the system refuses (`disk_failure_policy`).
     pub on_disk_failure: Option<DiskFailureHook>,
-    /// Is told of tables that are quarantined while the engine runs; those of the start are among
+    /// Receives the tables that are quarantined while the engine runs. Those of the start are among
     /// [`Engine::quarantined_tables`](crate::Engine::quarantined_tables).
     pub on_quarantine: Option<QuarantineHook>,
-    /// Whether nothing on the disk is changed: what a start writes (replayed records, leftovers) is in memory only,
-    /// and writes and changes of the schema are refused.
+    /// Whether nothing on the disk is changed. The changes of a start (replayed records, leftovers) are then only in
+    /// memory, and writes and schema changes are refused.
     pub read_only: bool,
     /// Whether the engine opens although an SSTable of a user's table cannot be read: that table is quarantined, and
     /// all others are served.
     pub opens_damaged: bool,
-    /// What all tables in memory may take together, bytes (`max_memory_to_lock_mb`); their `size_limit_in_mb` add up
-    /// to no more.
+    /// The memory that all tables in memory may use together, bytes (`max_memory_to_lock_mb`). The sum of their
+    /// `size_limit_in_mb` must not exceed it.
     pub max_memory_to_lock_bytes: u64,
-    /// Changes of a table in memory are not flushed for the disk's sake while they are less than this, bytes.
+    /// Changes of a table in memory are not flushed to save disk space while they are smaller than this, bytes.
     pub in_memory_flush_bytes_min: u64,
-    /// A flush of a table in memory that has less than this in SSTables, bytes, writes all of it into one.
+    /// If a table in memory has SSTables smaller than this, bytes, its flush writes all of them into one.
     pub in_memory_rewritten_bytes_max: u64,
-    /// Is told of tables in memory that come near their limits.
+    /// Receives notices of tables in memory that approach their limits.
     pub in_memory_notices: Option<InMemoryNotices>,
 }
 
 impl EngineOptions {
-    /// Defaults over a directory.
+    /// The defaults for a directory.
     pub fn new(disk: Arc<dyn Disk>, directory: impl Into<PathBuf>) -> Self {
         let directory: PathBuf = directory.into();
         EngineOptions {
@@ -109,8 +109,8 @@ impl EngineOptions {
         }
     }
 
-    /// The memtable that a table of options `memtable = name` has: if that is not configured (any more), the default
-    /// one.
+    /// The memtable of a table with the option `memtable = name`. If that is not configured (any more), it is the
+    /// default.
     pub(crate) fn memtable_configuration(&self, name: &str) -> MemtableConfiguration {
         let configured = |name: &str| self.memtable_configurations.get(name).and_then(|found| found.clone().ok());
         configured(name).or_else(|| configured("default")).unwrap_or_default()

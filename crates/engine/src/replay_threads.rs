@@ -1,10 +1,10 @@
-//! Replaying the log on all cores: one thread reads and checks records, the others apply them, each those of its part
-//! of the tokens, in the order of tokens: so the shards of a memtable have one writer each, and what one update brought
-//! near serves the next.
+//! Replaying the log on all cores. One thread reads and checks records. The other threads apply them, each for its part
+//! of the tokens, in the order of tokens, so that each shard of a memtable has one writer, and an update finds the
+//! memory of the previous one in the cache.
 //!
-//! Records are applied in any order: what a table holds does not depend on the order of writes, and what does (the
-//! schema, truncations) was replayed before. An update is applied inside a write group, as any write, so that a flush
-//! between finds it whole or not at all.
+//! Records are applied in any order, because the content of a table does not depend on the order of writes. Records for
+//! which the order matters (the schema, truncations) were replayed before. Every update is applied inside a write
+//! group, so that a flush in between contains it as a whole or not at all.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
@@ -18,16 +18,16 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::recovery::{Bunch, Covered, Recovery, ReplaySummary};
 
-/// Bytes of records handed over at once.
+/// The size of the chunks of records that are handed over.
 const CHUNK_SIZE: usize = 4 << 20;
 
-/// Records on their way to whoever applies them.
+/// Records on their way to an applying thread.
 #[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Where each ends in `bytes`, and its position in the log.
+    /// The end of each record in `bytes`, and its position in the log.
     records: Vec<(usize, LogPosition)>,
-    /// Their places by table and token, and which they are; sorted before they are applied.
+    /// The places of the records by table and token, sorted before they are applied.
     order: Vec<(u64, u32)>,
 }
 
@@ -56,7 +56,7 @@ impl Chunk {
     }
 }
 
-/// The way to one of the applying threads, and what is to go there next.
+/// The connection to one of the applying threads, and the chunk that is being filled for it.
 struct Lane {
     next: Chunk,
     full: SyncSender<Chunk>,
@@ -65,7 +65,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// False if nobody takes it: the thread has failed, and says why.
+    /// Returns false if the thread has failed. Its result gives the reason.
     fn send(&mut self) -> bool {
         let empty = self.applied.try_recv().unwrap_or_default();
         self.full.send(std::mem::replace(&mut self.next, empty)).is_ok()
@@ -73,14 +73,14 @@ impl Lane {
 }
 
 impl Engine {
-    /// Applies all records of the log to the memtables, as far as no table covers them.
+    /// Applies all records of the log that no SSTable covers to the memtables.
     pub(crate) fn replay_all(&self, replay: &mut Replay, recovery: &mut Recovery) -> Result<(), EngineError> {
         let count = thread::available_parallelism().map_or(1, |cores| cores.get()).min(8);
         let covered = &recovery.covered;
         let summary = thread::scope(|scope| {
             let (mut lanes, mut threads) = (Vec::with_capacity(count), Vec::with_capacity(count));
             for _ in 0..count {
-                // One waits while another is applied and the next is filled.
+                // One chunk waits while another one is applied and the next one is filled.
                 let (full, to_apply) = sync_channel(1);
                 let (done, applied) = channel();
                 lanes.push(Lane { next: Chunk::default(), full, applied });
@@ -113,7 +113,7 @@ impl Engine {
         for mut chunk in to_apply {
             summary = summary + self.replay_records(chunk.sorted(), covered, &mut bunch)?;
             chunk.clear();
-            // Nobody fills it again: the log is read.
+            // The log has been read, so no one fills the chunk again.
             let _ = done.send(chunk);
         }
         Ok(summary)
@@ -123,7 +123,7 @@ impl Engine {
 /// Reads to the end of the log, or until a record could not be applied.
 fn read_chunks(replay: &mut Replay, lanes: &mut [Lane]) -> Result<(), EngineError> {
     while let Some(record) = replay.next_record().map_err(|error| EngineError::Startup(error.to_string()))? {
-        // Records of several partitions go with the first: what matters is that most have one.
+        // A record of several partitions is sorted by the first one. Most records have only one.
         let (table, token) = Mutation::first_partition(record.data).unwrap_or((TableId(Uuid::nil()), Token(0)));
         let token = token.0 as u64 ^ 1 << 63;
         let share = ((u128::from(token) * lanes.len() as u128) >> 64) as usize;
@@ -134,7 +134,7 @@ fn read_chunks(replay: &mut Replay, lanes: &mut [Lane]) -> Result<(), EngineErro
             return Ok(());
         }
     }
-    // Whoever takes none has failed, and says why.
+    // A thread that takes no chunk has failed, and its result gives the reason.
     lanes.iter_mut().for_each(|lane| _ = lane.send());
     Ok(())
 }

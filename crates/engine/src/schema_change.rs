@@ -18,10 +18,10 @@ use crate::{schema_check, schema_rows};
 pub type Keyspaces = BTreeMap<Arc<str>, Arc<Keyspace>>;
 
 impl Engine {
-    /// Changes the schema by `change`, which edits the keyspaces or fails; one change at a time. Returns what `change`
-    /// returned and the schema as it is then.
+    /// Changes the schema with `change`, which edits the keyspaces or fails. One change runs at a time. Returns the
+    /// result of `change` and the new schema.
     ///
-    /// Blocks on the log and on directories. Data of tables that are gone afterwards is deleted.
+    /// Blocks on the log and on directories. The data of removed tables is deleted.
     pub fn change_schema<T, E: From<EngineError>>(
         &self,
         change: impl FnOnce(&Schema, &mut Keyspaces) -> Result<T, E>,
@@ -44,15 +44,15 @@ impl Engine {
         }
         let updates = schema_rows::changes(&old, &new, self.next_timestamp_micros());
         schema_check::check(&old, &new, &updates)?;
-        // What may fail goes first: what is stored is what clients are shown, and what they are shown is the schema.
+        // Everything that can fail comes first: clients see the stored schema, so it must equal the schema.
         let stores = self.stores_for(&new)?;
         self.store_schema(updates, &new)?;
         self.publish_schema(&new, stores)?;
         Ok((result, new))
     }
 
-    /// A table keeps the incarnation that its id has; a new one has that of no table that was dropped. So a statement
-    /// that was resolved before does not reach the data of a table that took the id.
+    /// A table keeps the incarnation of its id. A new table gets an incarnation that no dropped table had, so that an
+    /// earlier resolved statement does not reach the data of a table with the same id.
     fn set_incarnations(&self, old: &Schema, keyspaces: &mut Keyspaces) {
         let next = self.tables_dropped().load(Ordering::Relaxed);
         let wanted = |table: &Table| old.table_by_id(table.id).map_or(next, |known| known.incarnation());
@@ -65,7 +65,7 @@ impl Engine {
         }
     }
 
-    /// Whether a table has the id, and so the directory, of one that was dropped and whose files are still there.
+    /// Whether a table has the id, and so the directory, of a dropped table whose files still exist.
     fn takes_dropped_id(&self, schema: &Schema) -> Result<bool, EngineError> {
         let layouts = self.system_rows("system", schema_rows::LAYOUTS)?;
         let mut dropped = schema_rows::dropped_tables(&layouts).into_iter();
@@ -85,7 +85,7 @@ impl Engine {
         let removed = self.publish(new, stores);
         self.tables_dropped().fetch_add(removed.len() as u64, Ordering::Relaxed);
         self.settle_in_memory();
-        // What cannot be deleted for one table keeps none of the others.
+        // If the data of one table cannot be deleted, that of the others still is.
         let results: Vec<_> = removed.iter().map(|store| self.drop_store(store)).collect();
         results.into_iter().collect::<Result<(), _>>()?;
         if removed.is_empty() { Ok(()) } else { self.finish_drops() }
@@ -97,7 +97,7 @@ impl Engine {
     }
 }
 
-/// The tables that `new` has, and `old` has not or has otherwise.
+/// The tables that are new or different in `new`.
 fn changed_tables<'n>(old: &Schema, new: &'n Schema) -> impl Iterator<Item = &'n Arc<Table>> {
     let tables = new.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
     tables.filter(|table| old.table_by_id(table.id) != Some(*table))

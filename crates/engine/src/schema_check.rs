@@ -1,8 +1,8 @@
-//! What is stored of the schema is read back before it is stored: a schema that the next start could not read, or would
-//! read as another one, never reaches the log.
+//! The check of a schema change: the stored rows are read back before they are stored, so that a schema that the next
+//! start could not read, or would read differently, never reaches the log.
 //!
-//! The rows that a change writes are loaded by the code of a start, and what comes out has to be what the change made.
-//! Only what changed is looked at, so that a change costs nothing for the tables beside it.
+//! The rows that a change writes are loaded with the code of a start, and the result must equal the changed schema.
+//! Only changed objects are compared, so that a change costs nothing for other tables.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::error::EngineError;
 use crate::schema_rows::{self, SchemaRows, UserTypes};
 use crate::system::rows_of;
 
-/// Fails where `updates`, which store what differs between `old` and `new`, do not load as `new`.
+/// Fails if `updates`, which store the difference between `old` and `new`, do not load as `new`.
 pub(crate) fn check(old: &Schema, new: &Schema, updates: &[PartitionUpdate]) -> Result<(), EngineError> {
     let is_changed = |keyspace: &&Arc<Keyspace>| !is_same(old.keyspaces.get(&keyspace.name), keyspace);
     for keyspace in new.keyspaces.values().filter(is_changed) {
@@ -60,7 +60,7 @@ fn check_keyspace(before: Option<&Keyspace>, new: &Keyspace, updates: &[Partitio
     Ok(())
 }
 
-/// Most of what is compared is shared between the old schema and the new one.
+/// Most of the compared objects are shared between the old schema and the new one.
 fn is_same<T: PartialEq>(before: Option<&Arc<T>>, now: &Arc<T>) -> bool {
     before.is_some_and(|before| Arc::ptr_eq(before, now) || before == now)
 }
@@ -94,8 +94,8 @@ fn rows_of_keyspace(keyspace: &Keyspace, changed: &[&Arc<Table>], updates: &[Par
     }
 }
 
-/// What of a table was read back as something else. Of columns that are not shown any more only what their cells are
-/// skipped by counts: the type that such a column had may be gone.
+/// Describes the difference between a table and the one that was read back. Of a column that is not visible any more,
+/// only the properties that are needed to skip its cells count, because its type may be gone.
 fn difference(loaded: &Table, table: &Table) -> Option<String> {
     let keys = |table: &Table| [table.partition_key().to_vec(), table.clustering().to_vec()].concat();
     let differs = |(loaded, column): (Arc<Column>, Arc<Column>)| (loaded != column).then_some(column);
@@ -130,7 +130,7 @@ fn described(column: &Column) -> String {
     format!("column {} of type {}", column.name, column.ty)
 }
 
-/// What rows are read by, of each column in a set.
+/// The properties by which rows are read, for each column in a set.
 fn layout_of(set: &ColumnSet) -> impl Iterator<Item = (u32, &str, bool, bool)> {
     set.columns.iter().map(|column| (column.id.0, &*column.name, column.is_dropped, column.is_complex()))
 }

@@ -1,11 +1,11 @@
 //! Truncation: a table loses everything that was written before, for good.
 //!
-//! The order: a new memtable begins at a position of the log, which is where the table is truncated; writes into the
-//! old ones end; the position becomes durable, as a record of the log, in `system.local`; only then are memtables and
-//! files deleted. A start reads the positions out of the log before it replays (`recovery.rs`), and deletes what a
-//! crash left. So memory, replay and SSTables lose the same writes: those whose records end at the position or before.
-//! Once their files are gone that is noted, too: who puts older SSTables back after that, out of a snapshot, wants
-//! them.
+//! The order is as follows. A new memtable begins at a position of the log, at which the table is truncated. Writes
+//! into the old memtables end. The position becomes durable in `system.local`, as a record of the log. Only then are
+//! memtables and files deleted. A start reads the positions from the log before it replays (`recovery.rs`), and deletes
+//! the leftovers of a crash. So memory, replay and SSTables lose the same writes: those whose records end at the
+//! position or before it. After the files are deleted, the truncation is recorded as finished: SSTables that are
+//! restored from a snapshot after that are kept.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use crate::store::{TableStore, lock};
 use crate::system::SystemWrite;
 use crate::write::Durability;
 
-/// What `truncated_at` says of a table.
+/// The content of `truncated_at` for a table.
 #[derive(Clone, Copy)]
 struct Truncation {
-    /// What was logged before is gone.
+    /// Records up to this position are deleted.
     position: LogPosition,
-    /// When it was, since the epoch.
+    /// The time of the truncation, milliseconds since the epoch.
     millis: i64,
-    /// Whether the SSTables are gone.
+    /// Whether the SSTables are deleted.
     is_finished: bool,
 }
 
@@ -53,21 +53,21 @@ impl Truncation {
 }
 
 impl Engine {
-    /// Deletes all rows of a table. Blocks on the disk. Reads that are under way may still see old rows.
+    /// Deletes all rows of a table. Blocks on the disk. Reads in progress may still see old rows.
     pub fn truncate(&self, table: &Table) -> Result<(), EngineError> {
         self.check_writable()?;
         let store = self.store(table)?;
-        // Each try lets flushes go first, which make room in the log.
+        // Each attempt lets flushes run first, which make room in the log.
         self.until_room(|| {
             let truncated = self.try_truncate(&store);
-            // Where it came to nothing, what is resident is all to be loaded again, and merges that were stopped go on.
+            // After a failure, all resident data must be loaded again, and the stopped merges continue.
             self.settle(&store);
             self.request_compaction(&store);
             truncated
         })
     }
 
-    /// False if the log had no room: nothing has happened then.
+    /// Returns false if the log had no room, in which case nothing has happened.
     fn try_truncate(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let _no_flush = lock(&store.flushing);
         let _no_compaction = store.merges.stop();
@@ -76,7 +76,7 @@ impl Engine {
         let _no_load = lock(&store.settling);
         self.take_in(store)?;
         self.renew_resident(store);
-        // Even an empty memtable is retired: what is logged behind the position must not be dropped with it.
+        // Even an empty memtable is retired, because records after the position must not be dropped with it.
         let first = self.retire_active(store);
         self.groups().barrier().wait();
         let position = first.lower(self.log());
@@ -96,18 +96,18 @@ impl Engine {
         }
         self.forget_log(id, position)?;
         let _no_snapshot = lock(&store.files);
-        // The next start removes what is left then; a later truncation must not say that nothing is.
+        // The next start removes the remaining files. A later truncation must not be recorded as finished before that.
         self.remove_files(store, &sstables).inspect_err(|_| store.distrust_files())?;
         // The directory may hold SSTables that only the next start knows of.
         if store.check_files().is_ok() {
-            // Without it the next start looks once more.
+            // If this fails, the next start checks again.
             let _ = self.try_write(&Mutation::from(self.finished(id, truncation)), Durability::Configured);
         }
         Ok(true)
     }
 
-    /// Makes SSTables the node's own that were put into the table's directory by hand: a start that finishes a
-    /// truncation knows by their place in the log which go.
+    /// Makes SSTables that were put into the table's directory by hand the node's own, because a start that finishes a
+    /// truncation decides by their position in the log which of them are deleted.
     fn take_in(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         let mut foreign = store.view().sstables.clone();
         foreign.retain(|sstable| self.written_up_to(sstable).is_none());
@@ -126,14 +126,14 @@ impl Engine {
         self.files().replace(store, &store.table.load_full(), &foreign, own).map(|_| ())
     }
 
-    /// Tells the log that nothing of the table's records up to `position` is needed.
+    /// Tells the log that the table needs no records up to `position`.
     pub(crate) fn forget_log(&self, table: TableId, position: LogPosition) -> Result<(), EngineError> {
         let interval = PositionInterval { start: LogPosition::NONE, end: position };
         self.log().flushed(table.0, interval).map_err(|error| self.log_failed(error))
     }
 
-    /// The write that notes a truncation, as Cassandra does in `truncated_at`: i64 segment, i32 offset, i64
-    /// milliseconds. Ours goes on with a byte once the SSTables are gone.
+    /// The write that records a truncation in `truncated_at` as Cassandra does: i64 segment, i32 offset, i64
+    /// milliseconds. Ours has another byte after the SSTables are deleted.
     pub(crate) fn truncation(&self, table: TableId, position: LogPosition, timestamp: i64) -> PartitionUpdate {
         self.note_of_truncation(
             table,
@@ -154,7 +154,7 @@ impl Engine {
         write.build()
     }
 
-    /// Forgets the truncations of tables that are gone. Called when the log holds nothing from before the start.
+    /// Removes the truncations of tables that are gone. Called when the log contains nothing from before the start.
     pub(crate) fn forget_truncations(&self) -> Result<(), EngineError> {
         let schema = self.schema();
         let mut gone = self.truncation_entries()?;
@@ -181,12 +181,12 @@ impl Engine {
         Ok(parts.filter_map(entry).collect())
     }
 
-    /// Up to where tables were truncated.
+    /// The positions at which tables were truncated.
     pub(crate) fn truncations(&self) -> Result<Vec<(TableId, LogPosition)>, EngineError> {
         Ok(self.truncation_entries()?.into_iter().map(|(id, truncation)| (id, truncation.position)).collect())
     }
 
-    /// When tables were truncated last, in milliseconds since the epoch.
+    /// The times of the last truncation of each table, in milliseconds since the epoch.
     pub(crate) fn truncation_times(&self) -> Result<Vec<(TableId, i64)>, EngineError> {
         Ok(self.truncation_entries()?.into_iter().map(|(id, truncation)| (id, truncation.millis)).collect())
     }
@@ -197,7 +197,7 @@ impl Engine {
         Ok(unfinished)
     }
 
-    /// Takes SSTables out whose truncation became durable but was not finished, and deletes their files; where that
+    /// Removes the SSTables of truncations that became durable but were not finished, and deletes their files. If that
     /// fails, the truncation stays unfinished.
     pub(crate) fn remove_truncated(&self) -> Result<(), EngineError> {
         let stores = self.stores();
@@ -208,7 +208,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Finishes the truncation, if there is one to finish, of a store that is not in the catalog yet.
+    /// Finishes an unfinished truncation of a store that is not in the catalog yet.
     pub(crate) fn finish_truncation_of(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         let id = store.table.load().id;
         let unfinished = self.unfinished_truncations()?.into_iter().find(|(unfinished, _)| *unfinished == id);
@@ -220,9 +220,9 @@ impl Engine {
         }
     }
 
-    /// Notes which truncations are finished, of tables that are served or gone. Called once records may be appended.
+    /// Records the finished truncations of tables that are served or gone. Called once records may be appended.
     ///
-    /// The SSTables of a quarantined table may not have been looked at: its truncation is finished once it is repaired.
+    /// The SSTables of a quarantined table may not have been examined. Its truncation is finished when it is repaired.
     pub(crate) fn finish_truncations(&self) -> Result<(), EngineError> {
         let stores = self.stores();
         let is_finished = |id: TableId| {
@@ -252,8 +252,8 @@ impl Engine {
         self.files().remove(&store.directory, &descriptors_of(sstables))
     }
 
-    /// The position of our log at which an SSTable's rows were written. What a start flushed after replay covers no
-    /// interval of the log any more, and yet has its place in it.
+    /// The position in our log at which an SSTable's rows were written. An SSTable that a start flushed after a replay
+    /// covers no interval of the log any more, but still has a position in it.
     pub(crate) fn written_up_to(&self, sstable: &SSTableReader) -> Option<LogPosition> {
         let stats = &sstable.statistics().stats;
         let own = stats.originating_host_id == Some(self.log().host_id());

@@ -1,4 +1,4 @@
-//! Those who wait for something that others give back.
+//! Waiting for resources that others return.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,17 +6,17 @@ use std::task::Waker;
 
 use crate::store::lock;
 
-/// Wakers of tasks. Whoever waits adds its own and then looks again whether it still has to wait; whoever gives back
-/// does so, and then wakes all: so nobody is missed. Waking costs one load while nobody waits.
+/// The wakers of waiting tasks. A task that waits adds its waker and then checks again whether it must wait. A task
+/// that returns a resource wakes all tasks after that. So no task misses it. Waking costs one load if no task waits.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers {
     waiting: Mutex<Vec<Waker>>,
-    /// How many of those there are; changed under the lock.
+    /// The number of wakers, which changes under the lock.
     count: AtomicUsize,
 }
 
 impl Wakers {
-    /// Has `waker` woken the next time, once.
+    /// Wakes `waker` once, at the next `wake_all`.
     pub fn add(&self, waker: &Waker) {
         let mut waiting = lock(&self.waiting);
         if !waiting.iter().any(|other| other.will_wake(waker)) {
@@ -25,7 +25,7 @@ impl Wakers {
         self.count.store(waiting.len(), Ordering::SeqCst);
     }
 
-    /// Wakes all that were added since the last time.
+    /// Wakes all wakers that were added since the last call.
     pub fn wake_all(&self) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;

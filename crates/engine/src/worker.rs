@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::store::lock;
 
-/// A thread of the engine. Whoever owns it tells the thread to end before it joins.
+/// A thread of the engine. Its owner tells the thread to end before it joins.
 pub(crate) struct Worker {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -17,7 +17,7 @@ impl Worker {
         Worker { thread: Mutex::new(None) }
     }
 
-    /// Starts the thread. It must hold the engine weakly: the engine waits for it at its own end.
+    /// Starts the thread. It must hold the engine weakly, because the engine waits for it when it closes.
     pub fn start(
         &self,
         name: &str,
@@ -31,13 +31,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits for the thread's end, unless this is the thread: it may be the last to let go of the engine.
+    /// Waits for the end of the thread, unless this is that thread, which may drop the last reference to the engine.
     pub fn join(&self) {
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()
         {
-            // A panic there was reported by the panic hook; the engine goes on closing.
+            // The panic hook reported a panic in it, and the engine continues to close.
             let _ = thread.join();
         }
     }

@@ -34,18 +34,18 @@ use order::Write;
 pub(crate) use pool::MemtablePool;
 
 impl Engine {
-    /// Writes a mutation: ready once it is as durable as `commitlog_sync` says and visible to every read that starts
-    /// later. It waits for memory, for room in tables in memory and for room in the log.
+    /// Writes a mutation. Completes when the mutation is as durable as `commitlog_sync` requires and visible to every
+    /// read that starts later. It waits for memory, for room in tables in memory and for room in the log.
     ///
-    /// The future may be dropped before it is ready; the mutation is then written whole or not at all, and if its
-    /// record is in the log already, in the background. It needs no particular runtime.
+    /// The future may be dropped before it completes. The mutation is then written as a whole or not at all; if its
+    /// record is in the log already, it is written in the background. The future needs no particular runtime.
     pub async fn write(&self, mutation: &Mutation) -> Result<(), EngineError> {
         let stores = self.stores_of(mutation)?;
         order::drive(Write { engine: self, mutation, stores: &stores }).await
     }
 
-    /// Writes a batch as [`Engine::write`] does, and also one that is larger than a log record may be; of such a batch
-    /// some updates are visible before others. Each update by itself has to fit a record.
+    /// Writes a batch as [`Engine::write`] does. The batch may be larger than a log record; some updates of such a
+    /// batch become visible before others. Each single update must fit into a record.
     pub async fn write_batch(self: &Arc<Engine>, mutation: &Mutation) -> Result<(), EngineError> {
         match self.write(mutation).await {
             Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {
@@ -55,8 +55,8 @@ impl Engine {
         }
     }
 
-    /// Writes a mutation as [`Engine::write`] does, and one that is larger than a log record may be update by update:
-    /// for updates of which nothing was promised together. Each by itself has to fit a record, or nothing is written.
+    /// Writes a mutation as [`Engine::write`] does. A mutation larger than a log record is written update by update,
+    /// for updates that need not become visible together. Each of them must fit into a record, or nothing is written.
     pub async fn write_parts(&self, mutation: &Mutation) -> Result<(), EngineError> {
         match self.write(mutation).await {
             Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {
@@ -66,8 +66,8 @@ impl Engine {
         }
     }
 
-    /// Begins a write that was made under this schema. It waits for nothing: `None` says that the write would have to
-    /// wait for memory or room, and that nothing has happened. What was begun waits for the log alone.
+    /// Begins a write that was created with this schema, without waiting. `None` means that the write would have to
+    /// wait for memory or room, and that nothing has happened. A begun write waits only for the log.
     pub fn begin_write(
         self: &Arc<Engine>,
         schema: &BorrowedSchema,
@@ -81,26 +81,26 @@ impl Engine {
         order::begin(self, mutation, slice::from_ref(store))
     }
 
-    /// Writes to system tables. Blocks until the log has room and the write is as durable as `commitlog_sync` says, but
-    /// does not wait for memory.
+    /// Writes to system tables. Blocks until the log has room and the write is as durable as `commitlog_sync` requires,
+    /// but does not wait for memory.
     pub(crate) fn write_system(&self, mutation: &Mutation) -> Result<(), EngineError> {
         self.until_room(|| self.try_write(mutation, Durability::Configured))
     }
 
-    /// As `write_system`, and the write is on the device, in whatever mode the log is, before it becomes visible.
+    /// Like `write_system`, but the write is on the device, in every mode of the log, before it becomes visible.
     pub(crate) fn write_durably(&self, mutation: Mutation) -> Result<(), EngineError> {
         self.until_room(|| self.try_write(&mutation, Durability::OnDevice))
     }
 
-    /// As `write_system`, but does not wait for room in the log either: for callers that keep flushes waiting. False if
-    /// there is none; nothing has happened then.
+    /// Like `write_system`, but does not wait for room in the log, for callers that delay flushes. Returns false if
+    /// there is no room, in which case nothing has happened.
     pub(crate) fn try_write(&self, mutation: &Mutation, durability: Durability) -> Result<bool, EngineError> {
         let stores = self.stores_of(mutation)?;
         order::block(Write { engine: self, mutation, stores: &stores }, durability)
     }
 
-    /// Blocks until the log has room for what is attempted. Where no segment is free, only flushes make room: if one
-    /// fails, so does this.
+    /// Repeats `attempt` until the log has room for it. If no segment is free, only flushes make room: if one of them
+    /// fails, this fails too.
     pub(crate) fn until_room(&self, mut attempt: impl FnMut() -> Result<bool, EngineError>) -> Result<(), EngineError> {
         loop {
             let room = self.log().room();
@@ -119,7 +119,7 @@ impl Engine {
         self.log().pressure().is_some_and(|pressure| pressure.free_segments == 0)
     }
 
-    /// Requests a flush of the largest memtable if memtables hold more than they should.
+    /// Requests a flush of the largest memtable if memtables use more memory than they should.
     fn flush_if_wanted(&self) {
         if self.pool().wants_flush() {
             self.request_cleanup();

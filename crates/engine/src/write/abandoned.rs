@@ -1,8 +1,8 @@
 //! Finishing writes whose callers gave up.
 //!
 //! A client that disconnects or times out drops the future of its write. If the record is in the log by then, the write
-//! still has to become visible once it is durable: flushes wait for its group, and their intervals will cover the
-//! record. A thread of its own does that; a flushing thread cannot, because it may be waiting for that very group.
+//! must still become visible when it is durable, because flushes wait for its group, and their intervals will cover the
+//! record. A separate thread does that. A flushing thread cannot do it, because it may be waiting for that group.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
@@ -32,7 +32,8 @@ impl Finisher {
         Ok(())
     }
 
-    /// Takes over a write, or gives it back if there is no thread (any more): it must not be left half way.
+    /// Takes over a write, or returns it if the thread has not started or has ended: the write must not be left half
+    /// way.
     pub(super) fn take_over(&self, write: AbandonedWrite) -> Option<AbandonedWrite> {
         match &*lock(&self.abandoned) {
             Some(abandoned) => abandoned.send(write).err().map(|unsent| unsent.0),
@@ -40,7 +41,7 @@ impl Finisher {
         }
     }
 
-    /// Ends the thread after all writes it took over.
+    /// Ends the thread after it has finished all writes that it took over.
     pub fn stop(&self) {
         drop(lock(&self.abandoned).take());
         self.worker.join();
@@ -48,8 +49,8 @@ impl Finisher {
 }
 
 impl Engine {
-    /// Finishes a write whose caller gave up, on the finisher's thread. Before it starts and once it has ended, this
-    /// thread does it.
+    /// Finishes a write whose caller gave up, on the finisher's thread. If that thread does not run, this thread does
+    /// it.
     pub(super) fn finish_in_background(&self, write: AbandonedWrite) {
         if let Some(write) = self.finisher().take_over(write) {
             write.finish(self);

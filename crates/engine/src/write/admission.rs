@@ -1,8 +1,9 @@
-//! Admission: what a write has to have before it may enter a write group.
+//! Admission: the conditions for a write to enter a write group.
 //!
 //! A write is admitted with the stores of its tables, with room in those that live in memory, and with memory of the
-//! pool; in this order, so that a write that waits for room holds no memory that another one may be waiting for.
-//! Waiting for either happens here, where a write holds neither a place in a group nor a lock on a partition.
+//! pool. They are taken in this order, so that a write that waits for room holds no memory for which another write may
+//! be waiting. All waiting for room or memory happens here, where a write holds neither a place in a group nor a lock
+//! on a partition.
 
 use std::sync::Arc;
 
@@ -16,13 +17,13 @@ use crate::in_memory::{self, Reservations};
 use crate::store::TableStore;
 use crate::system::is_system_keyspace;
 
-/// A write that may enter a write group. Dropped, it gives back what it was admitted with, and nothing has happened.
+/// A write that may enter a write group. If it is dropped, it returns its room and memory, and nothing has happened.
 #[must_use]
 pub(super) struct Admitted<'w> {
     pub write: Write<'w>,
-    /// In tables in memory.
+    /// The room in tables in memory.
     pub room: Reservations,
-    /// Of the pool.
+    /// The memory of the pool.
     pub memory: Taken<'w>,
 }
 
@@ -34,7 +35,7 @@ impl<'w> Write<'w> {
         let Some(room) = in_memory::reserve_now(self.mutation, self.stores)? else { return Ok(None) };
         let (pool, size_bytes) = (self.engine.pool(), self.mutation.record_size());
         let memory = match self.engine.log().is_periodic() {
-            // It is applied before anything else happens on this thread.
+            // The write is applied before anything else happens on this thread.
             true => pool.find_room(size_bytes),
             false => pool.take_now(size_bytes),
         };
@@ -48,14 +49,14 @@ impl<'w> Write<'w> {
         Ok(self.admit_with_room(room).await)
     }
 
-    /// Admits a write whose room is reserved, by itself or by the batch that it is a part of, once there is memory.
+    /// Admits a write once there is memory. Its room is already reserved, by the write itself or by its batch.
     pub async fn admit_with_room(self, room: Reservations) -> Admitted<'w> {
         self.check();
         let memory = self.engine.pool().take(self.mutation.record_size()).await;
         Admitted { write: self, room, memory }
     }
 
-    /// Admits a write that needs neither room nor memory: flushes may be waiting for it, and it is small, or was
+    /// Admits a write that needs neither room nor memory: flushes may be waiting for it, and it is small, or it was
     /// admitted before a restart.
     pub fn admit_exempt(self) -> Admitted<'w> {
         self.check();
@@ -68,7 +69,7 @@ impl<'w> Write<'w> {
 }
 
 impl Engine {
-    /// The stores of a mutation's tables; fails if one is gone, before anything is written.
+    /// The stores of a mutation's tables. Fails, before anything is written, if one of them is gone.
     pub(super) fn stores_of(&self, mutation: &Mutation) -> Result<Vec<Arc<TableStore>>, EngineError> {
         if self.options().read_only
             && !mutation.updates().iter().all(|update| is_system_keyspace(&update.table().keyspace))

@@ -1,7 +1,7 @@
-//! Applying a mutation: each update goes into the memtable generation that its log position belongs to.
+//! Applying a mutation: each update goes to the memtable generation of its log position.
 //!
 //! A write applies its mutation as a member of a write group, so that a flush of the generation waits for it. A logged
-//! mutation can always be applied: if a memtable is full, another one takes over from it.
+//! mutation can always be applied: another memtable replaces a full one.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::engine::Engine;
 use crate::in_memory::merges_are_behind;
 use crate::store::{Generation, TableStore, View};
 
-/// The number of updates of a batch that are prefetched together from memtables before they are applied. For fewer
-/// than the second number a prefetch does not pay.
+/// The number of updates of a batch that are prefetched together from memtables before they are applied, and the number
+/// below which a prefetch does not pay.
 const PREFETCHED_UPDATES: usize = 64;
 const PREFETCHED_UPDATES_MIN: usize = 8;
 
 impl Write<'_> {
-    /// Applies the mutation to the memtables. `logged` is where its record ends; `None` if it is not in the log.
+    /// Applies the mutation to the memtables. `logged` is the end of its record; `None` if it is not in the log.
     pub fn apply(self, logged: Option<LogPosition>) {
         let (updates, stores) = (self.mutation.updates(), self.stores);
         debug_assert_eq!(stores.len(), updates.len(), "each update has its table's store");
@@ -34,8 +34,7 @@ impl Write<'_> {
 }
 
 impl Engine {
-    /// Applies an update to the memtable that its log position belongs to; if that is full, to the one that takes over
-    /// from it.
+    /// Applies an update to the memtable of its log position, or to the memtable that replaced it, if it is full.
     #[inline]
     fn apply(&self, store: &TableStore, update: &PartitionUpdate, logged: Option<LogPosition>) {
         let view = store.borrow_view();
@@ -55,7 +54,7 @@ impl Engine {
         }
     }
 
-    /// Counts what an update took of memory.
+    /// Counts the memory of an update.
     fn account(&self, store: &TableStore, generation: &Generation, growth_bytes: i64) {
         let bytes = generation.account(growth_bytes, self.pool());
         if let Some(resident) = &generation.resident {
@@ -72,7 +71,7 @@ impl Engine {
     }
 }
 
-/// Prefetches from memtables what updates of these stores will look at first.
+/// Prefetches the memory that updates of these stores will read first in memtables.
 pub(super) fn prefetch<'w>(updates: impl Iterator<Item = (&'w Arc<TableStore>, &'w PartitionUpdate)>) {
     let updates: Vec<_> = updates.map(|(store, update)| (store, update.key())).collect();
     for same in updates.chunk_by(|(one, _), (next, _)| Arc::ptr_eq(one, next)) {
@@ -81,7 +80,7 @@ pub(super) fn prefetch<'w>(updates: impl Iterator<Item = (&'w Arc<TableStore>, &
     }
 }
 
-/// A record belongs to the newest generation whose part of the log it is in; what is not logged goes to the active
+/// A record belongs to the newest generation whose part of the log contains it. Unlogged mutations belong to the active
 /// generation.
 fn generation_of<'v>(view: &'v View, log: &CommitLog, logged: Option<LogPosition>) -> &'v Arc<Generation> {
     let Some(end) = logged else { return &view.active };

@@ -1,8 +1,8 @@
-//! Write groups: who was already writing when something changed.
+//! Write groups: the writes that had already begun when something changed.
 //!
 //! Every write is in a group from before it appends to the log until it is visible. A flush replaces the memtable,
-//! then closes the current group and waits until that group and all earlier ones are empty: after that no write can
-//! still be on its way into the replaced memtable. Entering and leaving is one atomic addition each.
+//! closes the current group, and waits until that group and all earlier ones are empty. After that, no write can still
+//! be on its way into the replaced memtable. Entering and leaving is one atomic addition each.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -21,7 +21,7 @@ pub(crate) struct WriteGroups {
 struct Group {
     /// Twice the number of writes in the group, plus one once it is closed.
     state: AtomicUsize,
-    /// Empties before this group does.
+    /// The previous group, which becomes empty before this one.
     previous: Mutex<Option<Arc<Group>>>,
     empty: Mutex<bool>,
     emptied: Condvar,
@@ -53,7 +53,7 @@ impl Group {
         self.emptied.notify_all();
     }
 
-    /// Blocks until this group, which is closed, and all before it are empty.
+    /// Blocks until this group, which is closed, and all earlier groups are empty.
     fn wait(&self) {
         let previous = lock(&self.previous).clone();
         if let Some(previous) = previous {
@@ -69,25 +69,25 @@ impl Group {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Nothing panics while these locks are held for more than a store; a poisoned one still guards valid data.
+    // No code panics in the middle of a change while it holds these locks, so a poisoned lock guards valid data.
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// A write's membership in a group; dropping it leaves the group.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// Borrowed from the groups until the write waits: all writers would count themselves among the group's owners.
+    /// The group is borrowed until the write waits. Otherwise all writers would change the count of the group's owners.
     group: Guard<Arc<Group>>,
 }
 
 impl Membership {
-    /// The same for a write that waits: few can borrow at a time.
+    /// The membership of a write that waits. It owns its share of the group, because few threads can borrow at a time.
     pub fn that_waits(mut self) -> Membership {
         self.group = Guard::from_inner(Arc::clone(&self.group));
         self
     }
 
-    /// Whether its group counts a write at least.
+    /// Whether its group counts at least one write.
     pub fn is_counted(&self) -> bool {
         self.group.state.load(Ordering::Relaxed) >= WRITE
     }

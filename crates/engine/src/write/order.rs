@@ -43,21 +43,21 @@ use crate::error::EngineError;
 use crate::in_memory::Reservations;
 use crate::store::TableStore;
 
-/// What is to be written where: the first state.
+/// A mutation and the stores for it: the first state.
 #[derive(Clone, Copy)]
 pub(super) struct Write<'w> {
     pub engine: &'w Engine,
     pub mutation: &'w Mutation,
-    /// Of each update's table.
+    /// The store of each update's table.
     pub stores: &'w [Arc<TableStore>],
 }
 
 /// How durable a write is before it is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// As `commitlog_sync` says.
+    /// As durable as `commitlog_sync` requires.
     Configured,
-    /// On the device, in whatever mode the log is.
+    /// On the device, in every mode of the log.
     OnDevice,
 }
 
@@ -65,13 +65,13 @@ pub(crate) enum Durability {
 #[must_use]
 pub(super) struct Entered {
     membership: Membership,
-    /// Where its record ends.
+    /// The end of its record.
     logged: Option<LogPosition>,
 }
 
 impl Admitted<'_> {
-    /// Enters the write group and appends to the log: the one place that does. `None` if the log has no room; the group
-    /// is left then, because a flush makes room, and a flush waits for the group.
+    /// Enters the write group and appends to the log; no other code does. Returns `None` if the log has no room. The
+    /// group is then left, because a flush makes room, and a flush waits for the group.
     pub fn enter(&self) -> Result<Option<Entered>, EngineError> {
         let Write { engine, mutation, stores } = self.write;
         let membership = engine.groups().enter();
@@ -104,7 +104,7 @@ impl Admitted<'_> {
         }
     }
 
-    /// Applies a write that has nothing to wait for, and leaves.
+    /// Applies a write that need not wait, and leaves the group.
     #[inline]
     fn apply(self, entered: Entered) {
         let Entered { membership, logged } = entered;
@@ -114,7 +114,7 @@ impl Admitted<'_> {
         self.write.engine.flush_if_wanted();
     }
 
-    /// The same, or what has to be kept of the write while it waits to be so durable.
+    /// Like `apply`, or returns the parts of the write that must be kept while it waits to become durable.
     #[inline(always)]
     fn apply_unless_waiting(self, entered: Entered, durability: Durability) -> Option<Kept> {
         let log = self.write.engine.log();
@@ -133,7 +133,7 @@ impl Admitted<'_> {
     }
 }
 
-/// Appends the record of a mutation; answers where it ends.
+/// Appends the record of a mutation. Returns the end of the record.
 #[inline]
 fn append(engine: &Engine, mutation: &Mutation) -> Result<LogPosition, LogError> {
     let log = engine.log();
@@ -151,24 +151,24 @@ fn append(engine: &Engine, mutation: &Mutation) -> Result<LogPosition, LogError>
     appended.map(|appended| appended.position)
 }
 
-/// What a write holds from its record to its application.
+/// The resources that a write holds from its record to its application.
 pub(super) struct Logged {
-    /// In tables in memory.
+    /// The room in tables in memory.
     room: Reservations,
     membership: Membership,
-    /// Where its record ends.
+    /// The end of its record.
     end: LogPosition,
 }
 
-/// What a write takes along into its wait for the device.
+/// The parts of a write that it keeps while it waits for the device.
 struct Kept {
     logged: Logged,
     wait: LogWait,
     taken_bytes: i64,
 }
 
-/// A write that waits for the device. Its parts are borrowed by a future or a thread that drives it to its end, and its
-/// own where it outlives the call that began it. Dropped before it is done, it is finished in the background.
+/// A write that waits for the device. It borrows its parts if a future or a thread drives it to its end, and owns them
+/// if it outlives the call that began it. If it is dropped before it is done, it is finished in the background.
 pub(super) struct InFlight<E, M, S>
 where
     E: Deref<Target = Engine>,
@@ -178,10 +178,10 @@ where
     engine: E,
     mutation: M,
     stores: S,
-    /// `None` once it is applied, or never will be.
+    /// `None` after it was applied, or if it never will be.
     logged: Option<Logged>,
     wait: LogWait,
-    /// Of the pool.
+    /// The memory of the pool.
     taken_bytes: i64,
 }
 
@@ -200,7 +200,7 @@ where
         self.logged.is_none()
     }
 
-    /// Applies the write once its record is durable: the one place that polls the log. Once it is done it stays so.
+    /// Applies the write when its record is durable; no other code polls the log. Afterwards it stays done.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EngineError>> {
         let Some(logged) = &self.logged else { return Poll::Ready(Ok(())) };
         debug_assert!(logged.membership.is_counted(), "flushes wait for it");
@@ -210,7 +210,7 @@ where
         }
     }
 
-    /// Waits on this thread.
+    /// Waits for the device on this thread.
     fn block(mut self, durability: Durability) -> Result<(), EngineError> {
         match durability {
             Durability::Configured => crate::block_on(poll_fn(|context| self.poll(context))),
@@ -221,7 +221,7 @@ where
         }
     }
 
-    /// Applies the write if it is durable, leaves its group and gives back what it held.
+    /// Applies the write if it is durable, leaves its group, and returns its resources.
     fn settle(&mut self, durable: Result<(), LogError>) -> Result<(), EngineError> {
         debug_assert!(self.logged.is_some(), "a write is applied once");
         let outcome = durable.map_err(|error| self.engine.log_failed(error));
@@ -268,7 +268,7 @@ pub(super) struct AbandonedWrite {
 }
 
 impl AbandonedWrite {
-    /// Finishes the write on this thread. If it fails, nobody is left to know.
+    /// Finishes the write on this thread. An error has no receiver any more.
     pub fn finish(self, engine: &Engine) {
         let wait = engine.log().wait_for(self.logged.end);
         let kept = Kept { logged: self.logged, wait, taken_bytes: 0 };
@@ -276,7 +276,7 @@ impl AbandonedWrite {
     }
 }
 
-/// The stores of a mutation's tables, kept while it waits. The one that most mutations have needs no memory of its own.
+/// The stores of a mutation's tables, kept while it waits. Most mutations have one store, which needs no allocation.
 enum WrittenStores {
     One(Arc<TableStore>),
     Several(Vec<Arc<TableStore>>),
@@ -302,12 +302,12 @@ impl Deref for WrittenStores {
     }
 }
 
-/// Carries a write out; waits for everything that it needs.
+/// Executes a write, and waits for everything that it needs.
 pub(super) async fn drive(write: Write<'_>) -> Result<(), EngineError> {
     drive_admitted(write.admit().await?).await
 }
 
-/// Carries out a write whose room is reserved.
+/// Executes a write whose room is reserved.
 pub(super) async fn drive_with_room(write: Write<'_>, room: Reservations) -> Result<(), EngineError> {
     drive_admitted(write.admit_with_room(room).await).await
 }
@@ -320,7 +320,7 @@ async fn drive_admitted(admitted: Admitted<'_>) -> Result<(), EngineError> {
     poll_fn(|context| in_flight.poll(context)).await
 }
 
-/// Carries out a write that nothing admits, and waits for the device on this thread. False if the log has no room.
+/// Executes a write without admission, and waits for the device on this thread. Returns false if the log has no room.
 pub(super) fn block(write: Write<'_>, durability: Durability) -> Result<bool, EngineError> {
     let admitted = write.admit_exempt();
     let Some(entered) = admitted.enter()? else { return Ok(false) };
@@ -330,8 +330,8 @@ pub(super) fn block(write: Write<'_>, durability: Durability) -> Result<bool, En
     Ok(true)
 }
 
-/// Begins a write as far as it goes without waiting; `None` if it would have to wait for more than the device. Where
-/// there is nothing to wait for, no count of owners changes that threads share.
+/// Begins a write as far as possible without waiting. Returns `None` if it would have to wait for more than the device.
+/// If it need not wait, it changes no reference count that threads share.
 pub(super) fn begin(
     engine: &Arc<Engine>,
     mutation: Mutation,
@@ -346,27 +346,27 @@ pub(super) fn begin(
     Ok(Some(BegunWrite { waiting: Some(InFlight::new(Arc::clone(engine), mutation, stores.into(), kept)) }))
 }
 
-/// A write that was begun: ready once it is as durable as `commitlog_sync` says and visible to every read that starts
-/// later. Dropped before, it is finished in the background.
+/// A begun write. Completes when it is as durable as `commitlog_sync` requires and visible to every read that starts
+/// later. If it is dropped before that, it is finished in the background.
 #[must_use = "it is acknowledged when it is ready"]
 pub struct BegunWrite {
-    /// `None` if there never was anything to wait for.
+    /// `None` if it never had to wait.
     waiting: Option<InFlight<Arc<Engine>, Mutation, WrittenStores>>,
 }
 
 impl BegunWrite {
-    /// Whether there is nothing to wait for, or nothing any more.
+    /// Whether it need not wait, or not any more.
     pub fn is_done(&self) -> bool {
         self.waiting.as_ref().is_none_or(InFlight::is_done)
     }
 
-    /// The engine, of a write that had to wait: no other can fail.
+    /// The engine of a write that had to wait; no other write can fail.
     pub fn engine(&self) -> Option<&Engine> {
         self.waiting.as_ref().map(|waiting| &*waiting.engine)
     }
 
-    /// Prefetches from memtables what these writes will look at first: for writes that are durable and polled right
-    /// after, some eight or more.
+    /// Prefetches the memory that these writes will read first in memtables. The writes must be durable and polled soon
+    /// after; about eight are needed for a gain.
     pub fn prefetch<'w>(writes: impl Iterator<Item = &'w BegunWrite>) {
         let waiting = writes.filter_map(|write| write.waiting.as_ref()).filter(|waiting| !waiting.is_done());
         prefetch(waiting.filter_map(|waiting| waiting.stores.first().zip(waiting.mutation.updates().first())));

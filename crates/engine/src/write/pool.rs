@@ -1,10 +1,10 @@
 //! The memory of all memtables together.
 //!
-//! A write takes its memory here before it enters a write group and before any lock: while the memtables hold as much
-//! as they may, it waits for a flush, and holds nothing that the flush could wait for (the cause of CASSANDRA-21019).
-//! It takes the size of its record. What the memtable grew by is counted once the write is applied, so that memtables
-//! go over the limit by no more than the structure of the writes under way. A write that is applied at once only
-//! checks that there is room: there are no more of those at a time than threads.
+//! A write takes its memory here before it enters a write group and before it takes any lock. While memtables use all
+//! memory that they may use, it waits for a flush, and holds nothing for which that flush could wait (the cause of
+//! CASSANDRA-21019). A write takes the size of its record. The growth of the memtable is counted after the write is
+//! applied, so memtables exceed the limit at most by the structure of the writes in progress. A write that is applied
+//! at once only checks that there is room: at most one such write per thread exists at a time.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,12 +12,12 @@ use std::task::Poll;
 
 use crate::wakers::Wakers;
 
-/// Counts bytes in memtables and holds writers back above the limit.
+/// Counts bytes in memtables, and makes writers wait above the limit.
 #[derive(Debug)]
 pub(crate) struct MemtablePool {
-    /// In memtables.
+    /// The bytes in memtables.
     used_bytes: AtomicI64,
-    /// Taken by writes that are not in one yet.
+    /// The bytes taken by writes that are not in a memtable yet.
     taken_bytes: AtomicI64,
     limit_bytes: i64,
     cleanup_bytes: i64,
@@ -25,7 +25,7 @@ pub(crate) struct MemtablePool {
     waiting: Wakers,
 }
 
-/// Memory that a write has taken; given back when it is dropped, when the memtable has counted what the write became.
+/// Memory that a write has taken. It is returned when this is dropped, after the memtable has counted the write.
 #[derive(Debug)]
 pub(crate) struct Taken<'p> {
     pool: &'p MemtablePool,
@@ -44,7 +44,7 @@ impl MemtablePool {
         }
     }
 
-    /// Notes that memtables grew or, if negative, gave memory back.
+    /// Records that memtables grew or, if negative, freed memory.
     pub fn add(&self, bytes: i64) {
         self.used_bytes.fetch_add(bytes, Ordering::SeqCst);
         if bytes < 0 {
@@ -52,7 +52,7 @@ impl MemtablePool {
         }
     }
 
-    /// Bytes in memtables.
+    /// The bytes in memtables.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed).max(0) as u64
     }
@@ -62,19 +62,19 @@ impl MemtablePool {
         self.used_bytes.load(Ordering::Relaxed) > self.cleanup_bytes
     }
 
-    /// The same when `freed_bytes` are on their way back.
+    /// Like `wants_flush`, if `freed_bytes` will be freed soon.
     pub fn wants_flush_without(&self, freed_bytes: u64) -> bool {
         self.used_bytes() > freed_bytes.saturating_add(self.cleanup_bytes.max(0) as u64)
     }
 
-    /// Takes the memory that a write of `bytes` needs, once it is there.
+    /// Takes the memory for a write of `bytes`, as soon as it is there.
     pub async fn take(&self, bytes: usize) -> Taken<'_> {
-        // At the threshold a flush begins: what is above it is all that a write can count on.
+        // A flush begins at the threshold, so a write can only count on the memory above it.
         let bytes = (bytes as i64).min(self.limit_bytes - self.cleanup_bytes);
         if !self.try_take(bytes) {
             poll_fn(|context| {
                 self.waiting.add(context.waker());
-                // Memory that is given back after this wakes the waker.
+                // If memory is returned after this, the waker is woken.
                 if self.try_take(bytes) { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
@@ -82,15 +82,15 @@ impl MemtablePool {
         Taken { pool: self, bytes }
     }
 
-    /// As [`take`](Self::take); `None` while it is not there.
+    /// Like [`take`](Self::take), but returns `None` if the memory is not there.
     pub fn take_now(&self, bytes: usize) -> Option<Taken<'_>> {
         let bytes = (bytes as i64).min(self.limit_bytes - self.cleanup_bytes);
         // `Taken` is made only if the memory was taken, because dropping it gives the memory back.
         self.try_take(bytes).then(|| Taken { pool: self, bytes })
     }
 
-    /// As [`take_now`](Self::take_now) for a write that is applied before anything else happens on its thread: it is in
-    /// the memtable by the time others could look, so that nothing is counted before.
+    /// Like [`take_now`](Self::take_now), for a write that is applied before anything else happens on its thread. It is
+    /// in the memtable before others can check, so nothing is counted before that.
     pub fn find_room(&self, bytes: usize) -> Option<Taken<'_>> {
         let bytes = (bytes as i64).min(self.limit_bytes - self.cleanup_bytes);
         let taken = self.taken_bytes.load(Ordering::SeqCst);
@@ -102,7 +102,7 @@ impl MemtablePool {
         Taken { pool: self, bytes: 0 }
     }
 
-    /// Takes back what [`Taken::into_bytes`] gave out.
+    /// Returns memory from [`Taken::into_bytes`].
     pub fn give_back(&self, bytes: i64) {
         let before = self.taken_bytes.fetch_sub(bytes, Ordering::SeqCst);
         debug_assert!(before >= bytes, "{bytes} bytes are given back of {before} that were taken");
@@ -114,7 +114,7 @@ impl MemtablePool {
         self.taken_bytes.load(Ordering::SeqCst)
     }
 
-    /// What is left beside memtables and what writes have taken.
+    /// The memory that neither memtables nor writes use.
     fn room(&self, taken_bytes: i64) -> i64 {
         self.limit_bytes - self.used_bytes.load(Ordering::SeqCst) - taken_bytes
     }
@@ -126,7 +126,7 @@ impl MemtablePool {
 }
 
 impl Taken<'_> {
-    /// For whoever outlives the borrow and gives them back.
+    /// Converts to bytes, for owners that outlive the borrow. They must return them with `give_back`.
     pub fn into_bytes(mut self) -> i64 {
         std::mem::take(&mut self.bytes)
     }

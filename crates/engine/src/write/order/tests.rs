@@ -1,4 +1,4 @@
-//! Every state of a write, and every way out of it.
+//! Tests of every state of a write, and of every transition.
 
 use std::pin::pin;
 use std::task::Waker;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::*;
 use crate::EngineOptions;
 
-/// An engine with one table, and what tells whether a write left something behind.
+/// An engine with one table, and the values that show whether a write left something behind.
 struct House {
     disk: SimulatedDisk,
     engine: Arc<Engine>,
@@ -74,7 +74,7 @@ impl House {
         }
     }
 
-    /// How many partitions reads see once every write that is in a group has left it.
+    /// The number of partitions that reads see after every write in a group has left it.
     fn visible(&self) -> usize {
         self.engine.groups().barrier().wait();
         let mut cursor = self.engine.read(&self.table, &ReadRange::all_rows(model::KeyRange::all())).unwrap();
@@ -85,10 +85,10 @@ impl House {
         count
     }
 
-    /// Writes that are in flight until the log has no room for another one.
+    /// Begins writes until the log has no room for another one.
     fn fill_log(&self) -> Vec<BegunWrite> {
         let stores = self.stores();
-        // Nothing but the writes of this table keeps segments, and their group keeps every flush waiting.
+        // Only the writes of this table keep segments in use, and their group delays every flush.
         self.engine.flush_all().unwrap();
         let mut begun = Vec::new();
         while begun.len() < 1000 {
@@ -134,7 +134,7 @@ fn a_write_that_is_dropped_in_flight_is_finished_whether_it_was_polled_or_not() 
         let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
         let admitted = write.admit_now().unwrap().expect("there is room");
         let entered = admitted.enter().unwrap().expect("the log has room");
-        // It is in flight, however fast the device was.
+        // It is in flight, even if the device was fast.
         let kept = admitted.apply_unless_waiting(entered, Durability::OnDevice).expect("it waits for the device");
         let mut in_flight = InFlight::new(&*house.engine, &mutation, &stores[..], kept);
         assert!(!in_flight.is_done() && house.holdings().taken_bytes > 0);
@@ -179,7 +179,7 @@ fn a_write_whose_record_is_lost_in_flight_leaves_its_group_and_is_not_visible() 
         let house = House::open(|_| {});
         let (mutation, stores) = (house.insertion(1, 100), house.stores());
         let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
-        // All writes from now on.
+        // All writes fail from now on.
         house.disk.inject(Fault::Fail, 0);
         let admitted = write.admit_now().unwrap().expect("there is room");
         let entered = admitted.enter().unwrap().expect("the log has room");
@@ -209,7 +209,7 @@ fn a_write_without_memory_is_not_begun_and_waits_outside_of_any_group() {
     let mut waiting = pin!(drive(write));
     assert!(poll_once(waiting.as_mut()).is_pending());
     house.engine.groups().barrier().wait();
-    // A write that nothing admits does not wait for memory.
+    // A write without admission does not wait for memory.
     assert!(block(Write { mutation: &house.insertion(2, 100), ..write }, Durability::Configured).unwrap());
     taken.clear();
     crate::block_on(waiting).unwrap();
@@ -307,7 +307,7 @@ fn room_in_a_table_in_memory_is_reserved_before_memory_is_taken() {
     let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
     let before = house.holdings();
     let mut admitted: Vec<_> = std::iter::from_fn(|| write.admit_now().unwrap()).collect();
-    // What the others have reserved leaves no room: this one waits for them and holds no memory.
+    // The reservations of the others leave no room. This write waits for them and holds no memory.
     let full = house.holdings();
     assert!(!admitted.is_empty() && full.reserved_bytes > 0, "{full:?}");
     {
@@ -317,7 +317,7 @@ fn room_in_a_table_in_memory_is_reserved_before_memory_is_taken() {
     }
     admitted.clear();
     assert_eq!(house.holdings(), before);
-    // Without memory the room is given back, too.
+    // If there is no memory, the room is returned too.
     let taken: Vec<_> = std::iter::from_fn(|| house.engine.pool().take_now(4_000)).collect();
     let without_memory = house.holdings();
     assert!(write.admit_now().unwrap().is_none());
