@@ -1,5 +1,5 @@
-# The two commands: `make run` serves CQL on 127.0.0.1:9042, `make test` proves everything. `make help` lists the rest.
-# Needed: Rust (stable), git, Python 3, a Java 17 JDK and Maven; Go for the gocql script. All else is installed into .cache/.
+# `make run` serves CQL on 127.0.0.1:9042, and `make test` runs every proof. `make help` lists the other commands.
+# They need Rust (stable), git, Python 3, a Java 17 JDK and Maven, and Go for the gocql script. Everything else is installed into .cache/.
 
 PYTHON := .cache/venv/bin/python
 SEED ?= 1
@@ -17,17 +17,17 @@ SECONDS ?= 60
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
 	@echo 'make test [STAGES="a b"]     every proof (proof/stages.py lists the stages)'
-	@echo 'make oracle SEED=1 OPS=5000  random histories against Cassandra 5.0.8 and Espalier; RESUME=1 goes on with a long run'
+	@echo 'make oracle SEED=1 OPS=5000  random histories against Cassandra 5.0.8 and Espalier; RESUME=1 continues a long run'
 	@echo 'make node drivers catalog errors tables upgrade kill log flights  one stage alone'
 	@echo 'make torture SEED=1 CASES=10000  power cuts and faults at any point of random histories of the log and the engine'
 	@echo 'make powercut SEED=1 CASES=200  power cuts under the unmodified binary, on a disk in memory (FUSE)'
-	@echo 'make attack SECONDS=1800    what no client should send, beside an honest client, then a random mixture of it'
+	@echo 'make attack SECONDS=1800    hostile requests beside an honest client, and then a random mixture of them'
 	@echo 'make fuzz TARGET=cql SECONDS=60  coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md'
 	@echo 'make asan SEED=1             the tests of the crates with unsafe code under AddressSanitizer (nightly)'
 	@echo 'make large                   a table in memory of more than 4 GiB'
-	@echo 'make overwrites COUNT=100000000  memory of the trie under so many overwrites beside a scan'
-	@echo 'make cassandra               a Cassandra 5.0.8 to play with'
-	@echo 'make bench [SCENARIO=start]  Espalier beside Cassandra 5.0.8 (bench/README.md); 30 minutes for all, QUICK=1 is 5; CHECK=1 fails on a missed bar'
+	@echo 'make overwrites COUNT=100000000  memory of the trie under this many overwrites beside a scan'
+	@echo 'make cassandra               starts a Cassandra 5.0.8 for experiments'
+	@echo 'make bench [SCENARIO=start]  benchmarks beside Cassandra 5.0.8 (bench/README.md): 35 minutes for all, 5 with QUICK=1; CHECK=1 fails on a missed bar'
 
 run:
 	cargo build --release --bin espalier
@@ -54,12 +54,12 @@ flights: install build
 cassandra: install
 	@$(PYTHON) -m proof.oracle.cassandra
 
-# Tests of the normal run with more cases, and with its debug checks.
+# These are tests of the normal run with more cases, and with its debug checks.
 torture:
 	SEED=$(SEED) CASES=$(CASES) cargo test -p commitlog --test it crash::
 	ESPALIER_TORTURE_SEED=$(SEED) ESPALIER_TORTURE_CASES=$(CASES) cargo test -p engine --test it torture -- --nocapture
 
-# A table that never flushes again, under load for about an hour.
+# This test loads a node for about an hour while one of its tables cannot be flushed.
 stuck-table:
 	ESPALIER_STUCK_TABLE_LOGS=50000 cargo test -p engine --test it a_table_that_never_flushes_again -- --nocapture
 
@@ -67,7 +67,7 @@ powercut: CASES = 200
 powercut: install build
 	@$(PYTHON) -m proof.powercut --seed $(SEED) --cases $(CASES)
 
-# Two minutes of attacks one after another; with SECONDS=1800 on the command line a mixture of them for that long besides.
+# The attacks run one after another for two minutes. With SECONDS=1800 on the command line, a mixture of them follows for that long.
 attack: SECONDS = 0
 attack: install build
 	@$(PYTHON) -m proof.attack --seconds $(SECONDS)
@@ -77,14 +77,15 @@ fuzz:
 	  echo 'make fuzz needs nightly Rust and cargo-fuzz: rustup toolchain install nightly && cargo install cargo-fuzz'; exit 1; }
 	cargo +nightly fuzz run $(TARGET) -- -max_total_time=$(SECONDS) -rss_limit_mb=1024 -timeout=10
 
-# Unsafe code is in memtrie and blockio; memtable drives the trie as the product does. Its own target directory: all is built anew. Without
-# the model checker's tests, which change stacks in ways that the sanitizer does not know, and the one that has memory left to the kernel for good.
+# Unsafe code is in memtrie and blockio, and memtable uses the trie as the product does. Everything is built again, in a separate target
+# directory. The model checker's tests are left out, because they switch stacks in ways that the sanitizer does not know, and so is a test
+# that leaves memory to the kernel for good.
 asan:
 	SEED=$(SEED) RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target x86_64-unknown-linux-gnu --target-dir .cache/asan \
-	  -p memtrie -p memtable -p blockio --lib --test it -- --skip a_ring_that_does_not_work_any_more
+	  -p memtrie -p memtable -p blockio --lib --test it -- --skip a_broken_ring_is_an_error
 
 overwrites:
-	OVERWRITES=$(COUNT) cargo test -p memtrie --test it a_scan_that_never_ends -- --nocapture
+	OVERWRITES=$(COUNT) cargo test -p memtrie --test it an_endless_scan -- --nocapture
 
 large: install
 	@$(PYTHON) -m proof.large

@@ -246,8 +246,7 @@ pub(super) fn in_dependency_order(keyspace: &Keyspace) -> Vec<&Arc<UserType>> {
     ordered
 }
 
-/// How many types stand within each other below a type at most. Types cannot form circles; should stored ones do, the
-/// search ends where it began.
+/// The depth of the types that a type uses. Types cannot form cycles; if stored ones do, the search ends at its start.
 fn level<'k>(name: &str, keyspace: &'k Keyspace, levels: &mut HashMap<&'k str, usize>) -> usize {
     if let Some(known) = levels.get(name) {
         return *known;
