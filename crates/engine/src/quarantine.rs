@@ -109,6 +109,9 @@ impl Engine {
         }
         let moved = self.log().sync().map_err(|error| self.log_failed(error));
         if let Err(error) = moved.and_then(|()| self.set_memtables_aside(store, &table, reason)) {
+            // The file may have its name already. A later start must not take the table for a quarantined one; where
+            // the removal fails too, a truncation removes the file before it acts.
+            let _ = self.side_files().remove(table.id);
             store.end_quarantine();
             return Err(error);
         }

@@ -73,6 +73,8 @@ impl Engine {
         let _no_compaction = store.merges.stop();
         let id = store.table.load().id;
         store.check_served()?;
+        // A quarantine that failed may have left some; their rows must not come back.
+        self.side_files().remove(id)?;
         let _no_load = lock(&store.settling);
         self.take_in(store)?;
         self.renew_resident(store);

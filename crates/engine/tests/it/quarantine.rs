@@ -242,6 +242,33 @@ fn a_flush_that_fails_once_is_tried_again_and_quarantines_nothing() {
 }
 
 #[test]
+fn a_quarantine_that_fails_leaves_no_rows_behind_that_a_repair_would_bring_back() {
+    for skip in 0..8 {
+        let disk = SimulatedDisk::new();
+        let mut options = small_options(&disk);
+        options.opens_damaged = true;
+        let (engine, table, _) = two_tables(&options);
+        insert(&engine, &table, 1, 1, "old", 10);
+        write_what_cannot_be_stored(&engine, &table);
+        disk.inject_into("/quarantine", Fault::Fail, skip);
+        let flushed = engine.flush(&table).unwrap_err();
+        if matches!(flushed, EngineError::Quarantined { .. }) {
+            assert!(skip > 0, "the fault was met");
+            return;
+        }
+        engine.truncate(&table).unwrap();
+        insert(&engine, &table, 1, 2, "new", 20);
+        engine.flush(&table).unwrap();
+        drop(engine);
+        let engine = open_with(&options);
+        assert_eq!(engine.quarantined_tables(), [], "fault {skip}");
+        let (table, _) = tables(&engine);
+        assert_eq!(rows(&engine, &table), [(1, 2, "new".into())], "fault {skip}");
+    }
+    panic!("more operations than were made to fail");
+}
+
+#[test]
 fn a_table_that_cannot_be_flushed_gives_back_the_memory_that_others_wait_for() {
     let disk = SimulatedDisk::new();
     let mut options = small_options(&disk);

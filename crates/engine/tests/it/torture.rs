@@ -7,6 +7,7 @@
 //! its seed, but for when the log's own thread writes in `periodic` mode.
 
 mod damaged_log;
+mod evidence;
 mod model;
 mod node;
 mod parallel;

@@ -23,6 +23,7 @@ use model::{Keyspace, Mutation, Table, TableBuilder, TableId, TableOptions};
 use types::CqlType;
 use uuid::Uuid;
 
+use super::evidence::evidence;
 use crate::fixture::{columns, insertion, memory_only, open_with, rows, set_options, stored_columns};
 use testkit::Choices;
 
@@ -125,9 +126,10 @@ fn case(seed: u64, prepared: &SimulatedDisk) {
     let history = History::default();
     let mut before = None;
     for life in 0..1 + choices.below(3) {
+        let found = disk.after_process_death();
         let engine = open(&disk, sync);
         repair_all(&engine, &disk);
-        check_all(&engine, &disk, &history, before.take());
+        check_all(&engine, [&found, &disk], &history, before.take());
         let fault = match choices.below(6) {
             0..=1 if sync == SyncMode::Batch => Some(Fault::PowerCut),
             2 if sync == SyncMode::Batch => Some(Fault::Fail),
@@ -156,9 +158,10 @@ fn case(seed: u64, prepared: &SimulatedDisk) {
             disk = image;
         }
     }
+    let found = disk.after_process_death();
     let engine = open(&disk, sync);
     repair_all(&engine, &disk);
-    check_all(&engine, &disk, &history, before);
+    check_all(&engine, [&found, &disk], &history, before);
     let t = table_of(&engine, "t").unwrap();
     engine.truncate(&t).unwrap();
     assert_eq!(rows(&engine, &t), []);
@@ -175,9 +178,14 @@ fn repair_all(engine: &Engine, disk: &SimulatedDisk) {
     assert!(is_empty, "repair removes side files");
 }
 
-/// Checks the state that a start finds.
-fn check_all(engine: &Engine, disk: &SimulatedDisk, history: &History, before: Option<[Found; 3]>) {
+/// Checks the state that a start finds. `found` is the disk as it was before the start.
+fn check_all(engine: &Engine, [found, disk]: [&SimulatedDisk; 2], history: &History, before: Option<[Found; 3]>) {
     let after = read(engine);
+    let torn: Vec<_> = after[0].symmetric_difference(&after[1]).copied().collect();
+    if !torn.is_empty() {
+        let tables = ["a", "b", "t"].map(|name| table_of(engine, name).unwrap());
+        panic!("batches {torn:?} are there in part\n{}", evidence(engine, found, &tables, &torn));
+    }
     check(history, &after);
     if let Some(before) = before {
         assert_eq!(before, after, "reads after a crash answer what they did before");
@@ -188,7 +196,7 @@ fn check_all(engine: &Engine, disk: &SimulatedDisk, history: &History, before: O
         "what is shown is what the schema is"
     );
     check_incarnation(engine);
-    check_directories(engine, disk);
+    check_directories(engine, [found, disk]);
 }
 
 /// Sends batches until the engine refuses one, or until there are enough.
@@ -325,14 +333,15 @@ fn check_incarnation(engine: &Engine) {
 }
 
 /// Checks that nothing is left of dropped tables.
-fn check_directories(engine: &Engine, disk: &SimulatedDisk) {
+fn check_directories(engine: &Engine, [found, disk]: [&SimulatedDisk; 2]) {
     let schema = engine.schema();
     let tables = schema.keyspaces[KEYSPACE].tables.values();
     let known: BTreeSet<String> = tables.map(|table| format!("{}-{}", table.name, table.id.0.simple())).collect();
     let directory = Path::new("/node/data").join(KEYSPACE);
     if disk.exists(&directory).unwrap() {
         for entry in disk.list(&directory).unwrap() {
-            assert!(known.contains(&entry.name), "{} is left of a dropped table", entry.name);
+            let is_known = known.contains(&entry.name);
+            assert!(is_known, "{} is left of a dropped table\n{}", entry.name, evidence(engine, found, &[], &[]));
         }
     }
 }
