@@ -55,9 +55,14 @@ pub trait File: Send + Sync + fmt::Debug {
     /// The name under which it was opened.
     fn path(&self) -> &Path;
 
-    /// Reads at `offset` and returns how many bytes it read: fewer than requested only at the end of the file. Fails
-    /// with [`DiskErrorKind::WouldWait`] if the read would have to wait for the device, on a thread that may not.
+    /// Reads at `offset` and returns how many bytes it read: fewer than requested only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError>;
+
+    /// Like [`read_at`](File::read_at), without waiting for the device. Fails with [`DiskErrorKind::WouldWait`] if it
+    /// would have to, and where the file cannot tell.
+    fn read_at_hand(&self, _buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        Err(DiskError::would_wait(self.path(), Some(offset)))
+    }
 
     /// Like [`read_at`](File::read_at), for bytes that will probably not be read again: where the system can, pages
     /// that were not in the page cache before do not stay there.
@@ -116,6 +121,12 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Reads exactly `buffer`; [`DiskErrorKind::UnexpectedEnd`] says how much was expected and read.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), DiskError> {
         let got = self.read_at(buffer, offset)?;
+        expect_all(self.path(), offset, buffer.len(), got)
+    }
+
+    /// Reads exactly `buffer`, like [`read_at_hand`](File::read_at_hand).
+    fn read_exact_at_hand(&self, buffer: &mut [u8], offset: u64) -> Result<(), DiskError> {
+        let got = self.read_at_hand(buffer, offset)?;
         expect_all(self.path(), offset, buffer.len(), got)
     }
 

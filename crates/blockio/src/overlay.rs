@@ -338,6 +338,10 @@ impl File for OverlayFile {
         self.contents.read(buffer, offset)
     }
 
+    fn read_at_hand(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        self.contents.read(buffer, offset)
+    }
+
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), DiskError> {
         self.contents.write(data, offset)
     }

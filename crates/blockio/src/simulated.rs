@@ -30,7 +30,7 @@ use storage::Inode;
 use crate::directories::DurableDirectories;
 use crate::{
     AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, DiskErrorKind,
-    Durability, File, OpenMode, OpenOptions, Space, may_wait,
+    Durability, File, OpenMode, OpenOptions, Space,
 };
 
 /// A disk in memory. Clones are the same disk.
@@ -420,25 +420,18 @@ impl SimulatedFile {
         }
         self.disk.lock().write(self.inode, &self.path, data, offset, durability)
     }
-}
 
-impl File for SimulatedFile {
-    fn path(&self) -> &Path {
-        &self.path
+    /// Whether the simulated device lets reads of this file wait.
+    fn is_stalled(&self, state: &State) -> bool {
+        state.stalled_reads.as_ref().is_some_and(|part| self.path.to_string_lossy().contains(part.as_str()))
     }
 
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
-        let mut state = self.disk.lock();
-        let is_stalled = |state: &State| {
-            state.stalled_reads.as_ref().is_some_and(|part| self.path.to_string_lossy().contains(part.as_str()))
-        };
-        if is_stalled(&state) {
-            if !may_wait() {
-                return Err(DiskError::would_wait(&self.path, Some(offset)));
-            }
-            let waited = self.disk.reads_go_on.wait_while(state, |state| is_stalled(state));
-            state = waited.unwrap_or_else(PoisonError::into_inner);
-        }
+    fn read_now(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> Result<usize, DiskError> {
         let fault = state.faults.next(Verb::Read, &self.path, offset, &[]);
         let mut got = state.inodes[self.inode].read(buffer, offset);
         match fault {
@@ -452,6 +445,25 @@ impl File for SimulatedFile {
             Some(_) => return self.error("read", Some(offset), std::io::ErrorKind::Other),
         }
         Ok(got)
+    }
+}
+
+impl File for SimulatedFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        let waited = self.disk.reads_go_on.wait_while(self.disk.lock(), |state| self.is_stalled(state));
+        self.read_now(waited.unwrap_or_else(PoisonError::into_inner), buffer, offset)
+    }
+
+    fn read_at_hand(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        let state = self.disk.lock();
+        if self.is_stalled(&state) {
+            return Err(DiskError::would_wait(&self.path, Some(offset)));
+        }
+        self.read_now(state, buffer, offset)
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), DiskError> {

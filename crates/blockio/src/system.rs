@@ -24,7 +24,7 @@ use ring_read::RingRead;
 use crate::queue::PlainQueue;
 use crate::{
     AlignedBuffer, AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError,
-    DiskErrorKind, Durability, File, OpenMode, OpenOptions, ReadUnderWay, Space, may_wait,
+    DiskErrorKind, Durability, File, OpenMode, OpenOptions, ReadUnderWay, Space,
 };
 
 /// The name of the lock file in a locked directory. The file stays behind; only the kernel's lock on it counts.
@@ -330,9 +330,27 @@ impl SystemFile {
             Ok(got)
         })
     }
+}
 
-    /// Reads only what is in the page cache. A direct read always has to wait, and so may any read where the file
-    /// system does not tell.
+impl File for SystemFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        if let Some(direct) = self.direct().filter(|_| self.is_read_only) {
+            match self.read_direct(direct, buffer, offset) {
+                Ok(got) => return Ok(got),
+                // The read is repeated below, through the page cache.
+                Err(e) if is_refusal(&e) => self.refuse_direct("reads", &e),
+                Err(e) => return Err(self.error("read", Some(offset), e)),
+            }
+        }
+        self.read_buffered(buffer, offset)
+    }
+
+    // Only what is in the page cache. A direct read always has to wait, and so may any read where the file system does
+    // not tell.
     fn read_at_hand(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         if self.is_read_only && self.direct().is_some() {
             return Err(DiskError::would_wait(&self.path, Some(offset)));
@@ -351,27 +369,6 @@ impl SystemFile {
             }
         }
         Ok(got)
-    }
-}
-
-impl File for SystemFile {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
-        if !may_wait() {
-            return self.read_at_hand(buffer, offset);
-        }
-        if let Some(direct) = self.direct().filter(|_| self.is_read_only) {
-            match self.read_direct(direct, buffer, offset) {
-                Ok(got) => return Ok(got),
-                // The read is repeated below, through the page cache.
-                Err(e) if is_refusal(&e) => self.refuse_direct("reads", &e),
-                Err(e) => return Err(self.error("read", Some(offset), e)),
-            }
-        }
-        self.read_buffered(buffer, offset)
     }
 
     fn read_once_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {

@@ -130,7 +130,7 @@ impl std::error::Error for EngineError {}
 
 impl EngineError {
     /// Whether it only says that a read would have to wait for a device, on a thread that may not: see
-    /// [`without_waiting`](crate::without_waiting).
+    /// [`Turn::may_block`](crate::Turn::may_block).
     pub fn would_wait(&self) -> bool {
         let disk = |error: &blockio::DiskError| error.kind() == DiskErrorKind::WouldWait;
         match self {

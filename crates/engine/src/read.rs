@@ -11,6 +11,7 @@ use crate::error::EngineError;
 use crate::files::open_cursor;
 use crate::newest_first::{self, NewestFirst};
 use crate::store::{Generation, View};
+use crate::turn::Turn;
 
 /// More than a core's own cache.
 const LARGE_MEMTABLES_BYTES: u64 = 2 << 20;
@@ -23,19 +24,22 @@ impl Engine {
     /// reads of one partition) those too old to matter. Blocks on the disk where SSTables are not cached; see
     /// [`Engine::is_in_memory`].
     pub fn read(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
-        self.read_purgeable(table, range, 0)
+        self.read_purgeable(table, range, 0, Turn::BLOCKING)
     }
 
     /// As [`Engine::read`], for a caller that knows what *now* is (seconds since the epoch): without SSTables in which
-    /// all was deleted or expired `gc_grace_seconds` before, as far as they shadow nothing that this read finds.
+    /// all was deleted or expired `gc_grace_seconds` before, as far as they shadow nothing that this read finds. With a
+    /// `turn` that may not block, the cursor fails where it would have to wait for a device
+    /// ([`EngineError::would_wait`]).
     pub fn read_at(
         &self,
         table: &Arc<Table>,
         range: &ReadRange,
         now_seconds: u32,
+        turn: Turn<'_>,
     ) -> Result<BoxCursor<'static>, EngineError> {
         let gc_before = now_seconds.saturating_sub(table.options.gc_grace_seconds.max(0) as u32);
-        self.read_purgeable(table, range, gc_before)
+        self.read_purgeable(table, range, gc_before, turn)
     }
 
     fn read_purgeable(
@@ -43,6 +47,7 @@ impl Engine {
         table: &Arc<Table>,
         range: &ReadRange,
         gc_before: u32,
+        turn: Turn<'_>,
     ) -> Result<BoxCursor<'static>, EngineError> {
         // It may take long: writes that were begun before it on this thread go first.
         commitlog::release_held_wake_ups();
@@ -58,9 +63,10 @@ impl Engine {
         }
         let mut sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
         leave_out_expired(&mut sstables, &view, gc_before);
+        let mode = ReadMode::Cached { may_block: turn.may_block };
         let sources = match newest_first::applies(range) && !sstables.is_empty() {
-            true => newest_sources(&view, sstables, table, range)?,
-            false => all_sources(&view, &sstables, table, range)?,
+            true => newest_sources(&view, sstables, table, range, mode)?,
+            false => all_sources(&view, &sstables, table, range, mode)?,
         };
         Ok(Box::new(MergeCursor::new(table, range.reversed, sources)))
     }
@@ -197,10 +203,11 @@ fn all_sources(
     sstables: &[Arc<SSTableReader>],
     table: &Arc<Table>,
     range: &ReadRange,
+    mode: ReadMode,
 ) -> Result<Vec<BoxCursor<'static>>, EngineError> {
     let mut sources: Vec<BoxCursor<'static>> = memtable_sources(view, table, range).collect();
     for sstable in sstables {
-        sources.push(open_cursor(sstable, table, range, ReadMode::Cached)?);
+        sources.push(open_cursor(sstable, table, range, mode)?);
     }
     Ok(sources)
 }
@@ -211,6 +218,7 @@ fn newest_sources(
     mut sstables: Vec<Arc<SSTableReader>>,
     table: &Arc<Table>,
     range: &ReadRange,
+    mode: ReadMode,
 ) -> Result<Vec<BoxCursor<'static>>, EngineError> {
     let max_timestamp = |sstable: &SSTableReader| sstable.statistics().stats.max_timestamp;
     sstables.sort_by_key(|sstable| std::cmp::Reverse(max_timestamp(sstable)));
@@ -223,7 +231,7 @@ fn newest_sources(
         if search.ends_before(max_timestamp(sstable)) {
             break;
         }
-        let cursor = open_cursor(sstable, table, range, ReadMode::Cached)?;
+        let cursor = open_cursor(sstable, table, range, mode)?;
         // There is nothing to be saved behind the last.
         let is_last = index + 1 == sstables.len();
         sources.push(if is_last { cursor } else { search.enter(cursor)? });

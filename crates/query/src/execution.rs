@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use engine::Turn;
 use model::Schema;
 
 use crate::budget::Budget;
@@ -72,6 +73,12 @@ impl<'a> Execution<'a> {
             own_budget: Budget::new(),
             shared_budget: None,
         }
+    }
+
+    /// What reads of the statement may do on this thread.
+    pub fn turn(&self) -> Turn<'static> {
+        // A statement that is polled where it may not wait fails there and is carried out again elsewhere.
+        Turn { may_block: self.may_block && engine::may_wait(), log_hold: None }
     }
 
     /// Whether nobody waits for the answer any more: a long read ends then.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cql::ast::{BatchKind, ParsedStatement, Statement};
-use engine::Engine;
+use engine::{Engine, Turn};
 use model::{BoxCursor, PartitionKey, ReadRange, Schema, Table};
 use types::timeuuid;
 
@@ -145,11 +145,12 @@ impl Processor {
         table: &'c Arc<Table>,
         range: &ReadRange,
         now_seconds: u32,
+        turn: Turn<'_>,
     ) -> Result<BoxCursor<'c>, QueryError> {
         if self.virtual_tables.contains(table) {
             return self.virtual_tables.read(self, table, range);
         }
-        Ok(self.engine.read_at(table, range, now_seconds)?)
+        Ok(self.engine.read_at(table, range, now_seconds, turn)?)
     }
 
     /// Refuses a keyspace that a request names for itself and that is not there: before anything else is looked at, as

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
-use blockio::{OpenOptions, may_wait};
+use blockio::OpenOptions;
 use quick_cache::sync::{Cache, GuardResult};
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
@@ -223,11 +223,13 @@ impl BlockCache {
     }
 
     /// Returns a block, reading it with `load` if it is not here. Threads that want the same missing block wait for one
-    /// load. Threads that may not wait fail with the error that `would_wait` makes.
+    /// load. With `may_block` false, `load` must not block, and a load of another thread is an error, which `would_wait`
+    /// makes.
     pub(crate) fn get<E>(
         &self,
         key: Key,
         file: &Arc<HeldNumbers>,
+        may_block: bool,
         load: impl FnOnce() -> Result<Box<[u8]>, E>,
         would_wait: impl FnOnce() -> E,
     ) -> Result<Block, E> {
@@ -245,7 +247,7 @@ impl BlockCache {
                     file.add(key.1);
                     Ok(Held::new(key, file, bytes))
                 };
-                self.load(key, load, would_wait)?
+                self.load(key, may_block, load, would_wait)?
             }
         };
         self.near.put(&block, &self.blocks);
@@ -256,10 +258,11 @@ impl BlockCache {
     fn load<E>(
         &self,
         key: Key,
+        may_block: bool,
         load: impl FnOnce() -> Result<Block, E>,
         would_wait: impl FnOnce() -> E,
     ) -> Result<Block, E> {
-        if may_wait() {
+        if may_block {
             return self.blocks.get_or_insert_with(&key, load);
         }
         match self.blocks.get_value_or_guard(&key, Some(Duration::ZERO)) {
@@ -323,7 +326,6 @@ mod tests {
     use std::sync::Weak;
     use std::thread;
 
-    use blockio::without_waiting;
     use testkit::Random;
 
     use super::*;
@@ -379,7 +381,7 @@ mod tests {
         let mut random = Random(1);
         for _ in 0..5_000 {
             let key = (0, random.below(400) as u64);
-            all.push(Arc::downgrade(&cache.get(key, &file, || load(key), unexpected).unwrap()));
+            all.push(Arc::downgrade(&cache.get(key, &file, true, || load(key), unexpected).unwrap()));
             let looked_at = (0, random.below(400) as u64);
             drop(cache.peek(looked_at));
         }
@@ -422,13 +424,13 @@ mod tests {
         let hot = |number: u64| (7, number);
         let mut loads = 0;
         for number in 0..3_000 {
-            cache.get((1, number), &file, || load((1, number)), unexpected).unwrap();
+            cache.get((1, number), &file, true, || load((1, number)), unexpected).unwrap();
             for number in 0..20 {
                 let count = || {
                     loads += 1;
                     load(hot(number))
                 };
-                let loaded = cache.get(hot(number), &file, count, unexpected);
+                let loaded = cache.get(hot(number), &file, true, count, unexpected);
                 assert!(loaded.is_ok());
             }
         }
@@ -442,17 +444,17 @@ mod tests {
         let read = |block: Result<Block, &'static str>| block.map(|block| block.to_vec());
         let get = || {
             let unexpected = || panic!("somebody else loads it");
-            read(without_waiting(|| cache.get((1, 1), &file, unexpected, || "would wait")).0)
+            read(cache.get((1, 1), &file, false, unexpected, || "would wait"))
         };
         let load = || {
             thread::scope(|scope| scope.spawn(|| assert_eq!(get(), Err("would wait"))).join().unwrap());
             Ok(bytes())
         };
-        assert_eq!(read(cache.get((1, 1), &file, load, || "would wait")), Ok(bytes().to_vec()));
+        assert_eq!(read(cache.get((1, 1), &file, true, load, || "would wait")), Ok(bytes().to_vec()));
         assert_eq!(get(), Ok(bytes().to_vec()));
-        let (loaded, _) = without_waiting(|| cache.get((1, 2), &file, || Err("the device says"), || "would wait"));
+        let loaded = cache.get((1, 2), &file, false, || Err("the device says"), || "would wait");
         assert_eq!(read(loaded), Err("the device says"));
-        let (loaded, _) = without_waiting(|| cache.get((1, 2), &file, || Ok(bytes()), || "would wait"));
+        let loaded = cache.get((1, 2), &file, false, || Ok(bytes()), || "would wait");
         assert_eq!(read(loaded), Ok(bytes().to_vec()));
         assert!(cache.peek((1, 2)).is_some());
     }

@@ -52,10 +52,11 @@ impl CachedFile {
     pub fn get<E>(
         &self,
         number: u64,
+        may_block: bool,
         load: impl FnOnce() -> Result<Box<[u8]>, E>,
         would_wait: impl FnOnce() -> E,
     ) -> Result<Block, E> {
-        self.cache.get(self.key(number), &self.held, load, would_wait)
+        self.cache.get(self.key(number), &self.held, may_block, load, would_wait)
     }
 
     /// A block, if the cache has it.
@@ -92,7 +93,7 @@ mod tests {
 
     fn get(file: &CachedFile, number: u64) -> Block {
         let load = || Ok(vec![number as u8; 1000].into_boxed_slice());
-        file.get(number, load, || panic!("this thread may wait")).unwrap_or_else(|NotCached| panic!("it was loaded"))
+        file.get(number, true, load, || panic!("this thread may wait")).unwrap_or_else(|NotCached| panic!("it was loaded"))
     }
 
     /// Some blocks are evicted, replaced and read again: when a file is dropped, exactly the other file's blocks

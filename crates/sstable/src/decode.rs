@@ -60,8 +60,8 @@ pub fn component(disk: &dyn Disk, component: Component, bytes: &[u8]) -> Result<
 fn partitions(disk: &dyn Disk, bytes: &[u8]) -> Result<(), SSTableError> {
     let index = PartitionIndex::open(Component::Partitions.name(), index_file(disk, Component::Partitions, bytes)?)?;
     let key = PartitionKey::new(bytes.get(..16).unwrap_or(bytes));
-    index.candidate(&key, murmur3::hash128(key.bytes()))?;
-    let mut entries = index.entries()?;
+    index.candidate(&key, murmur3::hash128(key.bytes()), true)?;
+    let mut entries = index.entries(true)?;
     let mut place = entries.first()?;
     for _ in 0..ENTRIES_MAX {
         match place {
@@ -85,8 +85,8 @@ fn rows(disk: &dyn Disk, bytes: &[u8]) -> Result<(), SSTableError> {
 }
 
 fn blocks(file: &Arc<IndexFile>, position: u64) -> Result<(), SSTableError> {
-    let entry = RowIndexEntry::read(file, position)?;
-    let mut blocks = BlockCursor::new(&**file, entry.root)?;
+    let entry = RowIndexEntry::read(file, position, true)?;
+    let mut blocks = BlockCursor::new(file.pages(true), entry.root)?;
     blocks.floor(&entry.key)?;
     blocks.end()?;
     let mut block = blocks.first()?;
@@ -121,7 +121,7 @@ pub fn data(disk: &dyn Disk, statistics: &[u8], data: &[u8]) -> Result<(), SSTab
     let parsed = Statistics::decode(Component::Statistics.name(), statistics)?;
     let table = Arc::new(parsed.to_table(Component::Statistics.name(), "ks", "t", &[])?);
     let reader = SSTableReader::open(disk, &descriptor, &table, &BlockCache::new(CACHE_BYTES))?;
-    for mode in [ReadMode::Sequential, ReadMode::Cached] {
+    for mode in [ReadMode::Sequential, ReadMode::Cached { may_block: true }] {
         let range = model::ReadRange::all_rows(model::KeyRange::all());
         let mut cursor = reader.cursor_with(&range, mode)?;
         while cursor.advance_partition()? {

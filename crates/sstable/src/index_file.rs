@@ -1,5 +1,7 @@
 //! Partitions.db and Rows.db as pages read through the cache.
 
+use std::ops::Deref;
+
 use blockio::{DiskError, File};
 
 use crate::cache::{Block, BlockCache, Lent, NotCached};
@@ -43,16 +45,21 @@ impl IndexFile {
         self.checksums.as_ref().map_or(0, |checksums| checksums.crcs.len() * 4)
     }
 
+    /// Name of the file, for errors.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     pub fn length(&self) -> u64 {
         self.length
     }
 
     /// Up to `length` bytes at `position`, fewer only at the end of the file.
-    pub fn read(&self, position: u64, length: usize) -> Result<Vec<u8>, SSTableError> {
+    pub fn read(&self, position: u64, length: usize, may_block: bool) -> Result<Vec<u8>, SSTableError> {
         let mut out = Vec::with_capacity(length);
         let mut at = position;
         while out.len() < length && at < self.length {
-            let page = self.page(at / PAGE_SIZE as u64)?;
+            let page = self.block(at / PAGE_SIZE as u64, may_block)?;
             let rest = page.get((at % PAGE_SIZE as u64) as usize..).unwrap_or_default();
             let taken = &rest[..rest.len().min(length - out.len())];
             if taken.is_empty() {
@@ -81,22 +88,35 @@ impl Pages for CachedPages<'_> {
     }
 }
 
-impl Pages for IndexFile {
+/// The pages of a file, which are read where the cache lacks them. Whoever reads them shares or borrows the file.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadPages<F> {
+    pub file: F,
+    /// Whether a read may wait for the device.
+    pub may_block: bool,
+}
+
+impl<F: Deref<Target = IndexFile>> Pages for ReadPages<F> {
     type Error = SSTableError;
     type Page = Lent;
 
     fn page(&self, number: u64) -> Result<Lent, SSTableError> {
-        self.block(number).map(Lent::from)
+        self.file.block(number, self.may_block).map(Lent::from)
     }
 
     fn file(&self) -> &str {
-        &self.name
+        &self.file.name
     }
 }
 
 impl IndexFile {
+    /// The pages, read where the cache lacks them.
+    pub fn pages(&self, may_block: bool) -> ReadPages<&IndexFile> {
+        ReadPages { file: self, may_block }
+    }
+
     /// A page that the caller may keep.
-    pub fn block(&self, number: u64) -> Result<Block, SSTableError> {
+    pub fn block(&self, number: u64, may_block: bool) -> Result<Block, SSTableError> {
         let start = number.saturating_mul(PAGE_SIZE as u64);
         if start >= self.length {
             let got = format!("the end of the file at {}", self.length);
@@ -105,13 +125,16 @@ impl IndexFile {
         let load = || {
             let length = (self.length - start).min(PAGE_SIZE as u64) as usize;
             let mut page = vec![0; length].into_boxed_slice();
-            self.file.read_exact_at(&mut page, start)?;
+            match may_block {
+                true => self.file.read_exact_at(&mut page, start)?,
+                false => self.file.read_exact_at_hand(&mut page, start)?,
+            }
             if let Some(checksums) = &self.checksums {
                 checksums.check_page(&self.name, number, &page)?;
             }
             Ok(page)
         };
         let would_wait = || DiskError::would_wait(self.file.path(), Some(start)).into();
-        self.pages.get(number, load, would_wait)
+        self.pages.get(number, may_block, load, would_wait)
     }
 }

@@ -7,7 +7,7 @@ use types::murmur3;
 
 use crate::cache::{Block, NotCached};
 use crate::error::{Corruption, Decoded, SSTableError};
-use crate::index_file::{CachedPages, IndexFile};
+use crate::index_file::{CachedPages, IndexFile, ReadPages};
 use crate::input::Input;
 use crate::trie::{EntryCursor, PAGE_SIZE, Pages, Payload, TrieBuilder, follow, read_sized, sized_length};
 
@@ -143,7 +143,7 @@ impl PartitionIndex {
         let Some(footer_position) = file.length().checked_sub(FOOTER_LENGTH as u64) else {
             return Err(wrong(0, "a footer of 24 bytes", file.length()).into());
         };
-        let footer = file.read(footer_position, FOOTER_LENGTH)?;
+        let footer = file.read(footer_position, FOOTER_LENGTH, true)?;
         let mut input = Input::new(name, footer_position, &footer);
         let keys_position = input.i64("keys position")? as u64;
         let key_count = input.i64("key count")? as u64;
@@ -157,7 +157,7 @@ impl PartitionIndex {
         if key_count == 0 || key_count > i64::MAX as u64 {
             return Err(wrong(footer_position, "a number of keys above zero", key_count).into());
         }
-        let keys = file.read(keys_position, (footer_position - keys_position) as usize)?;
+        let keys = file.read(keys_position, (footer_position - keys_position) as usize, true)?;
         let mut input = Input::new(name, keys_position, &keys);
         let first_key = PartitionKey::new(input.short_bytes("first key")?);
         let last_key = PartitionKey::new(input.short_bytes("last key")?);
@@ -182,11 +182,11 @@ impl PartitionIndex {
         self.file.memory_bytes() + self.root_page.get().map_or(0, |page| page.len())
     }
 
-    fn root_page(&self) -> Result<&Block, SSTableError> {
+    fn root_page(&self, may_block: bool) -> Result<&Block, SSTableError> {
         if let Some(page) = self.root_page.get() {
             return Ok(page);
         }
-        let page = self.file.block(self.root / PAGE_SIZE as u64)?;
+        let page = self.file.block(self.root / PAGE_SIZE as u64, may_block)?;
         Ok(self.root_page.get_or_init(|| page))
     }
 
@@ -203,10 +203,15 @@ impl PartitionIndex {
     }
 
     /// The place of the partition, if it is here. The key found there must still be compared.
-    pub fn candidate(&self, key: &PartitionKey, hash: (u64, u64)) -> Result<Option<Place>, SSTableError> {
+    pub fn candidate(
+        &self,
+        key: &PartitionKey,
+        hash: (u64, u64),
+        may_block: bool,
+    ) -> Result<Option<Place>, SSTableError> {
         let mut encoded = Vec::with_capacity(key.bytes().len() + 16);
         bytecomp::encode_decorated_key(key.token(), key.bytes(), &mut encoded);
-        self.search(&*self.file, self.root_page()?, &encoded, hash)
+        self.search(&self.file.pages(may_block), self.root_page(may_block)?, &encoded, hash)
     }
 
     /// Like [`PartitionIndex::candidate`], for an encoded key, if the cache has everything it needs.
@@ -231,8 +236,8 @@ impl PartitionIndex {
     }
 
     /// A cursor over all places in key order.
-    pub fn entries(&self) -> Result<PlaceCursor<'_>, SSTableError> {
-        Ok(PlaceCursor { index: self, cursor: EntryCursor::new(&*self.file, self.root)? })
+    pub fn entries(&self, may_block: bool) -> Result<PlaceCursor<'_>, SSTableError> {
+        Ok(PlaceCursor { index: self, cursor: EntryCursor::new(self.file.pages(may_block), self.root)? })
     }
 
     fn place(&self, bits: u8, bytes: &[u8], position: u64) -> Decoded<Place> {
@@ -240,7 +245,7 @@ impl PartitionIndex {
         match bytes.get(skip..skip + usize::from(size)) {
             Some(stored) => Ok(Place::of_stored(read_sized(stored))),
             None => {
-                let file = Pages::file(&*self.file);
+                let file = self.file.name();
                 Err(Corruption::new(file, position, "a payload within its page", "the end of the page"))
             }
         }
@@ -250,7 +255,7 @@ impl PartitionIndex {
 /// Moves over the entries of Partitions.db.
 pub(crate) struct PlaceCursor<'i> {
     index: &'i PartitionIndex,
-    cursor: EntryCursor<&'i IndexFile>,
+    cursor: EntryCursor<ReadPages<&'i IndexFile>>,
 }
 
 impl PlaceCursor<'_> {
@@ -325,9 +330,9 @@ mod tests {
         let index = open(&bytes).unwrap();
         assert_eq!((index.first_key(), index.last_key()), (&keys[0], &keys[2999]));
         for (number, key) in keys.iter().enumerate() {
-            assert_eq!(index.candidate(key, murmur3::hash128(key.bytes())).unwrap(), Some(place(number)));
+            assert_eq!(index.candidate(key, murmur3::hash128(key.bytes()), true).unwrap(), Some(place(number)));
         }
-        let mut entries = index.entries().unwrap();
+        let mut entries = index.entries(true).unwrap();
         let mut found = entries.first().unwrap();
         for number in 0..keys.len() {
             assert_eq!(found, Some(place(number)));
@@ -361,10 +366,10 @@ mod tests {
             let file = IndexFile::new("Partitions.db".into(), file, BlockCache::new(1 << 20), None).unwrap();
             let index = PartitionIndex::open("Partitions.db", Arc::new(file)).unwrap();
             assert!(index.root > start);
-            let mut entries = index.entries().unwrap();
+            let mut entries = index.entries(true).unwrap();
             let mut found = entries.first().unwrap();
             for (key, place) in keys.iter().zip(boundaries()) {
-                assert_eq!(index.candidate(key, murmur3::hash128(key.bytes())).unwrap(), Some(place));
+                assert_eq!(index.candidate(key, murmur3::hash128(key.bytes()), true).unwrap(), Some(place));
                 assert_eq!(found, Some(place));
                 found = entries.next().unwrap();
             }

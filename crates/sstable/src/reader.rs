@@ -418,9 +418,9 @@ impl SSTableReader {
         self.files.filter.as_ref().is_none_or(|filter| filter.may_contain_hash(hash))
     }
 
-    /// A cursor over what `range` selects, through the cache.
+    /// A cursor over what `range` selects, through the cache. It may wait for the device.
     pub fn cursor(&self, range: &ReadRange) -> Result<SSTableCursor, SSTableError> {
-        self.cursor_with(range, ReadMode::Cached)
+        self.cursor_with(range, ReadMode::Cached { may_block: true })
     }
 
     /// A cursor over everything, which prefetches and bypasses the cache.
@@ -476,14 +476,14 @@ impl SSTableReader {
         if !self.filter_passes(hash) {
             return Ok(None);
         }
-        match self.files.partitions.candidate(key, hash)? {
+        match self.files.partitions.candidate(key, hash, window.may_block())? {
             None => Ok(None),
             Some(Place::Data(position)) => {
                 let found = window.decode(position, |input| Ok(input.short_bytes("partition key")? == key.bytes()))?;
                 Ok(found.then_some(Located { data_position: position, index: None }))
             }
             Some(Place::Rows(position)) => {
-                let entry = RowIndexEntry::read(&self.files.rows, position)?;
+                let entry = RowIndexEntry::read(&self.files.rows, position, window.may_block())?;
                 let found = entry.key == key.bytes();
                 Ok(found.then_some(Located { data_position: entry.data_position, index: Some(entry) }))
             }
@@ -491,13 +491,13 @@ impl SSTableReader {
     }
 
     /// The row index of a partition, if it has one; this does not read the data.
-    pub(crate) fn row_index(&self, key: &PartitionKey) -> Result<Option<RowIndexEntry>, SSTableError> {
+    pub(crate) fn row_index(&self, key: &PartitionKey, may_block: bool) -> Result<Option<RowIndexEntry>, SSTableError> {
         if key < self.first_key() || key > self.last_key() {
             return Ok(None);
         }
-        match self.files.partitions.candidate(key, murmur3::hash128(key.bytes()))? {
+        match self.files.partitions.candidate(key, murmur3::hash128(key.bytes()), may_block)? {
             Some(Place::Rows(position)) => {
-                let entry = RowIndexEntry::read(&self.files.rows, position)?;
+                let entry = RowIndexEntry::read(&self.files.rows, position, may_block)?;
                 Ok((entry.key == key.bytes()).then_some(entry))
             }
             _ => Ok(None),
@@ -507,10 +507,10 @@ impl SSTableReader {
 
 impl Files {
     /// Data position of the partition at a place of the index.
-    pub fn data_position(&self, place: Place) -> Result<u64, SSTableError> {
+    pub fn data_position(&self, place: Place, may_block: bool) -> Result<u64, SSTableError> {
         match place {
             Place::Data(position) => Ok(position),
-            Place::Rows(position) => Ok(RowIndexEntry::read(&self.rows, position)?.data_position),
+            Place::Rows(position) => Ok(RowIndexEntry::read(&self.rows, position, may_block)?.data_position),
         }
     }
 
@@ -519,7 +519,7 @@ impl Files {
         match place {
             Place::Data(position) => Ok((position, None)),
             Place::Rows(position) => {
-                let entry = RowIndexEntry::read(&self.rows, position)?;
+                let entry = RowIndexEntry::read(&self.rows, position, true)?;
                 Ok((entry.data_position, Some(entry)))
             }
         }

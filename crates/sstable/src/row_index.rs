@@ -10,7 +10,7 @@ use types::vint;
 use crate::cache::NotCached;
 use crate::data::{read_deletion, write_deletion};
 use crate::error::{Decoded, SSTableError};
-use crate::index_file::{CachedPages, IndexFile};
+use crate::index_file::{CachedPages, IndexFile, ReadPages};
 use crate::input::Input;
 use crate::trie::{EntryCursor, PAGE_SIZE, Pages, Payload, TrieBuilder, read_sized, sized_length};
 
@@ -178,7 +178,7 @@ impl IndexedPartition {
     pub fn of_cached(file: &IndexFile, position: u64, key: &[u8]) -> Result<Option<Self>, NotCached> {
         let page = CachedPages(file).page(position / PAGE_SIZE as u64)?;
         let bytes = page.get((position % PAGE_SIZE as u64) as usize..).ok_or(NotCached)?;
-        let (found, record) = Self::parse(file.file(), position, bytes)?;
+        let (found, record) = Self::parse(file.name(), position, bytes)?;
         Ok((found == key).then_some(record))
     }
 
@@ -213,18 +213,18 @@ pub(crate) struct RowIndexEntry {
 
 impl RowIndexEntry {
     /// Reads the record at `position`.
-    pub fn read(file: &IndexFile, position: u64) -> Result<Self, SSTableError> {
+    pub fn read(file: &IndexFile, position: u64, may_block: bool) -> Result<Self, SSTableError> {
         // Most records lie within a page.
-        let page = file.page(position / PAGE_SIZE as u64)?;
+        let page = file.block(position / PAGE_SIZE as u64, may_block)?;
         let bytes = page.get((position % PAGE_SIZE as u64) as usize..).unwrap_or_default();
-        match Self::parse(file.file(), position, bytes) {
+        match Self::parse(file.name(), position, bytes) {
             Err(corruption) if corruption.short => {}
             parsed => return Ok(parsed?),
         }
-        let head = file.read(position, 2)?;
-        let key_length = usize::from(Input::new(file.file(), position, &head).u16("key length")?);
-        let bytes = file.read(position, 2 + key_length + RECORD_TAIL_MAX)?;
-        Ok(Self::parse(file.file(), position, &bytes)?)
+        let head = file.read(position, 2, may_block)?;
+        let key_length = usize::from(Input::new(file.name(), position, &head).u16("key length")?);
+        let bytes = file.read(position, 2 + key_length + RECORD_TAIL_MAX, may_block)?;
+        Ok(Self::parse(file.name(), position, &bytes)?)
     }
 
     fn parse(file: &str, position: u64, bytes: &[u8]) -> Decoded<Self> {
@@ -240,7 +240,7 @@ pub(crate) struct BlockCursor<P: Pages> {
 }
 
 /// A cursor that owns its file.
-pub(crate) type FileBlocks = BlockCursor<Arc<IndexFile>>;
+pub(crate) type FileBlocks = BlockCursor<ReadPages<Arc<IndexFile>>>;
 
 impl<P: Pages> BlockCursor<P> {
     pub fn new(pages: P, root: u64) -> Result<Self, P::Error> {
@@ -332,10 +332,10 @@ mod tests {
             let file = SystemDisk::new().open(&path, OpenOptions::create()).unwrap();
             file.write_at(&bytes, start).unwrap();
             let file = Arc::new(IndexFile::new("Rows.db".into(), file, BlockCache::new(1 << 20), None).unwrap());
-            let entry = RowIndexEntry::read(&file, record).unwrap();
+            let entry = RowIndexEntry::read(&file, record, true).unwrap();
             assert!(entry.root >= start);
             assert_eq!((&entry.key[..], entry.data_position), (&b"key"[..], data_position));
-            let mut cursor = BlockCursor::new(&*file, entry.root).unwrap();
+            let mut cursor = BlockCursor::new(file.pages(true), entry.root).unwrap();
             for (block, row) in blocks().into_iter().zip((0..).step_by(10)) {
                 let mut encoded = Vec::new();
                 encode_position(&clustering_types(&table), &prefix(row + 3), 0, &mut encoded);

@@ -94,7 +94,7 @@ fn partition_positions(reader: &SSTableReader, damaged: &mut Vec<Corruption>) ->
     let files = reader.files();
     let mut positions = Vec::new();
     let walked = (|| -> Result<(), SSTableError> {
-        let mut entries = files.partitions.entries()?;
+        let mut entries = files.partitions.entries(true)?;
         let mut place = entries.first()?;
         while let Some(found) = place {
             match files.entry(found) {
@@ -320,7 +320,7 @@ impl Salvage<'_> {
     fn resume(&mut self, start: u64, failed: u64) -> Option<Block> {
         let at = self.index.binary_search_by_key(&start, |(position, _)| *position).ok()?;
         let entry = self.index[at].1.as_ref()?;
-        let mut blocks = BlockCursor::new(&*self.reader.files().rows, entry.root).ok()?;
+        let mut blocks = BlockCursor::new(self.reader.files().rows.pages(true), entry.root).ok()?;
         let mut found = blocks.first().ok()?;
         let mut left = entry.block_count;
         while let Some(block) = found {

@@ -116,7 +116,7 @@ impl<'r> Walk<'r> {
 
     fn run(mut self) -> Result<Verified, SSTableError> {
         let files = self.reader.files().clone();
-        let mut entries = files.partitions.entries()?;
+        let mut entries = files.partitions.entries(true)?;
         let mut place = entries.first()?;
         while self.data.advance_partition()? {
             let position = self.data.partition_position();
@@ -129,7 +129,7 @@ impl<'r> Walk<'r> {
             if entries.hash_byte().is_some_and(|hash| hash != hash_byte_of(key.bytes())) {
                 return Err(self.index_error(0, format!("the hash of key {:02x?}", key.bytes()), "another".into()));
             }
-            if files.partitions.candidate(&key, murmur3::hash128(key.bytes()))? != Some(found) {
+            if files.partitions.candidate(&key, murmur3::hash128(key.bytes()), true)? != Some(found) {
                 let got = "no or another entry".to_owned();
                 return Err(self.index_error(0, format!("an entry on the path of key {:02x?}", key.bytes()), got));
             }
@@ -201,7 +201,7 @@ impl<'r> Walk<'r> {
                 Err(self.index_error(0, format!("data position {position}"), format!("data position {found}")))
             }
             Place::Rows(at) => {
-                let entry = RowIndexEntry::read(&self.reader.files().rows, at)?;
+                let entry = RowIndexEntry::read(&self.reader.files().rows, at, true)?;
                 let head = self.data.partition();
                 let same =
                     entry.key == head.key.bytes() && entry.data_position == position && entry.deletion == head.deletion;
@@ -295,7 +295,7 @@ struct BlockWalk<'r> {
 
 impl<'r> BlockWalk<'r> {
     fn new(reader: &'r SSTableReader, entry: &'r RowIndexEntry) -> Result<Self, SSTableError> {
-        let rows = &reader.files().rows;
+        let rows = ReadPages { file: reader.files().rows.clone(), may_block: true };
         let mut blocks = FileBlocks::new(rows.clone(), entry.root)?;
         let next = blocks.first()?;
         Ok(BlockWalk {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockio::{Disk, Fault, SimulatedDisk};
-use engine::{Engine, EngineError, block_on};
+use engine::{Engine, EngineError, block_on, Turn};
 use model::{
     ClusteringBound, DeletionTime, KeyRange, Mutation, PartitionKey, PartitionUpdateBuilder, ReadRange, Side, Slice,
     Slices, Table, TableOptions, Unfiltered, UnfilteredCursor,
@@ -75,7 +75,7 @@ fn data_bytes_of(disk: &SimulatedDisk, key: Option<i32>, now_seconds: u32) -> (u
     let engine = Engine::open(small_options(&disk.crash_image(0))).unwrap();
     let table = engine.schema().table("ks", "t").unwrap().clone();
     let keys = key.map_or(KeyRange::all(), |key| KeyRange::Single(PartitionKey::new(&key.to_be_bytes())));
-    let mut cursor = engine.read_at(&table, &ReadRange::all_rows(keys), now_seconds).unwrap();
+    let mut cursor = engine.read_at(&table, &ReadRange::all_rows(keys), now_seconds, Turn::BLOCKING).unwrap();
     let mut live = 0;
     while cursor.advance_partition().unwrap() {
         while cursor.advance().unwrap() {
@@ -114,7 +114,7 @@ fn a_fully_expired_sstable_is_read_only_if_it_shadows_something() {
 
     // Older data is shadowed, in an SSTable and in memory.
     insert(&engine, &table, 2, 1, "shadowed", 40);
-    let mut cursor = engine.read_at(&table, &one_row(&table, 2, 1), 1101).unwrap();
+    let mut cursor = engine.read_at(&table, &one_row(&table, 2, 1), 1101, Turn::BLOCKING).unwrap();
     assert!(cursor.advance_partition().unwrap() && cursor.advance().unwrap());
     assert!(matches!(cursor.unfiltered(), Unfiltered::Row(row) if !row.row.is_live(&table, 1101)));
     engine.flush(&table).unwrap();

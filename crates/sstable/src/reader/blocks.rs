@@ -134,12 +134,15 @@ impl DataFile {
         self.bytes_read.load(Ordering::Relaxed)
     }
 
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), SSTableError> {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64, may_block: bool) -> Result<(), SSTableError> {
         self.count_read(buffer.len() as u64);
-        Ok(self.file.read_exact_at(buffer, offset)?)
+        Ok(match may_block {
+            true => self.file.read_exact_at(buffer, offset)?,
+            false => self.file.read_exact_at_hand(buffer, offset)?,
+        })
     }
 
-    /// Like `read_exact_at`, for a reader that continues from there.
+    /// Reads bytes for a reader that continues from there.
     pub fn read_ahead_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), SSTableError> {
         self.count_read(buffer.len() as u64);
         Ok(self.file.read_exact_once_at(buffer, offset)?)
@@ -224,11 +227,11 @@ impl DataFile {
     }
 
     /// A block through the cache.
-    fn cached(&self, index: u64) -> Result<cache::Block, SSTableError> {
+    fn cached(&self, index: u64, may_block: bool) -> Result<cache::Block, SSTableError> {
         let load = || {
             let (offset, length) = self.stored_range(index)?;
             let mut stored = vec![0; length];
-            self.read_exact_at(&mut stored, offset)?;
+            self.read_exact_at(&mut stored, offset, may_block)?;
             let block = match &self.layout {
                 Layout::Compressed(info) => {
                     let mut block = vec![0; self.block_data_length(index)];
@@ -245,7 +248,7 @@ impl DataFile {
             Ok(block.into_boxed_slice())
         };
         let would_wait = || DiskError::would_wait(self.file.path(), None).into();
-        self.blocks.get(index, load, would_wait)
+        self.blocks.get(index, may_block, load, would_wait)
     }
 }
 
@@ -258,9 +261,20 @@ fn verified_share(chance: f64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
     /// Through the shared cache: for requests.
-    Cached,
+    Cached {
+        /// Whether a read may wait for the device. Where it may not, one that would have to fails with
+        /// [`WouldWait`](blockio::DiskErrorKind::WouldWait).
+        may_block: bool,
+    },
     /// With prefetching and bypassing the cache: for compaction, verification and dumps.
     Sequential,
+}
+
+impl ReadMode {
+    /// Whether reads may wait for the device.
+    pub fn may_block(self) -> bool {
+        self != ReadMode::Cached { may_block: false }
+    }
 }
 
 enum Block {
@@ -341,8 +355,13 @@ impl DataWindow {
         &self.data
     }
 
+    /// Whether reads may wait for the device.
+    pub fn may_block(&self) -> bool {
+        self.mode.may_block()
+    }
+
     pub fn is_cached(&self) -> bool {
-        self.mode == ReadMode::Cached
+        self.mode != ReadMode::Sequential
     }
 
     fn block(&self) -> &[u8] {
@@ -357,7 +376,7 @@ impl DataWindow {
         if index == self.block_index {
             return Ok(());
         }
-        self.block = Block::Shared(self.data.cached(index)?);
+        self.block = Block::Shared(self.data.cached(index, self.mode.may_block())?);
         self.block_index = index;
         self.block_start = index * self.data.block_length;
         Ok(())

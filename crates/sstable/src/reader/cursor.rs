@@ -82,7 +82,7 @@ impl SSTableCursor {
     pub(super) fn open(reader: SSTableReader, range: &ReadRange, mode: ReadMode) -> Result<Self, SSTableError> {
         let window = DataWindow::new(reader.files().data.clone(), mode);
         reader.check_columns()?;
-        let plan = Plan::of(&reader, &range.keys)?;
+        let plan = Plan::of(&reader, &range.keys, mode)?;
         Ok(SSTableCursor {
             window,
             reader,

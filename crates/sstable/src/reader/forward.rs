@@ -206,7 +206,7 @@ impl SSTableCursor {
     fn block_of(&self, prefix: &[u8], weight: i8) -> Result<Block, SSTableError> {
         let bottom = Block { offset: 0, open: DeletionTime::LIVE };
         let Some(Partition { index: Some(entry), .. }) = &self.partition else { return Ok(bottom) };
-        let mut blocks = BlockCursor::new(&*self.reader.files().rows, entry.root)?;
+        let mut blocks = BlockCursor::new(self.reader.files().rows.pages(self.window.may_block()), entry.root)?;
         let mut encoded = Vec::new();
         encode_position(self.reader.clustering_types(), prefix, weight, &mut encoded);
         match blocks.floor(&encoded)? {

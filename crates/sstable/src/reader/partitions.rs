@@ -25,7 +25,7 @@ pub(super) enum Plan {
 
 impl Plan {
     /// The plan for a range of keys.
-    pub fn of(reader: &SSTableReader, keys: &KeyRange) -> Result<Plan, SSTableError> {
+    pub fn of(reader: &SSTableReader, keys: &KeyRange, mode: ReadMode) -> Result<Plan, SSTableError> {
         let (start, end) = match keys {
             KeyRange::Single(key) => return Ok(Plan::Single(key.clone())),
             KeyRange::Range { start, end } => (start, end),
@@ -43,11 +43,11 @@ impl Plan {
             }
         }
         let files = reader.files();
-        let mut entries = files.partitions.entries()?;
+        let mut entries = files.partitions.entries(mode.may_block())?;
         let Some(place) = entries.at_or_after(&encoded)? else { return Ok(Plan::Done) };
-        let position = files.data_position(place)?;
+        let position = files.data_position(place, mode.may_block())?;
         // The candidate may be the last one before the bound.
-        let mut window = DataWindow::new(files.data.clone(), ReadMode::Cached);
+        let mut window = DataWindow::new(files.data.clone(), ReadMode::Cached { may_block: mode.may_block() });
         let key = window.decode(position, |input| Ok(PartitionKey::new(input.short_bytes("partition key")?)))?;
         let from = KeyRange::Range { start: start.clone(), end: KeyBound::Unbounded };
         if from.contains(&key) {
@@ -55,7 +55,7 @@ impl Plan {
         }
         match entries.next()? {
             None => Ok(Plan::Done),
-            Some(place) => Ok(Plan::From { position: files.data_position(place)?, end: end.clone() }),
+            Some(place) => Ok(Plan::From { position: files.data_position(place, mode.may_block())?, end: end.clone() }),
         }
     }
 }
@@ -298,17 +298,18 @@ impl SSTableCursor {
     /// The data position behind the current partition, from its row index.
     fn indexed_end(&self) -> Result<Option<u64>, SSTableError> {
         let Some(Partition { start, index: Some(entry), .. }) = &self.partition else { return Ok(None) };
-        let end = BlockCursor::new(&*self.reader.files().rows, entry.root)?.end()?;
+        let end = BlockCursor::new(self.reader.files().rows.pages(self.window.may_block()), entry.root)?.end()?;
         Ok(end.map(|end| start.saturating_add(end.offset).saturating_add(1)))
     }
 
     /// Looks up the row index of the current partition, once. Returns true if that found one.
     pub(super) fn seek_row_index(&mut self) -> Result<bool, SSTableError> {
-        let Self { partition: Some(partition), reader, .. } = self else { return Ok(false) };
+        let Self { partition: Some(partition), reader, window, .. } = self else { return Ok(false) };
         if mem::replace(&mut partition.index_sought, true) {
             return Ok(false);
         }
-        partition.index = reader.row_index(&partition.key)?.filter(|entry| entry.data_position == partition.start);
+        let index = reader.row_index(&partition.key, window.may_block())?;
+        partition.index = index.filter(|entry| entry.data_position == partition.start);
         Ok(partition.index.is_some())
     }
 }

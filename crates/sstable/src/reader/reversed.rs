@@ -10,6 +10,7 @@ use super::SSTableCursor;
 use super::cursor::{Current, WALK_BYTES};
 use crate::data::UnfilteredHead;
 use crate::error::{Corruption, SSTableError};
+use crate::index_file::ReadPages;
 use crate::row_index::{Block, FileBlocks, encode_position};
 
 /// The position in clustering order up to which the last unfiltered is searched.
@@ -145,7 +146,7 @@ impl SSTableCursor {
         let Some(entry) = self.partition.as_ref().and_then(|partition| partition.index.as_ref()) else {
             return Ok(None);
         };
-        let mut blocks = FileBlocks::new(self.reader.files().rows.clone(), entry.root)?;
+        let mut blocks = FileBlocks::new(ReadPages { file: self.reader.files().rows.clone(), may_block: self.window.may_block() }, entry.root)?;
         let mut encoded = Vec::new();
         encode_position(self.reader.clustering_types(), target.prefix, target.weight, &mut encoded);
         Ok(blocks.floor(&encoded)?.map(|block| (blocks, block)))
