@@ -6,6 +6,7 @@ mod column;
 mod filter;
 mod partition;
 mod relation;
+mod target;
 mod tuple;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::preparing::Preparing;
 pub(crate) use alternatives::check_combinations;
 pub(crate) use clustering::ClusteringRestrictions;
 pub(crate) use filter::RowFilter;
+pub(crate) use target::{ROW_VALUES_MAX, RowTarget, RowValues, SliceTarget, Target};
 pub(crate) use partition::{Partitions, check_key, push_key, serialize_key};
 
 use column::ColumnRestriction;

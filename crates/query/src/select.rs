@@ -22,10 +22,8 @@ use types::CqlType;
 use crate::budget::steps_of_expressions;
 use crate::names::column_spec;
 use crate::preparing::Preparing;
-use crate::restrictions::{Reading, Restrictions, StatementType};
-use crate::row_target::RowTarget;
+use crate::restrictions::{Reading, Restrictions, RowTarget, SliceTarget, StatementType, Target};
 use crate::selection::{self, Selection, selects_only_statics};
-use crate::slice_target::SliceTarget;
 use crate::terms::{Term, prepare as prepare_term};
 use crate::{QueryError, ResultColumns};
 
@@ -105,14 +103,21 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     let limit = limit(&select.limit, "[limit]")?;
     let is_plain = selection.is_plain() && grouping.is_none();
     let is_whole = limit.is_none() && per_partition_limit.is_none() && !select.is_distinct;
-    let one_row = RowTarget::prepare(&select.where_clause, &table, preparing)?
-        .filter(|target| is_plain && is_whole && target.gives_row(&table) && one_row::applies(&table));
+    let target = restrictions.target();
+    let one_row = match &target {
+        Target::Row(row) if is_plain && is_whole && row.gives_row(&table) && one_row::applies(&table) => {
+            Some(row.clone())
+        }
+        _ => None,
+    };
     let plain = if is_plain { PlainWriter::new(&selection, &table) } else { None };
     let regulars = regulars_used(&table, &selection, &restrictions);
     let are_looked_up = plain.is_some() && !select.is_distinct && ordering.sort.is_none();
-    let few_rows = match are_looked_up && few_rows::applies(&table, regulars.as_deref()) {
-        true => SliceTarget::prepare(&select.where_clause, &table, preparing)?,
-        false => None,
+    let few_rows = match target {
+        _ if !are_looked_up || !few_rows::applies(&table, regulars.as_deref()) => None,
+        Target::Row(row) => Some(row.into()),
+        Target::Slice(slice) => Some(slice),
+        Target::Ranges => None,
     };
     let columns = if plain.is_some() { 0 } else { table.columns(true).columns.len() + table.regulars().columns.len() };
     Ok(SelectPlan {

@@ -15,8 +15,7 @@ use super::target::Target;
 use crate::execution::Execution;
 use crate::names::columns_in_hash_order;
 use crate::preparing::Preparing;
-use crate::restrictions::StatementType;
-use crate::row_target::RowTarget;
+use crate::restrictions::{RowTarget, StatementType};
 use crate::terms::Term;
 use crate::{ColumnSpec, QueryError, Value};
 

@@ -8,8 +8,7 @@ use model::{ClusteringBound, Clusterings, PartitionKey, Slices, Table};
 use crate::QueryError;
 use crate::execution::Execution;
 use crate::preparing::Preparing;
-use crate::restrictions::{Reading, Restrictions};
-use crate::row_target::RowTarget;
+use crate::restrictions::{self, Reading, Restrictions, RowTarget};
 
 /// The target of a modification.
 #[derive(Debug)]
@@ -60,8 +59,10 @@ impl Target {
         preparing: &mut Preparing<'_>,
     ) -> Result<Target, QueryError> {
         let restrictions = Restrictions::prepare(clause, table, reading, preparing)?;
-        let row = RowTarget::prepare(clause, table, preparing)?;
-        Ok(row.map_or_else(|| Target::Restricted(Box::new(restrictions)), Target::Row))
+        Ok(match restrictions.target() {
+            restrictions::Target::Row(row) => Target::Row(row),
+            _ => Target::Restricted(Box::new(restrictions)),
+        })
     }
 
     /// Whether clustering columns are restricted.

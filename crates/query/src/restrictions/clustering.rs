@@ -175,6 +175,24 @@ impl ClusteringRestrictions {
         self.restrictions.iter().any(|known| known.covers(column) && equal(known))
     }
 
+    /// The first columns with their values, as far as each is given by `=` alone.
+    pub fn equal_terms(&self) -> impl Iterator<Item = (&Arc<Column>, &Term)> {
+        self.restrictions.iter().enumerate().map_while(|(place, restriction)| {
+            let ClusteringRestriction { columns, kind: ClusteringKind::Equal(TupleTerm::Terms(terms)), is_multi: false } =
+                restriction
+            else {
+                return None;
+            };
+            let (column, term) = (columns.first()?, terms.first()?);
+            (restriction.places() == (place..place + 1)).then_some((column, term))
+        })
+    }
+
+    /// The restrictions behind those.
+    pub(super) fn behind_equal(&self, count: usize) -> &[ClusteringRestriction] {
+        self.restrictions.get(count..).unwrap_or_default()
+    }
+
     /// The names of the columns without a restriction.
     pub fn missing_columns(&self) -> Vec<&str> {
         let restricted = |column: &Column| self.restrictions.iter().any(|known| known.covers(column));

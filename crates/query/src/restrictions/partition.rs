@@ -103,6 +103,19 @@ impl PartitionRestrictions {
         self.restricted().any(|known| known.column.id == column.id && matches!(known.kind, Kind::Equal(_)))
     }
 
+    /// The columns with their values, in order of the key, if each is given by `=` and the token is not restricted.
+    pub fn equal_terms(&self) -> Option<impl Iterator<Item = (&Arc<Column>, &Term)>> {
+        let equal = |restriction: &Option<ColumnRestriction>| {
+            restriction.as_ref().is_some_and(|restriction| matches!(restriction.kind, Kind::Equal(_)))
+        };
+        (self.token.is_none() && self.columns.iter().all(equal)).then(|| {
+            self.restricted().filter_map(|restriction| match &restriction.kind {
+                Kind::Equal(term) => Some((&restriction.column, term)),
+                _ => None,
+            })
+        })
+    }
+
     /// The names of the columns without a restriction.
     pub fn missing_columns(&self) -> Vec<&str> {
         let columns = self.table.partition_key().iter().zip(&self.columns);

@@ -15,7 +15,7 @@ use super::one_row::{self, serialized_key};
 use super::read::Position;
 use super::writer::RowContext;
 use crate::execution::Execution;
-use crate::row_target::{ROW_VALUES_MAX, RowValues};
+use crate::restrictions::{ROW_VALUES_MAX, RowValues};
 
 /// More rows than this are read with a cursor, because the cost of opening one is then negligible.
 const ROWS_MAX: u64 = 128;

@@ -15,8 +15,7 @@ use super::read::Position;
 use super::writer::{PlainWriter, RowContext};
 use crate::consistency;
 use crate::execution::Execution;
-use crate::restrictions::{check_key, push_key};
-use crate::row_target::{ROW_VALUES_MAX, RowValues};
+use crate::restrictions::{ROW_VALUES_MAX, RowValues, check_key, push_key};
 
 /// Buffers that keep their memory from statement to statement.
 #[derive(Default)]
