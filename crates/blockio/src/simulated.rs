@@ -426,12 +426,7 @@ impl SimulatedFile {
         state.stalled_reads.as_ref().is_some_and(|part| self.path.to_string_lossy().contains(part.as_str()))
     }
 
-    fn read_now(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        buffer: &mut [u8],
-        offset: u64,
-    ) -> Result<usize, DiskError> {
+    fn read_now(&self, mut state: MutexGuard<'_, State>, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         let fault = state.faults.next(Verb::Read, &self.path, offset, &[]);
         let mut got = state.inodes[self.inode].read(buffer, offset);
         match fault {

@@ -1,9 +1,8 @@
-//! Threads that may not wait for a device.
+//! Whether the thread that polls a statement's task may be blocked.
 //!
-//! A read of a file is fast if the kernel has its pages, and otherwise takes as long as the device needs. A thread that
-//! serves many clients, of which few use that device, reads within [`without_waiting`]: a read that would have to wait
-//! fails with [`WouldWait`](crate::DiskErrorKind::WouldWait) instead. The task that gets this error awaits [`to_wait`]
-//! and starts again. This tells the poller of the task that the task must be polled where it may wait.
+//! Reads are told by an argument (`may_block`). This is how a task learns what to pass: a connection polls it within
+//! [`without_waiting`]. A statement that then would have to wait for a device, or needs more than its turn, awaits
+//! [`to_wait`]. This tells the connection that the task must be polled on the blocking pool.
 
 use std::cell::Cell;
 use std::future::poll_fn;

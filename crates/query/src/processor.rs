@@ -236,7 +236,7 @@ impl Processor {
             return None;
         }
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
-        select.find_row(&execution, cells).or_else(|| select.find_rows(&execution, cells))
+        select.find_rows(&execution, cells)
     }
 
     /// Whether the memtables of the statement's table hold so much that [`Processor::look_ahead`] is worth its time.

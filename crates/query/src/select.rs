@@ -1,9 +1,8 @@
 //! SELECT.
 
 mod execute;
-mod few_rows;
 mod grouping;
-mod one_row;
+mod lookup;
 mod ordering;
 mod paging;
 mod read;
@@ -22,12 +21,13 @@ use types::CqlType;
 use crate::budget::steps_of_expressions;
 use crate::names::column_spec;
 use crate::preparing::Preparing;
-use crate::restrictions::{Reading, Restrictions, RowTarget, SliceTarget, StatementType, Target};
+use crate::restrictions::{Reading, Restrictions, StatementType, Target};
 use crate::selection::{self, Selection, selects_only_statics};
 use crate::terms::{Term, prepare as prepare_term};
 use crate::{QueryError, ResultColumns};
 
 use grouping::Grouping;
+use lookup::LookedUp;
 use ordering::Ordering;
 use writer::PlainWriter;
 
@@ -38,10 +38,8 @@ pub(crate) struct SelectPlan {
     selection: Selection,
     /// Writes the rows of a selection of plain columns.
     plain: Option<PlainWriter>,
-    /// The key of the only row that it reads, if the row can be returned without further processing.
-    one_row: Option<RowTarget>,
-    /// The slice of one partition that it reads, if its rows can be looked up.
-    few_rows: Option<SliceTarget>,
+    /// The rows of one partition that it reads, if they can be looked up.
+    looked_up: Option<LookedUp>,
     /// Whether an earlier answer had more rows than a look-up returns, or had a further page.
     is_long: AtomicBool,
     /// The regular columns that are read, by index; `None` if all are.
@@ -103,21 +101,18 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     let limit = limit(&select.limit, "[limit]")?;
     let is_plain = selection.is_plain() && grouping.is_none();
     let is_whole = limit.is_none() && per_partition_limit.is_none() && !select.is_distinct;
-    let target = restrictions.target();
-    let one_row = match &target {
-        Target::Row(row) if is_plain && is_whole && row.gives_row(&table) && one_row::applies(&table) => {
-            Some(row.clone())
-        }
-        _ => None,
-    };
     let plain = if is_plain { PlainWriter::new(&selection, &table) } else { None };
     let regulars = regulars_used(&table, &selection, &restrictions);
-    let are_looked_up = plain.is_some() && !select.is_distinct && ordering.sort.is_none();
-    let few_rows = match target {
-        _ if !are_looked_up || !few_rows::applies(&table, regulars.as_deref()) => None,
-        Target::Row(row) => Some(row.into()),
-        Target::Slice(slice) => Some(slice),
-        Target::Ranges => None,
+    let finds_row = plain.is_some() && is_whole && lookup::applies(&table);
+    let finds_rows = plain.is_some()
+        && !select.is_distinct
+        && ordering.sort.is_none()
+        && lookup::applies_to_rows(&table, regulars.as_deref());
+    let looked_up = match restrictions.target() {
+        Target::Row(row) if finds_row && row.gives_row(&table) => Some(LookedUp { target: row.into(), is_row: true }),
+        Target::Row(row) if finds_rows => Some(LookedUp { target: row.into(), is_row: false }),
+        Target::Slice(target) if finds_rows => Some(LookedUp { target, is_row: false }),
+        _ => None,
     };
     let columns = if plain.is_some() { 0 } else { table.columns(true).columns.len() + table.regulars().columns.len() };
     Ok(SelectPlan {
@@ -126,8 +121,7 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
         table,
         selection,
         plain,
-        one_row,
-        few_rows,
+        looked_up,
         is_long: AtomicBool::new(false),
         restrictions,
         is_distinct: select.is_distinct,

@@ -93,7 +93,8 @@ mod tests {
 
     fn get(file: &CachedFile, number: u64) -> Block {
         let load = || Ok(vec![number as u8; 1000].into_boxed_slice());
-        file.get(number, true, load, || panic!("this thread may wait")).unwrap_or_else(|NotCached| panic!("it was loaded"))
+        file.get(number, true, load, || panic!("this thread may wait"))
+            .unwrap_or_else(|NotCached| panic!("it was loaded"))
     }
 
     /// Some blocks are evicted, replaced and read again: when a file is dropped, exactly the other file's blocks

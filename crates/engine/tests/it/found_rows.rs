@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use blockio::SimulatedDisk;
-use engine::{Engine, Lookup, RowPlace, block_on};
+use engine::{Engine, RowPlace, Sought, block_on};
 use model::{
     Cell, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder,
     ReadRange, Row, RowBuilder, Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor,
@@ -89,18 +89,22 @@ fn look_up_all(engine: &Engine, table: &Arc<Table>) -> BTreeMap<&'static str, u6
             }
         }
         let mut found = None;
-        let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[] };
-        let outcome = match engine.find_row(table, place, &mut |row| found = Some(content(row, table))) {
-            Lookup::Found => {
+        let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[], Sought };
+        let is_known = engine.find_rows(table, &Sought::Row(place), &mut |row| {
+            found = Some(content(row.row, table));
+            true
+        });
+        let outcome = match (is_known, &found) {
+            (true, Some(_)) => {
                 assert_eq!(found, expected, "key {number}");
                 assert!(deletion.is_live());
                 "found"
             }
-            Lookup::Absent => {
+            (true, None) => {
                 assert_eq!((&found, &expected, deletion), (&None, &None, DeletionTime::LIVE), "key {number}");
                 "absent"
             }
-            Lookup::Unknown => "unknown",
+            (false, _) => "unknown",
         };
         *outcomes.entry(outcome).or_default() += 1;
     }
@@ -146,13 +150,18 @@ fn rows_outside_the_cache_are_left_to_a_cursor() {
     };
     let find = |engine: &Engine, table: &Arc<Table>, number: usize| {
         let key = key(number);
-        engine.find_row(table, RowPlace { token: key.token(), key: key.bytes(), clustering: &[] }, &mut |_| {})
+        let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[], Sought };
+        let mut is_found = false;
+        engine.find_rows(table, &Sought::Row(place), &mut |_| {
+            is_found = true;
+            true
+        }) && is_found
     };
     let engine = open_with(&small_options(&disk.crash_image(0)));
     let table = engine.schema().table("ks", &table.name).unwrap().clone();
-    let none_found = |number| find(&engine, &table, number) != Lookup::Found;
+    let none_found = |number| !find(&engine, &table, number);
     assert!((0..KEYS).all(none_found), "nothing was read yet");
     assert_eq!(engine.table_stats(&table).unwrap().data_bytes_read, 0, "nor by looking");
     look_up_all(&engine, &table);
-    assert!((0..KEYS).any(|number| find(&engine, &table, number) == Lookup::Found), "cursors read it");
+    assert!((0..KEYS).any(|number| find(&engine, &table, number)), "cursors read it");
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockio::{Disk, Fault, SimulatedDisk};
-use engine::{Engine, EngineError, block_on, Turn};
+use engine::{Engine, EngineError, Turn, block_on};
 use model::{
     ClusteringBound, DeletionTime, KeyRange, Mutation, PartitionKey, PartitionUpdateBuilder, ReadRange, Side, Slice,
     Slices, Table, TableOptions, Unfiltered, UnfilteredCursor,

@@ -178,8 +178,11 @@ impl ClusteringRestrictions {
     /// The first columns with their values, as far as each is given by `=` alone.
     pub fn equal_terms(&self) -> impl Iterator<Item = (&Arc<Column>, &Term)> {
         self.restrictions.iter().enumerate().map_while(|(place, restriction)| {
-            let ClusteringRestriction { columns, kind: ClusteringKind::Equal(TupleTerm::Terms(terms)), is_multi: false } =
-                restriction
+            let ClusteringRestriction {
+                columns,
+                kind: ClusteringKind::Equal(TupleTerm::Terms(terms)),
+                is_multi: false,
+            } = restriction
             else {
                 return None;
             };

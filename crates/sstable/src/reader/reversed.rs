@@ -146,7 +146,10 @@ impl SSTableCursor {
         let Some(entry) = self.partition.as_ref().and_then(|partition| partition.index.as_ref()) else {
             return Ok(None);
         };
-        let mut blocks = FileBlocks::new(ReadPages { file: self.reader.files().rows.clone(), may_block: self.window.may_block() }, entry.root)?;
+        let mut blocks = FileBlocks::new(
+            ReadPages { file: self.reader.files().rows.clone(), may_block: self.window.may_block() },
+            entry.root,
+        )?;
         let mut encoded = Vec::new();
         encode_position(self.reader.clustering_types(), target.prefix, target.weight, &mut encoded);
         Ok(blocks.floor(&encoded)?.map(|block| (blocks, block)))

@@ -1,0 +1,224 @@
+//! A SELECT of one row, or of a few rows of one partition, that memory or the cache of SSTables has: answered without a
+//! cursor.
+//!
+//! Price: this is a second way of reading. It stays because a prepared read of one row costs less than half of what it
+//! costs with partitions, slices and a cursor made for it. What is not simple (a value that is null or not valid, a row
+//! that is deleted, expires or is in several places, a large answer) is left to [`SelectPlan::execute`], which answers
+//! or says what is wrong.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+
+use engine::{Edge, PartitionSlice, RowPlace, Sought};
+use model::{Clusterings, RowRef, Table, ValuePlaces, push_component};
+use types::murmur3;
+
+use super::SelectPlan;
+use super::execute::bind_limit;
+use super::read::Position;
+use super::writer::{PlainWriter, RowContext};
+use crate::consistency;
+use crate::execution::Execution;
+use crate::restrictions::{ROW_VALUES_MAX, RowValues, SliceTarget, check_key, push_key};
+
+/// More rows are read with a cursor: what it costs to open one is nothing beside them.
+const ROWS_MAX: u64 = 128;
+/// Where fewer columns are wanted than there are, and there are more than so many, a cursor does not even copy the
+/// others.
+const COLUMNS_PASSED_MAX: usize = 16;
+
+/// What is looked up.
+#[derive(Debug)]
+pub(super) struct LookedUp {
+    /// The rows.
+    pub target: SliceTarget,
+    /// Whether it is one row and the statement asks for all of it: then memtables are looked at, too.
+    pub is_row: bool,
+}
+
+/// Buffers that keep their memory from statement to statement.
+#[derive(Default)]
+struct Scratch {
+    key: Vec<u8>,
+    start: Vec<u8>,
+    end: Vec<u8>,
+    places: ValuePlaces,
+}
+
+/// What a thread may keep of a buffer for the next statement, bytes.
+const SCRATCH_BYTES_MAX: usize = 4 << 10;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Whether rows of the table may be looked up.
+pub(super) fn applies(table: &Table) -> bool {
+    let columns_max = table.partition_key().len().max(table.clustering().len());
+    !table.has_statics() && columns_max <= ROW_VALUES_MAX
+}
+
+/// Whether several rows of the table may be, where these of its regular columns are wanted.
+pub(super) fn applies_to_rows(table: &Table, regulars: Option<&[usize]>) -> bool {
+    applies(table) && (regulars.is_none() || table.regulars().columns.len() <= COLUMNS_PASSED_MAX)
+}
+
+/// Writes the rows that are found.
+struct Answer<'a> {
+    plain: &'a PlainWriter,
+    context: RowContext<'a>,
+    key: &'a [&'a [u8]],
+    /// How many rows may be found.
+    rows_max: u64,
+    /// Whether there may be more rows, which are not wanted.
+    is_limit: bool,
+    places: &'a mut ValuePlaces,
+    cells: &'a mut Vec<u8>,
+    count: u64,
+    is_answered: bool,
+}
+
+impl Answer<'_> {
+    /// Takes a row with these values of its clustering. Whether more are wanted.
+    fn take(&mut self, row: RowRef<'_>, clustering: &[Option<&[u8]>]) -> bool {
+        let RowContext { table, now_seconds, cells_max } = self.context;
+        self.is_answered =
+            self.count < self.rows_max && (row.row.is_permanent(table) || row.row.is_live(table, now_seconds));
+        if self.is_answered {
+            let position = Position { key: self.key, clustering, statics: &[] };
+            let dead = self.plain.write(self.context, &position, Some(row.row), self.places, self.cells);
+            self.is_answered = dead == 0 && self.cells.len() <= cells_max;
+            self.count += 1;
+        }
+        self.is_answered && !(self.is_limit && self.count == self.rows_max)
+    }
+}
+
+impl SelectPlan {
+    /// Appends the cells of the rows that the statement asks for, if they are few and found at once; how many rows that
+    /// are. `None`, and nothing appended, where [`SelectPlan::execute`] has to see.
+    pub fn find_rows(&self, execution: &Execution<'_>, cells: &mut Vec<u8>) -> Option<usize> {
+        let looked_up = self.looked_up.as_ref()?;
+        let (rows_max, is_limit) = match looked_up.is_row {
+            // A page of one row says where the next one starts.
+            true if execution.options.page_size == Some(1) => return None,
+            true => (1, false),
+            false if execution.processor.engine().is_in_memory(&self.table) => return None,
+            false => self.rows_max(execution)?,
+        };
+        if !self.is_plain_read(execution) {
+            return None;
+        }
+        let before = cells.len();
+        SCRATCH.with_borrow_mut(|scratch| {
+            let found = self.find(looked_up, (rows_max, is_limit), execution, scratch, cells);
+            for buffer in [&mut scratch.key, &mut scratch.start, &mut scratch.end] {
+                buffer.clear();
+                buffer.shrink_to(SCRATCH_BYTES_MAX);
+            }
+            if found.is_none() {
+                cells.truncate(before);
+            }
+            found
+        })
+    }
+
+    /// Whether nothing that the client said is against looking rows up: no trace, no page but the first, and a
+    /// consistency that there is.
+    fn is_plain_read(&self, execution: &Execution<'_>) -> bool {
+        let options = execution.options;
+        let (level, data_center) = (options.consistency, &execution.processor.options().node.data_center);
+        options.trace.is_none()
+            && options.paging_state.is_none()
+            && consistency::validate_read(level).is_ok()
+            && consistency::check_read(level, execution.schema, &self.table.keyspace, data_center).is_ok()
+    }
+
+    /// How many rows may be found, and whether there may be more, which are not wanted. `None` if they may be too many.
+    fn rows_max(&self, execution: &Execution<'_>) -> Option<(u64, bool)> {
+        let limit = |term| bind_limit(term, execution).ok();
+        let limit = limit(self.limit.as_ref())?.min(limit(self.per_partition_limit.as_ref())?);
+        let page = execution.options.page_size.and_then(|size| u64::try_from(size).ok()).filter(|size| *size > 0);
+        // A page that is full says where the next one starts.
+        let short_of = page.filter(|page| limit > *page).unwrap_or(u64::MAX).min(ROWS_MAX + 1);
+        if limit < short_of {
+            return Some((limit, true));
+        }
+        (!self.is_long.load(Ordering::Relaxed)).then_some((short_of - 1, false))
+    }
+
+    /// Notes how long an answer was.
+    pub(super) fn note_length(&self, rows: usize, has_more: bool) {
+        let is_long = has_more || rows as u64 > ROWS_MAX;
+        // All threads look at it: it is written only where it changes.
+        if self.is_long.load(Ordering::Relaxed) != is_long {
+            self.is_long.store(is_long, Ordering::Relaxed);
+        }
+    }
+
+    fn find(
+        &self,
+        LookedUp { target, is_row }: &LookedUp,
+        (rows_max, is_limit): (u64, bool),
+        execution: &Execution<'_>,
+        Scratch { key, start, end, places }: &mut Scratch,
+        cells: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let (table, now_seconds, options) = (&*self.table, execution.now_seconds, execution.processor.options());
+        let values = RowValues::bind(&target.leading, execution)?;
+        let (of_key, of_clustering) = (values.key(), values.clustering());
+        let of_key = &of_key[..table.partition_key().len()];
+        let leading = &of_clustering[..target.leading.clustering_count()];
+        let key = serialized_key(of_key, key)?;
+        leading.iter().for_each(|value| push_component(*value, start));
+        let cells_max = cells.len().saturating_add(options.page_max_bytes);
+        let mut answer = Answer {
+            plain: self.plain.as_ref()?,
+            context: RowContext { table, now_seconds, cells_max },
+            key: of_key,
+            rows_max,
+            is_limit,
+            places,
+            cells,
+            count: 0,
+            is_answered: true,
+        };
+        let (engine, token) = (execution.processor.engine(), murmur3::token(key));
+        let is_found = if *is_row {
+            let row = Sought::Row(RowPlace { token, key, clustering: start });
+            engine.find_rows(table, &row, &mut |row| answer.take(row, leading))
+        } else {
+            end.extend_from_slice(start);
+            let weights = target.bind(execution, start, end)?;
+            if table.comparator().compare_positions(start, weights.0, end, weights.1).is_ge() {
+                return None;
+            }
+            let slice = Sought::Slice(PartitionSlice {
+                token,
+                key,
+                start: Edge { prefix: start, weight: weights.0 },
+                end: Edge { prefix: end, weight: weights.1 },
+                reversed: self.ordering.is_reversed,
+                // More of them are warned of, or fail.
+                borders_max: options.tombstone_warn_threshold.min(options.tombstone_failure_threshold),
+            });
+            engine.find_rows(table, &slice, &mut |row| {
+                let mut clustering = [None; ROW_VALUES_MAX];
+                clustering.iter_mut().zip(Clusterings(row.clustering)).for_each(|(place, value)| *place = value);
+                answer.take(row, &clustering[..table.clustering().len()])
+            })
+        };
+        (is_found && answer.is_answered).then_some(answer.count as usize)
+    }
+}
+
+/// The partition key of these values, if they make one; perhaps in `key`.
+fn serialized_key<'k>(values: &[&'k [u8]], key: &'k mut Vec<u8>) -> Option<&'k [u8]> {
+    check_key(values).ok()?;
+    if let [only] = values {
+        return Some(only);
+    }
+    key.clear();
+    push_key(values, key);
+    Some(key)
+}
