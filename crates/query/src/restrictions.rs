@@ -21,7 +21,7 @@ use crate::preparing::Preparing;
 pub(crate) use alternatives::check_combinations;
 pub(crate) use clustering::ClusteringRestrictions;
 pub(crate) use filter::RowFilter;
-pub(crate) use partition::{Partitions, check_key, push_key, serialize_key};
+pub(crate) use partition::{Partitions, check_key, push_key};
 pub(crate) use target::{ROW_VALUES_MAX, RowTarget, RowValues, SliceTarget, Target};
 
 use column::ColumnRestriction;

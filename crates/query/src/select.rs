@@ -111,7 +111,7 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     let looked_up = match restrictions.target() {
         Target::Row(row) if finds_row && row.gives_row(&table) => Some(LookedUp { target: row.into(), is_row: true }),
         Target::Row(row) if finds_rows => Some(LookedUp { target: row.into(), is_row: false }),
-        Target::Slice(target) if finds_rows => Some(LookedUp { target, is_row: false }),
+        Target::Slice(target) if finds_rows => Some(LookedUp { target: *target, is_row: false }),
         _ => None,
     };
     let columns = if plain.is_some() { 0 } else { table.columns(true).columns.len() + table.regulars().columns.len() };

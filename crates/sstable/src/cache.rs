@@ -363,7 +363,10 @@ mod tests {
                         let key = (random.below(3) as u64, random.below(90) as u64);
                         match random.one_in(2) {
                             true => {
-                                assert_eq!(&**cache.get(key, file, || load(key), unexpected).unwrap(), &*content(key))
+                                assert_eq!(
+                                    &**cache.get(key, file, true, || load(key), unexpected).unwrap(),
+                                    &*content(key)
+                                )
                             }
                             false => assert!(cache.peek(key).is_none_or(|block| *block == *content(key))),
                         }

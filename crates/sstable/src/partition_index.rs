@@ -397,8 +397,8 @@ mod tests {
             }
             let Ok(index) = open(&bytes) else { continue };
             let key = PartitionKey::new(b"key");
-            let _ = index.candidate(&key, murmur3::hash128(key.bytes()));
-            let Ok(mut entries) = index.entries() else { continue };
+            let _ = index.candidate(&key, murmur3::hash128(key.bytes()), true);
+            let Ok(mut entries) = index.entries(true) else { continue };
             let _ = entries.first();
             let _ = entries.next();
         }

@@ -10,6 +10,7 @@ use crate::big::{BigIndex, open_big};
 use crate::cache::BlockCache;
 use crate::descriptor::{Component, Descriptor};
 use crate::error::{Corruption, SSTableError};
+use crate::index_file::ReadPages;
 use crate::partition_index::{Place, hash_byte_of};
 use crate::reader::{SSTableCursor, SSTableReader, listed, read_whole};
 use crate::row_index::{Block, FileBlocks, RowIndexEntry, encode_position};

@@ -25,7 +25,7 @@ pub(crate) enum Target {
     /// One partition, and one row of it or no particular one.
     Row(RowTarget),
     /// Rows of one partition between two places.
-    Slice(SliceTarget),
+    Slice(Box<SliceTarget>),
     /// Anything else, which [`Restrictions::partitions`] and [`Restrictions::slices`] say when values are known.
     Ranges,
 }
@@ -39,8 +39,8 @@ impl Restrictions {
         match rest {
             _ if self.filters() => Target::Ranges,
             [] if is_whole => Target::Row(leading),
-            [] => Target::Slice(leading.into()),
-            [slice] => SliceTarget::of(leading, slice).map_or(Target::Ranges, Target::Slice),
+            [] => Target::Slice(Box::new(leading.into())),
+            [slice] => SliceTarget::of(leading, slice).map_or(Target::Ranges, |slice| Target::Slice(Box::new(slice))),
             _ => Target::Ranges,
         }
     }

@@ -136,10 +136,11 @@ impl DataFile {
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64, may_block: bool) -> Result<(), SSTableError> {
         self.count_read(buffer.len() as u64);
-        Ok(match may_block {
+        match may_block {
             true => self.file.read_exact_at(buffer, offset)?,
             false => self.file.read_exact_at_hand(buffer, offset)?,
-        })
+        }
+        Ok(())
     }
 
     /// Reads bytes for a reader that continues from there.
