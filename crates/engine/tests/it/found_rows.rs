@@ -89,7 +89,7 @@ fn look_up_all(engine: &Engine, table: &Arc<Table>) -> BTreeMap<&'static str, u6
             }
         }
         let mut found = None;
-        let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[], Sought };
+        let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[] };
         let is_known = engine.find_rows(table, &Sought::Row(place), &mut |row| {
             found = Some(content(row.row, table));
             true
@@ -150,7 +150,7 @@ fn rows_outside_the_cache_are_left_to_a_cursor() {
     };
     let find = |engine: &Engine, table: &Arc<Table>, number: usize| {
         let key = key(number);
-        let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[], Sought };
+        let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[] };
         let mut is_found = false;
         engine.find_rows(table, &Sought::Row(place), &mut |_| {
             is_found = true;
