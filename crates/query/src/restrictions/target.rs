@@ -189,13 +189,14 @@ struct Edge {
 }
 
 impl SliceTarget {
-    /// `None` unless the restriction behind the leading values is a slice of one column.
+    /// `None` unless the restriction behind the leading values is a slice of one column, and not written as a tuple.
     fn of(leading: RowTarget, restriction: &ClusteringRestriction) -> Option<SliceTarget> {
-        let (ClusteringKind::Slice { start: above, end: below }, [column]) =
-            (&restriction.kind, restriction.columns.as_slice())
+        let ClusteringRestriction { columns, kind: ClusteringKind::Slice { start: above, end: below }, is_multi: false } =
+            restriction
         else {
             return None;
         };
+        let [column] = columns.as_slice() else { return None };
         let edge = |bound: &Option<TupleBound>, is_start: bool| match bound {
             None => Some(None),
             Some(TupleBound { tuple: TupleTerm::Terms(terms), inclusive }) => match terms.as_slice() {
