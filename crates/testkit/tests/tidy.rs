@@ -29,7 +29,7 @@ enum ThreadLocal {
 }
 
 /// The files of the product that have thread-local variables.
-const THREAD_LOCALS: [(&str, ThreadLocal); 15] = [
+const THREAD_LOCALS: [(&str, ThreadLocal); 14] = [
     ("crates/blockio/src/system.rs", ThreadLocal::Buffer),
     // Whether a read may wait for the device, which threads that serve connections do not.
     ("crates/blockio/src/waiting.rs", ThreadLocal::Behaviour),
@@ -41,8 +41,7 @@ const THREAD_LOCALS: [(&str, ThreadLocal); 15] = [
     ("crates/memtrie/src/raw/epoch.rs", ThreadLocal::Slot),
     ("crates/query/src/consistency.rs", ThreadLocal::Cache),
     ("crates/query/src/modify/plan.rs", ThreadLocal::Buffer),
-    ("crates/query/src/select/few_rows.rs", ThreadLocal::Buffer),
-    ("crates/query/src/select/one_row.rs", ThreadLocal::Buffer),
+    ("crates/query/src/select/lookup.rs", ThreadLocal::Buffer),
     ("crates/server/src/metrics.rs", ThreadLocal::Slot),
     ("crates/sstable/src/compression.rs", ThreadLocal::Buffer),
     ("crates/sstable/src/reader/find.rs", ThreadLocal::Buffer),
