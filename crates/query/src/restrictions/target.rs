@@ -191,8 +191,11 @@ struct Edge {
 impl SliceTarget {
     /// `None` unless the restriction behind the leading values is a slice of one column, and not written as a tuple.
     fn of(leading: RowTarget, restriction: &ClusteringRestriction) -> Option<SliceTarget> {
-        let ClusteringRestriction { columns, kind: ClusteringKind::Slice { start: above, end: below }, is_multi: false } =
-            restriction
+        let ClusteringRestriction {
+            columns,
+            kind: ClusteringKind::Slice { start: above, end: below },
+            is_multi: false,
+        } = restriction
         else {
             return None;
         };

@@ -1,10 +1,10 @@
-//! A SELECT of one row, or of a few rows of one partition, that memory or the cache of SSTables has: answered without a
-//! cursor.
+//! A fast path for a SELECT of one row, which is the most frequent statement, or of a few rows of one partition, in
+//! memory or in cached SSTables: it is answered without a cursor.
 //!
 //! Price: this is a second way of reading. It stays because a prepared read of one row costs less than half of what it
-//! costs with partitions, slices and a cursor made for it. What is not simple (a value that is null or not valid, a row
-//! that is deleted, expires or is in several places, a large answer) is left to [`SelectPlan::execute`], which answers
-//! or says what is wrong.
+//! costs with partitions, slices and a cursor made for it. Everything else is left to
+//! [`SelectPlan::execute`]: a value that is null or invalid, a row that is deleted, expires or has several sources, and
+//! a large answer.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -21,10 +21,10 @@ use crate::consistency;
 use crate::execution::Execution;
 use crate::restrictions::{ROW_VALUES_MAX, RowValues, SliceTarget, check_key, push_key};
 
-/// More rows are read with a cursor: what it costs to open one is nothing beside them.
+/// More rows than this are read with a cursor, because the cost of opening one is then negligible.
 const ROWS_MAX: u64 = 128;
-/// Where fewer columns are wanted than there are, and there are more than so many, a cursor does not even copy the
-/// others.
+/// If only some columns are selected, and the table has more columns than this, a cursor is better: it does not copy
+/// the others.
 const COLUMNS_PASSED_MAX: usize = 16;
 
 /// What is looked up.
@@ -45,20 +45,20 @@ struct Scratch {
     places: ValuePlaces,
 }
 
-/// What a thread may keep of a buffer for the next statement, bytes.
+/// The memory that a thread may keep in a buffer for the next statement, bytes.
 const SCRATCH_BYTES_MAX: usize = 4 << 10;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Whether rows of the table may be looked up.
+/// Whether rows of the table can be looked up.
 pub(super) fn applies(table: &Table) -> bool {
     let columns_max = table.partition_key().len().max(table.clustering().len());
     !table.has_statics() && columns_max <= ROW_VALUES_MAX
 }
 
-/// Whether several rows of the table may be, where these of its regular columns are wanted.
+/// Whether several rows of the table can be looked up when these regular columns are selected.
 pub(super) fn applies_to_rows(table: &Table, regulars: Option<&[usize]>) -> bool {
     applies(table) && (regulars.is_none() || table.regulars().columns.len() <= COLUMNS_PASSED_MAX)
 }
@@ -95,12 +95,12 @@ impl Answer<'_> {
 }
 
 impl SelectPlan {
-    /// Appends the cells of the rows that the statement asks for, if they are few and found at once; how many rows that
-    /// are. `None`, and nothing appended, where [`SelectPlan::execute`] has to see.
+    /// Appends the cells of the selected rows, if they are few and are found without waiting. Returns how many rows
+    /// that are. Returns `None`, and appends nothing, if [`SelectPlan::execute`] must answer.
     pub fn find_rows(&self, execution: &Execution<'_>, cells: &mut Vec<u8>) -> Option<usize> {
         let looked_up = self.looked_up.as_ref()?;
         let (rows_max, is_limit) = match looked_up.is_row {
-            // A page of one row says where the next one starts.
+            // A page of one row must say where the next one starts.
             true if execution.options.page_size == Some(1) => return None,
             true => (1, false),
             false if execution.processor.engine().is_in_memory(&self.table) => return None,
@@ -123,8 +123,8 @@ impl SelectPlan {
         })
     }
 
-    /// Whether nothing that the client said is against looking rows up: no trace, no page but the first, and a
-    /// consistency that there is.
+    /// Whether the client's options allow a look-up: no tracing, no page except the first, and a possible consistency
+    /// level.
     fn is_plain_read(&self, execution: &Execution<'_>) -> bool {
         let options = execution.options;
         let (level, data_center) = (options.consistency, &execution.processor.options().node.data_center);
@@ -134,12 +134,13 @@ impl SelectPlan {
             && consistency::check_read(level, execution.schema, &self.table.keyspace, data_center).is_ok()
     }
 
-    /// How many rows may be found, and whether there may be more, which are not wanted. `None` if they may be too many.
+    /// The most rows to look up, and whether there may be further rows that are not selected. `None` if there may be
+    /// too many.
     fn rows_max(&self, execution: &Execution<'_>) -> Option<(u64, bool)> {
         let limit = |term| bind_limit(term, execution).ok();
         let limit = limit(self.limit.as_ref())?.min(limit(self.per_partition_limit.as_ref())?);
         let page = execution.options.page_size.and_then(|size| u64::try_from(size).ok()).filter(|size| *size > 0);
-        // A page that is full says where the next one starts.
+        // A full page must say where the next one starts, which only a cursor does.
         let short_of = page.filter(|page| limit > *page).unwrap_or(u64::MAX).min(ROWS_MAX + 1);
         if limit < short_of {
             return Some((limit, true));
@@ -147,10 +148,10 @@ impl SelectPlan {
         (!self.is_long.load(Ordering::Relaxed)).then_some((short_of - 1, false))
     }
 
-    /// Notes how long an answer was.
+    /// Records whether an answer was long.
     pub(super) fn note_length(&self, rows: usize, has_more: bool) {
         let is_long = has_more || rows as u64 > ROWS_MAX;
-        // All threads look at it: it is written only where it changes.
+        // All threads read this flag, so it is written only when it changes.
         if self.is_long.load(Ordering::Relaxed) != is_long {
             self.is_long.store(is_long, Ordering::Relaxed);
         }
@@ -199,7 +200,7 @@ impl SelectPlan {
                 start: Edge { prefix: start, weight: weights.0 },
                 end: Edge { prefix: end, weight: weights.1 },
                 reversed: self.ordering.is_reversed,
-                // More of them are warned of, or fail.
+                // More borders than this cause a warning or an error.
                 borders_max: options.tombstone_warn_threshold.min(options.tombstone_failure_threshold),
             });
             engine.find_rows(table, &slice, &mut |row| {
@@ -212,7 +213,7 @@ impl SelectPlan {
     }
 }
 
-/// The partition key of these values, if they make one; perhaps in `key`.
+/// The serialized partition key of these values, if they are valid. It may be built in `key`.
 fn serialized_key<'k>(values: &[&'k [u8]], key: &'k mut Vec<u8>) -> Option<&'k [u8]> {
     check_key(values).ok()?;
     if let [only] = values {
