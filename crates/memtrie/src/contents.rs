@@ -3,7 +3,7 @@
 use crate::item_queue::ItemQueue;
 use crate::node::{self, NodePosition, View, view};
 use crate::raw::memory::Memory;
-use crate::trie::Direction;
+use crate::terms::Direction;
 use crate::walk::Item;
 
 /// The contents of a trie or a branch in order of their keys; see [`crate::Tail::contents`].

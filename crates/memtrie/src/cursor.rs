@@ -9,7 +9,7 @@ use crate::item_queue::ItemQueue;
 use crate::node::{self, NodePosition, View, view};
 use crate::raw::memory::{Memory, Ptr};
 use crate::tail::Tail;
-use crate::trie::{Bounds, Direction};
+use crate::terms::{Bounds, Direction};
 use crate::walk::Item;
 
 /// Yields keys and contents in order. It starts before the first entry; [`Cursor::advance`] moves to it.

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::adaptive;
-use crate::paper::node::{
+use crate::node::adaptive;
+use crate::node::paper::node::{
     CHILD_WORD, CONTENT_WORD, FLAGS_WORD, Kind, SPLIT_WORDS_FROM, SparseWord, kind, prefix, split_blocks, split_next,
 };
 use crate::raw::memory::{Memory, Ptr, Slot};
-use crate::trie::{Edit, Layout, Trie, TrieOptions};
+use crate::terms::{Edit, Layout, TrieOptions};
+use crate::trie::Trie;
 
 /// What readers may read: by node and word, the bits that are meaningful to them, and whether it is a wide word.
 type Words = BTreeMap<(u32, u32), (u64, u64, bool)>;

@@ -12,7 +12,7 @@ use crate::raw::epoch::Epochs;
 use crate::raw::memory::Memory;
 use crate::store::Store;
 use crate::tail::Tail;
-use crate::trie::{Bounds, Direction};
+use crate::terms::{Bounds, Direction};
 
 /// The most entries that a step examines.
 const STEP_ENTRIES: usize = 256;

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use crate::node::{View, children, kind_name, own_steps};
 use crate::raw::memory::{Memory, Ptr, Slot};
-use crate::trie::{Layout, Pin};
+use crate::terms::Layout;
+use crate::trie::Pin;
 
 impl Pin<'_> {
     /// The trie as a Graphviz graph: a box for each node with its block, an edge for each child. For small tries.

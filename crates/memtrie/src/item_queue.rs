@@ -2,7 +2,7 @@
 
 use crate::node::NodePosition;
 use crate::raw::memory::{Memory, Ptr};
-use crate::trie::Direction;
+use crate::terms::Direction;
 use crate::walk::{Item, Walk};
 
 /// How many entries are taken from the walk at once, when at most `ITEMS_LEFT` items remain. What was prefetched has

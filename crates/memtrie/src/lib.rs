@@ -6,12 +6,11 @@
 //! reader that visits keys in order uses a [`Cursor`], which prefetches what is ahead. A flush does this, and looks
 //! nothing up.
 //!
-//! Start with [`Trie`]. `node.rs` has the readers' view of a node; `edit.rs`, `adaptive` and `paper` have the two
-//! layouts and how each is changed; `raw` has the memory.
+//! Start with [`Trie`]. `node.rs` has the readers' view of a node, and `node/` its two layouts; `edit.rs` has the changes
+//! that both share; `raw` has the memory.
 #![doc = include_str!("../FORMAT.md")]
 #![deny(missing_docs, unsafe_code)]
 
-mod adaptive;
 mod contents;
 mod cursor;
 mod edit;
@@ -26,7 +25,6 @@ mod held_test;
 mod item_queue;
 mod node;
 mod node_cursor;
-mod paper;
 #[cfg(test)]
 mod patience_test;
 mod ranges;
@@ -35,6 +33,7 @@ mod raw;
 mod store;
 mod sync;
 mod tail;
+mod terms;
 mod together;
 mod trie;
 mod union;
@@ -47,17 +46,6 @@ pub use node_cursor::NodeCursor;
 pub use ranges::Ranges;
 pub use raw::spare_pages::SparePages;
 pub use tail::Tail;
-pub use trie::{Bounds, Direction, Edit, Layout, MemoryUse, Pin, Trie, TrieOptions, Upsert, Writer};
+pub use terms::{Bounds, Direction, Edit, Layout, MemoryUse, TrieFull, TrieOptions, Upsert};
+pub use trie::{Pin, Trie, Writer};
 pub use union::Union;
-
-/// A shard's memory limit is reached, or the system has no more memory. The trie is as it was before the operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TrieFull;
-
-impl std::fmt::Display for TrieFull {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the trie's memory limit is reached")
-    }
-}
-
-impl std::error::Error for TrieFull {}

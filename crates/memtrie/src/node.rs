@@ -1,11 +1,15 @@
 //! The interface of nodes, independent of the layout: what readers, cursors and tools see of them, and what the writer
 //! can change.
 
+pub(crate) mod adaptive;
+pub(crate) mod paper;
+
 use crate::edit::Start;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
-use crate::trie::{Edit, Layout};
-use crate::{TrieFull, adaptive, edit, paper};
+use crate::terms::{Edit, Layout};
+use crate::edit;
+use crate::terms::TrieFull;
 
 /// A place in the trie: a node, and how many bytes of its steps or tail were already passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use crate::node::{self, NodePosition, View, view};
 use crate::raw::memory::{Memory, Ptr};
-use crate::trie::Direction;
+use crate::terms::Direction;
 
 #[derive(Clone, Copy)]
 struct Level {

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use crate::cursor::Cursor;
-use crate::trie::{Bounds, Direction};
+use crate::terms::{Bounds, Direction};
 
 /// The entries of a cursor that lie in any of some ranges. It skips what is between two ranges instead of walking it.
 pub struct Ranges<'a> {

@@ -11,7 +11,8 @@ use crate::raw::epoch::{Epochs, Limbo};
 use crate::raw::leaf::{Header, leaf_units};
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::raw::spare_pages::SparePages;
-use crate::{Layout, MemoryUse, TrieFull, TrieOptions, adaptive, paper};
+use crate::node::{adaptive, paper};
+use crate::terms::{Layout, MemoryUse, TrieFull, TrieOptions};
 
 /// A batch of retired pieces is closed at this many pieces, or at this many bytes.
 const BATCH_PIECES: usize = 512;

@@ -5,7 +5,7 @@ use crate::cursor::Cursor;
 use crate::node::{self, NodePosition, View, view};
 use crate::ranges::Ranges;
 use crate::raw::memory::Memory;
-use crate::trie::{Bounds, Direction};
+use crate::terms::{Bounds, Direction};
 
 /// What is at and below one key, under a pin or a writer. Keys are relative to it.
 ///

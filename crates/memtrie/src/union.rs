@@ -1,7 +1,7 @@
 //! A union of several cursors.
 
 use crate::cursor::Cursor;
-use crate::trie::Direction;
+use crate::terms::Direction;
 
 /// The keys of several cursors in one order, each key once. Several contents of one key are resolved to one.
 ///

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::Layout;
+use crate::terms::Layout;
 use crate::node::{View, check, children, own_steps};
-use crate::paper::node::PREFIX;
+use crate::node::paper::node::PREFIX;
 use crate::raw::memory::{Ptr, Slot};
 use crate::trie::Writer;
 

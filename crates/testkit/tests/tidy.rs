@@ -2,6 +2,9 @@
 //!
 //! The rules read the source tree as text, so they need nothing but the checkout.
 
+#[path = "tidy/cycles.rs"]
+mod cycles;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::space::{HUGE_PAGE_BYTES, Space};
 use super::spare_pages::SparePages;
-use crate::TrieFull;
+use crate::terms::TrieFull;
 
 const PAGE_BYTES: usize = 4096;
 const PAGE_UNITS: u32 = 512;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::memory::{Memory, Ptr};
 use super::space::{HUGE_PAGE_BYTES, POISON, Space};
 use super::spare_pages::SparePages;
-use crate::TrieFull;
+use crate::terms::TrieFull;
 
 /// The size of a block. A pointer has 27 bits of block number and 5 bits of kind or offset.
 pub(crate) const BLOCK_BYTES: usize = 32;

@@ -4,7 +4,7 @@ use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use crate::trie::Layout;
+use crate::terms::Layout;
 
 /// A node pointer: 0 is null; with the high bit set it is a leaf, `!unit` of a blob. Otherwise, in the paper's layout,
 /// it has 27 bits of block number (the first of them 0) and 5 bits of kind; in the adaptive layout 28 bits of 16-byte

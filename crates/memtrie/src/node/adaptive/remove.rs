@@ -6,7 +6,7 @@ use super::node::{
     CHAIN, CHAIN_CHILD_WORD, CHILDREN_MAX, CONTENT_CHAIN, CONTENT_WORD, ContentChain, FLAT, FLAT_CHILDREN_MIN, PREFIX,
     PREFIX_CHILD_WORD, chain_steps, content_chain, shape,
 };
-use crate::TrieFull;
+use crate::terms::TrieFull;
 use crate::edit::{Joint, Locus};
 use crate::raw::memory::{Ptr, Slot};
 

@@ -5,7 +5,7 @@ use super::node::{
     CHAIN_STEPS_MAX, CHILD_WORD, Kind, PREFIX, SPLIT_CHILDREN_MIN, SparseWord, chain_steps, kind, prefix,
     split_mid_slot, split_slot, split_tail_slot,
 };
-use crate::TrieFull;
+use crate::terms::TrieFull;
 use crate::edit::{Joint, Locus};
 use crate::raw::memory::{Ptr, Slot};
 

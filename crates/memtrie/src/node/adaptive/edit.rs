@@ -10,7 +10,7 @@ use super::node::{
     INNER_CONTENT_MAX, PREFIX, PREFIX_CHILD_WORD, SPARSE_3, chain_steps, chain_units, child_slot, content_chain,
     flat_units, prefix_units, shape, shape_for,
 };
-use crate::TrieFull;
+use crate::terms::TrieFull;
 use crate::edit::{Joint, Locus, Start, Structure};
 use crate::raw::leaf::TAIL_MAX;
 use crate::raw::memory::{Memory, Ptr, Slot};

@@ -8,7 +8,7 @@ use super::node::{
     SPARSE_WORD, SPLIT, SPLIT_WORDS_FROM, STANDALONE, SparseWord, chain_steps, kind, matching, prefix, split_mid_slot,
     split_next, split_slot, split_tail_slot,
 };
-use crate::TrieFull;
+use crate::terms::TrieFull;
 use crate::edit::{Joint, Locus, Start, Structure};
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
