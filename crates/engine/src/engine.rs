@@ -15,21 +15,22 @@ use model::{Keyspace, Mutation, PartitionUpdate, Schema, Table, TableId};
 use sstable::SSTableReader;
 use uuid::Uuid;
 
-use crate::by_table_id::ByTableId;
-use crate::compact::Compactor;
+use crate::compaction::Compactor;
 use crate::error::EngineError;
 use crate::files::{Opened, TableFiles, keep_found_names};
-use crate::flush_failures::FlushFailures;
-use crate::flusher::Flusher;
+use crate::flush::background::Flusher;
+use crate::flush::failures::FlushFailures;
 use crate::in_memory::{Purger, Resident, memory_only};
-use crate::log_host::LogHost;
+use crate::lock::lock;
 use crate::options::EngineOptions;
 use crate::quarantine::SideFiles;
+use crate::recovery::log_host::LogHost;
 use crate::recovery::{Bunch, Covered, Recovery, ReplaySummary};
-use crate::schema_change::Keyspaces;
-use crate::schema_rows::{self, SchemaDamage};
-use crate::store::{Generation, TableStore, lock};
+use crate::schema::change::Keyspaces;
+use crate::schema::schema_rows::{self, SchemaDamage};
 use crate::system::{is_local_system_keyspace, is_system_keyspace, system_keyspaces};
+use crate::table::by_table_id::ByTableId;
+use crate::table::{Generation, TableStore};
 use crate::write::{Finisher, MemtablePool, WriteGroups};
 
 /// Tables that keep what is written to them.

@@ -1,5 +1,9 @@
 //! The SSTable files of tables: writing, opening, linking and deleting them.
 
+pub(crate) mod adoption;
+pub(crate) mod disk_access;
+mod import;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,8 +19,9 @@ use sstable::{
 use uuid::Uuid;
 
 use crate::error::EngineError;
+use crate::lock::lock;
 use crate::options::EngineOptions;
-use crate::store::{TableStore, lock};
+use crate::table::TableStore;
 
 /// The directory of snapshots in a table's directory.
 const SNAPSHOTS: &str = "snapshots";

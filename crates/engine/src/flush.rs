@@ -1,5 +1,8 @@
 //! Flushing memtables to SSTables.
 
+pub(crate) mod background;
+pub(crate) mod failures;
+
 use std::sync::Arc;
 
 use commitlog::PositionInterval;
@@ -8,7 +11,8 @@ use sstable::SSTableReader;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::{Generation, TableStore, lock};
+use crate::lock::lock;
+use crate::table::{Generation, TableStore};
 
 impl Engine {
     /// Writes the content of the table's memtable to an SSTable. Returns whether there was any, after the SSTable is

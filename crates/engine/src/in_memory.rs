@@ -22,7 +22,7 @@ use model::{PartitionUpdate, Schema, Table};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::{TableStore, View};
+use crate::table::{TableStore, View};
 
 pub use limit::{InMemoryNotice, InMemoryNotices};
 pub(crate) use limit::{MemoryLimit, Reservations, reserve, reserve_now};
@@ -152,7 +152,7 @@ impl Engine {
 
     /// Like `settle_in_memory`, for one table.
     pub(crate) fn settle(&self, store: &Arc<TableStore>) {
-        let _one_at_a_time = crate::store::lock(&store.settling);
+        let _one_at_a_time = crate::lock::lock(&store.settling);
         let table = store.table.load_full();
         match (store.resident(), self.new_resident(&table, held_bytes(&store.view()))) {
             (None, None) => {}
@@ -185,12 +185,12 @@ impl Engine {
     /// Reports why data is not completely resident.
     fn give_up(&self, resident: &Resident, why: EngineError) {
         resident.set_failed();
-        *crate::store::lock(self.load_failure()) = Some(why);
+        *crate::lock::lock(self.load_failure()) = Some(why);
     }
 
     /// The last failure to load a table that lives in memory. Reads of that table use the disk.
     pub fn last_load_failure(&self) -> Option<EngineError> {
-        crate::store::lock(self.load_failure()).clone()
+        crate::lock::lock(self.load_failure()).clone()
     }
 
     /// Begins a truncation: later writes go to new resident data.

@@ -23,11 +23,12 @@ use uuid::Uuid;
 use crate::disk_failure::DiskFailureKind;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::flush_failures;
-use crate::flusher::used_bytes;
+use crate::flush::background::used_bytes;
+use crate::flush::failures;
+use crate::lock::lock;
 use crate::recovery::Covered;
-use crate::store::{TableStore, lock};
 use crate::system::is_system_keyspace;
+use crate::table::TableStore;
 use side_file::SideFileHead;
 pub(crate) use side_file::SideFiles;
 
@@ -72,7 +73,7 @@ impl Engine {
     /// several times in a row and it keeps what all others need. Returns the error that the flush ends with.
     pub(crate) fn contain(&self, store: &Arc<TableStore>, error: EngineError) -> EngineError {
         let tries = self.flush_failures().note(store.table.load().id, &error);
-        let is_refused = DiskFailureKind::of(&error).is_some() && tries >= flush_failures::TRIES;
+        let is_refused = DiskFailureKind::of(&error).is_some() && tries >= failures::TRIES;
         let is_to_go = is_of_one_table(&error) || is_refused && self.is_in_the_way(store);
         // Where it cannot be quarantined it stays as it was: the flush is tried again, and so is this.
         if is_to_go && self.quarantine(store, &error).is_ok() { store.refusal() } else { error }

@@ -9,6 +9,9 @@
 //! times, so that no schema can be made of them. Column sets are kept for good, so that the last schema reads every
 //! record. Truncations come first because their records follow those that they concern.
 
+pub(crate) mod log_host;
+mod replay_threads;
+
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,10 +22,10 @@ use model::{Keyspace, Mutation, PartitionUpdate, ReadUpdates, Table, TableId};
 
 use crate::engine::{Catalog, Engine};
 use crate::error::EngineError;
-use crate::flusher::contained;
-use crate::schema_rows::{self, SchemaDamage, SchemaRows};
-use crate::store::TableStore;
+use crate::flush::background::contained;
+use crate::schema::schema_rows::{self, SchemaDamage, SchemaRows};
 use crate::system::{SystemRow, is_system_keyspace, read_rows};
+use crate::table::TableStore;
 
 /// What was replayed is little if it is less than this part of what memtables may hold.
 const REPLAYED_SHARE: u64 = 64;

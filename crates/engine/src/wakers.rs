@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
-use crate::store::lock;
+use crate::lock::lock;
 
 /// The wakers of waiting tasks. A task that waits adds its waker and then checks again whether it must wait. A task
 /// that returns a resource wakes all tasks after that. So no task misses it. Waking costs one load if no task waits.

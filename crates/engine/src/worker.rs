@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::lock;
+use crate::lock::lock;
 
 /// A thread of the engine. Its owner tells the thread to end before it joins.
 pub(crate) struct Worker {

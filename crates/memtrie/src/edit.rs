@@ -3,10 +3,10 @@
 //! A layout's writer finds where a key leaves the trie. On the way it records where a branch that only leads to the key
 //! could be cut off. The rest follows from that.
 
-use crate::terms::TrieFull;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
 use crate::terms::Edit;
+use crate::terms::TrieFull;
 
 /// The deepest place on a key's path whose node has something besides the branch to the key. There the branch is cut
 /// off.

@@ -4,12 +4,12 @@
 pub(crate) mod adaptive;
 pub(crate) mod paper;
 
+use crate::edit;
 use crate::edit::Start;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
-use crate::terms::{Edit, Layout};
-use crate::edit;
 use crate::terms::TrieFull;
+use crate::terms::{Edit, Layout};
 
 /// A place in the trie: a node, and how many bytes of its steps or tail were already passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,13 +5,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::node::{adaptive, paper};
 use crate::raw::arena::Arena;
 use crate::raw::blocks::{BLOCK_BYTES, BLOCK_WORDS, Blocks};
 use crate::raw::epoch::{Epochs, Limbo};
 use crate::raw::leaf::{Header, leaf_units};
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::raw::spare_pages::SparePages;
-use crate::node::{adaptive, paper};
 use crate::terms::{Layout, MemoryUse, TrieFull, TrieOptions};
 
 /// A batch of retired pieces is closed at this many pieces, or at this many bytes.

@@ -1,5 +1,6 @@
 //! The trie and its entry points: one writer at a time, any number of pins.
 
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cursor::Cursor;
@@ -12,8 +13,8 @@ use crate::raw::spare_pages::SparePages;
 use crate::store::Store;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tail::Tail;
-use crate::together::{TOGETHER, get_together, prefetch_together, start_together};
 use crate::terms::{Bounds, Direction, Edit, Layout, MemoryUse, TrieFull, TrieOptions, Upsert};
+use crate::together::{TOGETHER, get_together, prefetch_together, start_together};
 
 /// A map from byte strings to byte strings, ordered bytewise. There is one writer at a time; readers need no lock and
 /// see each publication whole. Keys may be prefixes of one another, and empty.

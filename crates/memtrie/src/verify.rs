@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use crate::terms::Layout;
-use crate::node::{View, check, children, own_steps};
 use crate::node::paper::node::PREFIX;
+use crate::node::{View, check, children, own_steps};
 use crate::raw::memory::{Ptr, Slot};
+use crate::terms::Layout;
 use crate::trie::Writer;
 
 impl Writer<'_> {

@@ -18,7 +18,7 @@ use model::{Mutation, PartitionUpdate};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::TableStore;
+use crate::table::TableStore;
 use crate::wakers::Wakers;
 
 /// Deletions may exceed the limit by this fraction of it.

@@ -12,7 +12,7 @@ use super::Resident;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::open_cursor;
-use crate::store::{TableStore, View};
+use crate::table::{TableStore, View};
 
 /// The number of ranges that are loaded at a time for each core. While some wait for the device, others can run.
 const RANGES_PER_CORE: usize = 2;
@@ -32,7 +32,7 @@ impl Engine {
         // Waits for the writes to older generations, so that their memtables are complete.
         self.groups().barrier().wait();
         let (table, view) = (store.table.load_full(), store.view());
-        let is_older = |generation: &&Arc<crate::store::Generation>| {
+        let is_older = |generation: &&Arc<crate::table::Generation>| {
             !generation.resident.as_ref().is_some_and(|other| Arc::ptr_eq(other, resident))
         };
         let has_memtables = view.generations().filter(is_older).any(|generation| !generation.memtable.is_empty());

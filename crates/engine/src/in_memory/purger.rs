@@ -10,7 +10,7 @@ use model::{DeletionTime, Row, Table};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::lock;
+use crate::lock::lock;
 use crate::worker::Worker;
 
 /// The interval between searches for expired data.

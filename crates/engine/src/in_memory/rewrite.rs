@@ -15,11 +15,11 @@ use model::{KeyRange, ReadRange, Table};
 use sstable::{SSTableId, SSTableReader};
 
 use super::memory_only;
-use crate::compact::{Outside, engine_error, ids_of, is_enabled, left_alone};
+use crate::compaction::{Outside, engine_error, ids_of, is_enabled, left_alone};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::descriptors_of;
-use crate::store::{Generation, TableStore};
+use crate::table::{Generation, TableStore};
 
 impl Engine {
     /// Flushes a generation of a small table in memory together with all its SSTables into one SSTable. Returns false

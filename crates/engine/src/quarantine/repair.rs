@@ -10,7 +10,8 @@ use model::ReadUpdates;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::{TableStore, lock};
+use crate::lock::lock;
+use crate::table::TableStore;
 
 impl Engine {
     /// Takes a quarantined table back into service, and returns how many updates its side files had. Blocks on the

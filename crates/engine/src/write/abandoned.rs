@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 use super::order::AbandonedWrite;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::lock;
+use crate::lock::lock;
 use crate::worker::Worker;
 
 /// Takes over writes whose futures were dropped.

@@ -14,8 +14,8 @@ use super::pool::Taken;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::in_memory::{self, Reservations};
-use crate::store::TableStore;
 use crate::system::is_system_keyspace;
+use crate::table::TableStore;
 
 /// A write that may enter a write group. If it is dropped, it returns its room and memory, and nothing has happened.
 #[must_use]

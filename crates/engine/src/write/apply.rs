@@ -12,7 +12,7 @@ use model::PartitionUpdate;
 use super::order::Write;
 use crate::engine::Engine;
 use crate::in_memory::merges_are_behind;
-use crate::store::{Generation, TableStore, View};
+use crate::table::{Generation, TableStore, View};
 
 /// The number of updates of a batch that are prefetched together from memtables before they are applied, and the number
 /// below which a prefetch does not pay.

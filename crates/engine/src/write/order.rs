@@ -41,7 +41,7 @@ use super::groups::Membership;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::in_memory::Reservations;
-use crate::store::TableStore;
+use crate::table::TableStore;
 
 /// A mutation and the stores for it: the first state.
 #[derive(Clone, Copy)]

@@ -9,8 +9,7 @@ use crate::{files_below, is_test, manifests, product_text, root};
 const CYCLE_MAX: usize = 4;
 
 /// Crates that are not there yet, with the size of their largest circle. The sizes may only fall.
-const LARGER: [(&str, usize); 5] =
-    [("commitlog", 6), ("compaction", 5), ("engine", 19), ("memtable", 6), ("query", 7)];
+const LARGER: [(&str, usize); 5] = [("commitlog", 6), ("compaction", 5), ("engine", 13), ("memtable", 6), ("query", 7)];
 
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
@@ -34,8 +33,9 @@ fn circles_are_found_in_uses_of_every_form() {
     let uses = |text: &str| used_by(text).into_iter().collect::<Vec<_>>();
     assert_eq!(uses("use crate::{a::{b, c}, d};\nuse crate::e;\nfn f() { crate::g::h() }"), ["a", "d", "e", "g"]);
     let names = |text: &str| text.split(' ').map(str::to_owned).collect::<BTreeSet<_>>();
-    let uses: Uses =
-        [("a", "b"), ("b", "c d"), ("c", "a"), ("d", "e"), ("e", "d")].map(|(name, used)| (name.into(), names(used))).into();
+    let uses: Uses = [("a", "b"), ("b", "c d"), ("c", "a"), ("d", "e"), ("e", "d")]
+        .map(|(name, used)| (name.into(), names(used)))
+        .into();
     assert_eq!(largest_circle(&uses), ["a", "b", "c"]);
 }
 
@@ -54,13 +54,16 @@ fn uses_of(source: &Path) -> Uses {
 
 /// The names that follow `crate::` in code.
 fn used_by(text: &str) -> BTreeSet<String> {
-    let code: String = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
+    let code: String =
+        text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
     code.split("crate::").skip(1).flat_map(first_names).collect()
 }
 
 /// The first name of a path, or those of each path in a group.
 fn first_names(path: &str) -> Vec<String> {
-    let name = |text: &str| text.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default().to_owned();
+    let name = |text: &str| {
+        text.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default().to_owned()
+    };
     let Some(group) = path.strip_prefix('{') else { return vec![name(path)] };
     let mut depth = 0_u32;
     let mut members = vec![String::new()];
@@ -77,7 +80,8 @@ fn first_names(path: &str) -> Vec<String> {
 
 /// The largest set of modules each of which leads to all others.
 fn largest_circle(uses: &Uses) -> Vec<String> {
-    let reached: BTreeMap<&String, BTreeSet<&String>> = uses.keys().map(|from| (from, reached_from(from, uses))).collect();
+    let reached: BTreeMap<&String, BTreeSet<&String>> =
+        uses.keys().map(|from| (from, reached_from(from, uses))).collect();
     let circle_of = |own: &String| {
         let meets = |other: &&&String| reached[own].contains(**other) && reached[**other].contains(own);
         uses.keys().collect::<Vec<_>>().iter().filter(meets).map(|name| (*name).clone()).collect::<Vec<_>>()

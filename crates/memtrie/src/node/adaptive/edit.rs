@@ -10,11 +10,11 @@ use super::node::{
     INNER_CONTENT_MAX, PREFIX, PREFIX_CHILD_WORD, SPARSE_3, chain_steps, chain_units, child_slot, content_chain,
     flat_units, prefix_units, shape, shape_for,
 };
-use crate::terms::TrieFull;
 use crate::edit::{Joint, Locus, Start, Structure};
 use crate::raw::leaf::TAIL_MAX;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
+use crate::terms::TrieFull;
 
 /// A leaf with a longer content has no tail, so that it need not be copied when it moves further down.
 const TAIL_CONTENT_MAX: usize = 1024;

@@ -6,9 +6,9 @@ use super::node::{
     CHAIN, CHAIN_CHILD_WORD, CHILDREN_MAX, CONTENT_CHAIN, CONTENT_WORD, ContentChain, FLAT, FLAT_CHILDREN_MIN, PREFIX,
     PREFIX_CHILD_WORD, chain_steps, content_chain, shape,
 };
-use crate::terms::TrieFull;
 use crate::edit::{Joint, Locus};
 use crate::raw::memory::{Ptr, Slot};
+use crate::terms::TrieFull;
 
 impl Operation<'_, '_> {
     pub(super) fn take_content_off(&mut self, locus: &Locus<'_>) -> Result<(), TrieFull> {

@@ -8,10 +8,10 @@ use super::node::{
     SPARSE_WORD, SPLIT, SPLIT_WORDS_FROM, STANDALONE, SparseWord, chain_steps, kind, matching, prefix, split_mid_slot,
     split_next, split_slot, split_tail_slot,
 };
-use crate::terms::TrieFull;
 use crate::edit::{Joint, Locus, Start, Structure};
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
+use crate::terms::TrieFull;
 
 /// The running operation: the memory it reads and the allocators it uses.
 pub(crate) struct Operation<'o, 's> {

@@ -5,9 +5,9 @@ use super::node::{
     CHAIN_STEPS_MAX, CHILD_WORD, Kind, PREFIX, SPLIT_CHILDREN_MIN, SparseWord, chain_steps, kind, prefix,
     split_mid_slot, split_slot, split_tail_slot,
 };
-use crate::terms::TrieFull;
 use crate::edit::{Joint, Locus};
 use crate::raw::memory::{Ptr, Slot};
+use crate::terms::TrieFull;
 
 impl Operation<'_, '_> {
     pub(super) fn take_content_off(&mut self, locus: &Locus<'_>) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use model::TableId;
 
 use crate::error::EngineError;
-use crate::store::lock;
+use crate::lock::lock;
 
 /// The number of consecutive failures after which a table cannot be flushed. With the delays between them, the attempts
 /// take about a second, and a short fault of a device or a network ends before that.

@@ -10,7 +10,8 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::{snapshot_directory, unfinished_snapshot_directory};
 use crate::in_memory::{InMemoryStats, in_memory_stats};
-use crate::store::{TableStore, lock};
+use crate::lock::lock;
+use crate::table::TableStore;
 
 /// A table in numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]

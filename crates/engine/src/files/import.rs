@@ -9,7 +9,8 @@ use sstable::{CommitLogPosition, Descriptor, PreparedSSTable, adopt_table, list_
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::unread;
-use crate::store::{TableStore, lock};
+use crate::lock::lock;
+use crate::table::TableStore;
 
 impl Engine {
     /// Imports copies of all SSTables of a directory, ours or Cassandra's (those of the format `big` are rewritten as

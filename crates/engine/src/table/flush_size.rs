@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use crate::store::lock;
+use crate::lock::lock;
 
 /// The weight of the last flush in the mean, which is Cassandra's.
 const WEIGHT: f64 = 0.0046;

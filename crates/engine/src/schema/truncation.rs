@@ -18,8 +18,9 @@ use uuid::Uuid;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::descriptors_of;
-use crate::store::{TableStore, lock};
+use crate::lock::lock;
 use crate::system::SystemWrite;
+use crate::table::TableStore;
 use crate::write::Durability;
 
 /// The content of `truncated_at` for a table.

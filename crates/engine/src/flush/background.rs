@@ -8,8 +8,9 @@ use model::TableId;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::flush_failures;
-use crate::store::{TableStore, lock};
+use crate::flush::failures;
+use crate::lock::lock;
+use crate::table::TableStore;
 use crate::worker::Worker;
 
 /// Flushes tables on request, if memtables are too large, if the log is short of segments, and periodically.
@@ -204,7 +205,7 @@ impl Engine {
         self.flusher().stats()
     }
 
-    /// A failed flush keeps its memtable. It is retried after a delay ([`crate::flush_failures`]) without a further
+    /// A failed flush keeps its memtable. It is retried after a delay ([`crate::flush::failures`]) without a further
     /// request, because writers may be waiting for it. `last_flush_failure` gives the reason.
     fn flush_in_background(&self, table: TableId) {
         let store = self.stores().into_iter().find(|store| store.table.load().id == table);
@@ -289,7 +290,7 @@ impl Engine {
 
     /// Flushes a table, or finds that it cannot be flushed. Fails if the table must not be quarantined for that.
     fn flush_or_quarantine(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
-        for _ in 1..flush_failures::TRIES {
+        for _ in 1..failures::TRIES {
             match contained(self.flush_and_compact(store)) {
                 Ok(_) => return Ok(()),
                 Err(_) => std::thread::sleep(self.flush_failures().delay(store.table.load().id).unwrap_or_default()),

@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use sstable::SSTableId;
 
-use crate::store::lock;
+use crate::lock::lock;
 
 /// The merges of a table. Thread-safe.
 #[derive(Default)]

@@ -1,5 +1,7 @@
 //! Compaction: chooses merges by the table's strategy, merges, and replaces the inputs with the result.
 
+pub(crate) mod tasks;
+
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,10 +17,11 @@ use compaction::{
 use model::{PartitionKey, ReadError, Table, TableId};
 use sstable::{Descriptor, SSTableError, SSTableId, SSTableReader};
 
-use crate::compaction_tasks::{ActiveCompaction, CompactionStats, CompactionTasks, Throttle};
+use crate::compaction::tasks::{ActiveCompaction, CompactionStats, CompactionTasks, Throttle};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::{Generation, TableStore, View, lock};
+use crate::lock::lock;
+use crate::table::{Generation, TableStore, View};
 use crate::worker::Worker;
 
 /// The longest time for which a throttled merge sleeps before it checks whether it must stop.

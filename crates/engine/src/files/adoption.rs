@@ -15,7 +15,7 @@ use sstable::{
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::schema_rows::{self, SchemaRows};
+use crate::schema::schema_rows::{self, SchemaRows};
 use crate::system::{SystemRow, is_system_keyspace, read_rows};
 
 /// Memory for a foreign schema's index pages.
@@ -70,7 +70,7 @@ impl Engine {
     }
 
     fn adopt_schema(&self, keyspaces: Vec<Keyspace>) -> Result<(), EngineError> {
-        let add = |_: &_, schema: &mut crate::schema_change::Keyspaces| -> Result<(), EngineError> {
+        let add = |_: &_, schema: &mut crate::schema::change::Keyspaces| -> Result<(), EngineError> {
             schema.extend(keyspaces.into_iter().map(|keyspace| (keyspace.name.clone(), Arc::new(keyspace))));
             Ok(())
         };

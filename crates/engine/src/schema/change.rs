@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use model::{Keyspace, Mutation, PartitionUpdate, Schema, Table};
 use uuid::Uuid;
 
-use crate::adopt::check_options;
+use super::{check, schema_rows};
 use crate::engine::{Engine, Stores};
 use crate::error::EngineError;
-use crate::store::lock;
+use crate::files::adoption::check_options;
+use crate::lock::lock;
 use crate::system::{SystemWrite, is_local_system_keyspace};
-use crate::{schema_check, schema_rows};
 
 /// The keyspaces of a schema under change.
 pub type Keyspaces = BTreeMap<Arc<str>, Arc<Keyspace>>;
@@ -43,7 +43,7 @@ impl Engine {
             finished?;
         }
         let updates = schema_rows::changes(&old, &new, self.next_timestamp_micros());
-        schema_check::check(&old, &new, &updates)?;
+        check::check(&old, &new, &updates)?;
         // Everything that can fail comes first: clients see the stored schema, so it must equal the schema.
         let stores = self.stores_for(&new)?;
         self.store_schema(updates, &new)?;

@@ -14,8 +14,9 @@ use sstable::remove_all_tables;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::schema_rows;
-use crate::store::{TableStore, lock};
+use crate::lock::lock;
+use crate::schema::schema_rows;
+use crate::table::TableStore;
 
 impl Engine {
     /// Ends the writes, flushes and compactions of a dropped table, and drops its memtables. Reads in progress

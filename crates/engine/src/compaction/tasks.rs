@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use crate::store::lock;
+use crate::lock::lock;
 
 /// A merge in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]

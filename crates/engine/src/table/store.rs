@@ -1,4 +1,4 @@
-//! One table's memtables and SSTables.
+//! One table's memtables and SSTables, and the changes of its view.
 //!
 //! A store's view is replaced as a whole, so that a reader of one view sees every write in exactly one place. Memtable
 //! generations divide the log exactly: a generation holds the writes whose record ends after its `lower` position and
@@ -7,162 +7,22 @@
 //! successor's records.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use commitlog::{CommitLog, LogPosition};
-use memtable::{Memtable, MemtableFull, PutCounts};
-use model::{PartitionUpdate, Table};
+use commitlog::CommitLog;
+use memtable::PutCounts;
+use model::Table;
 use sstable::SSTableReader;
 
+use super::flush_size::FlushSize;
+use super::generation::Generation;
+use super::merges::Merges;
+use super::view::View;
 use crate::error::EngineError;
-use crate::flush_size::FlushSize;
 use crate::in_memory::{MemoryLimit, Resident};
-use crate::merges::Merges;
-use crate::write::MemtablePool;
-
-/// A memtable, and the part of the log whose records it holds.
-pub(crate) struct Generation {
-    pub memtable: Arc<dyn Memtable>,
-    /// The resident data to which writes go too, in a table that lives in memory.
-    pub resident: Option<Arc<Resident>>,
-    lower: OnceLock<LogPosition>,
-    ends_replay: AtomicBool,
-    /// Whether an older generation was full: this generation's SSTable covers the records of both.
-    takes_over: AtomicBool,
-    reported_bytes: AtomicI64,
-    flush_requested: AtomicBool,
-    pub created_millis: i64,
-}
-
-impl Generation {
-    pub fn new(memtable: Arc<dyn Memtable>, resident: Option<Arc<Resident>>, created_millis: i64) -> Arc<Self> {
-        let (reported_bytes, flush_requested) = (AtomicI64::new(0), AtomicBool::new(false));
-        Arc::new(Generation {
-            memtable,
-            resident,
-            lower: OnceLock::new(),
-            ends_replay: AtomicBool::new(false),
-            takes_over: AtomicBool::new(false),
-            reported_bytes,
-            flush_requested,
-            created_millis,
-        })
-    }
-
-    /// Whether a flush of this generation was requested.
-    pub fn is_flush_requested(&self) -> bool {
-        self.flush_requested.load(Ordering::Relaxed)
-    }
-
-    /// Requests a flush. Returns whether this is the first request.
-    pub fn request_flush(&self) -> bool {
-        !self.is_flush_requested() && !self.flush_requested.swap(true, Ordering::Relaxed)
-    }
-
-    /// Records that end after this position, up to the next generation's, are in this memtable.
-    ///
-    /// Unless it was set, it is the end of the log at the time of the first call, which comes after the publication of
-    /// the view with this generation. A write that is appended behind this position finds the generation there, and no
-    /// such write goes to an older generation.
-    pub fn lower(&self, log: &CommitLog) -> LogPosition {
-        *self.lower.get_or_init(|| {
-            // Pairs with the fence of an append, after which the writer reads its generation.
-            fence(Ordering::SeqCst);
-            log.position()
-        })
-    }
-
-    /// Marks that the log was replayed, and that it holds all of the table's records up to `lower` that no SSTable has.
-    pub fn end_replay(&self) {
-        self.ends_replay.store(true, Ordering::Release);
-    }
-
-    /// The start of the part of the log that SSTables cover once this memtable is flushed.
-    pub fn covers_from(&self, log: &CommitLog) -> LogPosition {
-        if self.ends_replay.load(Ordering::Acquire) { LogPosition::NONE } else { self.lower(log) }
-    }
-
-    /// Makes this generation begin where `full` begins, and cover the records of both.
-    fn take_over(&self, full: &Generation, log: &CommitLog) {
-        let lower = full.lower(log);
-        let own = *self.lower.get_or_init(|| lower);
-        debug_assert_eq!(own, lower, "both begin at the same place of the log");
-        self.takes_over.store(true, Ordering::Release);
-    }
-
-    /// Applies an update, also to the resident data. Returns the memtable's growth in bytes.
-    pub fn apply(&self, update: &PartitionUpdate) -> Result<i64, MemtableFull> {
-        let growth_bytes = self.memtable.apply(update, None)?;
-        if let Some(resident) = &self.resident {
-            resident.apply(update);
-        }
-        Ok(growth_bytes)
-    }
-
-    /// Adds the memtable's growth to the pool's account. Returns the bytes that the memtable holds now.
-    pub fn account(&self, growth_bytes: i64, pool: &MemtablePool) -> u64 {
-        // Rows are often replaced by rows of the same size.
-        if growth_bytes == 0 {
-            return self.reported_bytes.load(Ordering::Relaxed).max(0) as u64;
-        }
-        let before = self.reported_bytes.fetch_add(growth_bytes, Ordering::Relaxed);
-        pool.add(growth_bytes);
-        (before + growth_bytes).max(0) as u64
-    }
-
-    /// Removes the memtable from the pool's account.
-    pub fn release(&self, pool: &MemtablePool) {
-        pool.add(-self.reported_bytes.swap(0, Ordering::Relaxed));
-    }
-}
-
-/// A table's content at one time.
-pub(crate) struct View {
-    pub active: Arc<Generation>,
-    /// Memtables being flushed, newest first.
-    pub frozen: Vec<Arc<Generation>>,
-    /// Newest first.
-    pub sstables: Vec<Arc<SSTableReader>>,
-}
-
-impl View {
-    /// Whether no generation is in the view twice.
-    fn has_each_once(&self) -> bool {
-        let is_later =
-            |at: usize, other: &Arc<Generation>| self.generations().skip(at + 1).any(|g| Arc::ptr_eq(g, other));
-        !self.generations().enumerate().any(|(at, generation)| is_later(at, generation))
-    }
-
-    /// The generations, newest first.
-    pub fn generations(&self) -> impl Iterator<Item = &Arc<Generation>> {
-        std::iter::once(&self.active).chain(&self.frozen)
-    }
-
-    /// The least timestamp in memtables, microseconds; `i64::MAX` if they are empty.
-    pub fn oldest_in_memory(&self) -> i64 {
-        self.oldest_in_memory_but(None)
-    }
-
-    /// Like `oldest_in_memory`, without one of the generations.
-    pub fn oldest_in_memory_but(&self, left_out: Option<&Arc<Generation>>) -> i64 {
-        let is_left_out = |generation: &Arc<Generation>| left_out.is_some_and(|other| Arc::ptr_eq(generation, other));
-        let others = self.generations().filter(|generation| !is_left_out(generation));
-        others.map(|generation| generation.memtable.statistics().timestamp_min).min().unwrap_or(i64::MAX)
-    }
-
-    /// Whether SSTables of full memtables may hold records that no SSTable covers yet. The flush of the successor
-    /// covers them.
-    pub fn has_uncovered(&self) -> bool {
-        self.generations().any(|generation| generation.takes_over.load(Ordering::Acquire))
-    }
-
-    /// The resident data of a table that lives in memory, if reads need nothing else.
-    pub fn resident(&self) -> Option<&Arc<Resident>> {
-        self.active.resident.as_ref().filter(|resident| resident.is_complete())
-    }
-}
+use crate::lock::lock;
 
 /// A table's states. A request reads one byte.
 mod state {
@@ -501,11 +361,6 @@ fn under(sstable: Arc<SSTableReader>, table: &Arc<Table>) -> Arc<SSTableReader> 
         return sstable;
     }
     sstable.with_table(table).map_or(sstable, Arc::new)
-}
-
-/// Locks a mutex. The guarded values are replaced by single stores, so that a panic elsewhere leaves them valid.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,0 +1,246 @@
+//! The way of a read.
+
+use std::sync::Arc;
+
+use memtable::{Lookup, RowPlace};
+use model::{BoxCursor, MergeCursor, PartitionKey, ReadRange, Row, RowRef, Table};
+use sstable::{Edge, PartitionSlice, ReadMode, RowLookup, SSTableReader};
+
+use super::newest_first::{self, NewestFirst};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::files::open_cursor;
+use crate::table::{Generation, View};
+use crate::turn::Turn;
+
+/// More than a core's own cache.
+const LARGE_MEMTABLES_BYTES: u64 = 2 << 20;
+
+impl Engine {
+    /// The rows of `table` within `range`, from all memtables and SSTables, reconciled and without what deletions
+    /// shadow. Expired and deleted cells are still there: the caller knows what *now* is.
+    ///
+    /// SSTables are left out that cannot hold anything of the range by their keys, filter and clusterings, and (in
+    /// reads of one partition) those too old to matter. Blocks on the disk where SSTables are not cached; see
+    /// [`Engine::is_in_memory`].
+    pub fn read(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
+        self.read_purgeable(table, range, 0, Turn::BLOCKING)
+    }
+
+    /// As [`Engine::read`], for a caller that knows what *now* is (seconds since the epoch): without SSTables in which
+    /// all was deleted or expired `gc_grace_seconds` before, as far as they shadow nothing that this read finds. With a
+    /// `turn` that may not block, the cursor fails where it would have to wait for a device
+    /// ([`EngineError::would_wait`]).
+    pub fn read_at(
+        &self,
+        table: &Arc<Table>,
+        range: &ReadRange,
+        now_seconds: u32,
+        turn: Turn<'_>,
+    ) -> Result<BoxCursor<'static>, EngineError> {
+        let gc_before = now_seconds.saturating_sub(table.options.gc_grace_seconds.max(0) as u32);
+        self.read_purgeable(table, range, gc_before, turn)
+    }
+
+    fn read_purgeable(
+        &self,
+        table: &Arc<Table>,
+        range: &ReadRange,
+        gc_before: u32,
+        turn: Turn<'_>,
+    ) -> Result<BoxCursor<'static>, EngineError> {
+        // It may take long: writes that were begun before it on this thread go first.
+        commitlog::release_held_wake_ups();
+        let catalog = self.catalog();
+        let store = catalog.store(table)?;
+        let view = store.borrow_view();
+        if let Some(resident) = view.resident() {
+            let source = resident.data.cursor(table, range);
+            // If it missed a write meanwhile, it lets go of what it has.
+            if resident.is_complete() {
+                return Ok(Box::new(MergeCursor::new(table, range.reversed, vec![source])));
+            }
+        }
+        let mut sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
+        leave_out_expired(&mut sstables, &view, gc_before);
+        let mode = ReadMode::Cached { may_block: turn.may_block };
+        let sources = match newest_first::applies(range) && !sstables.is_empty() {
+            true => newest_sources(&view, sstables, table, range, mode)?,
+            false => all_sources(&view, &sstables, table, range, mode)?,
+        };
+        Ok(Box::new(MergeCursor::new(table, range.reversed, sources)))
+    }
+
+    /// Looks up rows of one partition of a table without static columns, where they are in memory or in the cache of
+    /// SSTables and nothing has to be merged, and passes them to `take` until that returns false. Returns false where
+    /// only [`Engine::read_at`] can tell: then the rows that were passed do not count. Never blocks.
+    ///
+    /// Price: a row in a memtable costs about a third of what a cursor over it costs.
+    pub fn find_rows(&self, table: &Table, sought: &Sought<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
+        let catalog = self.catalog();
+        let Ok(store) = catalog.store(table) else { return false };
+        let view = store.borrow_view();
+        match sought {
+            Sought::Row(place) => find_row(&view, table, *place, take),
+            Sought::Slice(slice) => {
+                let lacks = |generation: &Arc<Generation>| generation.memtable.lacks_partition(slice.token, slice.key);
+                view.resident().is_none()
+                    && view.generations().all(lacks)
+                    && sstable::find_rows(&view.sstables, table, slice, take)
+            }
+        }
+    }
+
+    /// Whether memtables hold so much of the table that hardly a partition is in the processor's caches.
+    pub fn has_large_memtables(&self, table: &Table) -> bool {
+        self.catalog().store(table).is_ok_and(|store| {
+            let used = |generation: &Arc<Generation>| generation.memtable.memory().used_bytes;
+            store.borrow_view().generations().map(used).sum::<u64>() >= LARGE_MEMTABLES_BYTES
+        })
+    }
+
+    /// Whether writes wait for the log before memtables take them.
+    pub fn writes_wait(&self) -> bool {
+        !self.log().is_periodic()
+    }
+
+    /// Brings near what reads and writes of these partitions, right after, will look at in memtables.
+    pub fn prefetch(&self, table: &Table, keys: &[&PartitionKey]) {
+        let Ok(store) = self.store(table) else { return };
+        store.borrow_view().generations().for_each(|generation| generation.memtable.prefetch(keys));
+    }
+
+    /// Whether reads of the table touch memory only, so that they may run where blocking is not allowed.
+    pub fn is_in_memory(&self, table: &Table) -> bool {
+        self.catalog().store(table).is_ok_and(|store| {
+            let view = store.borrow_view();
+            view.sstables.is_empty() || view.resident().is_some()
+        })
+    }
+}
+
+/// Rows that [`Engine::find_rows`] looks up.
+#[derive(Clone, Copy, Debug)]
+pub enum Sought<'s> {
+    /// One row.
+    Row(RowPlace<'s>),
+    /// Rows of SSTables that lie between two places.
+    Slice(PartitionSlice<'s>),
+}
+
+/// Looks up one row. Returns false where only a cursor can tell.
+fn find_row(view: &View, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
+    let mut take_row = |row: Row<'_>| {
+        take(RowRef { clustering: place.clustering, row });
+    };
+    if let Some(resident) = view.resident() {
+        let lookup = resident.data.find_row(table, place, &mut take_row);
+        // If it missed a write meanwhile, it has discarded its rows.
+        return lookup == Lookup::Found || lookup == Lookup::Absent && resident.is_complete();
+    }
+    let mut generations = view.generations().filter(|generation| !generation.memtable.is_empty());
+    if view.sstables.is_empty() {
+        return match (generations.next(), generations.next()) {
+            (Some(only), None) => only.memtable.find_row(table, place, &mut take_row) != Lookup::Unknown,
+            (None, _) => true,
+            _ => false,
+        };
+    }
+    let is_absent =
+        |generation: &Arc<Generation>| generation.memtable.find_row(table, place, &mut |_| {}) == Lookup::Absent;
+    if !generations.all(is_absent) {
+        return false;
+    }
+    if table.clustering().is_empty() {
+        let partition = (place.token, place.key);
+        return sstable::find_only_row(&view.sstables, table, partition, &mut take_row) != RowLookup::Unknown;
+    }
+    find_clustered_row(&view.sstables, table, place, take)
+}
+
+/// One row of a partition that may have many, in SSTables.
+fn find_clustered_row(
+    sstables: &[Arc<SSTableReader>],
+    table: &Table,
+    place: RowPlace<'_>,
+    take: &mut dyn FnMut(RowRef<'_>) -> bool,
+) -> bool {
+    let edge = |weight: i8| Edge { prefix: place.clustering, weight };
+    let RowPlace { token, key, .. } = place;
+    let slice = PartitionSlice { token, key, start: edge(-1), end: edge(1), reversed: false, borders_max: 0 };
+    let mut is_same = true;
+    let is_known = sstable::find_rows(sstables, table, &slice, &mut |row| {
+        // Some types have several forms of a value: whoever reads wants the one that was written.
+        is_same = row.clustering == place.clustering;
+        if is_same {
+            take(row);
+        }
+        false
+    });
+    is_known && is_same
+}
+
+/// Leaves out SSTables that hold nothing but deletions, and cells that expired, before `gc_before` (seconds), where
+/// nothing else that the read looks at is old enough to be shadowed by them.
+///
+/// That an SSTable's contents have expired is not enough to leave it out: an expired cell is a deletion of older ones.
+/// Nor is it that it shadows nothing here: until `gc_grace_seconds` are over, what was deleted may be missed where it
+/// still has to be told. What is left out here is what a compaction would drop at this moment (`fully_expired`), so
+/// that no read finds what none could find before. SSTables of which a part is alive are read whatever their TTLs:
+/// statistics do not tell which part.
+fn leave_out_expired(sstables: &mut Vec<Arc<SSTableReader>>, view: &View, gc_before: u32) {
+    let is_expired = |sstable: &SSTableReader| sstable.statistics().stats.max_local_deletion_time < gc_before;
+    if !sstables.iter().any(|sstable| is_expired(sstable)) {
+        return;
+    }
+    let others = sstables.iter().filter(|sstable| !is_expired(sstable));
+    let oldest = others.map(|sstable| sstable.statistics().stats.min_timestamp).min().unwrap_or(i64::MAX);
+    let oldest = oldest.min(view.oldest_in_memory());
+    sstables.retain(|sstable| !is_expired(sstable) || sstable.statistics().stats.max_timestamp >= oldest);
+}
+
+fn memtable_sources(view: &View, table: &Arc<Table>, range: &ReadRange) -> impl Iterator<Item = BoxCursor<'static>> {
+    let generations = view.generations().filter(|generation| !generation.memtable.is_empty());
+    generations.map(|generation| generation.memtable.clone().cursor(table, range))
+}
+
+fn all_sources(
+    view: &View,
+    sstables: &[Arc<SSTableReader>],
+    table: &Arc<Table>,
+    range: &ReadRange,
+    mode: ReadMode,
+) -> Result<Vec<BoxCursor<'static>>, EngineError> {
+    let mut sources: Vec<BoxCursor<'static>> = memtable_sources(view, table, range).collect();
+    for sstable in sstables {
+        sources.push(open_cursor(sstable, table, range, mode)?);
+    }
+    Ok(sources)
+}
+
+/// The sources that can matter, the newest SSTable first.
+fn newest_sources(
+    view: &View,
+    mut sstables: Vec<Arc<SSTableReader>>,
+    table: &Arc<Table>,
+    range: &ReadRange,
+    mode: ReadMode,
+) -> Result<Vec<BoxCursor<'static>>, EngineError> {
+    let max_timestamp = |sstable: &SSTableReader| sstable.statistics().stats.max_timestamp;
+    sstables.sort_by_key(|sstable| std::cmp::Reverse(max_timestamp(sstable)));
+    let mut search = NewestFirst::new(table, range);
+    let mut sources = Vec::with_capacity(1 + sstables.len());
+    for source in memtable_sources(view, table, range) {
+        sources.push(search.enter(source)?);
+    }
+    for (index, sstable) in sstables.iter().enumerate() {
+        if search.ends_before(max_timestamp(sstable)) {
+            break;
+        }
+        let cursor = open_cursor(sstable, table, range, mode)?;
+        // There is nothing to be saved behind the last.
+        let is_last = index + 1 == sstables.len();
+        sources.push(if is_last { cursor } else { search.enter(cursor)? });
+    }
+    Ok(sources)
+}

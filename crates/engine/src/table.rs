@@ -1,0 +1,15 @@
+//! One table's data: its memtables in generations, its SSTables, and what its flushes and merges share.
+//!
+//! [`TableStore`] owns the data of a table. A [`View`] is the data at one time, which a reader or writer works on; a
+//! [`Generation`] is a memtable with its part of the log. Nothing here starts a flush, a merge or a write.
+
+pub(crate) mod by_table_id;
+mod flush_size;
+mod generation;
+pub(crate) mod merges;
+mod store;
+mod view;
+
+pub(crate) use generation::Generation;
+pub(crate) use store::TableStore;
+pub(crate) use view::View;
