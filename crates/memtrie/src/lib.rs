@@ -6,8 +6,8 @@
 //! reader that visits keys in order uses a [`Cursor`], which prefetches what is ahead. A flush does this, and looks
 //! nothing up.
 //!
-//! Start with [`Trie`]. `node.rs` has the readers' view of a node, and `node/` its two layouts; `edit.rs` has the changes
-//! that both share; `raw` has the memory.
+//! Start with [`Trie`]. `node.rs` has the readers' view of a node, and `node/` its two layouts; `edit.rs` has the
+//! changes that both share; `raw` has the memory.
 #![doc = include_str!("../FORMAT.md")]
 #![deny(missing_docs, unsafe_code)]
 

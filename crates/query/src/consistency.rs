@@ -27,6 +27,7 @@ pub(crate) fn validate_read(consistency: Consistency) -> Result<(), QueryError> 
 }
 
 /// Refuses a level at which one live node cannot read.
+#[inline]
 pub(crate) fn check_read(
     consistency: Consistency,
     schema: &Schema,

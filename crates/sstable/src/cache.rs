@@ -223,8 +223,8 @@ impl BlockCache {
     }
 
     /// Returns a block, reading it with `load` if it is not here. Threads that want the same missing block wait for one
-    /// load. With `may_block` false, `load` must not block, and a load of another thread is an error, which `would_wait`
-    /// makes.
+    /// load. With `may_block` false, `load` must not block, and a load of another thread is an error, which
+    /// `would_wait` makes.
     pub(crate) fn get<E>(
         &self,
         key: Key,

@@ -129,6 +129,7 @@ pub enum Sought<'s> {
 }
 
 /// Looks up one row. Returns false where only a cursor can tell.
+#[inline]
 fn find_row(view: &View, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
     let mut take_row = |row: Row<'_>| {
         take(RowRef { clustering: place.clustering, row });

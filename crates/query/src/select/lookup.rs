@@ -80,6 +80,7 @@ struct Answer<'a> {
 
 impl Answer<'_> {
     /// Takes a row with these values of its clustering. Whether more are wanted.
+    #[inline(always)]
     fn take(&mut self, row: RowRef<'_>, clustering: &[Option<&[u8]>]) -> bool {
         let RowContext { table, now_seconds, cells_max } = self.context;
         self.is_answered =
@@ -114,7 +115,9 @@ impl SelectPlan {
             let found = self.find(looked_up, (rows_max, is_limit), execution, scratch, cells);
             for buffer in [&mut scratch.key, &mut scratch.start, &mut scratch.end] {
                 buffer.clear();
-                buffer.shrink_to(SCRATCH_BYTES_MAX);
+                if buffer.capacity() > SCRATCH_BYTES_MAX {
+                    buffer.shrink_to(SCRATCH_BYTES_MAX);
+                }
             }
             if found.is_none() {
                 cells.truncate(before);
@@ -157,6 +160,7 @@ impl SelectPlan {
         }
     }
 
+    #[inline(always)]
     fn find(
         &self,
         LookedUp { target, is_row }: &LookedUp,
