@@ -2,7 +2,7 @@
 
 pub(crate) mod tasks;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -18,21 +18,24 @@ use model::{PartitionKey, ReadError, Table, TableId};
 use sstable::{Descriptor, SSTableError, SSTableId, SSTableReader};
 
 use crate::compaction::tasks::{ActiveCompaction, CompactionStats, CompactionTasks, Throttle};
-use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::lock::lock;
+use crate::shared::Shared;
 use crate::table::{Generation, TableStore, View};
 use crate::worker::Worker;
 
 /// The longest time for which a throttled merge sleeps before it checks whether it must stop.
 const NAP: Duration = Duration::from_millis(50);
 
-/// The threads that compact in the background. The thread that flushes is another one.
-pub(crate) struct Compactor {
+/// Merges of SSTables, and the threads that carry them out in the background. Flushes have threads of their own.
+pub(crate) struct Compaction {
+    shared: Arc<Shared>,
     requests: Arc<Queue>,
     workers: Vec<Worker>,
-    pub tasks: CompactionTasks,
+    tasks: CompactionTasks,
     throttle: Throttle,
+    /// Tables whose last compaction failed.
+    failures: Mutex<HashMap<TableId, EngineError>>,
 }
 
 type Queue = (Mutex<Requests>, Condvar);
@@ -53,24 +56,27 @@ enum Task {
     Compact(TableId),
 }
 
-impl Compactor {
-    /// Threads that together write at most `bytes_per_second`, or any number of bytes for 0. They examine every table
-    /// when they start, and then every `look_every`.
-    pub fn new(threads: usize, bytes_per_second: u64, look_every: Duration) -> Self {
+impl Compaction {
+    /// With the threads that the options ask for. They examine every table when they start, and then at intervals.
+    pub fn new(shared: &Arc<Shared>) -> Self {
+        let options = shared.options();
+        let look_every = options.compaction_look_every;
         let requests = Requests { tables: VecDeque::new(), look_at: Instant::now(), look_every, stopped: false };
-        Compactor {
+        Compaction {
             requests: Arc::new((Mutex::new(requests), Condvar::new())),
-            workers: (0..threads).map(|_| Worker::new()).collect(),
+            workers: (0..options.concurrent_compactors).map(|_| Worker::new()).collect(),
             tasks: CompactionTasks::default(),
-            throttle: Throttle::new(bytes_per_second),
+            throttle: Throttle::new(options.compaction_throughput_bytes),
+            failures: Mutex::default(),
+            shared: Arc::clone(shared),
         }
     }
 
-    /// Starts the threads; they end with the engine.
-    pub fn start(&self, engine: &Arc<Engine>) -> Result<(), EngineError> {
+    /// Starts the threads; they end with the room.
+    pub fn start(self: &Arc<Self>) -> Result<(), EngineError> {
         self.workers.iter().try_for_each(|worker| {
             let requests = self.requests.clone();
-            worker.start("compactor", engine, move |engine| run(&engine, &requests))
+            worker.start("compactor", self, move |compaction| run(&compaction, &requests))
         })
     }
 
@@ -82,7 +88,7 @@ impl Compactor {
     }
 
     /// Makes every thread examine a table. Each begins one merge, as long as the strategy asks for any.
-    fn request(&self, table: TableId) {
+    fn enqueue(&self, table: TableId) {
         let mut requests = lock(&self.requests.0);
         let waiting = requests.tables.iter().filter(|waiting| **waiting == table).count();
         (waiting..self.workers.len()).for_each(|_| requests.tables.push_back(table));
@@ -94,7 +100,7 @@ impl Compactor {
     }
 }
 
-impl Drop for Compactor {
+impl Drop for Compaction {
     fn drop(&mut self) {
         self.stop();
     }
@@ -120,17 +126,17 @@ fn next_task((requests, changed): &Queue) -> Option<Task> {
     }
 }
 
-fn run(engine: &Weak<Engine>, requests: &Queue) {
+fn run(compaction: &Weak<Compaction>, requests: &Queue) {
     while let Some(task) = next_task(requests) {
-        let Some(engine) = engine.upgrade() else {
+        let Some(compaction) = compaction.upgrade() else {
             return;
         };
         match task {
-            Task::LookAtAll => engine.request_all_compactions(),
+            Task::LookAtAll => compaction.request_all(),
             Task::Compact(table) => {
-                let store = engine.stores().into_iter().find(|store| store.table.load().id == table);
-                let failure = store.and_then(|store| engine.compact_in_background(&store).err());
-                engine.note_compaction(table, failure);
+                let store = compaction.shared.stores().into_iter().find(|store| store.table.load().id == table);
+                let failure = store.and_then(|store| compaction.compact_in_background(&store).err());
+                compaction.note(table, failure);
             }
         }
     }
@@ -158,7 +164,7 @@ pub(crate) struct Outside<'a> {
     pub inputs: &'a [Arc<SSTableReader>],
     /// A generation that is a part of the merge.
     pub flushed: Option<&'a Arc<Generation>>,
-    /// Whether the log may hold records of the inputs that no SSTable covers (see [`Engine::has_uncovered`]).
+    /// Whether the log may hold records of the inputs that no SSTable covers (see [`Shared::has_uncovered`]).
     pub has_uncovered: bool,
 }
 
@@ -175,18 +181,16 @@ impl Overlaps for Outside<'_> {
     }
 }
 
-impl Engine {
-    /// Flushes the memtable and merges all SSTables of a table into one, or into as many as its strategy asks for:
-    /// unified compaction merges SSTables that do not overlap separately, and splits its output. Merges in flight stop,
-    /// and SSTables that are flushed meanwhile may be merged beside it. Blocks until the merge is complete.
-    pub fn compact(&self, table: &Table) -> Result<(), EngineError> {
-        let store = self.store(table)?;
-        self.flush_store(&store)?;
+impl Compaction {
+    /// Merges all SSTables of a table into one, or into as many as its strategy asks for: unified compaction merges
+    /// SSTables that do not overlap separately, and splits its output. Merges in flight stop, and SSTables that are
+    /// flushed meanwhile may be merged beside it. Blocks until the merge is complete.
+    pub fn compact(&self, store: &TableStore) -> Result<(), EngineError> {
         let one_at_a_time = lock(&store.compacting_all);
-        let compacted = self.compact_all(&store);
+        let compacted = self.compact_all(store);
         drop(one_at_a_time);
         // The merges that were stopped begin again.
-        self.request_compaction(&store);
+        self.request(store);
         compacted
     }
 
@@ -216,33 +220,31 @@ impl Engine {
     }
 
     /// Makes the compactor examine a table whose SSTables changed.
-    pub(crate) fn request_compaction(&self, store: &TableStore) {
-        if self.options().concurrent_compactors > 0 {
-            self.compactor().request(store.table.load().id);
+    pub fn request(&self, store: &TableStore) {
+        if !self.workers.is_empty() {
+            self.enqueue(store.table.load().id);
         }
     }
 
     /// Makes the compactor examine every table that has SSTables. A crash may have left one uncompacted, a full disk
     /// may have space again, and more data expires or becomes purgeable as time passes.
-    fn request_all_compactions(&self) {
+    fn request_all(&self) {
         let has_sstables = |store: &&Arc<TableStore>| !store.borrow_view().sstables.is_empty();
-        self.stores().iter().filter(has_sstables).for_each(|store| self.request_compaction(store));
+        self.shared.stores().iter().filter(has_sstables).for_each(|store| self.request(store));
     }
 
     /// Switches automatic compaction of one table on or off, until the next start.
-    pub fn set_autocompaction(&self, table: &Table, enabled: bool) -> Result<(), EngineError> {
-        let store = self.store(table)?;
+    pub fn set_automatic(&self, store: &TableStore, enabled: bool) {
         store.autocompaction.store(enabled, Ordering::Release);
         if enabled {
-            self.request_compaction(&store);
+            self.request(store);
         }
-        Ok(())
     }
 
     /// The figures of running and completed compactions.
-    pub fn compaction_stats(&self) -> CompactionStats {
-        let pending = self.stores().iter().map(|store| self.pending_compactions(store)).sum();
-        CompactionStats { pending, ..self.compactor().tasks.stats() }
+    pub fn stats(&self) -> CompactionStats {
+        let pending = self.shared.stores().iter().map(|store| self.pending_compactions(store)).sum();
+        CompactionStats { pending, ..self.tasks.stats() }
     }
 
     fn pending_compactions(&self, store: &TableStore) -> usize {
@@ -274,7 +276,7 @@ impl Engine {
         // A thread that examines the table before this point finds the inputs claimed.
         drop(claim);
         if damaged.is_some() || matches!(merged, Ok(Merged::Replaced)) {
-            self.request_compaction(store);
+            self.request(store);
         }
         merged.map(|_| ())
     }
@@ -329,10 +331,10 @@ impl Engine {
             &candidates,
             &overlapping,
             oldest,
-            compaction::gc_before(&table.options, self.now_seconds()),
+            compaction::gc_before(&table.options, self.shared.now_seconds()),
             ignore_overlaps,
         );
-        if self.has_uncovered(table.id, view) {
+        if self.shared.has_uncovered(table.id, view) {
             return Vec::new();
         }
         let mut expired = named(view, &expired);
@@ -343,8 +345,8 @@ impl Engine {
     /// Removes expired SSTables, if there are any.
     fn drop_expired(&self, store: &TableStore, expired: &[Arc<SSTableReader>]) -> Result<(), EngineError> {
         if !expired.is_empty() {
-            self.files().replace(store, &store.table.load_full(), expired, Vec::new())?;
-            self.compactor().tasks.expired(expired.len());
+            self.shared.files().replace(store, &store.table.load_full(), expired, Vec::new())?;
+            self.tasks.expired(expired.len());
         }
         Ok(())
     }
@@ -356,30 +358,23 @@ impl Engine {
         compacting: &HashSet<SSTableId>,
         options: TombstoneOptions,
     ) -> Option<SSTableId> {
-        let now = self.now_seconds();
+        let now = self.shared.now_seconds();
         let gc_before = compaction::gc_before(&table.options, now);
         let candidates: Vec<_> =
             view.sstables.iter().map(|sstable| TombstoneCandidate::of(sstable, now, gc_before)).collect();
         worth_compacting_alone(&options, &candidates, compacting, view.oldest_in_memory())
     }
 
-    pub(crate) fn is_closing(&self, store: &TableStore) -> bool {
-        self.compactor().is_stopped() || !store.is_served() || store.check_files().is_err()
-    }
-
-    /// Whether SSTables of the table may hold rows whose records are still in the log and that no SSTable covers. Such
-    /// SSTables were flushed from full memtables, or during a replay. The next start replays such rows, so that the
-    /// deletions that shadow them must stay, whatever they were merged with. Call this before a merge begins: later
-    /// writes are not among its inputs.
-    pub(crate) fn has_uncovered(&self, table: model::TableId, view: &View) -> bool {
-        view.has_uncovered() || self.log().replayed_tables().contains(&table.0)
+    pub fn is_closing(&self, store: &TableStore) -> bool {
+        self.is_stopped() || !store.is_served() || store.check_files().is_err()
     }
 
     /// Whether the log may still hold records of these SSTables. Without a table that covers them, the next start would
     /// replay them, and might not replay the deletions that purged them.
     fn may_replay(&self, inputs: &[Arc<SSTableReader>]) -> bool {
-        let oldest = self.log().oldest_segment();
-        let mut ends = inputs.iter().filter_map(|input| self.files().intervals(input).intervals().last().copied());
+        let oldest = self.shared.log().oldest_segment();
+        let mut ends =
+            inputs.iter().filter_map(|input| self.shared.files().intervals(input).intervals().last().copied());
         ends.any(|interval| interval.end.segment >= oldest)
     }
 
@@ -390,8 +385,8 @@ impl Engine {
         boundaries: Vec<types::Token>,
     ) -> Result<Merged, EngineError> {
         let table = store.table.load_full();
-        let task = self.compactor().tasks.begin(ActiveCompaction {
-            id: self.files().new_timeuuid(),
+        let task = self.tasks.begin(ActiveCompaction {
+            id: self.shared.files().new_timeuuid(),
             keyspace: table.keyspace.to_string(),
             table: table.name.to_string(),
             target_directory: store.directory.clone(),
@@ -399,21 +394,21 @@ impl Engine {
             total_bytes: inputs.iter().map(|input| input.data_length_bytes()).sum(),
             written_bytes: 0,
         });
-        let has_uncovered = self.has_uncovered(table.id, &store.view());
+        let has_uncovered = self.shared.has_uncovered(table.id, &store.view());
         let merge = || {
             compact(CompactionInput {
-                disk: &self.options().disk,
+                disk: &self.shared.options().disk,
                 dir: &store.directory,
                 table: &table,
                 tables: inputs,
                 newer: None,
                 overlaps: &Outside { store, inputs, flushed: None, has_uncovered },
-                now_seconds: self.now_seconds(),
+                now_seconds: self.shared.now_seconds(),
                 boundaries,
-                column_index_size_bytes: u64::from(self.options().column_index_size_bytes),
-                past_page_cache: self.sstable_writes() == &BlockWrites::Direct,
-                host_id: self.host_id(),
-                new_id: &mut || self.files().new_id(),
+                column_index_size_bytes: u64::from(self.shared.options().column_index_size_bytes),
+                past_page_cache: self.shared.sstable_writes() == &BlockWrites::Direct,
+                host_id: self.shared.host_id(),
+                new_id: &mut || self.shared.files().new_id(),
                 progress: &mut |progress| self.pace(store, task.wrote(progress.written_bytes)),
             })
         };
@@ -421,18 +416,18 @@ impl Engine {
         match compacted {
             Ok(compacted) if compacted.tables.is_empty() && self.may_replay(inputs) => Ok(Merged::Kept),
             Ok(compacted) => {
-                self.files().replace(store, &table, inputs, compacted.tables)?;
+                self.shared.files().replace(store, &table, inputs, compacted.tables)?;
                 task.complete();
                 Ok(Merged::Replaced)
             }
             Err(CompactionError::Stopped) => Ok(Merged::Kept),
-            Err(error) => Err(engine_error(error)).inspect_err(|error| self.tell_failure(error)),
+            Err(error) => Err(engine_error(error)).inspect_err(|error| self.shared.tell_failure(error)),
         }
     }
 
     /// Lets a merge continue after further written bytes when the throttle allows it, or stops it.
     fn pace(&self, store: &TableStore, bytes: u64) -> ControlFlow<()> {
-        let mut wait = self.compactor().throttle.take(bytes, Instant::now());
+        let mut wait = self.throttle.take(bytes, Instant::now());
         loop {
             if self.is_closing(store) || store.merges.is_stopping() {
                 return ControlFlow::Break(());
@@ -444,6 +439,20 @@ impl Engine {
             std::thread::sleep(nap);
             wait -= nap;
         }
+    }
+
+    /// Keeps the last failure of a compaction until that table is compacted, or has nothing to compact any more.
+    pub fn note(&self, table: TableId, failure: Option<EngineError>) {
+        let mut failures = lock(&self.failures);
+        match failure {
+            Some(failure) => failures.insert(table, failure),
+            None => failures.remove(&table),
+        };
+    }
+
+    /// Why a compaction in the background failed whose table was not compacted since.
+    pub fn last_failure(&self) -> Option<EngineError> {
+        lock(&self.failures).values().next().cloned()
     }
 }
 

@@ -1,8 +1,6 @@
 //! The SSTable files of tables: writing, opening, linking and deleting them.
 
-pub(crate) mod adoption;
 pub(crate) mod disk_access;
-mod import;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

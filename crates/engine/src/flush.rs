@@ -1,7 +1,7 @@
 //! Flushing memtables to SSTables.
 
-pub(crate) mod background;
-pub(crate) mod failures;
+mod background;
+mod with_all;
 
 use std::sync::Arc;
 
@@ -9,26 +9,42 @@ use commitlog::PositionInterval;
 use model::{KeyRange, ReadRange};
 use sstable::SSTableReader;
 
-use crate::engine::Engine;
+use crate::compaction::Compaction;
 use crate::error::EngineError;
 use crate::lock::lock;
+use crate::quarantine::Quarantine;
+use crate::shared::Shared;
 use crate::table::{Generation, TableStore};
+use crate::worker::Worker;
 
-impl Engine {
+pub use background::FlushStats;
+pub(crate) use background::Queue as FlushQueue;
+pub(crate) use background::contained;
+
+/// Writes memtables to SSTables, when it is asked to and with threads in the background.
+pub(crate) struct Flush {
+    shared: Arc<Shared>,
+    compaction: Arc<Compaction>,
+    quarantine: Arc<Quarantine>,
+    queue: Arc<FlushQueue>,
+    workers: Vec<Worker>,
+}
+
+impl Flush {
     /// Writes the content of the table's memtable to an SSTable. Returns whether there was any, after the SSTable is
     /// durable. Blocks on the disk. If the table cannot be flushed and is quarantined for that reason, the error says
     /// so.
-    pub(crate) fn flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
+    pub fn flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let flushed = self.try_flush_store(store).map_err(|error| {
-            self.tell_failure(&error);
-            self.contain(store, error)
+            self.shared.tell_failure(&error);
+            self.quarantine.contain(store, error)
         })?;
-        self.flush_failures().forget(store.table.load().id);
+        self.quarantine.flush_failures().forget(store.table.load().id);
         Ok(flushed)
     }
 
     /// Flushes only the memtables that were retired before, without later writes. Blocks on the disk.
-    pub(crate) fn flush_frozen(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
+    pub fn flush_frozen(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let _one_at_a_time = lock(&store.flushing);
         if !store.is_served() {
             return Ok(false);
@@ -38,7 +54,7 @@ impl Engine {
     }
 
     /// Like [`flush_store`](Self::flush_store), but does not change the table's state if it fails.
-    pub(crate) fn try_flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
+    pub fn try_flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let _one_at_a_time = lock(&store.flushing);
         if !store.is_served() {
             return Ok(false);
@@ -51,13 +67,13 @@ impl Engine {
         if is_empty {
             return Ok(flushed);
         }
-        self.flush_before(store, &self.retire_active(store))
+        self.flush_before(store, &self.shared.retire_active(store))
     }
 
     /// Flushes the generations before `first`, oldest first, so that intervals are marked in order. Returns false if
     /// there are none. Passes a barrier in any case.
     fn flush_before(&self, store: &Arc<TableStore>, first: &Arc<Generation>) -> Result<bool, EngineError> {
-        self.groups().barrier().wait();
+        self.shared.groups().barrier().wait();
         let frozen = store.before(first);
         if frozen.is_empty() {
             return Ok(false);
@@ -76,38 +92,18 @@ impl Engine {
     /// being on the device, and an SSTable would separate its parts. From then on nothing is flushed, and the next
     /// start replays such a record as a whole or not at all.
     fn complete_log(&self) -> Result<(), EngineError> {
-        self.log().sync().map_err(|error| self.log_failed(error))
-    }
-
-    /// Freezes the active memtable and returns its successor. Writes into the frozen memtable may continue until a
-    /// barrier is passed: see [`crate::write`].
-    pub(crate) fn retire_active(&self, store: &TableStore) -> Arc<Generation> {
-        store.retire(self.log(), |table| self.new_generation(table, store.resident()))
-    }
-
-    /// The generation that replaces a full one.
-    ///
-    /// An empty memtable is full if the system refuses it address space, or if a single write is too large for it.
-    /// Another memtable of its kind would be full too, so a skip list follows, which reserves nothing: the record is in
-    /// the log already and must be applied.
-    pub(crate) fn successor(&self, store: &TableStore, full: &Arc<Generation>) -> Arc<Generation> {
-        let resident = full.resident.clone();
-        let is_refused = full.memtable.is_empty();
-        store.successor(full, self.log(), |table| match is_refused {
-            true => self.new_skip_list(table, resident),
-            false => self.new_generation(table, resident),
-        })
+        self.shared.log().sync().map_err(|error| self.shared.log_failed(error))
     }
 
     /// The part of the log that a generation's SSTable covers. If that is empty (the generation was full, or nothing
     /// was logged), it still says when the SSTable was written: after a truncation, a start needs that to find the
     /// older SSTables.
     fn covered_interval(&self, generation: &Generation, next: &Generation) -> PositionInterval {
-        let (start, end) = (generation.covers_from(self.log()), next.lower(self.log()));
+        let (start, end) = (generation.covers_from(self.shared.log()), next.lower(self.shared.log()));
         if start < end {
             return PositionInterval { start, end };
         }
-        let now = self.log().position();
+        let now = self.shared.log().position();
         PositionInterval { start: now, end: now }
     }
 
@@ -124,9 +120,9 @@ impl Engine {
             store.replace_generation(generation, &[], sstable);
         }
         store.keep_puts(generation);
-        generation.release(self.pool());
+        generation.release(self.shared.pool());
         let id = store.table.load().id.0;
-        self.log().flushed(id, interval).map_err(|error| self.log_failed(error))
+        self.shared.log().flushed(id, interval).map_err(|error| self.shared.log_failed(error))
     }
 
     fn write_sstable(
@@ -138,6 +134,6 @@ impl Engine {
         let table = store.table.load_full();
         let statistics = generation.memtable.statistics();
         let mut cursor = generation.memtable.clone().cursor(&table, &ReadRange::all_rows(KeyRange::all()));
-        self.files().write(store, &table, &mut cursor, statistics, &[interval])
+        self.shared.files().write(store, &table, &mut cursor, statistics, &[interval])
     }
 }

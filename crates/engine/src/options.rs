@@ -19,10 +19,8 @@ pub fn default_memtable_configurations() -> MemtableConfigurations {
     all.into_iter().map(|(name, configuration)| (name.to_string(), Ok(configuration))).collect()
 }
 
-use crate::disk_failure::DiskFailureHook;
 use crate::files::disk_access::DiskAccess;
-use crate::in_memory::InMemoryNotices;
-use crate::quarantine::QuarantineHook;
+use crate::hooks::{DiskFailureHook, InMemoryNotices, QuarantineHook};
 
 /// Settings of an engine. The defaults are those of `conf/espalier.yaml`.
 #[derive(Clone, Debug)]

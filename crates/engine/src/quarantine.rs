@@ -6,29 +6,27 @@
 //! log keeps them. A start that finds side files quarantines their table, because without those records its rows would
 //! be wrong. Repair (`repair.rs`) and DROP TABLE end a quarantine.
 
-mod repair;
+mod flush_failures;
 mod side_file;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use commitlog::Replay;
+use commitlog::{LogPosition, Replay};
 use memtable::for_each_update;
 use model::{KeyRange, Mutation, ReadRange, Table, TableId};
 use sstable::SSTableError;
 use uuid::Uuid;
 
-use crate::disk_failure::DiskFailureKind;
-use crate::engine::Engine;
+use crate::compaction::Compaction;
 use crate::error::EngineError;
-use crate::flush::background::used_bytes;
-use crate::flush::failures;
+use crate::hooks::{DiskFailureKind, QuarantineHook};
 use crate::lock::lock;
-use crate::recovery::Covered;
+use crate::shared::Shared;
 use crate::system::is_system_keyspace;
 use crate::table::TableStore;
+pub(crate) use flush_failures::{FlushFailures, TRIES};
 use side_file::SideFileHead;
 pub(crate) use side_file::SideFiles;
 
@@ -45,35 +43,53 @@ pub struct QuarantinedTable {
     pub side_files: Vec<PathBuf>,
 }
 
-/// Called from any thread with what a client of the table is answered. It must not block.
-#[derive(Clone)]
-pub struct QuarantineHook(pub Arc<dyn Fn(&EngineError) + Send + Sync>);
-
-impl fmt::Debug for QuarantineHook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("QuarantineHook")
-    }
+/// Takes tables out of service.
+pub(crate) struct Quarantine {
+    shared: Arc<Shared>,
+    compaction: Arc<Compaction>,
+    flush_failures: FlushFailures,
+    side_files: SideFiles,
 }
 
-impl Engine {
+impl Quarantine {
+    pub fn new(shared: &Arc<Shared>, compaction: &Arc<Compaction>) -> Quarantine {
+        let options = shared.options();
+        Quarantine {
+            side_files: SideFiles::new(&options.disk, &options.directory),
+            flush_failures: FlushFailures::default(),
+            shared: Arc::clone(shared),
+            compaction: Arc::clone(compaction),
+        }
+    }
+
+    /// The tables whose last flush failed.
+    pub fn flush_failures(&self) -> &FlushFailures {
+        &self.flush_failures
+    }
+
+    /// Where log records of quarantined tables are.
+    pub fn side_files(&self) -> &SideFiles {
+        &self.side_files
+    }
+
     /// The tables that are not served, by keyspace and name.
-    pub fn quarantined_tables(&self) -> Vec<QuarantinedTable> {
+    pub fn tables(&self) -> Vec<QuarantinedTable> {
         let quarantined = |store: &Arc<TableStore>| {
             let (reason, table) = (store.quarantine_reason()?, store.table.load());
             let (keyspace, name) = (table.keyspace.to_string(), table.name.to_string());
-            let side_files = self.side_files().of_table(table.id).unwrap_or_default();
+            let side_files = self.side_files.of_table(table.id).unwrap_or_default();
             Some(QuarantinedTable { keyspace, table: name, reason: reason.to_string(), side_files })
         };
-        let mut all: Vec<_> = self.stores().iter().filter_map(quarantined).collect();
+        let mut all: Vec<_> = self.shared.stores().iter().filter_map(quarantined).collect();
         all.sort_by(|a, b| (&a.keyspace, &a.table).cmp(&(&b.keyspace, &b.table)));
         all
     }
 
     /// What becomes of a table whose flush failed: quarantined where the fault is its own, or where the disk refused it
     /// several times in a row and it keeps what all others need. Returns the error that the flush ends with.
-    pub(crate) fn contain(&self, store: &Arc<TableStore>, error: EngineError) -> EngineError {
-        let tries = self.flush_failures().note(store.table.load().id, &error);
-        let is_refused = DiskFailureKind::of(&error).is_some() && tries >= failures::TRIES;
+    pub fn contain(&self, store: &Arc<TableStore>, error: EngineError) -> EngineError {
+        let tries = self.flush_failures.note(store.table.load().id, &error);
+        let is_refused = DiskFailureKind::of(&error).is_some() && tries >= TRIES;
         let is_to_go = is_of_one_table(&error) || is_refused && self.is_in_the_way(store);
         // Where it cannot be quarantined it stays as it was: the flush is tried again, and so is this.
         if is_to_go && self.quarantine(store, &error).is_ok() { store.refusal() } else { error }
@@ -83,15 +99,15 @@ impl Engine {
     /// table holds more of it.
     fn is_in_the_way(&self, store: &TableStore) -> bool {
         let id = store.table.load().id;
-        let pins_the_log = self.log().pressure().is_some_and(|pressure| pressure.tables.contains(&id.0));
-        let own_bytes = used_bytes(store);
-        let is_largest = || self.stores().iter().all(|other| used_bytes(other) <= own_bytes);
-        pins_the_log || self.pool().wants_flush() && is_largest()
+        let pins_the_log = self.shared.log().pressure().is_some_and(|pressure| pressure.tables.contains(&id.0));
+        let own_bytes = store.used_bytes();
+        let is_largest = || self.shared.stores().iter().all(|other| other.used_bytes() <= own_bytes);
+        pins_the_log || self.shared.pool().wants_flush() && is_largest()
     }
 
     /// Takes a table out of service and moves its log records to a side file. Fails, and leaves the table as it is,
     /// where those cannot be written. Tables of the system cannot be quarantined: nothing works without them.
-    pub(crate) fn quarantine(&self, store: &Arc<TableStore>, reason: &EngineError) -> Result<(), EngineError> {
+    pub fn quarantine(&self, store: &Arc<TableStore>, reason: &EngineError) -> Result<(), EngineError> {
         let table = store.table.load_full();
         if is_system_keyspace(&table.keyspace) {
             return Err(reason.clone());
@@ -102,34 +118,34 @@ impl Engine {
         }
         store.set_quarantined(reason);
         // Writers look at the state inside their group: whoever enters behind the barrier is refused.
-        self.groups().barrier().wait();
-        if self.is_replaying() {
+        self.shared.groups().barrier().wait();
+        if self.shared.is_replaying() {
             // The log still has everything; it is set aside once the replay is over.
             self.forget_memory(store);
             return Ok(());
         }
-        let moved = self.log().sync().map_err(|error| self.log_failed(error));
+        let moved = self.shared.log().sync().map_err(|error| self.shared.log_failed(error));
         if let Err(error) = moved.and_then(|()| self.set_memtables_aside(store, &table, reason)) {
             // The file may have its name already. A later start must not take the table for a quarantined one; where
             // the removal fails too, a truncation removes the file before it acts.
-            let _ = self.side_files().remove(table.id);
+            let _ = self.side_files.remove(table.id);
             store.end_quarantine();
             return Err(error);
         }
         self.forget_memory(store);
-        self.flush_failures().forget(table.id);
-        self.note_compaction(table.id, None);
-        if let Some(QuarantineHook(hook)) = &self.options().on_quarantine {
+        self.flush_failures.forget(table.id);
+        self.compaction.note(table.id, None);
+        if let Some(QuarantineHook(hook)) = &self.shared.options().on_quarantine {
             hook(&store.refusal());
         }
-        self.forget_log(table.id, self.log().position())
+        self.shared.forget_log(table.id, self.shared.log().position())
     }
 
     fn forget_memory(&self, store: &Arc<TableStore>) {
         debug_assert!(!store.is_served(), "nobody reads or writes what is forgotten");
-        store.view().generations().for_each(|generation| generation.release(self.pool()));
-        let active = self.new_generation(&store.table.load_full(), None);
-        active.lower(self.log());
+        store.view().generations().for_each(|generation| generation.release(self.shared.pool()));
+        let active = self.shared.new_generation(&store.table.load_full(), None);
+        active.lower(self.shared.log());
         store.forget(active);
     }
 
@@ -149,7 +165,7 @@ impl Engine {
         if view.generations().all(|generation| generation.memtable.is_empty()) {
             return Ok(());
         }
-        let mut file = self.side_files().create(&self.head_of(table, reason))?;
+        let mut file = self.side_files.create(&self.head_of(table, reason))?;
         for generation in view.generations() {
             let mut cursor = generation.memtable.clone().cursor(table, &ReadRange::all_rows(KeyRange::all()));
             for_each_update(&mut *cursor, table, |update| file.append(update.as_bytes()))?;
@@ -159,8 +175,12 @@ impl Engine {
 
     /// After a replay: moves the log's records of quarantined tables, as far as SSTables and truncations do not cover
     /// them, to side files. `replay` is a second reading of the same log.
-    pub(crate) fn set_replayed_aside(&self, replay: Replay, covered: &Covered) -> Result<(), EngineError> {
-        let stores = self.stores();
+    pub fn set_replayed_aside(
+        &self,
+        replay: Replay,
+        is_covered: impl Fn(TableId, LogPosition) -> bool,
+    ) -> Result<(), EngineError> {
+        let stores = self.shared.stores();
         let quarantined = stores.iter().filter_map(|store| {
             let (reason, table) = (store.quarantine_reason()?, store.table.load_full());
             Some((table.id, self.head_of(&table, &reason)))
@@ -176,9 +196,9 @@ impl Engine {
             let damaged = |error| startup(format!("commit log record ending at {}: {error}", record.position));
             for update in Mutation::split_record(record.data) {
                 let (id, bytes) = update.map_err(damaged)?;
-                let Some(head) = heads.get(&id).filter(|_| !covered.contains(id, record.position)) else { continue };
+                let Some(head) = heads.get(&id).filter(|_| !is_covered(id, record.position)) else { continue };
                 let file = match files.remove(&id) {
-                    None => self.side_files().create(head)?,
+                    None => self.side_files.create(head)?,
                     Some(file) => file,
                 };
                 files.entry(id).or_insert(file).append(bytes)?;
@@ -187,14 +207,14 @@ impl Engine {
         for (_, file) in files {
             file.finish()?;
         }
-        let end = self.log().position();
-        heads.keys().try_for_each(|id| self.forget_log(*id, end))
+        let end = self.shared.log().position();
+        heads.keys().try_for_each(|id| self.shared.forget_log(*id, end))
     }
 
     /// Why a start has to quarantine the table, if records of it were set aside before.
-    pub(crate) fn set_aside_before(&self, id: TableId) -> Result<Option<EngineError>, EngineError> {
-        let Some(path) = self.side_files().of_table(id)?.into_iter().next() else { return Ok(None) };
-        let why = match self.side_files().open(&path) {
+    pub fn set_aside_before(&self, id: TableId) -> Result<Option<EngineError>, EngineError> {
+        let Some(path) = self.side_files.of_table(id)?.into_iter().next() else { return Ok(None) };
+        let why = match self.side_files.open(&path) {
             Ok((head, _)) => head.reason,
             Err(error) => error.to_string(),
         };
@@ -202,8 +222,8 @@ impl Engine {
     }
 
     /// Quarantines the table of an update that could not be read. False if there is none, or it is a system's.
-    pub(crate) fn quarantine_unreadable(&self, id: Uuid, reason: &EngineError) -> bool {
-        let stores = self.stores();
+    pub fn quarantine_unreadable(&self, id: Uuid, reason: &EngineError) -> bool {
+        let stores = self.shared.stores();
         let store = stores.iter().find(|store| store.table.load().id.0 == id && store.is_served());
         store.is_some_and(|store| self.quarantine_in_group(store, reason))
     }
@@ -211,7 +231,7 @@ impl Engine {
     /// As [`quarantine`](Self::quarantine) during a replay, for a caller that is in a write group and so cannot wait
     /// for a barrier. What it or others still apply to the memtables goes with them.
     fn quarantine_in_group(&self, store: &Arc<TableStore>, reason: &EngineError) -> bool {
-        let may_be = self.is_replaying() && !is_system_keyspace(&store.table.load().keyspace);
+        let may_be = self.shared.is_replaying() && !is_system_keyspace(&store.table.load().keyspace);
         if may_be {
             store.set_quarantined(reason);
         }
@@ -219,8 +239,8 @@ impl Engine {
     }
 
     /// Gives back the memory of tables that were quarantined during a replay, which is over.
-    pub(crate) fn forget_unreadable(&self) {
-        let stores = self.stores();
+    pub fn forget_unreadable(&self) {
+        let stores = self.shared.stores();
         let quarantined = stores.iter().filter(|store| store.quarantine_reason().is_some());
         quarantined.for_each(|store| self.forget_memory(store));
     }

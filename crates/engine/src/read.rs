@@ -8,3 +8,16 @@ mod newest_first;
 mod rows;
 
 pub use rows::Sought;
+pub(crate) use rows::{find_rows, has_large_memtables, is_in_memory, prefetch, read, read_at, writes_wait};
+
+use model::{KeyRange, ReadRange};
+
+use crate::error::EngineError;
+use crate::shared::Shared;
+use crate::system::{SystemRow, read_rows};
+
+/// All rows of a system table.
+pub(crate) fn system_rows(shared: &Shared, keyspace: &str, table: &str) -> Result<Vec<SystemRow>, EngineError> {
+    let rows = read(shared, &shared.find_table(keyspace, table), &ReadRange::all_rows(KeyRange::all()))?;
+    Ok(read_rows(rows, shared.now_seconds())?)
+}

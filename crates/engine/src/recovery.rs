@@ -10,7 +10,9 @@
 //! record. Truncations come first because their records follow those that they concern.
 
 pub(crate) mod log_host;
+mod repair;
 mod replay_threads;
+mod start;
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
@@ -20,12 +22,16 @@ use commitlog::{IntervalSet, LogPosition};
 use memtable::MemtableFull;
 use model::{Keyspace, Mutation, PartitionUpdate, ReadUpdates, Table, TableId};
 
-use crate::engine::{Catalog, Engine};
+use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::flush::background::contained;
+use crate::flush::contained;
+use crate::read;
 use crate::schema::schema_rows::{self, SchemaDamage, SchemaRows};
-use crate::system::{SystemRow, is_system_keyspace, read_rows};
+use crate::shared::Catalog;
+use crate::system::is_system_keyspace;
 use crate::table::TableStore;
+
+pub(crate) use start::Start;
 
 /// What was replayed is little if it is less than this part of what memtables may hold.
 const REPLAYED_SHARE: u64 = 64;
@@ -117,18 +123,18 @@ impl Engine {
         let mut summary = ReplaySummary::default();
         let mut is_more = true;
         while is_more {
-            let membership = self.groups().enter().that_waits();
+            let membership = self.shared.groups().enter().that_waits();
             loop {
                 is_more = bunch.gather(&mut records);
                 summary = summary + bunch.read(self, covered)?;
                 self.replay_updates(bunch.updates.updates())?;
-                if !is_more || self.pool().wants_flush() {
+                if !is_more || self.shared.pool().wants_flush() {
                     break;
                 }
             }
             // A flush waits for the group.
             drop(membership);
-            self.flush_largest()?;
+            self.flush.flush_largest()?;
         }
         Ok(summary)
     }
@@ -137,7 +143,7 @@ impl Engine {
     fn replay_updates(&self, updates: &[PartitionUpdate]) -> Result<(), EngineError> {
         for same in updates.chunk_by(|a, b| a.table().id == b.table().id) {
             let Some(first) = same.first() else { continue };
-            let store = match self.store(first.table()) {
+            let store = match self.shared.store(first.table()) {
                 // Its records are set aside once the replay is over.
                 Err(EngineError::Quarantined { .. }) => continue,
                 store => store?,
@@ -152,7 +158,7 @@ impl Engine {
                     Err(MemtableFull) => self.replay_update(&store, update),
                 }
             }
-            active.account(growth_bytes, self.pool());
+            active.account(growth_bytes, self.shared.pool());
         }
         Ok(())
     }
@@ -162,10 +168,10 @@ impl Engine {
         loop {
             let active = store.view().active.clone();
             if let Ok(growth_bytes) = active.apply(update) {
-                active.account(growth_bytes, self.pool());
+                active.account(growth_bytes, self.shared.pool());
                 return;
             }
-            self.successor(store, &active);
+            self.shared.successor(store, &active);
         }
     }
 
@@ -174,18 +180,18 @@ impl Engine {
     /// behind; and where the log is short of segments, or memory of room, because the start itself writes. A flush that
     /// fails is no reason not to serve what is in memory and in the log: it is tried again in the background.
     pub(crate) fn settle_replayed(&self) -> Result<(), EngineError> {
-        let is_little = self.pool().used_bytes() < self.options().memtable_space_bytes / REPLAYED_SHARE;
-        if is_little || self.log().pressure().is_some() || self.pool().wants_flush() {
-            let failures = self.flush_each();
+        let is_little = self.shared.pool().used_bytes() < self.shared.options().memtable_space_bytes / REPLAYED_SHARE;
+        if is_little || self.shared.log().pressure().is_some() || self.shared.pool().wants_flush() {
+            let failures = self.flush.flush_each();
             if failures.into_iter().all(|(_, error)| contained(Err(error)).is_ok()) {
-                return self.log().discard_replayed().map_err(|error| self.log_failed(error));
+                return self.shared.log().discard_replayed().map_err(|error| self.shared.log_failed(error));
             }
         }
-        let (end, stores) = (self.log().position(), self.stores());
-        for id in self.log().replayed_tables().into_iter().map(TableId) {
+        let (end, stores) = (self.shared.log().position(), self.shared.stores());
+        for id in self.shared.log().replayed_tables().into_iter().map(TableId) {
             match stores.iter().find(|store| store.table.load().id == id) {
-                Some(store) if self.ends_replay(store) => self.request_flush(store),
-                _ => self.forget_log(id, end)?,
+                Some(store) if self.ends_replay(store) => self.flush.request(store),
+                _ => self.shared.forget_log(id, end)?,
             }
         }
         Ok(())
@@ -196,21 +202,15 @@ impl Engine {
     fn ends_replay(&self, store: &TableStore) -> bool {
         let view = store.view();
         let Some(newest) = view.generations().find(|generation| !generation.memtable.is_empty()) else { return false };
-        newest.lower(self.log());
+        newest.lower(self.shared.log());
         newest.end_replay();
         true
-    }
-
-    /// Reads all rows of a system table.
-    pub(crate) fn system_rows(&self, keyspace: &str, table: &str) -> Result<Vec<SystemRow>, EngineError> {
-        let range = model::ReadRange::all_rows(model::KeyRange::all());
-        Ok(read_rows(self.read(&self.find_table(keyspace, table), &range)?, self.now_seconds())?)
     }
 
     /// Reads the user keyspaces out of the system tables. What is not whole of them stops the start; a salvage leaves
     /// it out.
     pub(crate) fn load_keyspaces(&self) -> Result<StoredSchema, EngineError> {
-        let rows = |keyspace: &str, table: &str| self.system_rows(keyspace, table);
+        let rows = |keyspace: &str, table: &str| read::system_rows(&self.shared, keyspace, table);
         let rows = SchemaRows {
             keyspaces: rows("system_schema", schema_rows::KEYSPACES)?,
             tables: rows("system_schema", schema_rows::TABLES)?,
@@ -220,7 +220,7 @@ impl Engine {
             layouts: rows("system", schema_rows::LAYOUTS)?,
             is_foreign: false,
         };
-        if !self.options().commitlog.salvage {
+        if !self.shared.options().commitlog.salvage {
             let keyspaces = schema_rows::load(&rows).map_err(|damage| EngineError::Startup(damage.to_string()))?;
             return Ok(StoredSchema { keyspaces, ..StoredSchema::default() });
         }
@@ -233,16 +233,16 @@ impl Engine {
     /// After a salvage: what is stored of the schema is what was made of it, so that the next start finds no more
     /// damage, and clients are shown what there is. The files of tables that were left out stay.
     pub(crate) fn store_salvaged_schema(&self, stored: &StoredSchema) -> Result<(), EngineError> {
-        let schema = self.schema();
+        let schema = self.shared.schema();
         for keyspace in schema.keyspaces.values().filter(|keyspace| !is_system_keyspace(&keyspace.name)) {
             let mut updates = Vec::new();
-            schema_rows::store_keyspace(&schema, keyspace, self.next_timestamp_micros(), &mut updates);
-            self.write_durably(Mutation::new(updates))?;
+            schema_rows::store_keyspace(&schema, keyspace, self.shared.next_timestamp_micros(), &mut updates);
+            self.writes.durably(Mutation::new(updates))?;
         }
         for name in &stored.lost_keyspaces {
             let (lost, mut updates) = (Keyspace::new(name, Default::default(), true), Vec::new());
-            schema_rows::drop_keyspace(&schema, &lost, self.next_timestamp_micros(), &mut updates);
-            self.write_durably(Mutation::new(updates))?;
+            schema_rows::drop_keyspace(&schema, &lost, self.shared.next_timestamp_micros(), &mut updates);
+            self.writes.durably(Mutation::new(updates))?;
         }
         Ok(())
     }
@@ -302,7 +302,7 @@ impl Bunch {
     /// Reads their updates, as far as no table covers them. A table of which one cannot be read is quarantined; where
     /// the log is salvaged, the record is left out instead.
     fn read(&mut self, engine: &Engine, in_tables: &Covered) -> Result<ReplaySummary, EngineError> {
-        let catalog = engine.catalog();
+        let catalog = engine.shared.catalog();
         let (unknown, covered) = (Cell::new(0), Cell::new(0));
         let mut unreadable = 0;
         // Mostly the next is of the same table.
@@ -326,9 +326,9 @@ impl Bunch {
                 // The last table that was asked for is the one whose update cannot be read.
                 let culprit = last.take().filter(|known| !known.is_quarantined).map(|known| known.id.0);
                 match culprit {
-                    _ if engine.options().commitlog.salvage => unreadable += 1,
+                    _ if engine.shared.options().commitlog.salvage => unreadable += 1,
                     // The record is read once more without that table; updates that are read twice change nothing.
-                    Some(id) if engine.quarantine_unreadable(id, &what) => continue,
+                    Some(id) if engine.quarantine.quarantine_unreadable(id, &what) => continue,
                     _ => return Err(what),
                 }
             }

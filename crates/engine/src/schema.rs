@@ -7,4 +7,26 @@ pub(crate) mod change;
 mod check;
 mod drops;
 pub(crate) mod schema_rows;
+mod stores;
 mod truncation;
+
+pub(crate) use check::check_options;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// What changes of the schema leave for later ones.
+pub(crate) struct SchemaState {
+    /// Held by a change of the schema, or a repair, which run one at a time.
+    pub lock: Mutex<()>,
+    /// Whether tables were dropped whose files may still be there; not known at start.
+    pub drops_unfinished: AtomicBool,
+    /// How many tables were dropped since the start. Changes with the lock held.
+    pub tables_dropped: AtomicU64,
+}
+
+impl Default for SchemaState {
+    fn default() -> Self {
+        SchemaState { lock: Mutex::new(()), drops_unfinished: AtomicBool::new(true), tables_dropped: AtomicU64::new(0) }
+    }
+}

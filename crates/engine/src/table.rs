@@ -1,4 +1,5 @@
-//! One table's data: its memtables in generations, its SSTables, and what its flushes and merges share.
+//! One table's data: its memtables in generations, its SSTables, what is resident of it, and what its flushes and
+//! merges share; and the memory of all memtables.
 //!
 //! [`TableStore`] owns the data of a table. A [`View`] is the data at one time, which a reader or writer works on; a
 //! [`Generation`] is a memtable with its part of the log. Nothing here starts a flush, a merge or a write.
@@ -6,10 +7,13 @@
 pub(crate) mod by_table_id;
 mod flush_size;
 mod generation;
+pub(crate) mod in_memory;
 pub(crate) mod merges;
+mod pool;
 mod store;
 mod view;
 
 pub(crate) use generation::Generation;
+pub(crate) use pool::{MemtablePool, Taken};
 pub(crate) use store::TableStore;
 pub(crate) use view::View;

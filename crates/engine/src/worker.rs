@@ -1,13 +1,12 @@
-//! A thread that serves the engine and ends before it.
+//! A thread that serves a room of the engine and ends before it.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
-use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::lock::lock;
 
-/// A thread of the engine. Its owner tells the thread to end before it joins.
+/// A thread of a room. Its owner tells the thread to end before it joins.
 pub(crate) struct Worker {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -17,21 +16,21 @@ impl Worker {
         Worker { thread: Mutex::new(None) }
     }
 
-    /// Starts the thread. It must hold the engine weakly, because the engine waits for it when it closes.
-    pub fn start(
+    /// Starts the thread. It must hold the room weakly, because the room waits for it when it closes.
+    pub fn start<R: Send + Sync + 'static>(
         &self,
         name: &str,
-        engine: &Arc<Engine>,
-        run: impl FnOnce(Weak<Engine>) + Send + 'static,
+        room: &Arc<R>,
+        run: impl FnOnce(Weak<R>) + Send + 'static,
     ) -> Result<(), EngineError> {
-        let engine = Arc::downgrade(engine);
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(engine));
+        let room = Arc::downgrade(room);
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(room));
         let thread = thread.map_err(|error| EngineError::Startup(format!("no thread for the {name}: {error}")))?;
         *lock(&self.thread) = Some(thread);
         Ok(())
     }
 
-    /// Waits for the end of the thread, unless this is that thread, which may drop the last reference to the engine.
+    /// Waits for the end of the thread, unless this is that thread, which may drop the last reference to the room.
     pub fn join(&self) {
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread

@@ -2,7 +2,7 @@
 //!
 //! This module holds the entry points of a write. [`order`] decides the order of its steps, and nothing else does:
 //! admit → lock → read and derive → enter the group → log → durable → apply → leave → answer.
-//! [`admission`] and [`pool`] limit what writes may take of memory, [`groups`] lets flushes wait for writes under way,
+//! [`admission`] limits what writes may take of memory, the write groups let flushes wait for writes under way,
 //! [`apply`] puts a logged mutation into memtables, [`batch`] writes logged batches that no log record can hold, and
 //! [`abandoned`] finishes writes whose callers gave up.
 //!
@@ -14,26 +14,45 @@ mod abandoned;
 mod admission;
 mod apply;
 mod batch;
-mod groups;
 mod order;
-mod pool;
 
-use std::slice;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use model::Mutation;
 
-use crate::engine::{BorrowedSchema, Engine};
 use crate::error::EngineError;
+use crate::flush::Flush;
+use crate::shared::Shared;
+use crate::table::TableStore;
 
-pub(crate) use abandoned::Finisher;
-pub(crate) use groups::WriteGroups;
-pub use order::BegunWrite;
+use abandoned::Finisher;
+pub(crate) use order::Begun;
 pub(crate) use order::Durability;
 use order::Write;
-pub(crate) use pool::MemtablePool;
 
-impl Engine {
+/// Writes mutations.
+pub(crate) struct Writes {
+    shared: Arc<Shared>,
+    flush: Arc<Flush>,
+    finisher: Finisher,
+}
+
+impl Writes {
+    pub fn new(shared: &Arc<Shared>, flush: &Arc<Flush>) -> Writes {
+        Writes { shared: Arc::clone(shared), flush: Arc::clone(flush), finisher: Finisher::new() }
+    }
+
+    /// Starts the thread that finishes abandoned writes.
+    pub fn start(self: &Arc<Self>) -> Result<(), EngineError> {
+        self.finisher.start(self)
+    }
+
+    /// Ends that thread once it has finished what it took over.
+    pub fn stop(&self) {
+        self.finisher.stop();
+    }
+
     /// Writes a mutation. Completes when the mutation is as durable as `commitlog_sync` requires and visible to every
     /// read that starts later. It waits for memory, for room in tables in memory and for room in the log.
     ///
@@ -41,12 +60,12 @@ impl Engine {
     /// record is in the log already, it is written in the background. The future needs no particular runtime.
     pub async fn write(&self, mutation: &Mutation) -> Result<(), EngineError> {
         let stores = self.stores_of(mutation)?;
-        order::drive(Write { engine: self, mutation, stores: &stores }).await
+        order::drive(Write { writes: self, mutation, stores: &stores }).await
     }
 
-    /// Writes a batch as [`Engine::write`] does. The batch may be larger than a log record; some updates of such a
-    /// batch become visible before others. Each single update must fit into a record.
-    pub async fn write_batch(self: &Arc<Engine>, mutation: &Mutation) -> Result<(), EngineError> {
+    /// Writes a batch as [`Writes::write`] does, and also one that is larger than a log record may be; of such a batch
+    /// some updates are visible before others. Each update by itself has to fit a record.
+    pub async fn write_batch(self: &Arc<Writes>, mutation: &Mutation) -> Result<(), EngineError> {
         match self.write(mutation).await {
             Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {
                 self.write_stored_batch(mutation).await
@@ -55,8 +74,8 @@ impl Engine {
         }
     }
 
-    /// Writes a mutation as [`Engine::write`] does. A mutation larger than a log record is written update by update,
-    /// for updates that need not become visible together. Each of them must fit into a record, or nothing is written.
+    /// Writes a mutation as [`Writes::write`] does, and one that is larger than a log record may be update by update:
+    /// for updates of which nothing was promised together. Each by itself has to fit a record, or nothing is written.
     pub async fn write_parts(&self, mutation: &Mutation) -> Result<(), EngineError> {
         match self.write(mutation).await {
             Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {
@@ -66,63 +85,31 @@ impl Engine {
         }
     }
 
-    /// Begins a write that was created with this schema, without waiting. `None` means that the write would have to
-    /// wait for memory or room, and that nothing has happened. A begun write waits only for the log.
-    pub fn begin_write(
-        self: &Arc<Engine>,
-        schema: &BorrowedSchema,
+    /// Begins a write; see [`order::begin`]. `stores` are those of the updates' tables.
+    pub fn begin<E: Deref<Target = Writes>>(
+        &self,
+        own: impl FnOnce() -> E,
         mutation: Mutation,
-    ) -> Result<Option<BegunWrite>, EngineError> {
-        let [update] = mutation.updates() else {
-            let stores = self.stores_of(&mutation)?;
-            return order::begin(self, mutation, &stores);
-        };
-        let store = schema.catalog().store(update.table())?;
-        order::begin(self, mutation, slice::from_ref(store))
+        stores: &[Arc<TableStore>],
+    ) -> Result<Option<Begun<E>>, EngineError> {
+        order::begin(self, own, mutation, stores)
     }
 
     /// Writes to system tables. Blocks until the log has room and the write is as durable as `commitlog_sync` requires,
     /// but does not wait for memory.
-    pub(crate) fn write_system(&self, mutation: &Mutation) -> Result<(), EngineError> {
-        self.until_room(|| self.try_write(mutation, Durability::Configured))
+    pub fn system(&self, mutation: &Mutation) -> Result<(), EngineError> {
+        self.flush.until_room(|| self.try_blocking(mutation, Durability::Configured))
     }
 
-    /// Like `write_system`, but the write is on the device, in every mode of the log, before it becomes visible.
-    pub(crate) fn write_durably(&self, mutation: Mutation) -> Result<(), EngineError> {
-        self.until_room(|| self.try_write(&mutation, Durability::OnDevice))
+    /// Like `system`, but the write is on the device, in every mode of the log, before it becomes visible.
+    pub fn durably(&self, mutation: Mutation) -> Result<(), EngineError> {
+        self.flush.until_room(|| self.try_blocking(&mutation, Durability::OnDevice))
     }
 
-    /// Like `write_system`, but does not wait for room in the log, for callers that delay flushes. Returns false if
-    /// there is no room, in which case nothing has happened.
-    pub(crate) fn try_write(&self, mutation: &Mutation, durability: Durability) -> Result<bool, EngineError> {
+    /// Like `system`, but does not wait for room in the log, for callers that delay flushes. Returns false if there is
+    /// no room, in which case nothing has happened.
+    pub fn try_blocking(&self, mutation: &Mutation, durability: Durability) -> Result<bool, EngineError> {
         let stores = self.stores_of(mutation)?;
-        order::block(Write { engine: self, mutation, stores: &stores }, durability)
-    }
-
-    /// Repeats `attempt` until the log has room for it. If no segment is free, only flushes make room: if one of them
-    /// fails, this fails too.
-    pub(crate) fn until_room(&self, mut attempt: impl FnMut() -> Result<bool, EngineError>) -> Result<(), EngineError> {
-        loop {
-            let room = self.log().room();
-            if attempt()? {
-                return Ok(());
-            }
-            if let Some(failure) = self.last_flush_failure().filter(|_| self.is_log_full()) {
-                return Err(failure);
-            }
-            self.request_cleanup();
-            crate::block_on(room);
-        }
-    }
-
-    fn is_log_full(&self) -> bool {
-        self.log().pressure().is_some_and(|pressure| pressure.free_segments == 0)
-    }
-
-    /// Requests a flush of the largest memtable if memtables use more memory than they should.
-    fn flush_if_wanted(&self) {
-        if self.pool().wants_flush() {
-            self.request_cleanup();
-        }
+        order::block(Write { writes: self, mutation, stores: &stores }, durability)
     }
 }

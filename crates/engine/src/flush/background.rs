@@ -6,20 +6,21 @@ use std::time::{Duration, Instant};
 
 use model::TableId;
 
-use crate::engine::Engine;
+use super::Flush;
+use crate::compaction::Compaction;
 use crate::error::EngineError;
-use crate::flush::failures;
 use crate::lock::lock;
+use crate::quarantine::{Quarantine, TRIES};
+use crate::shared::Shared;
 use crate::table::TableStore;
 use crate::worker::Worker;
 
-/// Flushes tables on request, if memtables are too large, if the log is short of segments, and periodically.
-pub(crate) struct Flusher {
-    queue: Arc<Queue>,
-    workers: Vec<Worker>,
+/// What the threads are to do.
+#[derive(Default)]
+pub(crate) struct Queue {
+    requests: Mutex<Requests>,
+    changed: Condvar,
 }
-
-type Queue = (Mutex<Requests>, Condvar);
 
 #[derive(Default)]
 struct Requests {
@@ -58,74 +59,88 @@ enum Task {
 /// The interval at which periodic flushes and the log's space are checked without a request.
 const TICK: Duration = Duration::from_secs(1);
 
-impl Flusher {
-    /// Creates the queue for this number of threads (`memtable_flush_writers`).
-    pub fn new(threads: usize) -> Self {
-        Flusher { queue: Arc::default(), workers: (0..threads.max(1)).map(|_| Worker::new()).collect() }
+impl Flush {
+    /// With as many threads as the options say (`memtable_flush_writers`). The queue is there before the log, which
+    /// has its pressure hook.
+    pub fn new(
+        shared: &Arc<Shared>,
+        compaction: &Arc<Compaction>,
+        quarantine: &Arc<Quarantine>,
+        queue: Arc<Queue>,
+    ) -> Self {
+        let threads = shared.options().memtable_flush_writers.max(1);
+        let (shared, compaction, quarantine) = (Arc::clone(shared), Arc::clone(compaction), Arc::clone(quarantine));
+        Flush { shared, compaction, quarantine, queue, workers: (0..threads).map(|_| Worker::new()).collect() }
     }
 
-    /// Starts the threads; they end with the engine.
-    pub fn start(&self, engine: &Arc<Engine>) -> Result<(), EngineError> {
+    /// Starts the threads; they end with the room.
+    pub fn start(self: &Arc<Self>) -> Result<(), EngineError> {
         self.workers.iter().try_for_each(|worker| {
             let queue = self.queue.clone();
-            worker.start("flusher", engine, move |engine| run(&engine, &queue))
+            worker.start("flusher", self, move |flush| run(&flush, &queue))
         })
     }
 
     /// Ends the threads after their current work.
     pub fn stop(&self) {
-        lock(&self.queue.0).stopped = true;
-        self.queue.1.notify_all();
+        self.queue.stop();
         self.workers.iter().for_each(Worker::join);
+    }
+}
+
+impl Queue {
+    fn stop(&self) {
+        lock(&self.requests).stopped = true;
+        self.changed.notify_all();
     }
 
     /// The hook that the log calls when it has few free segments. It wakes a thread, which asks the log for the tables
     /// to flush.
-    pub fn pressure_hook(&self) -> Arc<dyn Fn() + Send + Sync> {
-        let queue = self.queue.clone();
+    pub fn pressure_hook(self: &Arc<Self>) -> Arc<dyn Fn() + Send + Sync> {
+        let queue = self.clone();
         Arc::new(move || {
-            lock(&queue.0).cleanup = true;
-            queue.1.notify_one();
+            lock(&queue.requests).cleanup = true;
+            queue.changed.notify_one();
         })
     }
 
-    pub fn stats(&self) -> FlushStats {
-        let requests = lock(&self.queue.0);
+    fn stats(&self) -> FlushStats {
+        let requests = lock(&self.requests);
         FlushStats { pending: requests.waiting.len(), active: requests.active.len(), completed: requests.completed }
     }
 
     /// Whether the table is being flushed or will be, unless it waits because its last flush failed.
     fn has(&self, table: TableId) -> bool {
-        let requests = lock(&self.queue.0);
+        let requests = lock(&self.requests);
         let is_waiting = requests.waiting.contains(&table) && !requests.resting.contains_key(&table);
         is_waiting || requests.active.contains(&table)
     }
 
     fn enqueue(&self, table: TableId) {
-        let mut requests = lock(&self.queue.0);
+        let mut requests = lock(&self.requests);
         if !requests.waiting.contains(&table) {
             requests.waiting.push_back(table);
-            self.queue.1.notify_one();
+            self.changed.notify_one();
         }
     }
 
     /// Makes a thread examine which tables should be flushed, unless that was done and the flushes are running.
     fn look(&self) {
-        let mut requests = lock(&self.queue.0);
+        let mut requests = lock(&self.requests);
         if !requests.looked {
             requests.cleanup = true;
-            self.queue.1.notify_one();
+            self.changed.notify_one();
         }
     }
 
     fn looked(&self) {
-        let mut requests = lock(&self.queue.0);
+        let mut requests = lock(&self.requests);
         requests.looked = !requests.waiting.is_empty() || !requests.active.is_empty();
     }
 
     /// Records that a flush has ended. If it failed, the table is not retried before `rest` is over.
     fn ended(&self, table: TableId, rest: Option<Duration>) {
-        let mut requests = lock(&self.queue.0);
+        let mut requests = lock(&self.requests);
         requests.active.remove(&table);
         if let Some(rest) = rest {
             requests.resting.insert(table, Instant::now() + rest);
@@ -133,11 +148,11 @@ impl Flusher {
         requests.completed += 1;
         requests.looked = false;
         // The table may have been requested again, and be free only now.
-        self.queue.1.notify_one();
+        self.changed.notify_one();
     }
 }
 
-impl Drop for Flusher {
+impl Drop for Flush {
     fn drop(&mut self) {
         self.stop();
     }
@@ -159,7 +174,7 @@ impl Requests {
 }
 
 /// Waits for a task. Returns `None` when the thread must end.
-fn next_task((requests, changed): &Queue) -> Option<Task> {
+fn next_task(Queue { requests, changed }: &Queue) -> Option<Task> {
     let mut requests = lock(requests);
     loop {
         if requests.stopped {
@@ -177,110 +192,139 @@ fn next_task((requests, changed): &Queue) -> Option<Task> {
     }
 }
 
-fn run(engine: &Weak<Engine>, queue: &Queue) {
+fn run(flush: &Weak<Flush>, queue: &Queue) {
     while let Some(task) = next_task(queue) {
-        let Some(engine) = engine.upgrade() else {
+        let Some(flush) = flush.upgrade() else {
             return;
         };
         match task {
-            Task::Look => engine.enqueue_flushes(),
-            Task::Flush(table) => engine.flush_in_background(table),
+            Task::Look => flush.enqueue_flushes(),
+            Task::Flush(table) => flush.flush_in_background(table),
         }
     }
 }
 
-impl Engine {
+impl Flush {
     /// Requests a flush of one table.
-    pub(crate) fn request_flush(&self, store: &TableStore) {
-        self.flusher().enqueue(store.table.load().id);
+    pub fn request(&self, store: &TableStore) {
+        self.queue.enqueue(store.table.load().id);
     }
 
     /// Requests flushes of the tables that use most memory, or that keep segments of the log in use.
-    pub(crate) fn request_cleanup(&self) {
-        self.flusher().look();
+    pub fn request_cleanup(&self) {
+        self.queue.look();
     }
 
     /// The figures of the queue.
-    pub fn flush_stats(&self) -> FlushStats {
-        self.flusher().stats()
+    pub fn stats(&self) -> FlushStats {
+        self.queue.stats()
     }
 
-    /// A failed flush keeps its memtable. It is retried after a delay ([`crate::flush::failures`]) without a further
+    /// A failed flush keeps its memtable. It is retried after a delay ([`crate::quarantine`]) without a further
     /// request, because writers may be waiting for it. `last_flush_failure` gives the reason.
     fn flush_in_background(&self, table: TableId) {
-        let store = self.stores().into_iter().find(|store| store.table.load().id == table);
+        let store = self.shared.stores().into_iter().find(|store| store.table.load().id == table);
         let flushed = store.map_or(Ok(false), |store| self.flush_and_compact(&store));
         // A quarantined table frees its memory and its part of the log like a flushed one.
         let flushed = contained(flushed);
-        let rest = self.flush_failures().delay(table).filter(|_| flushed.is_err());
-        self.flusher().ended(table, rest);
+        let rest = self.quarantine.flush_failures().delay(table).filter(|_| flushed.is_err());
+        self.queue.ended(table, rest);
         if let Ok(true) = flushed {
             // There may be more work than this table could do.
-            self.flusher().look();
+            self.queue.look();
         }
         if flushed.is_err() {
             // Some of the writers that wait for room must be woken, because there will be none.
-            self.log().wake_room_waiters();
+            self.shared.log().wake_room_waiters();
         }
     }
 
     /// Queues the tables that are due, those that hold the log's oldest segments if it is short of free ones, and the
     /// largest if memory is short.
     fn enqueue_flushes(&self) {
-        let flusher = self.flusher();
-        let stores = self.stores();
+        let queue = &self.queue;
+        let stores = self.shared.stores();
         // The tables of the oldest segments come first, because their flushes free the log soonest.
-        let pressed = self.log().pressure().into_iter().flat_map(|pressure| pressure.tables).map(TableId);
+        let pressed = self.shared.log().pressure().into_iter().flat_map(|pressure| pressure.tables).map(TableId);
         let due = stores.iter().filter(|store| self.is_due(store)).map(|store| store.table.load().id);
         for table in pressed.chain(due) {
-            if !flusher.has(table) {
-                flusher.enqueue(table);
+            if !queue.has(table) {
+                queue.enqueue(table);
             }
         }
         // Running flushes will free their memory. Only the rest requires more flushes.
         let (mut largest, flushing): (Vec<_>, Vec<_>) = stores
             .iter()
-            .map(|store| (used_bytes(store), store.table.load().id))
-            .partition(|(_, table)| !flusher.has(*table));
+            .map(|store| (store.used_bytes(), store.table.load().id))
+            .partition(|(_, table)| !queue.has(*table));
         let mut freed: u64 = flushing.iter().map(|(bytes, _)| bytes).sum();
         largest.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         for (bytes, table) in largest {
-            if !self.pool().wants_flush_without(freed) {
+            if !self.shared.pool().wants_flush_without(freed) {
                 break;
             }
-            flusher.enqueue(table);
+            queue.enqueue(table);
             // A table whose last flush failed may free nothing.
-            freed += if self.flush_failures().delay(table).is_none() { bytes } else { 0 };
+            freed += if self.quarantine.flush_failures().delay(table).is_none() { bytes } else { 0 };
         }
-        flusher.looked();
+        queue.looked();
     }
 
     /// Whether the table's `memtable_flush_period_in_ms` has passed.
     fn is_due(&self, store: &TableStore) -> bool {
         let period = i64::from(store.table.load().options.memtable_flush_period_in_ms);
         let active = store.view().active.clone();
-        period > 0 && !active.memtable.is_empty() && self.now_millis() - active.created_millis >= period
+        period > 0 && !active.memtable.is_empty() && self.shared.now_millis() - active.created_millis >= period
+    }
+
+    /// Flushes every table; those that could not be flushed, and why.
+    pub fn flush_each(&self) -> Vec<(Arc<TableStore>, EngineError)> {
+        let stores = self.shared.stores().into_iter();
+        stores.filter_map(|store| self.flush_store(&store).err().map(|error| (store, error))).collect()
+    }
+
+    /// Requests a flush of the largest memtable if memtables use more memory than they should.
+    pub fn request_if_wanted(&self) {
+        if self.shared.pool().wants_flush() {
+            self.request_cleanup();
+        }
+    }
+
+    /// Repeats `attempt` until the log has room for it. If no segment is free, only flushes make room: if one of them
+    /// fails, this fails too.
+    pub fn until_room(&self, mut attempt: impl FnMut() -> Result<bool, EngineError>) -> Result<(), EngineError> {
+        loop {
+            let room = self.shared.log().room();
+            if attempt()? {
+                return Ok(());
+            }
+            if let Some(failure) = self.quarantine.flush_failures().any().filter(|_| self.shared.is_log_full()) {
+                return Err(failure);
+            }
+            self.request_cleanup();
+            crate::block_on(room);
+        }
     }
 
     /// Flushes and then requests a compaction. Returns whether there was anything to flush.
-    pub(crate) fn flush_and_compact(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
+    pub fn flush_and_compact(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let flushed = self.flush_store(store)?;
-        self.request_compaction(store);
+        self.compaction.request(store);
         Ok(flushed)
     }
 
     /// Flushes the tables with the largest memtables, one after another, until memtables together are small enough. A
     /// replay needs this before it can continue. Waits between the attempts of a failing flush.
-    pub(crate) fn flush_largest(&self) -> Result<(), EngineError> {
-        if !self.pool().wants_flush() {
+    pub fn flush_largest(&self) -> Result<(), EngineError> {
+        if !self.shared.pool().wants_flush() {
             return Ok(());
         }
         let mut result = Ok(());
-        let mut stores = self.stores();
+        let mut stores = self.shared.stores();
         // The sizes are read once, because they change meanwhile.
-        stores.sort_by_cached_key(|store| std::cmp::Reverse(used_bytes(store)));
+        stores.sort_by_cached_key(|store| std::cmp::Reverse(store.used_bytes()));
         for store in stores {
-            if !self.pool().wants_flush() {
+            if !self.shared.pool().wants_flush() {
                 break;
             }
             result = result.and(self.flush_or_quarantine(&store));
@@ -290,10 +334,12 @@ impl Engine {
 
     /// Flushes a table, or finds that it cannot be flushed. Fails if the table must not be quarantined for that.
     fn flush_or_quarantine(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
-        for _ in 1..failures::TRIES {
+        for _ in 1..TRIES {
             match contained(self.flush_and_compact(store)) {
                 Ok(_) => return Ok(()),
-                Err(_) => std::thread::sleep(self.flush_failures().delay(store.table.load().id).unwrap_or_default()),
+                Err(_) => std::thread::sleep(
+                    self.quarantine.flush_failures().delay(store.table.load().id).unwrap_or_default(),
+                ),
             }
         }
         contained(self.flush_and_compact(store)).map(|_| ())
@@ -306,9 +352,4 @@ pub(crate) fn contained(flushed: Result<bool, EngineError>) -> Result<bool, Engi
         Err(EngineError::Quarantined { .. }) => Ok(true),
         flushed => flushed,
     }
-}
-
-/// The bytes of a table's memtables, including those whose flush failed.
-pub(crate) fn used_bytes(store: &TableStore) -> u64 {
-    store.view().generations().map(|generation| generation.memtable.memory().used_bytes).sum()
 }

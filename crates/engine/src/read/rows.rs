@@ -7,119 +7,122 @@ use model::{BoxCursor, MergeCursor, PartitionKey, ReadRange, Row, RowRef, Table}
 use sstable::{Edge, PartitionSlice, ReadMode, RowLookup, SSTableReader};
 
 use super::newest_first::{self, NewestFirst};
-use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::open_cursor;
+use crate::shared::Shared;
 use crate::table::{Generation, View};
 use crate::turn::Turn;
 
 /// More than a core's own cache.
 const LARGE_MEMTABLES_BYTES: u64 = 2 << 20;
 
-impl Engine {
-    /// The rows of `table` within `range`, from all memtables and SSTables, reconciled and without what deletions
-    /// shadow. Expired and deleted cells are still there: the caller knows what *now* is.
-    ///
-    /// SSTables are left out that cannot hold anything of the range by their keys, filter and clusterings, and (in
-    /// reads of one partition) those too old to matter. Blocks on the disk where SSTables are not cached; see
-    /// [`Engine::is_in_memory`].
-    pub fn read(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
-        self.read_purgeable(table, range, 0, Turn::BLOCKING)
-    }
+/// The rows of `table` within `range`, from all memtables and SSTables, reconciled and without what deletions
+/// shadow. Expired and deleted cells are still there: the caller knows what *now* is.
+///
+/// SSTables are left out that cannot hold anything of the range by their keys, filter and clusterings, and (in
+/// reads of one partition) those too old to matter. Blocks on the disk where SSTables are not cached; see
+/// [`is_in_memory`].
+pub(crate) fn read(shared: &Shared, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
+    read_purgeable(shared, table, range, 0, Turn::BLOCKING)
+}
 
-    /// As [`Engine::read`], for a caller that knows what *now* is (seconds since the epoch): without SSTables in which
-    /// all was deleted or expired `gc_grace_seconds` before, as far as they shadow nothing that this read finds. With a
-    /// `turn` that may not block, the cursor fails where it would have to wait for a device
-    /// ([`EngineError::would_wait`]).
-    pub fn read_at(
-        &self,
-        table: &Arc<Table>,
-        range: &ReadRange,
-        now_seconds: u32,
-        turn: Turn<'_>,
-    ) -> Result<BoxCursor<'static>, EngineError> {
-        let gc_before = now_seconds.saturating_sub(table.options.gc_grace_seconds.max(0) as u32);
-        self.read_purgeable(table, range, gc_before, turn)
-    }
+/// As [`read`], for a caller that knows what *now* is (seconds since the epoch): without SSTables in which
+/// all was deleted or expired `gc_grace_seconds` before, as far as they shadow nothing that this read finds. With a
+/// `turn` that may not block, the cursor fails where it would have to wait for a device
+/// ([`EngineError::would_wait`]).
+pub(crate) fn read_at(
+    shared: &Shared,
+    table: &Arc<Table>,
+    range: &ReadRange,
+    now_seconds: u32,
+    turn: Turn<'_>,
+) -> Result<BoxCursor<'static>, EngineError> {
+    let gc_before = now_seconds.saturating_sub(table.options.gc_grace_seconds.max(0) as u32);
+    read_purgeable(shared, table, range, gc_before, turn)
+}
 
-    fn read_purgeable(
-        &self,
-        table: &Arc<Table>,
-        range: &ReadRange,
-        gc_before: u32,
-        turn: Turn<'_>,
-    ) -> Result<BoxCursor<'static>, EngineError> {
-        // It may take long: writes that were begun before it on this thread go first.
-        commitlog::release_held_wake_ups();
-        let catalog = self.catalog();
-        let store = catalog.store(table)?;
-        let view = store.borrow_view();
-        if let Some(resident) = view.resident() {
-            let source = resident.data.cursor(table, range);
-            // If it missed a write meanwhile, it lets go of what it has.
-            if resident.is_complete() {
-                return Ok(Box::new(MergeCursor::new(table, range.reversed, vec![source])));
-            }
-        }
-        let mut sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
-        leave_out_expired(&mut sstables, &view, gc_before);
-        let mode = ReadMode::Cached { may_block: turn.may_block };
-        let sources = match newest_first::applies(range) && !sstables.is_empty() {
-            true => newest_sources(&view, sstables, table, range, mode)?,
-            false => all_sources(&view, &sstables, table, range, mode)?,
-        };
-        Ok(Box::new(MergeCursor::new(table, range.reversed, sources)))
-    }
-
-    /// Looks up rows of one partition of a table without static columns, where they are in memory or in the cache of
-    /// SSTables and nothing has to be merged, and passes them to `take` until that returns false. Returns false where
-    /// only [`Engine::read_at`] can tell: then the rows that were passed do not count. Never blocks.
-    ///
-    /// Price: a row in a memtable costs about a third of what a cursor over it costs.
-    pub fn find_rows(&self, table: &Table, sought: &Sought<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
-        let catalog = self.catalog();
-        let Ok(store) = catalog.store(table) else { return false };
-        let view = store.borrow_view();
-        match sought {
-            Sought::Row(place) => find_row(&view, table, *place, take),
-            Sought::Slice(slice) => {
-                let lacks = |generation: &Arc<Generation>| generation.memtable.lacks_partition(slice.token, slice.key);
-                view.resident().is_none()
-                    && view.generations().all(lacks)
-                    && sstable::find_rows(&view.sstables, table, slice, take)
-            }
+fn read_purgeable(
+    shared: &Shared,
+    table: &Arc<Table>,
+    range: &ReadRange,
+    gc_before: u32,
+    turn: Turn<'_>,
+) -> Result<BoxCursor<'static>, EngineError> {
+    // It may take long: writes that were begun before it on this thread go first.
+    commitlog::release_held_wake_ups();
+    let catalog = shared.catalog();
+    let store = catalog.store(table)?;
+    let view = store.borrow_view();
+    if let Some(resident) = view.resident() {
+        let source = resident.data.cursor(table, range);
+        // If it missed a write meanwhile, it lets go of what it has.
+        if resident.is_complete() {
+            return Ok(Box::new(MergeCursor::new(table, range.reversed, vec![source])));
         }
     }
+    let mut sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
+    leave_out_expired(&mut sstables, &view, gc_before);
+    let mode = ReadMode::Cached { may_block: turn.may_block };
+    let sources = match newest_first::applies(range) && !sstables.is_empty() {
+        true => newest_sources(&view, sstables, table, range, mode)?,
+        false => all_sources(&view, &sstables, table, range, mode)?,
+    };
+    Ok(Box::new(MergeCursor::new(table, range.reversed, sources)))
+}
 
-    /// Whether memtables hold so much of the table that hardly a partition is in the processor's caches.
-    pub fn has_large_memtables(&self, table: &Table) -> bool {
-        self.catalog().store(table).is_ok_and(|store| {
-            let used = |generation: &Arc<Generation>| generation.memtable.memory().used_bytes;
-            store.borrow_view().generations().map(used).sum::<u64>() >= LARGE_MEMTABLES_BYTES
-        })
-    }
-
-    /// Whether writes wait for the log before memtables take them.
-    pub fn writes_wait(&self) -> bool {
-        !self.log().is_periodic()
-    }
-
-    /// Brings near what reads and writes of these partitions, right after, will look at in memtables.
-    pub fn prefetch(&self, table: &Table, keys: &[&PartitionKey]) {
-        let Ok(store) = self.store(table) else { return };
-        store.borrow_view().generations().for_each(|generation| generation.memtable.prefetch(keys));
-    }
-
-    /// Whether reads of the table touch memory only, so that they may run where blocking is not allowed.
-    pub fn is_in_memory(&self, table: &Table) -> bool {
-        self.catalog().store(table).is_ok_and(|store| {
-            let view = store.borrow_view();
-            view.sstables.is_empty() || view.resident().is_some()
-        })
+/// Looks up rows of one partition of a table without static columns, where they are in memory or in the cache of
+/// SSTables and nothing has to be merged, and passes them to `take` until that returns false. Returns false where
+/// only [`read_at`] can tell: then the rows that were passed do not count. Never blocks.
+///
+/// Price: a row in a memtable costs about a third of what a cursor over it costs.
+pub(crate) fn find_rows(
+    shared: &Shared,
+    table: &Table,
+    sought: &Sought<'_>,
+    take: &mut dyn FnMut(RowRef<'_>) -> bool,
+) -> bool {
+    let catalog = shared.catalog();
+    let Ok(store) = catalog.store(table) else { return false };
+    let view = store.borrow_view();
+    match sought {
+        Sought::Row(place) => find_row(&view, table, *place, take),
+        Sought::Slice(slice) => {
+            let lacks = |generation: &Arc<Generation>| generation.memtable.lacks_partition(slice.token, slice.key);
+            view.resident().is_none()
+                && view.generations().all(lacks)
+                && sstable::find_rows(&view.sstables, table, slice, take)
+        }
     }
 }
 
-/// Rows that [`Engine::find_rows`] looks up.
+/// Whether memtables hold so much of the table that hardly a partition is in the processor's caches.
+pub(crate) fn has_large_memtables(shared: &Shared, table: &Table) -> bool {
+    shared.catalog().store(table).is_ok_and(|store| {
+        let used = |generation: &Arc<Generation>| generation.memtable.memory().used_bytes;
+        store.borrow_view().generations().map(used).sum::<u64>() >= LARGE_MEMTABLES_BYTES
+    })
+}
+
+/// Whether writes wait for the log before memtables take them.
+pub(crate) fn writes_wait(shared: &Shared) -> bool {
+    !shared.log().is_periodic()
+}
+
+/// Brings near what reads and writes of these partitions, right after, will look at in memtables.
+pub(crate) fn prefetch(shared: &Shared, table: &Table, keys: &[&PartitionKey]) {
+    let Ok(store) = shared.store(table) else { return };
+    store.borrow_view().generations().for_each(|generation| generation.memtable.prefetch(keys));
+}
+
+/// Whether reads of the table touch memory only, so that they may run where blocking is not allowed.
+pub(crate) fn is_in_memory(shared: &Shared, table: &Table) -> bool {
+    shared.catalog().store(table).is_ok_and(|store| {
+        let view = store.borrow_view();
+        view.sstables.is_empty() || view.resident().is_some()
+    })
+}
+
+/// Rows that [`find_rows`] looks up.
 #[derive(Clone, Copy, Debug)]
 pub enum Sought<'s> {
     /// One row.

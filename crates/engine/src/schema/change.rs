@@ -8,11 +8,12 @@ use model::{Keyspace, Mutation, PartitionUpdate, Schema, Table};
 use uuid::Uuid;
 
 use super::{check, schema_rows};
-use crate::engine::{Engine, Stores};
+use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::files::adoption::check_options;
 use crate::lock::lock;
-use crate::system::{SystemWrite, is_local_system_keyspace};
+use crate::read;
+use crate::shared::Stores;
+use crate::system::SystemWrite;
 
 /// The keyspaces of a schema under change.
 pub type Keyspaces = BTreeMap<Arc<str>, Arc<Keyspace>>;
@@ -26,10 +27,10 @@ impl Engine {
         &self,
         change: impl FnOnce(&Schema, &mut Keyspaces) -> Result<T, E>,
     ) -> Result<(T, Arc<Schema>), E> {
-        self.check_writable()?;
-        let _one_at_a_time = lock(self.schema_lock());
+        self.shared.check_writable()?;
+        let _one_at_a_time = lock(&self.schema_state.lock);
         let finished = self.finish_drops();
-        let old = self.schema();
+        let old = self.shared.schema();
         let mut keyspaces = old.keyspaces.clone();
         let result = change(&old, &mut keyspaces)?;
         if keyspaces == old.keyspaces {
@@ -37,12 +38,12 @@ impl Engine {
         }
         self.set_incarnations(&old, &mut keyspaces);
         let new = Arc::new(Schema::new(Uuid::new_v4(), keyspaces));
-        changed_tables(&old, &new).try_for_each(|table| check_options(table))?;
-        self.check_in_memory_space(&old, &new)?;
+        changed_tables(&old, &new).try_for_each(|table| check::check_options(table))?;
+        self.residents.check_space(&old, &new)?;
         if finished.is_err() && self.takes_dropped_id(&new)? {
             finished?;
         }
-        let updates = schema_rows::changes(&old, &new, self.next_timestamp_micros());
+        let updates = schema_rows::changes(&old, &new, self.shared.next_timestamp_micros());
         check::check(&old, &new, &updates)?;
         // Everything that can fail comes first: clients see the stored schema, so it must equal the schema.
         let stores = self.stores_for(&new)?;
@@ -54,7 +55,7 @@ impl Engine {
     /// A table keeps the incarnation of its id. A new table gets an incarnation that no dropped table had, so that an
     /// earlier resolved statement does not reach the data of a table with the same id.
     fn set_incarnations(&self, old: &Schema, keyspaces: &mut Keyspaces) {
-        let next = self.tables_dropped().load(Ordering::Relaxed);
+        let next = self.schema_state.tables_dropped.load(Ordering::Relaxed);
         let wanted = |table: &Table| old.table_by_id(table.id).map_or(next, |known| known.incarnation());
         let is_wrong = |table: &Arc<Table>| table.incarnation() != wanted(table);
         for keyspace in keyspaces.values_mut().filter(|keyspace| keyspace.tables.values().any(is_wrong)) {
@@ -67,33 +68,28 @@ impl Engine {
 
     /// Whether a table has the id, and so the directory, of a dropped table whose files still exist.
     fn takes_dropped_id(&self, schema: &Schema) -> Result<bool, EngineError> {
-        let layouts = self.system_rows("system", schema_rows::LAYOUTS)?;
+        let layouts = read::system_rows(&self.shared, "system", schema_rows::LAYOUTS)?;
         let mut dropped = schema_rows::dropped_tables(&layouts).into_iter();
         Ok(dropped.any(|(id, ..)| schema.table_by_id(id).is_some()))
     }
 
     fn store_schema(&self, mut updates: Vec<PartitionUpdate>, new: &Schema) -> Result<(), EngineError> {
-        let timestamp = self.next_timestamp_micros();
+        let timestamp = self.shared.next_timestamp_micros();
         let local = new.table("system", "local").expect("system tables are part of every schema");
         let mut version = SystemWrite::new(local, b"local", timestamp);
         version.row(&[], &[("schema_version", Some(new.version.as_bytes().to_vec()))]);
         updates.push(version.build());
-        self.write_durably(Mutation::new(updates))
+        self.writes.durably(Mutation::new(updates))
     }
 
     fn publish_schema(&self, new: &Arc<Schema>, stores: Stores) -> Result<(), EngineError> {
         let removed = self.publish(new, stores);
-        self.tables_dropped().fetch_add(removed.len() as u64, Ordering::Relaxed);
-        self.settle_in_memory();
+        self.schema_state.tables_dropped.fetch_add(removed.len() as u64, Ordering::Relaxed);
+        self.residents.settle_all();
         // If the data of one table cannot be deleted, that of the others still is.
         let results: Vec<_> = removed.iter().map(|store| self.drop_store(store)).collect();
         results.into_iter().collect::<Result<(), _>>()?;
         if removed.is_empty() { Ok(()) } else { self.finish_drops() }
-    }
-
-    /// Whether writes to the keyspace go to the log.
-    pub(crate) fn is_durable(schema: &Schema, keyspace: &str) -> bool {
-        is_local_system_keyspace(keyspace) || schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes)
     }
 }
 

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
+use compaction::{Strategy, TombstoneOptions};
 use model::{Column, ColumnSet, Keyspace, PartitionUpdate, Schema, Table};
+use sstable::WriterOptions;
 use types::CqlType;
 
 use crate::error::EngineError;
@@ -133,4 +135,16 @@ fn described(column: &Column) -> String {
 /// The properties by which rows are read, for each column in a set.
 fn layout_of(set: &ColumnSet) -> impl Iterator<Item = (u32, &str, bool, bool)> {
     set.columns.iter().map(|column| (column.id.0, &*column.name, column.is_dropped, column.is_complex()))
+}
+
+/// Fails for options that a flush or a compaction of the table could not use: they are read by the code that those
+/// call.
+pub(crate) fn check_options(table: &Table) -> Result<(), EngineError> {
+    let writer = WriterOptions::for_table(table).map(|_| ()).map_err(|error| error.to_string());
+    let compaction = &table.options.compaction;
+    let strategy = Strategy::from_options(compaction).map(|_| ()).map_err(|error| error.to_string());
+    let tombstones = TombstoneOptions::from_options(compaction).map(|_| ()).map_err(|error| error.to_string());
+    writer.and(strategy).and(tombstones).map_err(|why| {
+        EngineError::TableOptions(format!("Table {}.{} could not be stored: {why}", table.keyspace, table.name))
+    })
 }

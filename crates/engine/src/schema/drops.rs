@@ -15,6 +15,7 @@ use sstable::remove_all_tables;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::lock::lock;
+use crate::read;
 use crate::schema::schema_rows;
 use crate::table::TableStore;
 
@@ -26,41 +27,41 @@ impl Engine {
         let _no_flush = lock(&store.flushing);
         let _no_compaction = store.merges.stop();
         let _no_snapshot = lock(&store.files);
-        self.groups().barrier().wait();
-        store.view().generations().for_each(|generation| generation.release(self.pool()));
-        self.flush_failures().forget(store.table.load().id);
-        self.note_compaction(store.table.load().id, None);
-        self.drops_unfinished().store(true, Ordering::Relaxed);
-        self.forget_log(store.table.load().id, self.log().position())
+        self.shared.groups().barrier().wait();
+        store.view().generations().for_each(|generation| generation.release(self.shared.pool()));
+        self.quarantine.flush_failures().forget(store.table.load().id);
+        self.compaction.note(store.table.load().id, None);
+        self.schema_state.drops_unfinished.store(true, Ordering::Relaxed);
+        self.shared.forget_log(store.table.load().id, self.shared.log().position())
     }
 
     /// Deletes the files of tables that were dropped.
     pub(crate) fn finish_drops(&self) -> Result<(), EngineError> {
-        if !self.drops_unfinished().swap(false, Ordering::Relaxed) {
+        if !self.schema_state.drops_unfinished.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        let layouts = self.system_rows("system", schema_rows::LAYOUTS)?;
+        let layouts = read::system_rows(&self.shared, "system", schema_rows::LAYOUTS)?;
         let mut result = Ok(());
         for (id, keyspace, name) in schema_rows::dropped_tables(&layouts) {
-            result = result.and(self.finish_drop(id, &self.directory_of(&keyspace, &name, id)));
+            result = result.and(self.finish_drop(id, &self.shared.directory_of(&keyspace, &name, id)));
         }
         // Failed deletions are retried before the next schema change, and at the next start.
-        result.inspect_err(|_| self.drops_unfinished().store(true, Ordering::Relaxed))
+        result.inspect_err(|_| self.schema_state.drops_unfinished.store(true, Ordering::Relaxed))
     }
 
     fn finish_drop(&self, id: TableId, directory: &Path) -> Result<(), EngineError> {
         self.remove_directory(directory)?;
-        self.side_files().remove(id)?;
-        let timestamp = self.next_timestamp_micros();
-        let forgotten = schema_rows::forget_layout(&self.schema(), id, timestamp);
-        let truncated = self.truncation(id, self.log().position(), timestamp);
+        self.quarantine.side_files().remove(id)?;
+        let timestamp = self.shared.next_timestamp_micros();
+        let forgotten = schema_rows::forget_layout(&self.shared.schema(), id, timestamp);
+        let truncated = self.truncation(id, self.shared.log().position(), timestamp);
         // This is not synced, because everything that depends on it comes later in the log.
-        self.write_system(&Mutation::new(vec![forgotten, truncated]))
+        self.writes.system(&Mutation::new(vec![forgotten, truncated]))
     }
 
     /// Deletes a table's SSTables, and its directory unless it contains anything else.
     fn remove_directory(&self, directory: &Path) -> Result<(), EngineError> {
-        let disk = &*self.options().disk;
+        let disk = &*self.shared.options().disk;
         if !disk.exists(directory)? {
             return Ok(());
         }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use commitlog::{LogPosition, PositionInterval};
+use commitlog::LogPosition;
 use model::{Mutation, PartitionUpdate, Table, TableId};
 use sstable::{CommitLogPosition, Descriptor, SSTableReader, link_table};
 use types::collection;
@@ -56,14 +56,14 @@ impl Truncation {
 impl Engine {
     /// Deletes all rows of a table. Blocks on the disk. Reads in progress may still see old rows.
     pub fn truncate(&self, table: &Table) -> Result<(), EngineError> {
-        self.check_writable()?;
-        let store = self.store(table)?;
+        self.shared.check_writable()?;
+        let store = self.shared.store(table)?;
         // Each attempt lets flushes run first, which make room in the log.
-        self.until_room(|| {
+        self.flush.until_room(|| {
             let truncated = self.try_truncate(&store);
             // After a failure, all resident data must be loaded again, and the stopped merges continue.
-            self.settle(&store);
-            self.request_compaction(&store);
+            self.residents.settle(&store);
+            self.compaction.request(&store);
             truncated
         })
     }
@@ -75,36 +75,36 @@ impl Engine {
         let id = store.table.load().id;
         store.check_served()?;
         // A quarantine that failed may have left some; their rows must not come back.
-        self.side_files().remove(id)?;
+        self.quarantine.side_files().remove(id)?;
         let _no_load = lock(&store.settling);
         self.take_in(store)?;
-        self.renew_resident(store);
+        self.residents.renew(store);
         // Even an empty memtable is retired, because records after the position must not be dropped with it.
-        let first = self.retire_active(store);
-        self.groups().barrier().wait();
-        let position = first.lower(self.log());
-        let truncation = Truncation { position, millis: self.now_millis(), is_finished: false };
-        let note = self.note_of_truncation(id, truncation, self.next_timestamp_micros());
-        if !self.try_write(&Mutation::from(note), Durability::OnDevice)? {
+        let first = self.shared.retire_active(store);
+        self.shared.groups().barrier().wait();
+        let position = first.lower(self.shared.log());
+        let truncation = Truncation { position, millis: self.shared.now_millis(), is_finished: false };
+        let note = self.note_of_truncation(id, truncation, self.shared.next_timestamp_micros());
+        if !self.writes.try_blocking(&Mutation::from(note), Durability::OnDevice)? {
             return Ok(false);
         }
         let (generations, sstables) = (store.before(&first), store.view().sstables.clone());
         store.truncate(&first);
-        self.flush_failures().forget(id);
-        self.note_compaction(id, None);
+        self.quarantine.flush_failures().forget(id);
+        self.compaction.note(id, None);
         first.resident.iter().for_each(|resident| resident.set_complete());
         for (generation, _) in &generations {
             store.keep_puts(generation);
-            generation.release(self.pool());
+            generation.release(self.shared.pool());
         }
-        self.forget_log(id, position)?;
+        self.shared.forget_log(id, position)?;
         let _no_snapshot = lock(&store.files);
         // The next start removes the remaining files. A later truncation must not be recorded as finished before that.
         self.remove_files(store, &sstables).inspect_err(|_| store.distrust_files())?;
         // The directory may hold SSTables that only the next start knows of.
         if store.check_files().is_ok() {
             // If this fails, the next start checks again.
-            let _ = self.try_write(&Mutation::from(self.finished(id, truncation)), Durability::Configured);
+            let _ = self.writes.try_blocking(&Mutation::from(self.finished(id, truncation)), Durability::Configured);
         }
         Ok(true)
     }
@@ -117,22 +117,16 @@ impl Engine {
         if foreign.is_empty() {
             return Ok(());
         }
-        let position = self.log().position();
+        let position = self.shared.log().position();
         let position = CommitLogPosition { segment: position.segment, offset: position.offset };
         let mut own = Vec::with_capacity(foreign.len());
         for sstable in &foreign {
-            let target = Descriptor::new(&store.directory, self.files().new_id());
-            let mut linked = link_table(&self.options().disk, sstable.descriptor(), &target)?;
-            linked.belong_to(self.host_id(), position)?;
+            let target = Descriptor::new(&store.directory, self.shared.files().new_id());
+            let mut linked = link_table(&self.shared.options().disk, sstable.descriptor(), &target)?;
+            linked.belong_to(self.shared.host_id(), position)?;
             own.push(linked);
         }
-        self.files().replace(store, &store.table.load_full(), &foreign, own).map(|_| ())
-    }
-
-    /// Tells the log that the table needs no records up to `position`.
-    pub(crate) fn forget_log(&self, table: TableId, position: LogPosition) -> Result<(), EngineError> {
-        let interval = PositionInterval { start: LogPosition::NONE, end: position };
-        self.log().flushed(table.0, interval).map_err(|error| self.log_failed(error))
+        self.shared.files().replace(store, &store.table.load_full(), &foreign, own).map(|_| ())
     }
 
     /// The write that records a truncation in `truncated_at` as Cassandra does: i64 segment, i32 offset, i64
@@ -140,26 +134,26 @@ impl Engine {
     pub(crate) fn truncation(&self, table: TableId, position: LogPosition, timestamp: i64) -> PartitionUpdate {
         self.note_of_truncation(
             table,
-            Truncation { position, millis: self.now_millis(), is_finished: false },
+            Truncation { position, millis: self.shared.now_millis(), is_finished: false },
             timestamp,
         )
     }
 
     fn finished(&self, table: TableId, truncation: Truncation) -> PartitionUpdate {
         let finished = Truncation { is_finished: true, ..truncation };
-        self.note_of_truncation(table, finished, self.next_timestamp_micros())
+        self.note_of_truncation(table, finished, self.shared.next_timestamp_micros())
     }
 
     fn note_of_truncation(&self, table: TableId, truncation: Truncation, timestamp: i64) -> PartitionUpdate {
         let value = truncation.encode();
-        let mut write = SystemWrite::new(&self.find_table("system", "local"), b"local", timestamp);
+        let mut write = SystemWrite::new(&self.shared.find_table("system", "local"), b"local", timestamp);
         write.entry("truncated_at", table.0.as_bytes(), Some(&value));
         write.build()
     }
 
     /// Removes the truncations of tables that are gone. Called when the log contains nothing from before the start.
     pub(crate) fn forget_truncations(&self) -> Result<(), EngineError> {
-        let schema = self.schema();
+        let schema = self.shared.schema();
         let mut gone = self.truncation_entries()?;
         gone.retain(|(id, _)| schema.table_by_id(*id).is_none());
         if gone.is_empty() {
@@ -167,12 +161,12 @@ impl Engine {
         }
         let mut updates = Vec::with_capacity(gone.len());
         for (id, _) in gone {
-            let local = self.find_table("system", "local");
-            let mut write = SystemWrite::new(&local, b"local", self.next_timestamp_micros());
+            let local = self.shared.find_table("system", "local");
+            let mut write = SystemWrite::new(&local, b"local", self.shared.next_timestamp_micros());
             write.entry("truncated_at", id.0.as_bytes(), None);
             updates.push(write.build());
         }
-        self.write_system(&Mutation::new(updates))
+        self.writes.system(&Mutation::new(updates))
     }
 
     fn truncation_entries(&self) -> Result<Vec<(TableId, Truncation)>, EngineError> {
@@ -203,7 +197,7 @@ impl Engine {
     /// Removes the SSTables of truncations that became durable but were not finished, and deletes their files. If that
     /// fails, the truncation stays unfinished.
     pub(crate) fn remove_truncated(&self) -> Result<(), EngineError> {
-        let stores = self.stores();
+        let stores = self.shared.stores();
         for (id, truncation) in self.unfinished_truncations()? {
             let store = stores.iter().find(|store| store.table.load().id == id);
             store.iter().for_each(|store| self.remove_covered(store, truncation.position));
@@ -218,7 +212,7 @@ impl Engine {
         let Some((_, truncation)) = unfinished else { return Ok(()) };
         self.remove_covered(store, truncation.position);
         match store.check_files() {
-            Ok(()) => self.write_system(&Mutation::new(vec![self.finished(id, truncation)])),
+            Ok(()) => self.writes.system(&Mutation::new(vec![self.finished(id, truncation)])),
             Err(_) => Ok(()),
         }
     }
@@ -227,7 +221,7 @@ impl Engine {
     ///
     /// The SSTables of a quarantined table may not have been examined. Its truncation is finished when it is repaired.
     pub(crate) fn finish_truncations(&self) -> Result<(), EngineError> {
-        let stores = self.stores();
+        let stores = self.shared.stores();
         let is_finished = |id: TableId| {
             let store = stores.iter().find(|store| store.table.load().id == id);
             store.is_none_or(|store| store.check_files().is_ok())
@@ -238,7 +232,7 @@ impl Engine {
             return Ok(());
         }
         let notes = finished.into_iter().map(|(id, truncation)| self.finished(id, truncation));
-        self.write_system(&Mutation::new(notes.collect()))
+        self.writes.system(&Mutation::new(notes.collect()))
     }
 
     fn remove_covered(&self, store: &Arc<TableStore>, position: LogPosition) {
@@ -246,20 +240,20 @@ impl Engine {
         gone.retain(|sstable| self.written_up_to(sstable).is_some_and(|end| end <= position));
         store.replace_sstables(&gone, Vec::new());
         if let Err(error) = self.remove_files(store, &gone) {
-            self.tell_failure(&error);
+            self.shared.tell_failure(&error);
             store.distrust_files();
         }
     }
 
     fn remove_files(&self, store: &TableStore, sstables: &[Arc<SSTableReader>]) -> Result<(), EngineError> {
-        self.files().remove(&store.directory, &descriptors_of(sstables))
+        self.shared.files().remove(&store.directory, &descriptors_of(sstables))
     }
 
     /// The position in our log at which an SSTable's rows were written. An SSTable that a start flushed after a replay
     /// covers no interval of the log any more, but still has a position in it.
     pub(crate) fn written_up_to(&self, sstable: &SSTableReader) -> Option<LogPosition> {
         let stats = &sstable.statistics().stats;
-        let own = stats.originating_host_id == Some(self.log().host_id());
+        let own = stats.originating_host_id == Some(self.shared.log().host_id());
         let ends =
             stats.commit_log_intervals.iter().map(|(_, end)| LogPosition { segment: end.segment, offset: end.offset });
         ends.max().filter(|_| own)

@@ -7,8 +7,8 @@ use commitlog::{CommitLog, LogPosition};
 use memtable::{Memtable, MemtableFull};
 use model::PartitionUpdate;
 
-use crate::in_memory::Resident;
-use crate::write::MemtablePool;
+use super::in_memory::Resident;
+use super::pool::MemtablePool;
 
 /// A memtable, and the part of the log whose records it holds.
 pub(crate) struct Generation {

@@ -18,10 +18,10 @@ use sstable::SSTableReader;
 
 use super::flush_size::FlushSize;
 use super::generation::Generation;
+use super::in_memory::{MemoryLimit, Resident};
 use super::merges::Merges;
 use super::view::View;
 use crate::error::EngineError;
-use crate::in_memory::{MemoryLimit, Resident};
 use crate::lock::lock;
 
 /// A table's states. A request reads one byte.
@@ -198,6 +198,11 @@ impl TableStore {
     pub fn keep_puts(&self, generation: &Generation) {
         let mut past = lock(&self.past_puts);
         *past = by_shard(std::mem::take(&mut *past), generation.memtable.puts());
+    }
+
+    /// What the memtables hold, with those whose flush failed, in bytes.
+    pub fn used_bytes(&self) -> u64 {
+        self.view().generations().map(|generation| generation.memtable.memory().used_bytes).sum()
     }
 
     pub fn view(&self) -> Arc<View> {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use sstable::SSTableReader;
 
 use super::generation::Generation;
-use crate::in_memory::Resident;
+use super::in_memory::Resident;
 
 /// A table's content at one time.
 pub(crate) struct View {

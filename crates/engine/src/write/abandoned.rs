@@ -7,14 +7,14 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
 
+use super::Writes;
 use super::order::AbandonedWrite;
-use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::lock::lock;
 use crate::worker::Worker;
 
 /// Takes over writes whose futures were dropped.
-pub(crate) struct Finisher {
+pub(super) struct Finisher {
     abandoned: Mutex<Option<Sender<AbandonedWrite>>>,
     worker: Worker,
 }
@@ -24,10 +24,10 @@ impl Finisher {
         Finisher { abandoned: Mutex::new(None), worker: Worker::new() }
     }
 
-    /// Starts the thread; it ends with the engine.
-    pub fn start(&self, engine: &Arc<Engine>) -> Result<(), EngineError> {
+    /// Starts the thread; it ends with the room.
+    pub(super) fn start(&self, writes: &Arc<Writes>) -> Result<(), EngineError> {
         let (sender, receiver) = channel();
-        self.worker.start("finisher", engine, move |engine| run(&engine, &receiver))?;
+        self.worker.start("finisher", writes, move |writes| run(&writes, &receiver))?;
         *lock(&self.abandoned) = Some(sender);
         Ok(())
     }
@@ -48,11 +48,11 @@ impl Finisher {
     }
 }
 
-impl Engine {
+impl Writes {
     /// Finishes a write whose caller gave up, on the finisher's thread. If that thread does not run, this thread does
     /// it.
     pub(super) fn finish_in_background(&self, write: AbandonedWrite) {
-        if let Some(write) = self.finisher().take_over(write) {
+        if let Some(write) = self.finisher.take_over(write) {
             write.finish(self);
         }
     }
@@ -64,11 +64,11 @@ impl Drop for Finisher {
     }
 }
 
-fn run(engine: &Weak<Engine>, abandoned: &Receiver<AbandonedWrite>) {
+fn run(writes: &Weak<Writes>, abandoned: &Receiver<AbandonedWrite>) {
     while let Ok(write) = abandoned.recv() {
-        let Some(engine) = engine.upgrade() else {
+        let Some(writes) = writes.upgrade() else {
             return;
         };
-        write.finish(&engine);
+        write.finish(&writes);
     }
 }

@@ -9,13 +9,12 @@ use std::sync::Arc;
 
 use model::Mutation;
 
+use super::Writes;
 use super::order::Write;
-use super::pool::Taken;
-use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::in_memory::{self, Reservations};
 use crate::system::is_system_keyspace;
-use crate::table::TableStore;
+use crate::table::in_memory::{self, Reservations};
+use crate::table::{TableStore, Taken};
 
 /// A write that may enter a write group. If it is dropped, it returns its room and memory, and nothing has happened.
 #[must_use]
@@ -33,8 +32,8 @@ impl<'w> Write<'w> {
     pub fn admit_now(self) -> Result<Option<Admitted<'w>>, EngineError> {
         self.check();
         let Some(room) = in_memory::reserve_now(self.mutation, self.stores)? else { return Ok(None) };
-        let (pool, size_bytes) = (self.engine.pool(), self.mutation.record_size());
-        let memory = match self.engine.log().is_periodic() {
+        let (pool, size_bytes) = (self.writes.shared.pool(), self.mutation.record_size());
+        let memory = match self.writes.shared.log().is_periodic() {
             // The write is applied before anything else happens on this thread.
             true => pool.find_room(size_bytes),
             false => pool.take_now(size_bytes),
@@ -52,7 +51,7 @@ impl<'w> Write<'w> {
     /// Admits a write once there is memory. Its room is already reserved, by the write itself or by its batch.
     pub async fn admit_with_room(self, room: Reservations) -> Admitted<'w> {
         self.check();
-        let memory = self.engine.pool().take(self.mutation.record_size()).await;
+        let memory = self.writes.shared.pool().take(self.mutation.record_size()).await;
         Admitted { write: self, room, memory }
     }
 
@@ -60,7 +59,7 @@ impl<'w> Write<'w> {
     /// admitted before a restart.
     pub fn admit_exempt(self) -> Admitted<'w> {
         self.check();
-        Admitted { write: self, room: Reservations::default(), memory: self.engine.pool().take_nothing() }
+        Admitted { write: self, room: Reservations::default(), memory: self.writes.shared.pool().take_nothing() }
     }
 
     fn check(&self) {
@@ -68,14 +67,14 @@ impl<'w> Write<'w> {
     }
 }
 
-impl Engine {
+impl Writes {
     /// The stores of a mutation's tables. Fails, before anything is written, if one of them is gone.
-    pub(super) fn stores_of(&self, mutation: &Mutation) -> Result<Vec<Arc<TableStore>>, EngineError> {
-        if self.options().read_only
+    pub fn stores_of(&self, mutation: &Mutation) -> Result<Vec<Arc<TableStore>>, EngineError> {
+        if self.shared.options().read_only
             && !mutation.updates().iter().all(|update| is_system_keyspace(&update.table().keyspace))
         {
-            self.check_writable()?;
+            self.shared.check_writable()?;
         }
-        mutation.updates().iter().map(|update| self.store(update.table())).collect()
+        mutation.updates().iter().map(|update| self.shared.store(update.table())).collect()
     }
 }

@@ -9,9 +9,9 @@ use commitlog::{CommitLog, LogPosition};
 use memtable::MemtableFull;
 use model::PartitionUpdate;
 
+use super::Writes;
 use super::order::Write;
-use crate::engine::Engine;
-use crate::in_memory::merges_are_behind;
+use crate::table::in_memory::merges_are_behind;
 use crate::table::{Generation, TableStore, View};
 
 /// The number of updates of a batch that are prefetched together from memtables before they are applied, and the number
@@ -28,25 +28,25 @@ impl Write<'_> {
             if index % PREFETCHED_UPDATES == 0 && updates.len() - index >= PREFETCHED_UPDATES_MIN {
                 prefetch(stores[index..].iter().zip(&updates[index..]).take(PREFETCHED_UPDATES));
             }
-            self.engine.apply(store, update, logged);
+            self.writes.apply(store, update, logged);
         }
     }
 }
 
-impl Engine {
+impl Writes {
     /// Applies an update to the memtable of its log position, or to the memtable that replaced it, if it is full.
     #[inline]
     fn apply(&self, store: &TableStore, update: &PartitionUpdate, logged: Option<LogPosition>) {
         let view = store.borrow_view();
-        let generation = generation_of(&view, self.log(), logged);
+        let generation = generation_of(&view, self.shared.log(), logged);
         if let Ok(growth_bytes) = generation.apply(update) {
             return self.account(store, generation, growth_bytes);
         }
         let mut full = Arc::clone(generation);
         drop(view);
         loop {
-            let generation = self.successor(store, &full);
-            self.request_flush(store);
+            let generation = self.shared.successor(store, &full);
+            self.flush.request(store);
             match generation.apply(update) {
                 Ok(growth_bytes) => return self.account(store, &generation, growth_bytes),
                 Err(MemtableFull) => full = generation,
@@ -56,16 +56,17 @@ impl Engine {
 
     /// Counts the memory of an update.
     fn account(&self, store: &TableStore, generation: &Generation, growth_bytes: i64) {
-        let bytes = generation.account(growth_bytes, self.pool());
+        let bytes = generation.account(growth_bytes, self.shared.pool());
         if let Some(resident) = &generation.resident {
-            self.note_memory_use(store, resident.data.used_bytes());
-            let is_due = resident.are_many(bytes, self.options().in_memory_flush_bytes_min);
+            let notices = self.shared.options().in_memory_notices.as_ref();
+            store.limit.note_use(&store.table, resident.data.used_bytes(), notices);
+            let is_due = resident.are_many(bytes, self.shared.options().in_memory_flush_bytes_min);
             if is_due
                 && !generation.is_flush_requested()
                 && !merges_are_behind(&store.borrow_view())
                 && generation.request_flush()
             {
-                self.request_flush(store);
+                self.flush.request(store);
             }
         }
     }

@@ -14,11 +14,12 @@ use model::{Mutation, PartitionUpdate, TableId};
 use types::collection;
 use uuid::Uuid;
 
+use super::Writes;
 use super::order::{self, Write};
-use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::in_memory::{self, Reservations};
+use crate::read;
 use crate::system::SystemWrite;
+use crate::table::in_memory::{self, Reservations};
 
 /// Of what is in `mutations`: records of ours, one behind the other, cut anywhere. Cassandra's versions are greater.
 const VERSION: i32 = 1;
@@ -28,7 +29,7 @@ const PIECE_SIZE_MAX: usize = 1 << 20;
 
 /// A batch on its way: dropped, it is finished in the background.
 struct LargeBatch {
-    engine: Arc<Engine>,
+    writes: Arc<Writes>,
     id: Uuid,
     /// What is still to be written, last first.
     rest: Vec<PartitionUpdate>,
@@ -40,14 +41,14 @@ struct LargeBatch {
     is_last: bool,
 }
 
-impl Engine {
+impl Writes {
     /// Writes a batch that is larger than a log record may be, by way of `system.batches`.
-    pub(super) async fn write_stored_batch(self: &Arc<Engine>, mutation: &Mutation) -> Result<(), EngineError> {
+    pub(super) async fn write_stored_batch(self: &Arc<Writes>, mutation: &Mutation) -> Result<(), EngineError> {
         self.check_parts(mutation)?;
         let room = in_memory::reserve(mutation, &self.stores_of(mutation)?).await?;
         let rest = mutation.updates().iter().rev().cloned().collect();
-        let id = self.files().new_timeuuid();
-        let mut batch = LargeBatch { engine: Arc::clone(self), id, rest, room, is_kept: false, is_last: false };
+        let id = self.shared.files().new_timeuuid();
+        let mut batch = LargeBatch { writes: Arc::clone(self), id, rest, room, is_kept: false, is_last: false };
         batch.keep(mutation).await?;
         batch.finish().await
     }
@@ -64,31 +65,31 @@ impl Engine {
     /// Writes an update of a batch that holds the room in tables in memory for all of it.
     async fn write_part(&self, part: &Mutation) -> Result<(), EngineError> {
         let stores = self.stores_of(part)?;
-        order::drive_with_room(Write { engine: self, mutation: part, stores: &stores }, Reservations::default()).await
+        order::drive_with_room(Write { writes: self, mutation: part, stores: &stores }, Reservations::default()).await
     }
 
     /// Whether each update has its table, and fits a record by itself.
     fn check_parts(&self, mutation: &Mutation) -> Result<(), EngineError> {
         self.stores_of(mutation)?;
         for update in mutation.updates() {
-            let checked = self.log().check_size(1, update.as_bytes().len());
-            checked.map_err(|error| self.not_appended(std::slice::from_ref(update), error))?;
+            let checked = self.shared.log().check_size(1, update.as_bytes().len());
+            checked.map_err(|error| self.shared.not_appended(std::slice::from_ref(update), error))?;
         }
         Ok(())
     }
 
-    /// Finishes the batches that the node left behind, before anybody writes.
-    pub(crate) fn finish_batches(&self) -> Result<(), EngineError> {
-        let truncated = self.truncation_times()?;
-        for row in self.system_rows("system", "batches")? {
+    /// Finishes the batches that the node left behind, before anybody writes. `truncated` has the tables that were
+    /// truncated, and when, in milliseconds since the epoch.
+    pub fn finish_batches(&self, truncated: &[(TableId, i64)]) -> Result<(), EngineError> {
+        for row in read::system_rows(&self.shared, "system", "batches")? {
             let (Some(id), version) = (row.uuid("id"), row.int("version")) else { continue };
             match version {
                 // Another's.
                 Some(version) if version != VERSION => continue,
-                Some(_) => self.write_kept(id, row.get("mutations").unwrap_or_default(), &truncated)?,
+                Some(_) => self.write_kept(id, row.get("mutations").unwrap_or_default(), truncated)?,
                 None => {}
             }
-            self.write_system(&self.forget_batch(id))?;
+            self.system(&self.forget_batch(id))?;
         }
         Ok(())
     }
@@ -100,18 +101,22 @@ impl Engine {
             let piece = piece.map_err(|error| damaged(error.to_string()))?;
             record.extend_from_slice(piece.unwrap_or_default());
         }
-        let read = Mutation::read_record(&record, &self.schema());
+        let read = Mutation::read_record(&record, &self.shared.schema());
         let (mutation, _of_dropped_tables) = read.map_err(|error| damaged(error.to_string()))?;
         let begun_millis = begun_millis(id);
         let is_gone = |update: &PartitionUpdate| {
             truncated.iter().any(|(table, millis)| *table == update.table().id && *millis >= begun_millis)
         };
         let mut kept = mutation.into_updates().into_iter().filter(|update| !is_gone(update));
-        kept.try_for_each(|update| self.write_system(&Mutation::from(update)))
+        kept.try_for_each(|update| self.system(&Mutation::from(update)))
     }
 
     fn batch_row(&self, id: Uuid) -> SystemWrite {
-        SystemWrite::new(&self.find_table("system", "batches"), id.as_bytes(), self.next_timestamp_micros())
+        SystemWrite::new(
+            &self.shared.find_table("system", "batches"),
+            id.as_bytes(),
+            self.shared.next_timestamp_micros(),
+        )
     }
 
     fn forget_batch(&self, id: Uuid) -> Mutation {
@@ -132,16 +137,16 @@ impl LargeBatch {
     async fn keep(&mut self, mutation: &Mutation) -> Result<(), EngineError> {
         let mut record = Vec::with_capacity(mutation.record_size());
         mutation.write_record(&mut record);
-        let room = self.engine.log().record_size_max().saturating_sub(PIECE_OVERHEAD);
+        let room = self.writes.shared.log().record_size_max().saturating_sub(PIECE_OVERHEAD);
         let piece_size = usize::try_from(room).unwrap_or(usize::MAX).clamp(1, PIECE_SIZE_MAX);
         for (number, piece) in (0..).zip(record.chunks(piece_size)) {
-            let mut row = self.engine.batch_row(self.id);
+            let mut row = self.writes.batch_row(self.id);
             row.entry("mutations", self.place(number).as_bytes(), Some(piece));
-            self.engine.write(&Mutation::from(row.build())).await?;
+            self.writes.write(&Mutation::from(row.build())).await?;
         }
-        let mut row = self.engine.batch_row(self.id);
+        let mut row = self.writes.batch_row(self.id);
         row.row(&[], &[("version", Some(VERSION.to_be_bytes().to_vec()))]);
-        self.engine.write(&Mutation::from(row.build())).await?;
+        self.writes.write(&Mutation::from(row.build())).await?;
         self.is_kept = true;
         Ok(())
     }
@@ -155,7 +160,7 @@ impl LargeBatch {
     /// Writes what is still to be written.
     async fn finish(mut self) -> Result<(), EngineError> {
         while let Some(update) = self.rest.last() {
-            match self.engine.write_part(&Mutation::from(update.clone())).await {
+            match self.writes.write_part(&Mutation::from(update.clone())).await {
                 // A table that was dropped meanwhile takes its part with it.
                 Ok(()) | Err(EngineError::UnknownTable(_)) => {}
                 Err(error) => {
@@ -165,7 +170,7 @@ impl LargeBatch {
             }
             self.rest.pop();
         }
-        let forgotten = self.engine.write(&self.engine.forget_batch(self.id)).await;
+        let forgotten = self.writes.write(&self.writes.forget_batch(self.id)).await;
         self.is_last = true;
         forgotten
     }
@@ -181,7 +186,7 @@ impl Drop for LargeBatch {
         let rest = if self.is_kept { std::mem::take(&mut self.rest) } else { Vec::new() };
         let room = std::mem::take(&mut self.room);
         let batch =
-            LargeBatch { engine: Arc::clone(&self.engine), id: self.id, rest, room, is_kept: true, is_last: true };
+            LargeBatch { writes: Arc::clone(&self.writes), id: self.id, rest, room, is_kept: true, is_last: true };
         let finish = move || {
             let _ = crate::block_on(batch.finish());
         };

@@ -24,9 +24,8 @@
 //! [`block`] waits on its thread for the device alone. What is dropped in flight goes to [`super::abandoned`].
 
 use std::borrow::Borrow;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::ops::Deref;
-use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,18 +34,18 @@ use std::task::{Context, Poll};
 use commitlog::{LogError, LogPosition, LogWait};
 use model::Mutation;
 
+use super::Writes;
 use super::admission::Admitted;
 use super::apply::prefetch;
-use super::groups::Membership;
-use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::in_memory::Reservations;
+use crate::shared::{Membership, Shared};
 use crate::table::TableStore;
+use crate::table::in_memory::Reservations;
 
 /// A mutation and the stores for it: the first state.
 #[derive(Clone, Copy)]
 pub(super) struct Write<'w> {
-    pub engine: &'w Engine,
+    pub writes: &'w Writes,
     pub mutation: &'w Mutation,
     /// The store of each update's table.
     pub stores: &'w [Arc<TableStore>],
@@ -73,33 +72,33 @@ impl Admitted<'_> {
     /// Enters the write group and appends to the log; no other code does. Returns `None` if the log has no room. The
     /// group is then left, because a flush makes room, and a flush waits for the group.
     pub fn enter(&self) -> Result<Option<Entered>, EngineError> {
-        let Write { engine, mutation, stores } = self.write;
-        let membership = engine.groups().enter();
+        let Write { writes, mutation, stores } = self.write;
+        let membership = writes.shared.groups().enter();
         // A drop, a quarantine and a shutdown change the state first and wait for the groups afterwards, so a write
         // that enters later sees the new state.
-        engine.check_running()?;
+        writes.shared.check_running()?;
         if let Some(refusing) = stores.iter().find(|store| !store.is_served()) {
             return Err(refusing.refusal());
         }
         if !stores.iter().any(|store| store.durable_writes.load(Ordering::Relaxed)) {
             return Ok(Some(Entered { membership, logged: None }));
         }
-        match append(engine, mutation) {
+        match append(&writes.shared, mutation) {
             Ok(end) => Ok(Some(Entered { membership, logged: Some(end) })),
             Err(LogError::NoFreeSegment) => Ok(None),
-            Err(error) => Err(engine.not_appended(mutation.updates(), error)),
+            Err(error) => Err(writes.shared.not_appended(mutation.updates(), error)),
         }
     }
 
     /// Enters once the log has room.
     async fn enter_with_room(&self) -> Result<Entered, EngineError> {
-        let engine = self.write.engine;
+        let writes = self.write.writes;
         loop {
-            let room = engine.log().room();
+            let room = writes.shared.log().room();
             if let Some(entered) = self.enter()? {
                 return Ok(entered);
             }
-            engine.request_cleanup();
+            writes.flush.request_cleanup();
             room.await;
         }
     }
@@ -108,16 +107,19 @@ impl Admitted<'_> {
     #[inline]
     fn apply(self, entered: Entered) {
         let Entered { membership, logged } = entered;
-        debug_assert!(logged.is_none_or(|end| self.write.engine.log().is_durable(end)), "it has something to wait for");
+        debug_assert!(
+            logged.is_none_or(|end| self.write.writes.shared.log().is_durable(end)),
+            "it has something to wait for"
+        );
         self.write.apply(logged);
         drop((self.room, membership, self.memory));
-        self.write.engine.flush_if_wanted();
+        self.write.writes.flush.request_if_wanted();
     }
 
     /// Like `apply`, or returns the parts of the write that must be kept while it waits to become durable.
     #[inline(always)]
     fn apply_unless_waiting(self, entered: Entered, durability: Durability) -> Option<Kept> {
-        let log = self.write.engine.log();
+        let log = self.write.writes.shared.log();
         let waits = |end: &LogPosition| durability == Durability::OnDevice || !log.is_durable(*end);
         match entered.logged.filter(waits) {
             None => {
@@ -135,8 +137,8 @@ impl Admitted<'_> {
 
 /// Appends the record of a mutation. Returns the end of the record.
 #[inline]
-fn append(engine: &Engine, mutation: &Mutation) -> Result<LogPosition, LogError> {
-    let log = engine.log();
+fn append(shared: &Shared, mutation: &Mutation) -> Result<LogPosition, LogError> {
+    let log = shared.log();
     let appended = match mutation.updates() {
         [update] => log.try_append(&[update.table().id.0], update.as_bytes()),
         updates => {
@@ -171,11 +173,11 @@ struct Kept {
 /// if it outlives the call that began it. If it is dropped before it is done, it is finished in the background.
 pub(super) struct InFlight<E, M, S>
 where
-    E: Deref<Target = Engine>,
+    E: Deref<Target = Writes>,
     M: Borrow<Mutation>,
     S: Deref<Target = [Arc<TableStore>]>,
 {
-    engine: E,
+    writes: E,
     mutation: M,
     stores: S,
     /// `None` after it was applied, or if it never will be.
@@ -187,13 +189,13 @@ where
 
 impl<E, M, S> InFlight<E, M, S>
 where
-    E: Deref<Target = Engine>,
+    E: Deref<Target = Writes>,
     M: Borrow<Mutation>,
     S: Deref<Target = [Arc<TableStore>]>,
 {
-    fn new(engine: E, mutation: M, stores: S, kept: Kept) -> Self {
+    fn new(writes: E, mutation: M, stores: S, kept: Kept) -> Self {
         let Kept { logged, wait, taken_bytes } = kept;
-        InFlight { engine, mutation, stores, logged: Some(logged), wait, taken_bytes }
+        InFlight { writes, mutation, stores, logged: Some(logged), wait, taken_bytes }
     }
 
     fn is_done(&self) -> bool {
@@ -204,7 +206,7 @@ where
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EngineError>> {
         let Some(logged) = &self.logged else { return Poll::Ready(Ok(())) };
         debug_assert!(logged.membership.is_counted(), "flushes wait for it");
-        match self.engine.log().poll_wait(&mut self.wait, context) {
+        match self.writes.shared.log().poll_wait(&mut self.wait, context) {
             Poll::Ready(durable) => Poll::Ready(self.settle(durable)),
             Poll::Pending => Poll::Pending,
         }
@@ -215,7 +217,7 @@ where
         match durability {
             Durability::Configured => crate::block_on(poll_fn(|context| self.poll(context))),
             Durability::OnDevice => {
-                let durable = self.engine.log().sync();
+                let durable = self.writes.shared.log().sync();
                 self.settle(durable)
             }
         }
@@ -224,7 +226,7 @@ where
     /// Applies the write if it is durable, leaves its group, and returns its resources.
     fn settle(&mut self, durable: Result<(), LogError>) -> Result<(), EngineError> {
         debug_assert!(self.logged.is_some(), "a write is applied once");
-        let outcome = durable.map_err(|error| self.engine.log_failed(error));
+        let outcome = durable.map_err(|error| self.writes.shared.log_failed(error));
         if let Some(Logged { room, membership, end }) = self.logged.take() {
             if outcome.is_ok() {
                 self.write().apply(Some(end));
@@ -236,25 +238,25 @@ where
     }
 
     fn write(&self) -> Write<'_> {
-        Write { engine: &self.engine, mutation: self.mutation.borrow(), stores: &self.stores }
+        Write { writes: &self.writes, mutation: self.mutation.borrow(), stores: &self.stores }
     }
 
     fn give_back(&mut self) {
-        self.engine.pool().give_back(std::mem::take(&mut self.taken_bytes));
-        self.engine.flush_if_wanted();
+        self.writes.shared.pool().give_back(std::mem::take(&mut self.taken_bytes));
+        self.writes.flush.request_if_wanted();
     }
 }
 
 impl<E, M, S> Drop for InFlight<E, M, S>
 where
-    E: Deref<Target = Engine>,
+    E: Deref<Target = Writes>,
     M: Borrow<Mutation>,
     S: Deref<Target = [Arc<TableStore>]>,
 {
     fn drop(&mut self) {
         if let Some(logged) = self.logged.take() {
             let (mutation, stores) = (self.mutation.borrow().clone(), WrittenStores::from(&*self.stores));
-            self.engine.finish_in_background(AbandonedWrite { mutation, stores, logged });
+            self.writes.finish_in_background(AbandonedWrite { mutation, stores, logged });
             self.give_back();
         }
     }
@@ -269,10 +271,10 @@ pub(super) struct AbandonedWrite {
 
 impl AbandonedWrite {
     /// Finishes the write on this thread. An error has no receiver any more.
-    pub fn finish(self, engine: &Engine) {
-        let wait = engine.log().wait_for(self.logged.end);
+    pub fn finish(self, writes: &Writes) {
+        let wait = writes.shared.log().wait_for(self.logged.end);
         let kept = Kept { logged: self.logged, wait, taken_bytes: 0 };
-        let _ = InFlight::new(engine, self.mutation, self.stores, kept).block(Durability::Configured);
+        let _ = InFlight::new(writes, self.mutation, self.stores, kept).block(Durability::Configured);
     }
 }
 
@@ -314,9 +316,9 @@ pub(super) async fn drive_with_room(write: Write<'_>, room: Reservations) -> Res
 
 async fn drive_admitted(admitted: Admitted<'_>) -> Result<(), EngineError> {
     let entered = admitted.enter_with_room().await?;
-    let Write { engine, mutation, stores } = admitted.write;
+    let Write { writes, mutation, stores } = admitted.write;
     let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) else { return Ok(()) };
-    let mut in_flight = InFlight::new(engine, mutation, stores, kept);
+    let mut in_flight = InFlight::new(writes, mutation, stores, kept);
     poll_fn(|context| in_flight.poll(context)).await
 }
 
@@ -325,58 +327,60 @@ pub(super) fn block(write: Write<'_>, durability: Durability) -> Result<bool, En
     let admitted = write.admit_exempt();
     let Some(entered) = admitted.enter()? else { return Ok(false) };
     if let Some(kept) = admitted.apply_unless_waiting(entered, durability) {
-        InFlight::new(write.engine, write.mutation, write.stores, kept).block(durability)?;
+        InFlight::new(write.writes, write.mutation, write.stores, kept).block(durability)?;
     }
     Ok(true)
 }
 
-/// Begins a write as far as possible without waiting. Returns `None` if it would have to wait for more than the device.
-/// If it need not wait, it changes no reference count that threads share.
-pub(super) fn begin(
-    engine: &Arc<Engine>,
+/// Begins a write as far as it goes without waiting; `None` if it would have to wait for more than the device. `own`
+/// gives what keeps the room while the write waits. Where there is nothing to wait for, no count of owners changes that
+/// threads share.
+pub(crate) fn begin<E: Deref<Target = Writes>>(
+    writes: &Writes,
+    own: impl FnOnce() -> E,
     mutation: Mutation,
     stores: &[Arc<TableStore>],
-) -> Result<Option<BegunWrite>, EngineError> {
-    let write = Write { engine, mutation: &mutation, stores };
+) -> Result<Option<Begun<E>>, EngineError> {
+    let write = Write { writes, mutation: &mutation, stores };
     let Some(admitted) = write.admit_now()? else { return Ok(None) };
     let Some(entered) = admitted.enter()? else { return Ok(None) };
     let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) else {
-        return Ok(Some(BegunWrite { waiting: None }));
+        return Ok(Some(Begun { waiting: None }));
     };
-    Ok(Some(BegunWrite { waiting: Some(InFlight::new(Arc::clone(engine), mutation, stores.into(), kept)) }))
+    Ok(Some(Begun { waiting: Some(InFlight::new(own(), mutation, stores.into(), kept)) }))
 }
 
 /// A begun write. Completes when it is as durable as `commitlog_sync` requires and visible to every read that starts
 /// later. If it is dropped before that, it is finished in the background.
 #[must_use = "it is acknowledged when it is ready"]
-pub struct BegunWrite {
+pub(crate) struct Begun<E: Deref<Target = Writes>> {
     /// `None` if it never had to wait.
-    waiting: Option<InFlight<Arc<Engine>, Mutation, WrittenStores>>,
+    waiting: Option<InFlight<E, Mutation, WrittenStores>>,
 }
 
-impl BegunWrite {
+impl<E: Deref<Target = Writes>> Begun<E> {
     /// Whether it need not wait, or not any more.
     pub fn is_done(&self) -> bool {
         self.waiting.as_ref().is_none_or(InFlight::is_done)
     }
 
-    /// The engine of a write that had to wait; no other write can fail.
-    pub fn engine(&self) -> Option<&Engine> {
-        self.waiting.as_ref().map(|waiting| &*waiting.engine)
+    /// What keeps the room, of a write that had to wait.
+    pub fn owner(&self) -> Option<&E> {
+        self.waiting.as_ref().map(|waiting| &waiting.writes)
     }
 
     /// Prefetches the memory that these writes will read first in memtables. The writes must be durable and polled soon
     /// after; about eight are needed for a gain.
-    pub fn prefetch<'w>(writes: impl Iterator<Item = &'w BegunWrite>) {
+    pub fn prefetch<'w>(writes: impl Iterator<Item = &'w Begun<E>>)
+    where
+        E: 'w,
+    {
         let waiting = writes.filter_map(|write| write.waiting.as_ref()).filter(|waiting| !waiting.is_done());
         prefetch(waiting.filter_map(|waiting| waiting.stores.first().zip(waiting.mutation.updates().first())));
     }
-}
 
-impl Future for BegunWrite {
-    type Output = Result<(), EngineError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    /// Applies the write once its record is durable.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EngineError>> {
         self.waiting.as_mut().map_or(Poll::Ready(Ok(())), |waiting| waiting.poll(context))
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of every state of a write, and of every transition.
 
-use std::pin::pin;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::task::Waker;
 
 use blockio::{Fault, SimulatedDisk};
@@ -13,7 +14,7 @@ use types::CqlType;
 use uuid::Uuid;
 
 use super::*;
-use crate::EngineOptions;
+use crate::{Engine, EngineOptions};
 
 /// An engine with one table, and the values that show whether a write left something behind.
 struct House {
@@ -61,22 +62,27 @@ impl House {
         Mutation::from(update.build())
     }
 
+    fn begin(&self, mutation: Mutation, stores: &[Arc<TableStore>]) -> Result<Option<Begun<Arc<Writes>>>, EngineError> {
+        let writes = &self.engine.writes;
+        begin(writes, || Arc::clone(writes), mutation, stores)
+    }
+
     fn stores(&self) -> [Arc<TableStore>; 1] {
-        [self.engine.catalog().any_store(self.table.id).unwrap().clone()]
+        [self.engine.shared.catalog().any_store(self.table.id).unwrap().clone()]
     }
 
     fn holdings(&self) -> Holdings {
         let reserved_bytes = self.stores()[0].limit.reserved_bytes();
         Holdings {
-            end_of_log: self.engine.log().position(),
-            taken_bytes: self.engine.pool().taken_bytes(),
+            end_of_log: self.engine.shared.log().position(),
+            taken_bytes: self.engine.shared.pool().taken_bytes(),
             reserved_bytes,
         }
     }
 
     /// The number of partitions that reads see after every write in a group has left it.
     fn visible(&self) -> usize {
-        self.engine.groups().barrier().wait();
+        self.engine.shared.groups().barrier().wait();
         let mut cursor = self.engine.read(&self.table, &ReadRange::all_rows(model::KeyRange::all())).unwrap();
         let mut count = 0;
         while cursor.advance_partition().unwrap() {
@@ -86,15 +92,17 @@ impl House {
     }
 
     /// Begins writes until the log has no room for another one.
-    fn fill_log(&self) -> Vec<BegunWrite> {
+    fn fill_log(&self) -> Vec<Begun<Arc<Writes>>> {
         let stores = self.stores();
         // Only the writes of this table keep segments in use, and their group delays every flush.
         self.engine.flush_all().unwrap();
         let mut begun = Vec::new();
         while begun.len() < 1000 {
-            match begin(&self.engine, self.insertion(1000 + begun.len() as i32, 8 << 10), &stores).unwrap() {
+            match self.begin(self.insertion(1000 + begun.len() as i32, 8 << 10), &stores).unwrap() {
                 Some(write) => begun.push(write),
-                None if self.engine.log().pressure().is_some_and(|pressure| pressure.free_segments == 0) => break,
+                None if self.engine.shared.log().pressure().is_some_and(|pressure| pressure.free_segments == 0) => {
+                    break;
+                }
                 // The log's writer is preparing a segment.
                 None => std::thread::yield_now(),
             }
@@ -115,7 +123,7 @@ fn poll_once<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
 fn a_write_that_is_dropped_before_the_log_has_not_happened() {
     let house = House::open(|_| {});
     let (mutation, stores) = (house.insertion(1, 100), house.stores());
-    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
     let before = house.holdings();
     let admitted = write.admit_now().unwrap().expect("there is room");
     assert!(house.holdings().taken_bytes > before.taken_bytes, "memory is taken at admission");
@@ -131,12 +139,12 @@ fn a_write_that_is_dropped_in_flight_is_finished_whether_it_was_polled_or_not() 
     for is_polled in [false, true] {
         let house = House::open(|_| {});
         let (mutation, stores) = (house.insertion(1, 100), house.stores());
-        let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+        let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
         let admitted = write.admit_now().unwrap().expect("there is room");
         let entered = admitted.enter().unwrap().expect("the log has room");
         // It is in flight, even if the device was fast.
         let kept = admitted.apply_unless_waiting(entered, Durability::OnDevice).expect("it waits for the device");
-        let mut in_flight = InFlight::new(&*house.engine, &mutation, &stores[..], kept);
+        let mut in_flight = InFlight::new(&*house.engine.writes, &mutation, &stores[..], kept);
         assert!(!in_flight.is_done() && house.holdings().taken_bytes > 0);
         if is_polled {
             let _ = in_flight.poll(&mut Context::from_waker(Waker::noop()));
@@ -150,9 +158,9 @@ fn a_write_that_is_dropped_in_flight_is_finished_whether_it_was_polled_or_not() 
 fn a_write_is_applied_once_however_often_it_is_polled() {
     let house = House::open(|_| {});
     let stores = house.stores();
-    let mut begun = begin(&house.engine, house.insertion(1, 100), &stores).unwrap().expect("there is room");
-    crate::block_on(&mut begun).unwrap();
-    assert!(begun.is_done() && poll_once(Pin::new(&mut begun)).is_ready());
+    let mut begun = house.begin(house.insertion(1, 100), &stores).unwrap().expect("there is room");
+    crate::block_on(poll_fn(|context| begun.poll(context))).unwrap();
+    assert!(begun.is_done() && poll_once(pin!(poll_fn(|context| begun.poll(context)))).is_ready());
     assert_eq!(house.holdings().taken_bytes, 0);
     drop(begun);
     assert_eq!(house.visible(), 1);
@@ -162,14 +170,14 @@ fn a_write_is_applied_once_however_often_it_is_polled() {
 fn a_write_that_the_log_refuses_leaves_its_group_and_is_not_visible() {
     let house = House::open(|_| {});
     let (mutation, stores) = (house.insertion(1, 100), house.stores());
-    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
     let admitted = write.admit_now().unwrap().expect("there is room");
-    house.engine.log().fail("the test says so");
+    house.engine.shared.log().fail("the test says so");
     assert!(admitted.enter().err().is_some_and(|error| is_closed(&error)));
     drop(admitted);
     assert!(is_closed(&crate::block_on(drive(write)).unwrap_err()));
     assert!(block(write, Durability::OnDevice).is_err_and(|error| is_closed(&error)));
-    assert!(begin(&house.engine, mutation.clone(), &stores).err().is_some_and(|error| is_closed(&error)));
+    assert!(house.begin(mutation.clone(), &stores).err().is_some_and(|error| is_closed(&error)));
     assert_eq!((house.visible(), house.holdings().taken_bytes), (0, 0), "no barrier waits for it");
 }
 
@@ -178,13 +186,13 @@ fn a_write_whose_record_is_lost_in_flight_leaves_its_group_and_is_not_visible() 
     for is_dropped in [false, true] {
         let house = House::open(|_| {});
         let (mutation, stores) = (house.insertion(1, 100), house.stores());
-        let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+        let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
         // All writes fail from now on.
         house.disk.inject(Fault::Fail, 0);
         let admitted = write.admit_now().unwrap().expect("there is room");
         let entered = admitted.enter().unwrap().expect("the log has room");
         let kept = admitted.apply_unless_waiting(entered, Durability::OnDevice).expect("it waits for the device");
-        let in_flight = InFlight::new(&*house.engine, &mutation, &stores[..], kept);
+        let in_flight = InFlight::new(&*house.engine.writes, &mutation, &stores[..], kept);
         match is_dropped {
             true => drop(in_flight),
             false => assert!(in_flight.block(Durability::OnDevice).is_err_and(|error| is_closed(&error))),
@@ -197,10 +205,10 @@ fn a_write_whose_record_is_lost_in_flight_leaves_its_group_and_is_not_visible() 
 fn a_write_without_memory_is_not_begun_and_waits_outside_of_any_group() {
     let house = House::open(|options| options.memtable_space_bytes = 1 << 20);
     let (mutation, stores) = (house.insertion(1, 10_000), house.stores());
-    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
-    let mut taken: Vec<_> = std::iter::from_fn(|| house.engine.pool().take_now(4_000)).collect();
+    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
+    let mut taken: Vec<_> = std::iter::from_fn(|| house.engine.shared.pool().take_now(4_000)).collect();
     let before = house.holdings();
-    assert!(begin(&house.engine, mutation.clone(), &stores).unwrap().is_none());
+    assert!(house.begin(mutation.clone(), &stores).unwrap().is_none());
     {
         let mut dropped = pin!(drive(write));
         assert!(poll_once(dropped.as_mut()).is_pending());
@@ -208,7 +216,7 @@ fn a_write_without_memory_is_not_begun_and_waits_outside_of_any_group() {
     assert_eq!(house.holdings(), before, "nothing happened");
     let mut waiting = pin!(drive(write));
     assert!(poll_once(waiting.as_mut()).is_pending());
-    house.engine.groups().barrier().wait();
+    house.engine.shared.groups().barrier().wait();
     // A write without admission does not wait for memory.
     assert!(block(Write { mutation: &house.insertion(2, 100), ..write }, Durability::Configured).unwrap());
     taken.clear();
@@ -221,7 +229,7 @@ fn a_write_without_room_in_the_log_is_not_begun_and_waits_outside_of_any_group()
     let house = House::open(|_| {});
     let begun = house.fill_log();
     let (mutation, stores) = (house.insertion(1, 8 << 10), house.stores());
-    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
     let before = house.holdings();
     let admitted = write.admit_now().unwrap().expect("there is memory");
     assert!(admitted.enter().unwrap().is_none(), "the log is full");
@@ -236,7 +244,9 @@ fn a_write_without_room_in_the_log_is_not_begun_and_waits_outside_of_any_group()
     let mut waiting = pin!(drive(write));
     assert!(poll_once(waiting.as_mut()).is_pending());
     let count = begun.len();
-    begun.into_iter().for_each(|begun| crate::block_on(begun).unwrap());
+    for mut begun in begun {
+        crate::block_on(poll_fn(|context| begun.poll(context))).unwrap();
+    }
     // A flush makes room: no group holds the waiting write.
     crate::block_on(waiting).unwrap();
     assert_eq!((house.visible(), house.holdings().taken_bytes), (count + 1, 0));
@@ -249,7 +259,7 @@ fn a_table_that_is_dropped_or_quarantined_after_admission_refuses_the_write_befo
     for refuse in [drop_it, quarantine] {
         let house = House::open(|_| {});
         let (mutation, stores) = (house.insertion(1, 100), house.stores());
-        let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+        let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
         let before = house.holdings();
         let admitted = write.admit_now().unwrap().expect("there is room");
         refuse(&stores[0]);
@@ -266,13 +276,13 @@ fn a_table_that_is_dropped_or_quarantined_after_admission_refuses_the_write_befo
 fn a_table_that_is_quarantined_while_a_write_is_in_flight_waits_for_the_write() {
     let house = House::open(|_| {});
     let (mutation, stores) = (house.insertion(1, 100), house.stores());
-    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
     let admitted = write.admit_now().unwrap().expect("there is room");
     let entered = admitted.enter().unwrap().expect("the log has room");
     let kept = admitted.apply_unless_waiting(entered, Durability::OnDevice).expect("it waits for the device");
-    let in_flight = InFlight::new(&*house.engine, &mutation, &stores[..], kept);
+    let in_flight = InFlight::new(&*house.engine.writes, &mutation, &stores[..], kept);
     stores[0].set_quarantined(&EngineError::Unsupported("a test".into()));
-    let barrier = house.engine.groups().barrier();
+    let barrier = house.engine.shared.groups().barrier();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| barrier.wait());
         assert!(!waiting.is_finished(), "the write is in the group that was closed");
@@ -286,7 +296,7 @@ fn a_table_that_is_quarantined_while_a_write_is_in_flight_waits_for_the_write() 
 fn an_engine_that_was_shut_down_refuses_what_was_admitted_before() {
     let house = House::open(|_| {});
     let (mutation, stores) = (house.insertion(1, 100), house.stores());
-    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
     let admitted = write.admit_now().unwrap().expect("there is room");
     house.engine.shutdown().unwrap();
     assert!(admitted.enter().err().is_some_and(|error| is_closed(&error)));
@@ -304,7 +314,7 @@ fn room_in_a_table_in_memory_is_reserved_before_memory_is_taken() {
     keyspace.tables.insert(limited.name.clone(), Arc::new(limited));
     house.engine.set_keyspace(keyspace).unwrap();
     let (mutation, stores) = (house.insertion(1, 100_000), house.stores());
-    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
     let before = house.holdings();
     let mut admitted: Vec<_> = std::iter::from_fn(|| write.admit_now().unwrap()).collect();
     // The reservations of the others leave no room. This write waits for them and holds no memory.
@@ -318,7 +328,7 @@ fn room_in_a_table_in_memory_is_reserved_before_memory_is_taken() {
     admitted.clear();
     assert_eq!(house.holdings(), before);
     // If there is no memory, the room is returned too.
-    let taken: Vec<_> = std::iter::from_fn(|| house.engine.pool().take_now(4_000)).collect();
+    let taken: Vec<_> = std::iter::from_fn(|| house.engine.shared.pool().take_now(4_000)).collect();
     let without_memory = house.holdings();
     assert!(write.admit_now().unwrap().is_none());
     assert_eq!(house.holdings(), without_memory);

@@ -20,13 +20,13 @@ impl Engine {
     /// Fails with the reason where its SSTables or side files cannot be read, or the updates cannot be flushed; it
     /// stays quarantined then.
     pub fn repair_table(&self, keyspace: &str, name: &str) -> Result<u64, EngineError> {
-        let _one_at_a_time = lock(self.schema_lock());
-        self.check_running()?;
-        self.check_writable()?;
-        let schema = self.schema();
+        let _one_at_a_time = lock(&self.schema_state.lock);
+        self.shared.check_running()?;
+        self.shared.check_writable()?;
+        let schema = self.shared.schema();
         let unknown = || EngineError::UnknownTable(format!("{keyspace}.{name}"));
         let table = schema.table(keyspace, name).cloned().ok_or_else(unknown)?;
-        let old = self.catalog().any_store(table.id).cloned().ok_or_else(unknown)?;
+        let old = self.shared.catalog().any_store(table.id).cloned().ok_or_else(unknown)?;
         if old.quarantine_reason().is_none() {
             return Err(EngineError::Unsupported(format!("table {keyspace}.{name} is not quarantined")));
         }
@@ -34,22 +34,22 @@ impl Engine {
         let fresh = self.open_files(&table)?;
         self.finish_truncation_of(&fresh)?;
         let applied = self.apply_set_aside(&fresh).inspect_err(|_| {
-            fresh.view().generations().for_each(|generation| generation.release(self.pool()));
+            fresh.view().generations().for_each(|generation| generation.release(self.shared.pool()));
         })?;
-        self.side_files().remove(table.id)?;
+        self.quarantine.side_files().remove(table.id)?;
         let mut stores = self.stores_for(&schema)?;
         stores.insert(table.id, fresh.clone());
         self.publish(&schema, stores);
-        self.settle(&fresh);
-        self.request_compaction(&fresh);
+        self.residents.settle(&fresh);
+        self.compaction.request(&fresh);
         Ok(applied)
     }
 
     fn apply_set_aside(&self, fresh: &Arc<TableStore>) -> Result<u64, EngineError> {
         let table = fresh.table.load_full();
         let (mut read, mut applied) = (ReadUpdates::default(), 0);
-        for path in self.side_files().of_table(table.id)? {
-            let (_, mut file) = self.side_files().open(&path)?;
+        for path in self.quarantine.side_files().of_table(table.id)? {
+            let (_, mut file) = self.quarantine.side_files().open(&path)?;
             while let Some(bytes) = file.next_update()? {
                 read.clear();
                 read.read_record(&bytes, |id| (id == table.id).then_some(&table)).map_err(|error| {
@@ -65,12 +65,12 @@ impl Engine {
                     self.replay_update(fresh, update);
                     applied += 1;
                 }
-                if self.pool().wants_flush() {
-                    self.try_flush_store(fresh)?;
+                if self.shared.pool().wants_flush() {
+                    self.flush.try_flush_store(fresh)?;
                 }
             }
         }
-        self.try_flush_store(fresh)?;
+        self.flush.try_flush_store(fresh)?;
         Ok(applied)
     }
 }

@@ -20,18 +20,18 @@ impl Engine {
     /// A damaged SSTable, or one that does not fit the table, is an error. Then nothing is imported, and no part of it
     /// is there after a crash.
     pub fn import(&self, table: &Table, directory: &Path) -> Result<usize, EngineError> {
-        self.check_writable()?;
-        let store = self.store(table)?;
+        self.shared.check_writable()?;
+        let store = self.shared.store(table)?;
         store.check_files()?;
         if directory == store.directory {
             let what = format!("{}: what is in a table's own directory is not imported", directory.display());
             return Err(EngineError::Unsupported(format!("{what}: `espalier refresh` takes it over")));
         }
         self.refuse_transactions(directory)?;
-        let sources = list_foreign_tables(&*self.options().disk, directory)?;
+        let sources = list_foreign_tables(&*self.shared.options().disk, directory)?;
         let copies = self.copy_verified(&store, &sources)?;
         self.take_over(&store, copies, &[])?;
-        self.request_compaction(&store);
+        self.compaction.request(&store);
         Ok(sources.len())
     }
 
@@ -41,18 +41,18 @@ impl Engine {
     /// A damaged SSTable, or one that does not fit the table, is an error. Then all stay where they are. Blocks on the
     /// disk.
     pub fn refresh(&self, table: &Table) -> Result<usize, EngineError> {
-        self.check_writable()?;
-        let store = self.store(table)?;
+        self.shared.check_writable()?;
+        let store = self.shared.store(table)?;
         let _one_at_a_time = lock(&store.compacting_all);
         store.check_files()?;
-        if !self.options().disk.exists(&store.directory)? {
+        if !self.shared.options().disk.exists(&store.directory)? {
             return Ok(0);
         }
         self.refuse_transactions(&store.directory)?;
         let sources = self.put_there_by_hand(&store)?;
         let copies = self.copy_verified(&store, &sources)?;
         self.take_over(&store, copies, &sources)?;
-        self.request_compaction(&store);
+        self.compaction.request(&store);
         Ok(sources.len())
     }
 
@@ -60,7 +60,7 @@ impl Engine {
     fn put_there_by_hand(&self, store: &TableStore) -> Result<Vec<Descriptor>, EngineError> {
         // The output of a flush or a merge is not in the view at once.
         let (_no_flush, _no_replacement) = (lock(&store.flushing), lock(&store.files));
-        let mut found = list_foreign_tables(&*self.options().disk, &store.directory)?;
+        let mut found = list_foreign_tables(&*self.shared.options().disk, &store.directory)?;
         let view = store.view();
         found.retain(|found| !view.sstables.iter().any(|own| own.descriptor() == found));
         found.iter().find(|found| found.is_big()).map_or(Ok(()), |big| Err(unread(big)))?;
@@ -68,11 +68,11 @@ impl Engine {
     }
 
     fn copy_verified(&self, store: &TableStore, sources: &[Descriptor]) -> Result<Vec<PreparedSSTable>, EngineError> {
-        let (table, disk) = (store.table.load_full(), &self.options().disk);
+        let (table, disk) = (store.table.load_full(), &self.shared.options().disk);
         disk.create_dir_all(&store.directory)?;
         let mut copies = Vec::with_capacity(sources.len());
         for source in sources {
-            let target = Descriptor::new(&store.directory, self.files().new_id());
+            let target = Descriptor::new(&store.directory, self.shared.files().new_id());
             copies.extend(adopt_table(disk, source, &table, &target).map_err(|error| error.of_table(&table))?);
         }
         Ok(copies)
@@ -90,15 +90,15 @@ impl Engine {
         if !store.is_served() {
             return Err(EngineError::UnknownTable(store.table.load().name.to_string()));
         }
-        let position = self.log().position();
+        let position = self.shared.log().position();
         let position = CommitLogPosition { segment: position.segment, offset: position.offset };
-        copies.iter_mut().try_for_each(|copy| copy.belong_to(self.host_id(), position))?;
+        copies.iter_mut().try_for_each(|copy| copy.belong_to(self.shared.host_id(), position))?;
         let table = store.table.load_full();
         let _no_load = lock(&store.settling);
         let resident = store.resident();
         let publish = |opened| store.replace_sstables(&[], opened);
-        let opened = self.files().replace_and(store, &table, sources, copies, publish)?;
-        resident.iter().for_each(|resident| self.load_imported(&table, resident, &opened));
+        let opened = self.shared.files().replace_and(store, &table, sources, copies, publish)?;
+        resident.iter().for_each(|resident| self.residents.load_imported(&table, resident, &opened));
         Ok(())
     }
 }

@@ -6,15 +6,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use compaction::{Strategy, TombstoneOptions};
 use model::{BoxCursor, Keyspace, MergeCursor, Table};
 use sstable::{
-    BlockCache, CommitLogPosition, Descriptor, SSTableReader, WriterOptions, adopt_table, export_table,
-    list_foreign_tables, open_big, remove_all_tables,
+    BlockCache, CommitLogPosition, Descriptor, SSTableReader, adopt_table, export_table, list_foreign_tables, open_big,
+    remove_all_tables,
 };
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::schema::check_options;
 use crate::schema::schema_rows::{self, SchemaRows};
 use crate::system::{SystemRow, is_system_keyspace, read_rows};
 
@@ -50,9 +50,9 @@ impl Engine {
     /// Fails where it has something that we do not (an index, a view, a function, a trigger, a mask, compact storage),
     /// where a keyspace is there already, or an SSTable is damaged; nothing is taken over then.
     pub fn adopt(&self, sources: &[PathBuf]) -> Result<Vec<AdoptedTable>, EngineError> {
-        self.check_writable()?;
+        self.shared.check_writable()?;
         let keyspaces = self.foreign_schema(sources)?;
-        let schema = self.schema();
+        let schema = self.shared.schema();
         if let Some(keyspace) = keyspaces.iter().find(|keyspace| schema.keyspace(&keyspace.name).is_some()) {
             return Err(EngineError::Unsupported(format!("keyspace {} is there already", keyspace.name)));
         }
@@ -62,7 +62,7 @@ impl Engine {
         let adopted = adopted.and_then(|adopted| self.adopt_schema(keyspaces).map(|()| adopted));
         if adopted.is_err() {
             // Best effort: without the schema they are no table's, and the next attempt removes them first.
-            for table in tables.iter().filter(|table| self.store(table).is_err()) {
+            for table in tables.iter().filter(|table| self.shared.store(table).is_err()) {
                 let _ = self.remove_adopted(table);
             }
         }
@@ -78,7 +78,8 @@ impl Engine {
     }
 
     fn remove_adopted(&self, table: &Table) -> Result<(), EngineError> {
-        let (disk, directory) = (&*self.options().disk, self.directory_of(&table.keyspace, &table.name, table.id));
+        let (disk, directory) =
+            (&*self.shared.options().disk, self.shared.directory_of(&table.keyspace, &table.name, table.id));
         if disk.exists(&directory)? {
             remove_all_tables(disk, &directory)?;
         }
@@ -88,9 +89,9 @@ impl Engine {
     /// Writes the SSTables of a table, which is not in the schema yet, into its directory.
     fn adopt_files(&self, table: &Arc<Table>, sources: &[PathBuf]) -> Result<AdoptedTable, EngineError> {
         self.remove_adopted(table)?;
-        let disk = &self.options().disk;
-        let target = self.directory_of(&table.keyspace, &table.name, table.id);
-        let (host_id, position) = (self.host_id(), self.log().position());
+        let disk = &self.shared.options().disk;
+        let target = self.shared.directory_of(&table.keyspace, &table.name, table.id);
+        let (host_id, position) = (self.shared.host_id(), self.shared.log().position());
         let position = CommitLogPosition { segment: position.segment, offset: position.offset };
         let mut sstables = 0;
         for directory in self.table_directories(sources, &table.keyspace, &table.name)? {
@@ -101,7 +102,7 @@ impl Engine {
             self.refuse_transactions(&directory)?;
             for source in list_foreign_tables(&**disk, &directory)? {
                 disk.create_dir_all(&target)?;
-                let target = Descriptor::new(&target, self.files().new_id());
+                let target = Descriptor::new(&target, self.shared.files().new_id());
                 let adopted = adopt_table(disk, &source, table, &target).map_err(|error| error.of_table(table))?;
                 if let Some(mut adopted) = adopted {
                     adopted.belong_to(host_id, position)?;
@@ -115,7 +116,7 @@ impl Engine {
 
     /// Fails if a flush or compaction of Cassandra was cut short: which of its files count only Cassandra says.
     pub(crate) fn refuse_transactions(&self, directory: &Path) -> Result<(), EngineError> {
-        let entries = self.options().disk.list(directory)?;
+        let entries = self.shared.options().disk.list(directory)?;
         match entries.iter().find(|entry| entry.name.contains("_txn_") && entry.name.ends_with(".log")) {
             None => Ok(()),
             Some(entry) => Err(EngineError::Unsupported(format!(
@@ -127,7 +128,7 @@ impl Engine {
 
     /// The directories of a table: `<keyspace>/<table>-<id>`.
     fn table_directories(&self, data: &[PathBuf], keyspace: &str, table: &str) -> Result<Vec<PathBuf>, EngineError> {
-        let disk = &self.options().disk;
+        let disk = &self.shared.options().disk;
         let of_table = |name: &str| name.rsplit_once('-').is_some_and(|(stem, id)| stem == table && id.len() == 32);
         let mut found = Vec::new();
         for directory in data.iter().map(|data| data.join(keyspace)) {
@@ -180,9 +181,9 @@ impl Engine {
     }
 
     fn foreign_rows(&self, data: &[PathBuf], name: &str) -> Result<Vec<SystemRow>, EngineError> {
-        let schema = self.schema();
+        let schema = self.shared.schema();
         let table = schema.table("system_schema", name).expect("system tables are part of every schema");
-        let disk = &self.options().disk;
+        let disk = &self.shared.options().disk;
         let cache = BlockCache::new(CACHE_BYTES);
         let mut sources: Vec<BoxCursor<'static>> = Vec::new();
         for directory in self.table_directories(data, "system_schema", name)? {
@@ -196,17 +197,17 @@ impl Engine {
             }
         }
         let merged = MergeCursor::new(table, false, sources);
-        Ok(read_rows(Box::new(merged), self.now_seconds())?)
+        Ok(read_rows(Box::new(merged), self.shared.now_seconds())?)
     }
 
     /// Writes a data directory that Cassandra 5.0 starts from: the user's tables and `system_schema`, each as it is
     /// when its turn comes; writes go on meanwhile. It has its name once it is complete. Returns how many SSTables
     /// it has. Blocks on the disk.
     pub fn export(&self, data: &Path) -> Result<usize, EngineError> {
-        self.check_writable()?;
+        self.shared.check_writable()?;
         let unfinished = data.with_extension("unfinished");
-        let disk = &self.options().disk;
-        let schema = self.schema();
+        let disk = &self.shared.options().disk;
+        let schema = self.shared.schema();
         if disk.exists(&unfinished)? {
             disk.remove_dir_all(&unfinished)?;
         }
@@ -228,7 +229,7 @@ impl Engine {
     /// Copies a table's SSTables to a directory. They are copied from links, which keep neither flushes nor compactions
     /// waiting.
     fn export_rows(&self, table: &Table, target: &Path) -> Result<usize, EngineError> {
-        let disk = &self.options().disk;
+        let disk = &self.shared.options().disk;
         disk.create_dir_all(target)?;
         let links = self.link_for_export(table)?;
         let copied = self.copy_tables(&links, target);
@@ -237,23 +238,11 @@ impl Engine {
     }
 
     fn copy_tables(&self, source: &Path, target: &Path) -> Result<usize, EngineError> {
-        let disk = &self.options().disk;
+        let disk = &self.shared.options().disk;
         let tables = sstable::list_tables(&**disk, source)?;
         for table in &tables {
             export_table(disk, table, &Descriptor::new(target, table.id.clone()))?.commit()?;
         }
         Ok(tables.len())
     }
-}
-
-/// Fails for options that a flush or a compaction of the table could not use: they are read by the code that those
-/// call.
-pub(crate) fn check_options(table: &Table) -> Result<(), EngineError> {
-    let writer = WriterOptions::for_table(table).map(|_| ()).map_err(|error| error.to_string());
-    let compaction = &table.options.compaction;
-    let strategy = Strategy::from_options(compaction).map(|_| ()).map_err(|error| error.to_string());
-    let tombstones = TombstoneOptions::from_options(compaction).map(|_| ()).map_err(|error| error.to_string());
-    writer.and(strategy).and(tombstones).map_err(|why| {
-        EngineError::TableOptions(format!("Table {}.{} could not be stored: {why}", table.keyspace, table.name))
-    })
 }

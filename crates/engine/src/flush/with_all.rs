@@ -14,18 +14,18 @@ use compaction::{Compacted, CompactionError, CompactionInput, Newer, compact};
 use model::{KeyRange, ReadRange, Table};
 use sstable::{SSTableId, SSTableReader};
 
-use super::memory_only;
+use super::Flush;
 use crate::compaction::{Outside, engine_error, ids_of, is_enabled, left_alone};
-use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::descriptors_of;
+use crate::table::in_memory::memory_only;
 use crate::table::{Generation, TableStore};
 
-impl Engine {
+impl Flush {
     /// Flushes a generation of a small table in memory together with all its SSTables into one SSTable. Returns false
     /// if the generation has to be flushed alone. That includes a failure here, which is reported like a compaction's
     /// failure.
-    pub(crate) fn flush_with_all(
+    pub(super) fn flush_with_all(
         &self,
         store: &Arc<TableStore>,
         generation: &Arc<Generation>,
@@ -33,8 +33,8 @@ impl Engine {
     ) -> bool {
         let flushed = self.try_flush_with_all(store, generation, interval);
         flushed.unwrap_or_else(|error| {
-            self.tell_failure(&error);
-            self.note_compaction(store.table.load().id, Some(error));
+            self.shared.tell_failure(&error);
+            self.compaction.note(store.table.load().id, Some(error));
             false
         })
     }
@@ -56,7 +56,7 @@ impl Engine {
         let Some((_claim, inputs)) = begun else { return Ok(false) };
         let cursor = generation.memtable.clone().cursor(&table, &ReadRange::all_rows(KeyRange::all()));
         let statistics = generation.memtable.statistics();
-        let newer = Newer { cursor, options: self.files().memtable_options(&table, statistics, &[interval])? };
+        let newer = Newer { cursor, options: self.shared.files().memtable_options(&table, statistics, &[interval])? };
         let outputs = match self.merge_with(store, generation, &table, &inputs, newer) {
             Ok(compacted) => compacted.tables,
             Err(CompactionError::Stopped) => return Ok(false),
@@ -67,7 +67,7 @@ impl Engine {
             return Ok(false);
         }
         let publish = |opened| store.replace_generation(generation, &inputs, opened);
-        let written = self.files().replace_and(store, &table, &descriptors_of(&inputs), outputs, publish)?;
+        let written = self.shared.files().replace_and(store, &table, &descriptors_of(&inputs), outputs, publish)?;
         store.flush_size.note(written.iter().map(|sstable| sstable.size_on_disk_bytes()).sum());
         Ok(true)
     }
@@ -76,10 +76,10 @@ impl Engine {
     fn all_if_few(&self, store: &TableStore, merging: &HashSet<SSTableId>) -> Option<Vec<Arc<SSTableReader>>> {
         let view = store.view();
         let bytes: u64 = view.sstables.iter().map(|sstable| sstable.data_length_bytes()).sum();
-        let is_small = 0 < bytes && bytes < self.options().in_memory_rewritten_bytes_max;
+        let is_small = 0 < bytes && bytes < self.shared.options().in_memory_rewritten_bytes_max;
         let left_alone = left_alone(&view, merging);
         let are_free = ids_of(&view.sstables).iter().all(|id| !left_alone.contains(id));
-        (is_small && are_free && !self.is_closing(store)).then(|| view.sstables.clone())
+        (is_small && are_free && !self.compaction.is_closing(store)).then(|| view.sstables.clone())
     }
 
     fn merge_with(
@@ -90,21 +90,21 @@ impl Engine {
         inputs: &[Arc<SSTableReader>],
         newer: Newer,
     ) -> Result<Compacted, CompactionError> {
-        let has_uncovered = self.has_uncovered(table.id, &store.view());
+        let has_uncovered = self.shared.has_uncovered(table.id, &store.view());
         compact(CompactionInput {
-            disk: &self.options().disk,
+            disk: &self.shared.options().disk,
             dir: &store.directory,
             table,
             tables: inputs,
             newer: Some(newer),
             overlaps: &Outside { store, inputs, flushed: Some(generation), has_uncovered },
-            now_seconds: self.now_seconds(),
+            now_seconds: self.shared.now_seconds(),
             boundaries: Vec::new(),
-            column_index_size_bytes: u64::from(self.options().column_index_size_bytes),
-            past_page_cache: self.sstable_writes() == &BlockWrites::Direct,
-            host_id: self.host_id(),
-            new_id: &mut || self.files().new_id(),
-            progress: &mut |_| match store.merges.is_stopping() || self.is_closing(store) {
+            column_index_size_bytes: u64::from(self.shared.options().column_index_size_bytes),
+            past_page_cache: self.shared.sstable_writes() == &BlockWrites::Direct,
+            host_id: self.shared.host_id(),
+            new_id: &mut || self.shared.files().new_id(),
+            progress: &mut |_| match store.merges.is_stopping() || self.compaction.is_closing(store) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             },

@@ -7,17 +7,17 @@
 //! Only these can exceed the limit: loads and replays; writes that race with deletions of the rows that they were to
 //! replace; and, by the length of a long clustering, deletions within a deleted range that ends there.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::Poll;
 
+use arc_swap::ArcSwap;
 use memtable::growth_max;
-use model::{Mutation, PartitionUpdate};
+use model::{Mutation, PartitionUpdate, Table};
 
-use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::hooks::{InMemoryNotice, InMemoryNotices};
 use crate::table::TableStore;
 use crate::wakers::Wakers;
 
@@ -81,31 +81,6 @@ enum Tried {
     Reserved(Reservations),
     /// The reservations of others take all room of a table.
     Waits(Arc<TableStore>),
-}
-
-/// A notice that a table in memory approaches its limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InMemoryNotice {
-    /// The keyspace.
-    pub keyspace: String,
-    /// The table.
-    pub table: String,
-    /// The percentage of the limit that was reached: 80 or 95.
-    pub percent: u64,
-    /// The table's memory in bytes.
-    pub used_bytes: u64,
-    /// The table's limit in bytes.
-    pub limit_bytes: u64,
-}
-
-/// Receives the notices, from any thread.
-#[derive(Clone)]
-pub struct InMemoryNotices(pub Arc<dyn Fn(&InMemoryNotice) + Send + Sync>);
-
-impl fmt::Debug for InMemoryNotices {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InMemoryNotices")
-    }
 }
 
 impl MemoryLimit {
@@ -197,27 +172,27 @@ pub(crate) fn reserve_now(
     })
 }
 
-impl Engine {
-    /// Sends a notice if a table reached a percentage of its limit.
-    pub(crate) fn note_memory_use(&self, store: &TableStore, used_bytes: u64) {
-        let Some(limit_bytes) = store.limit.get() else { return };
+impl MemoryLimit {
+    /// Sends a notice if the table, which is this one, reached a percentage of its limit.
+    pub fn note_use(&self, table: &ArcSwap<Table>, used_bytes: u64, notices: Option<&InMemoryNotices>) {
+        let Some(limit_bytes) = self.get() else { return };
         let percent = used_bytes.saturating_mul(100) / limit_bytes;
-        let warned = usize::from(store.limit.warned.load(Ordering::Relaxed));
+        let warned = usize::from(self.warned.load(Ordering::Relaxed));
         let passed = WARN_PERCENT.iter().filter(|threshold| percent >= **threshold).count();
         let calm = WARN_PERCENT.iter().filter(|threshold| percent + CALM_PERCENT >= **threshold).count();
         let now = warned.clamp(passed, calm);
         if now == warned {
             return;
         }
-        let before = usize::from(store.limit.warned.swap(now as u8, Ordering::Relaxed));
+        let before = usize::from(self.warned.swap(now as u8, Ordering::Relaxed));
         if before >= now {
             return;
         }
-        for count in &store.limit.warnings[before..now] {
+        for count in &self.warnings[before..now] {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        if let Some(notices) = &self.options().in_memory_notices {
-            let table = store.table.load();
+        if let Some(notices) = notices {
+            let table = table.load();
             let (keyspace, table) = (table.keyspace.to_string(), table.name.to_string());
             notices.0(&InMemoryNotice { keyspace, table, percent: WARN_PERCENT[now - 1], used_bytes, limit_bytes });
         }

@@ -8,7 +8,7 @@ use compaction::RowPurge;
 use memtable::Purge;
 use model::{DeletionTime, Row, Table};
 
-use crate::engine::Engine;
+use super::Residents;
 use crate::error::EngineError;
 use crate::lock::lock;
 use crate::worker::Worker;
@@ -21,7 +21,7 @@ const SPARE_FOR: Duration = Duration::from_secs(60);
 /// The thread pauses this many times as long as it worked.
 const REST_FACTOR: u32 = 20;
 
-/// The thread ends with the engine.
+/// The thread ends with the room.
 pub(crate) struct Purger {
     stopped: Arc<(Mutex<bool>, Condvar)>,
     worker: Worker,
@@ -33,13 +33,13 @@ impl Purger {
     }
 
     /// Starts the thread.
-    pub fn start(&self, engine: &Arc<Engine>) -> Result<(), EngineError> {
+    fn start(&self, residents: &Arc<Residents>) -> Result<(), EngineError> {
         let stopped = self.stopped.clone();
-        self.worker.start("purger", engine, move |engine| run(&engine, &stopped))
+        self.worker.start("purger", residents, move |residents| run(&residents, &stopped))
     }
 
     /// Ends the thread after its current work.
-    pub fn stop(&self) {
+    fn stop(&self) {
         *lock(&self.stopped.0) = true;
         self.stopped.1.notify_all();
         self.worker.join();
@@ -52,7 +52,7 @@ impl Drop for Purger {
     }
 }
 
-fn run(engine: &Weak<Engine>, stopped: &(Mutex<bool>, Condvar)) {
+fn run(residents: &Weak<Residents>, stopped: &(Mutex<bool>, Condvar)) {
     let mut rest = TICK;
     let mut last_given_back = Instant::now();
     loop {
@@ -61,11 +61,11 @@ fn run(engine: &Weak<Engine>, stopped: &(Mutex<bool>, Condvar)) {
         if *waited.unwrap_or_else(PoisonError::into_inner).0 {
             return;
         }
-        let Some(engine) = engine.upgrade() else { return };
+        let Some(residents) = residents.upgrade() else { return };
         let started = Instant::now();
-        engine.purge_resident(engine.now_seconds());
+        residents.purge(residents.shared.now_seconds());
         if last_given_back.elapsed() >= SPARE_FOR {
-            engine.spare_pages().give_back_unneeded();
+            residents.shared.spare_pages().give_back_unneeded();
             last_given_back = Instant::now();
         }
         rest = (started.elapsed() * REST_FACTOR).max(TICK);
@@ -89,17 +89,28 @@ impl Purge for RowPurgeOf {
 /// Compaction's purge rules, applied to memory.
 struct RowPurgeOf(RowPurge);
 
-impl Engine {
+impl Residents {
+    /// Starts the thread that frees memory.
+    pub fn start(self: &Arc<Self>) -> Result<(), EngineError> {
+        self.purger.start(self)
+    }
+
+    /// Ends that thread.
+    pub fn stop(&self) {
+        self.purger.stop();
+    }
+
     /// Frees memory that is not needed at `now_seconds` in tables that live in memory. The purger does it every second.
     /// Callers that cannot wait for the purger call this.
-    pub fn purge_resident(&self, now_seconds: u32) {
-        for store in self.stores() {
+    pub fn purge(&self, now_seconds: u32) {
+        for store in self.shared.stores() {
             // Before the load is complete, older data may arrive that a tombstone here shadows.
             if let Some(resident) = store.resident().filter(|resident| resident.is_complete()) {
                 let gc_before = compaction::gc_before(&store.table.load().options, now_seconds);
                 let mut purge = RowPurgeOf(RowPurge::new(now_seconds, gc_before));
                 resident.data.purge(now_seconds, &mut purge);
-                self.note_memory_use(&store, resident.data.used_bytes());
+                let notices = self.shared.options().in_memory_notices.as_ref();
+                store.limit.note_use(&store.table, resident.data.used_bytes(), notices);
             }
         }
     }

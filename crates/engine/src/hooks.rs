@@ -1,5 +1,5 @@
-//! Failures of the disk with SSTables, which are reported to the host, whose `disk_failure_policy` decides what happens
-//! to the node.
+//! What the engine tells its host: failures of the disk, for whoever decides what becomes of the node
+//! (`disk_failure_policy`), tables that are quarantined, and tables in memory that approach their limits.
 //!
 //! The engine itself continues in any case: the request that met the failure fails, a flush keeps its memtable, and a
 //! merge keeps its inputs.
@@ -11,7 +11,6 @@ use blockio::DiskErrorKind;
 use model::ReadError;
 use sstable::SSTableError;
 
-use crate::engine::Engine;
 use crate::error::EngineError;
 
 /// The kind of a failure.
@@ -28,7 +27,7 @@ type Listener = dyn Fn(DiskFailureKind, &str) + Send + Sync;
 
 /// Receives each failure with its kind and text, on any thread. It must not block.
 #[derive(Clone)]
-pub struct DiskFailureHook(Arc<Listener>);
+pub struct DiskFailureHook(pub(crate) Arc<Listener>);
 
 impl DiskFailureHook {
     /// Calls `listener`.
@@ -86,18 +85,37 @@ fn is_no_failure(kind: std::io::ErrorKind) -> bool {
     matches!(kind, std::io::ErrorKind::Unsupported | std::io::ErrorKind::ResourceBusy)
 }
 
-impl Engine {
-    /// Reports a failure that a request met. The engine itself reports those of its own work.
-    pub fn disk_failed(&self, kind: DiskFailureKind, message: &str) {
-        if let Some(hook) = &self.options().on_disk_failure {
-            (hook.0)(kind, message);
-        }
-    }
+/// Called from any thread with what a client of the table is answered. It must not block.
+#[derive(Clone)]
+pub struct QuarantineHook(pub Arc<dyn Fn(&EngineError) + Send + Sync>);
 
-    /// Reports the error if it is a failure of the disk.
-    pub(crate) fn tell_failure(&self, error: &EngineError) {
-        if let Some(kind) = DiskFailureKind::of(error) {
-            self.disk_failed(kind, &error.to_string());
-        }
+impl fmt::Debug for QuarantineHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("QuarantineHook")
+    }
+}
+
+/// A notice that a table in memory approaches its limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InMemoryNotice {
+    /// The keyspace.
+    pub keyspace: String,
+    /// The table.
+    pub table: String,
+    /// The percentage of the limit that was reached: 80 or 95.
+    pub percent: u64,
+    /// The table's memory in bytes.
+    pub used_bytes: u64,
+    /// The table's limit in bytes.
+    pub limit_bytes: u64,
+}
+
+/// Receives the notices, from any thread.
+#[derive(Clone)]
+pub struct InMemoryNotices(pub Arc<dyn Fn(&InMemoryNotice) + Send + Sync>);
+
+impl fmt::Debug for InMemoryNotices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InMemoryNotices")
     }
 }

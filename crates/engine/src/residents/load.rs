@@ -8,11 +8,11 @@ use model::{BoxCursor, KeyBound, KeyRange, MergeCursor, PartitionKey, ReadRange,
 use sstable::{ReadMode, SSTableReader};
 use types::Token;
 
-use super::Resident;
-use crate::engine::Engine;
+use super::Residents;
 use crate::error::EngineError;
 use crate::files::open_cursor;
-use crate::table::{TableStore, View};
+use crate::table::in_memory::Resident;
+use crate::table::{Generation, TableStore, View};
 
 /// The number of ranges that are loaded at a time for each core. While some wait for the device, others can run.
 const RANGES_PER_CORE: usize = 2;
@@ -25,19 +25,19 @@ enum Rest {
     Resident,
 }
 
-impl Engine {
+impl Residents {
     /// Loads all data that is not resident yet, which is the data of older generations and SSTables. Writes continue
     /// meanwhile, and where they meet loaded data the newer one wins. Blocks on the disk.
-    pub(crate) fn load_resident(&self, store: &Arc<TableStore>, resident: &Arc<Resident>) -> Result<(), EngineError> {
+    pub(super) fn load_resident(&self, store: &Arc<TableStore>, resident: &Arc<Resident>) -> Result<(), EngineError> {
         // Waits for the writes to older generations, so that their memtables are complete.
-        self.groups().barrier().wait();
+        self.shared.groups().barrier().wait();
         let (table, view) = (store.table.load_full(), store.view());
-        let is_older = |generation: &&Arc<crate::table::Generation>| {
+        let is_older = |generation: &&Arc<Generation>| {
             !generation.resident.as_ref().is_some_and(|other| Arc::ptr_eq(other, resident))
         };
         let has_memtables = view.generations().filter(is_older).any(|generation| !generation.memtable.is_empty());
         if has_memtables || !view.sstables.is_empty() {
-            let sstables: Vec<_> = view.sstables.iter().map(|sstable| self.files().for_load(sstable)).collect();
+            let sstables: Vec<_> = view.sstables.iter().map(|sstable| self.shared.files().for_load(sstable)).collect();
             let sources = |range: &ReadRange| {
                 let mut sources = memtable_sources(&view, resident, &table, range);
                 sources.extend(sstable_sources(&sstables, &table, range)?);
@@ -51,7 +51,7 @@ impl Engine {
 
     /// Adds the data of imported SSTables. If they cannot be read, reads of the table use the disk from now on, as they
     /// are.
-    pub(crate) fn load_imported(&self, table: &Arc<Table>, resident: &Arc<Resident>, sstables: &[Arc<SSTableReader>]) {
+    pub fn load_imported(&self, table: &Arc<Table>, resident: &Arc<Resident>, sstables: &[Arc<SSTableReader>]) {
         let loaded =
             self.load_ranges(table, resident, Rest::Resident, &|range| sstable_sources(sstables, table, range));
         if let Err(error) = loaded {
@@ -72,7 +72,7 @@ impl Engine {
             let load = |keys: KeyRange| {
                 move || -> Result<(), EngineError> {
                     let merged = MergeCursor::new(table, false, sources(&ReadRange::all_rows(keys))?);
-                    let now = self.now_seconds();
+                    let now = self.shared.now_seconds();
                     let gc_before = gc_before(&table.options, now);
                     let oldest_elsewhere = |_: &PartitionKey| match rest {
                         Rest::Nothing => i64::MAX,

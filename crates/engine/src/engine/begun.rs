@@ -1,0 +1,80 @@
+//! A write that was begun and waits for the log alone.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::slice;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use model::Mutation;
+
+use super::Engine;
+use crate::error::EngineError;
+use crate::shared::BorrowedSchema;
+use crate::write::{Begun, Writes};
+
+/// Keeps the engine while a write waits.
+struct OfEngine(Arc<Engine>);
+
+impl Deref for OfEngine {
+    type Target = Writes;
+
+    fn deref(&self) -> &Writes {
+        &self.0.writes
+    }
+}
+
+/// A begun write. Completes when it is as durable as `commitlog_sync` requires and visible to every read that starts
+/// later. If it is dropped before that, it is finished in the background.
+#[must_use = "it is acknowledged when it is ready"]
+pub struct BegunWrite(Begun<OfEngine>);
+
+impl Engine {
+    /// Begins a write that was created with this schema, without waiting. `None` means that the write would have to
+    /// wait for memory or room, and that nothing has happened. A begun write waits only for the log.
+    pub fn begin_write(
+        self: &Arc<Engine>,
+        schema: &BorrowedSchema,
+        mutation: Mutation,
+    ) -> Result<Option<BegunWrite>, EngineError> {
+        let own = || OfEngine(Arc::clone(self));
+        let begun = match mutation.updates() {
+            [update] => {
+                let store = schema.catalog().store(update.table())?;
+                self.writes.begin(own, mutation, slice::from_ref(store))?
+            }
+            _ => {
+                let stores = self.writes.stores_of(&mutation)?;
+                self.writes.begin(own, mutation, &stores)?
+            }
+        };
+        Ok(begun.map(BegunWrite))
+    }
+}
+
+impl BegunWrite {
+    /// Whether it need not wait, or not any more.
+    pub fn is_done(&self) -> bool {
+        self.0.is_done()
+    }
+
+    /// The engine of a write that had to wait; no other write can fail.
+    pub fn engine(&self) -> Option<&Engine> {
+        self.0.owner().map(|owner| &*owner.0)
+    }
+
+    /// Prefetches the memory that these writes will read first in memtables. The writes must be durable and polled soon
+    /// after; about eight are needed for a gain.
+    pub fn prefetch<'w>(writes: impl Iterator<Item = &'w BegunWrite>) {
+        Begun::prefetch(writes.map(|write| &write.0));
+    }
+}
+
+impl Future for BegunWrite {
+    type Output = Result<(), EngineError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll(context)
+    }
+}

@@ -1,0 +1,310 @@
+//! The calls that lead into the rooms, and what an engine says of itself.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use commitlog::{BlockWrites, LogHold, LogMetrics, QueueMeans, ReplayReport};
+use model::{BoxCursor, Keyspace, Mutation, PartitionKey, ReadRange, RowRef, Schema, Table};
+use uuid::Uuid;
+
+use super::Engine;
+use crate::compaction::tasks::CompactionStats;
+use crate::error::EngineError;
+use crate::flush::FlushStats;
+use crate::hooks::DiskFailureKind;
+use crate::lock::lock;
+use crate::metrics::{TableStats, all_table_stats, stats_of};
+use crate::options::EngineOptions;
+use crate::quarantine::QuarantinedTable;
+use crate::read::{self, Sought};
+use crate::recovery::ReplaySummary;
+use crate::schema::change::Keyspaces;
+use crate::schema::schema_rows::SchemaDamage;
+use crate::shared::BorrowedSchema;
+use crate::system::SystemWrite;
+use crate::turn::Turn;
+
+/// Reads.
+impl Engine {
+    /// The rows of `table` within `range`, from all memtables and SSTables, reconciled and without what deletions
+    /// shadow. Expired and deleted cells are still there: the caller knows what *now* is.
+    ///
+    /// SSTables are left out that cannot hold anything of the range by their keys, filter and clusterings, and (in
+    /// reads of one partition) those too old to matter. Blocks on the disk where SSTables are not cached; see
+    /// [`Engine::is_in_memory`].
+    pub fn read(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
+        read::read(&self.shared, table, range)
+    }
+
+    /// As [`Engine::read`], for a caller that knows what *now* is (seconds since the epoch): without SSTables in which
+    /// all was deleted or expired `gc_grace_seconds` before, as far as they shadow nothing that this read finds. With a
+    /// `turn` that may not block, the cursor fails where it would have to wait for a device
+    /// ([`EngineError::would_wait`]).
+    pub fn read_at(
+        &self,
+        table: &Arc<Table>,
+        range: &ReadRange,
+        now_seconds: u32,
+        turn: Turn<'_>,
+    ) -> Result<BoxCursor<'static>, EngineError> {
+        read::read_at(&self.shared, table, range, now_seconds, turn)
+    }
+
+    /// Looks up rows of one partition of a table without static columns, where they are in memory or in the cache of
+    /// SSTables and nothing has to be merged, and passes them to `take` until that returns false. Returns false where
+    /// only [`Engine::read_at`] can tell: then the rows that were passed do not count. Never blocks.
+    pub fn find_rows(&self, table: &Table, sought: &Sought<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
+        read::find_rows(&self.shared, table, sought, take)
+    }
+
+    /// Whether memtables hold so much of the table that hardly a partition is in the processor's caches.
+    pub fn has_large_memtables(&self, table: &Table) -> bool {
+        read::has_large_memtables(&self.shared, table)
+    }
+
+    /// Whether reads of the table touch memory only, so that they may run where blocking is not allowed.
+    pub fn is_in_memory(&self, table: &Table) -> bool {
+        read::is_in_memory(&self.shared, table)
+    }
+
+    /// Brings near what reads and writes of these partitions, right after, will look at in memtables.
+    pub fn prefetch(&self, table: &Table, keys: &[&PartitionKey]) {
+        read::prefetch(&self.shared, table, keys);
+    }
+}
+
+/// Writes.
+impl Engine {
+    /// Writes a mutation. Completes when the mutation is as durable as `commitlog_sync` requires and visible to every
+    /// read that starts later. It waits for memory, for room in tables in memory and for room in the log.
+    ///
+    /// The future may be dropped before it completes. The mutation is then written as a whole or not at all; if its
+    /// record is in the log already, it is written in the background. The future needs no particular runtime.
+    pub async fn write(&self, mutation: &Mutation) -> Result<(), EngineError> {
+        self.writes.write(mutation).await
+    }
+
+    /// Writes a batch as [`Engine::write`] does. The batch may be larger than a log record; some updates of such a
+    /// batch become visible before others. Each single update must fit into a record.
+    pub async fn write_batch(&self, mutation: &Mutation) -> Result<(), EngineError> {
+        self.writes.write_batch(mutation).await
+    }
+
+    /// Writes a mutation as [`Engine::write`] does. A mutation larger than a log record is written update by update,
+    /// for updates that need not become visible together. Each of them must fit into a record, or nothing is written.
+    pub async fn write_parts(&self, mutation: &Mutation) -> Result<(), EngineError> {
+        self.writes.write_parts(mutation).await
+    }
+
+    /// Writes columns of the node's row of `system.local`, durably. Blocks on the log.
+    pub fn write_local(&self, values: &[(&str, Option<Vec<u8>>)]) -> Result<(), EngineError> {
+        let local = self.shared.find_table("system", "local");
+        let mut write = SystemWrite::new(&local, b"local", self.shared.next_timestamp_micros());
+        write.row(&[], values);
+        self.writes.durably(Mutation::new(vec![write.build()]))
+    }
+
+    /// Whether writes wait for the log before memtables take them.
+    pub fn writes_wait(&self) -> bool {
+        read::writes_wait(&self.shared)
+    }
+
+    /// Writes that this thread begins while what is returned lives go to the log together. Other writes do not wait for
+    /// them, nor do they for any that begins later. Those that are polled with `waker` say there what they wait
+    /// for.
+    pub fn hold_log(&self, waker: &Waker) -> LogHold {
+        self.shared.log().hold_wake_ups(waker)
+    }
+
+    /// Microseconds since the epoch, later than all that this returned before.
+    pub fn next_timestamp_micros(&self) -> i64 {
+        self.shared.next_timestamp_micros()
+    }
+
+    /// As [`next_timestamp_micros`](Self::next_timestamp_micros), for who has just looked at the clock.
+    pub fn next_timestamp_from(&self, now: i64) -> i64 {
+        self.shared.next_timestamp_from(now)
+    }
+}
+
+/// Flushes, compactions, and tables in memory.
+impl Engine {
+    /// Flushes one table. Blocks on the disk.
+    pub fn flush(&self, table: &Table) -> Result<(), EngineError> {
+        self.flush.flush_and_compact(&self.shared.store(table)?).map(|_| ())
+    }
+
+    /// Flushes every table that holds anything, and answers the first failure once all were tried. Blocks on the disk.
+    pub fn flush_all(&self) -> Result<(), EngineError> {
+        let failures = self.flush.flush_each();
+        failures.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// The figures of the queue.
+    pub fn flush_stats(&self) -> FlushStats {
+        self.flush.stats()
+    }
+
+    /// Why a flush failed whose table was not flushed since.
+    pub fn last_flush_failure(&self) -> Option<EngineError> {
+        self.quarantine.flush_failures().any()
+    }
+
+    /// Flushes the memtable and merges all SSTables of a table into one, or into as many as its strategy asks for:
+    /// unified compaction merges SSTables that do not overlap separately, and splits its output. Merges in flight stop,
+    /// and SSTables that are flushed meanwhile may be merged beside it. Blocks until the merge is complete.
+    pub fn compact(&self, table: &Table) -> Result<(), EngineError> {
+        let store = self.shared.store(table)?;
+        self.flush.flush_store(&store)?;
+        self.compaction.compact(&store)
+    }
+
+    /// Switches automatic compaction of one table on or off, until the next start.
+    pub fn set_autocompaction(&self, table: &Table, enabled: bool) -> Result<(), EngineError> {
+        self.compaction.set_automatic(&*self.shared.store(table)?, enabled);
+        Ok(())
+    }
+
+    /// The figures of running and completed compactions.
+    pub fn compaction_stats(&self) -> CompactionStats {
+        self.compaction.stats()
+    }
+
+    /// Why a compaction in the background failed whose table was not compacted since.
+    pub fn last_compaction_failure(&self) -> Option<EngineError> {
+        self.compaction.last_failure()
+    }
+
+    /// Frees memory that is not needed at `now_seconds` in tables that live in memory. A thread does it every second.
+    /// Callers that cannot wait for it call this.
+    pub fn purge_resident(&self, now_seconds: u32) {
+        self.residents.purge(now_seconds);
+    }
+
+    /// The last failure to load a table that lives in memory. Reads of that table use the disk.
+    pub fn last_load_failure(&self) -> Option<EngineError> {
+        self.residents.last_load_failure()
+    }
+
+    /// The tables that are not served, by keyspace and name.
+    pub fn quarantined_tables(&self) -> Vec<QuarantinedTable> {
+        self.quarantine.tables()
+    }
+
+    /// Reports a failure that a request met. The engine itself reports those of its own work.
+    pub fn disk_failed(&self, kind: DiskFailureKind, message: &str) {
+        self.shared.disk_failed(kind, message);
+    }
+}
+
+/// What it says of itself.
+impl Engine {
+    /// The settings.
+    pub fn options(&self) -> &EngineOptions {
+        self.shared.options()
+    }
+
+    /// The schema now.
+    pub fn schema(&self) -> Arc<Schema> {
+        self.shared.schema()
+    }
+
+    /// As [`Engine::schema`], for the length of a request: to look at it writes to no memory that other threads use.
+    pub fn borrow_schema(&self) -> BorrowedSchema {
+        self.shared.borrow_schema()
+    }
+
+    /// The node's id, which its log and its SSTables carry.
+    pub fn host_id(&self) -> Uuid {
+        self.shared.host_id()
+    }
+
+    /// Numbers of one table.
+    pub fn table_stats(&self, table: &Table) -> Result<TableStats, EngineError> {
+        Ok(stats_of(&*self.shared.store(table)?))
+    }
+
+    /// Numbers of every table, by keyspace and name.
+    pub fn all_table_stats(&self) -> Vec<TableStats> {
+        all_table_stats(&self.shared)
+    }
+
+    /// Bytes of SSTables' pages and chunks in memory.
+    pub fn cache_bytes(&self) -> u64 {
+        self.shared.files().cache_bytes()
+    }
+
+    /// Bytes that dropped memtables left, which those that come use before they ask the system.
+    pub fn spare_memtable_bytes(&self) -> u64 {
+        self.shared.spare_pages().bytes() as u64
+    }
+
+    /// Bytes that all memtables use.
+    pub fn memtable_bytes(&self) -> u64 {
+        self.shared.pool().used_bytes()
+    }
+
+    /// The log's counters.
+    pub fn log_metrics(&self) -> LogMetrics {
+        self.shared.log().metrics()
+    }
+
+    /// How the log reaches the device.
+    pub fn log_means(&self) -> (BlockWrites, QueueMeans) {
+        (self.shared.log().block_writes(), self.shared.log().queue_means().clone())
+    }
+
+    /// How long a durable write of one block takes on the log's device. Blocks meanwhile.
+    pub fn time_durable_write(&self) -> Result<Duration, EngineError> {
+        self.shared.log().time_durable_write().map_err(|error| self.shared.log_failed(error))
+    }
+
+    /// Why the log takes no more records, if so: it failed, or was shut down.
+    pub fn log_closed(&self) -> Option<String> {
+        self.shared.log().closed().map(|reason| reason.to_string())
+    }
+
+    /// How SSTables are written to the device, as a start found out.
+    pub fn sstable_writes(&self) -> &BlockWrites {
+        self.shared.sstable_writes()
+    }
+
+    /// What the start replayed.
+    pub fn replay_summary(&self) -> ReplaySummary {
+        self.start.replayed
+    }
+
+    /// What the log held when it was opened: records, and with salvage the gaps that were got over.
+    pub fn log_report(&self) -> &ReplayReport {
+        &self.start.log_report
+    }
+
+    /// What of the schema the start left out, because a salvaged log had a part of it only. Its files stay where they
+    /// are.
+    pub fn schema_damage(&self) -> &[SchemaDamage] {
+        &self.start.schema_damage
+    }
+
+    /// Files of tables' directories that belong to no SSTable, and where the start put them.
+    pub fn leftovers(&self) -> Vec<PathBuf> {
+        lock(&self.leftovers).clone()
+    }
+
+    /// How long reading and replaying the log took.
+    pub fn recovery_time(&self) -> Duration {
+        self.start.recovery_time
+    }
+
+    /// Replaces the map of keyspaces; for tests of other crates that need a schema without CQL.
+    #[doc(hidden)]
+    pub fn set_keyspace(&self, keyspace: Keyspace) -> Result<(), EngineError> {
+        let name = keyspace.name.clone();
+        self.change_schema(|_, keyspaces: &mut Keyspaces| {
+            keyspaces.insert(name, Arc::new(keyspace));
+            Ok(())
+        })
+        .map(|_| ())
+    }
+}

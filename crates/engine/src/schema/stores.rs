@@ -1,0 +1,112 @@
+//! The stores of the schema's tables: opening them, and publishing a schema with them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use model::{Schema, Table};
+use sstable::SSTableReader;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::files::Opened;
+use crate::lock::lock;
+use crate::shared::Stores;
+use crate::system::{is_local_system_keyspace, is_system_keyspace};
+use crate::table::TableStore;
+use crate::table::by_table_id::ByTableId;
+use crate::table::in_memory::memory_only;
+
+impl Engine {
+    /// Gives every table of `schema` a store and makes it the current schema; returns the stores of tables that are
+    /// gone.
+    pub(crate) fn open_stores(&self, schema: &Arc<Schema>) -> Result<Vec<Arc<TableStore>>, EngineError> {
+        let stores = self.stores_for(schema)?;
+        Ok(self.publish(schema, stores))
+    }
+
+    /// A store for every table of `schema`: its own, or one of the SSTables in its directory. Nobody sees it yet.
+    pub(crate) fn stores_for(&self, schema: &Schema) -> Result<Stores, EngineError> {
+        let old = self.shared.catalog();
+        let mut stores = Stores::with_capacity_and_hasher(old.stores().len(), ByTableId::default());
+        for table in schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values()) {
+            let store = match old.stores().get(&table.id) {
+                Some(store) => store.clone(),
+                None => self.open_store(table)?,
+            };
+            stores.insert(table.id, store);
+        }
+        Ok(stores)
+    }
+
+    /// Makes `schema` the current one, with the stores of its tables; returns those of tables that are gone.
+    pub(crate) fn publish(&self, schema: &Arc<Schema>, stores: Stores) -> Vec<Arc<TableStore>> {
+        for keyspace in schema.keyspaces.values() {
+            for table in keyspace.tables.values() {
+                let Some(store) = stores.get(&table.id) else { continue };
+                let before = store.table.load_full();
+                store.alter(table);
+                if before.options.compaction != table.options.compaction {
+                    self.compaction.request(store);
+                }
+                if before.options.memtable != table.options.memtable {
+                    // Its next memtable is of the new kind.
+                    self.flush.request(store);
+                }
+                store.limit.set(memory_only(table).map(|options| options.size_limit_bytes));
+                store.durable_writes.store(is_durable(schema, &keyspace.name), Ordering::Relaxed);
+            }
+        }
+        let old = self.shared.publish(schema, stores.clone());
+        let removed = old.stores().iter().filter(|(id, _)| !stores.contains_key(id)).map(|(_, store)| store.clone());
+        removed.collect()
+    }
+
+    /// The store of a table of the schema; quarantined where its SSTables cannot be opened, or log records of it were
+    /// set aside.
+    fn open_store(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
+        if is_system_keyspace(&table.keyspace) {
+            return self.open_files(table);
+        }
+        let (store, reason) = match self.open_files(table) {
+            Ok(store) => (store, self.quarantine.set_aside_before(table.id)?),
+            // A table that is being made is refused instead.
+            Err(failure) if self.shared.options().opens_damaged && self.shared.is_replaying() => {
+                (self.new_store(table, Vec::new()), Some(failure))
+            }
+            Err(failure) => return Err(failure),
+        };
+        reason.iter().for_each(|reason| store.set_quarantined(reason));
+        Ok(store)
+    }
+
+    /// A store of the SSTables in the table's directory, which nobody else knows of.
+    pub(crate) fn open_files(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
+        let Opened { sstables, failures, leftovers } =
+            self.shared.files().open_all(&self.table_directory(table), table)?;
+        lock(&self.leftovers).extend(leftovers);
+        failures.iter().for_each(|failure| self.shared.tell_failure(failure));
+        match failures.into_iter().next() {
+            Some(failure) => Err(failure),
+            None => Ok(self.new_store(table, sstables)),
+        }
+    }
+
+    fn new_store(&self, table: &Arc<Table>, sstables: Vec<Arc<SSTableReader>>) -> Arc<TableStore> {
+        let held_bytes = sstables.iter().map(|sstable| sstable.data_length_bytes()).sum();
+        let resident = self.residents.create(table, held_bytes);
+        resident.iter().filter(|_| sstables.is_empty()).for_each(|resident| resident.set_complete());
+        let active = self.shared.new_generation(table, resident);
+        active.lower(self.shared.log());
+        Arc::new(TableStore::new(table.clone(), self.table_directory(table), active, sstables))
+    }
+
+    fn table_directory(&self, table: &Table) -> PathBuf {
+        self.shared.directory_of(&table.keyspace, &table.name, table.id)
+    }
+}
+
+/// Whether writes to the keyspace go to the log.
+fn is_durable(schema: &Schema, keyspace: &str) -> bool {
+    is_local_system_keyspace(keyspace) || schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes)
+}

@@ -1,0 +1,343 @@
+//! What all rooms of the engine work on: the schema with its tables' stores, the log, the write groups, memory, files,
+//! the clock and the settings.
+//!
+//! It starts nothing by itself: threads, flushes, merges and writes belong to the rooms, which hold it by an `Arc`. All
+//! of it is thread-safe.
+
+mod groups;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use blockio::{BlockWrites, DirectoryLock};
+use commitlog::{CommitLog, LogError, LogPosition, PositionInterval};
+use memtable::{AddressSpace, SkipListMemtable, SparePages};
+use model::{PartitionUpdate, Schema, Table, TableId};
+use uuid::Uuid;
+
+use crate::error::EngineError;
+use crate::files::TableFiles;
+use crate::hooks::DiskFailureKind;
+use crate::options::EngineOptions;
+use crate::system::is_system_keyspace;
+use crate::table::by_table_id::ByTableId;
+use crate::table::in_memory::Resident;
+use crate::table::{Generation, MemtablePool, TableStore, View};
+
+pub(crate) use groups::{Membership, WriteGroups};
+
+/// What all rooms work on.
+pub(crate) struct Shared {
+    options: EngineOptions,
+    catalog: ArcSwap<Catalog>,
+    groups: WriteGroups,
+    pool: MemtablePool,
+    spare_pages: Arc<SparePages>,
+    address_space: Arc<AddressSpace>,
+    files: TableFiles,
+    log: CommitLog,
+    shut_down: AtomicBool,
+    /// Until the log was read to its end.
+    replaying: AtomicBool,
+    last_timestamp_micros: AtomicI64,
+    /// Keeps other processes out.
+    _directory: DirectoryLock,
+}
+
+/// Tables' stores.
+pub(crate) type Stores = HashMap<TableId, Arc<TableStore>, ByTableId>;
+
+/// The schema and the data that belongs to it.
+pub(crate) struct Catalog {
+    schema: Arc<Schema>,
+    stores: Stores,
+}
+
+impl Catalog {
+    /// The store of a table; fails if it is quarantined or gone, also where another was made under its id.
+    pub fn store(&self, table: &Table) -> Result<&Arc<TableStore>, EngineError> {
+        let store = self.stores.get(&table.id).filter(|store| store.incarnation == table.incarnation());
+        match store {
+            Some(store) if store.is_served() => Ok(store),
+            Some(store) => Err(store.refusal()),
+            None => Err(EngineError::UnknownTable(table.name.to_string())),
+        }
+    }
+
+    /// The store that a table id has, served or not.
+    pub fn any_store(&self, id: TableId) -> Option<&Arc<TableStore>> {
+        self.stores.get(&id)
+    }
+
+    /// The schema.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The stores of its tables, served or not.
+    pub fn stores(&self) -> &Stores {
+        &self.stores
+    }
+}
+
+/// The schema as it was when this was made.
+pub struct BorrowedSchema(arc_swap::Guard<Arc<Catalog>>);
+
+impl std::ops::Deref for BorrowedSchema {
+    type Target = Schema;
+
+    fn deref(&self) -> &Schema {
+        &self.0.schema
+    }
+}
+
+impl BorrowedSchema {
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.0
+    }
+}
+
+impl Shared {
+    /// With an empty catalog of this schema.
+    pub fn new(
+        options: EngineOptions,
+        schema: Schema,
+        files: TableFiles,
+        log: CommitLog,
+        directory: DirectoryLock,
+    ) -> Shared {
+        let catalog = Catalog { schema: Arc::new(schema), stores: Stores::default() };
+        Shared {
+            catalog: ArcSwap::from_pointee(catalog),
+            groups: WriteGroups::new(),
+            pool: MemtablePool::new(options.memtable_space_bytes, options.memtable_cleanup_threshold),
+            spare_pages: Arc::new(SparePages::new(options.memtable_space_bytes as usize)),
+            address_space: Arc::default(),
+            files,
+            log,
+            shut_down: AtomicBool::new(false),
+            replaying: AtomicBool::new(true),
+            last_timestamp_micros: AtomicI64::new(0),
+            _directory: directory,
+            options,
+        }
+    }
+
+    /// Makes a schema with the stores of its tables the current one. Returns what was current.
+    pub fn publish(&self, schema: &Arc<Schema>, stores: Stores) -> Arc<Catalog> {
+        self.catalog.swap(Arc::new(Catalog { schema: schema.clone(), stores }))
+    }
+
+    /// Notes that the log was read to its end.
+    pub fn end_replay(&self) {
+        self.replaying.store(false, Ordering::Release);
+    }
+
+    /// Refuses writes from now on.
+    pub fn begin_shutdown(&self) {
+        self.shut_down.store(true, Ordering::Release);
+    }
+
+    /// Has later timestamps be later than this one, microseconds.
+    pub fn note_timestamp(&self, micros: i64) {
+        self.last_timestamp_micros.fetch_max(micros, Ordering::Relaxed);
+    }
+
+    /// An empty memtable.
+    pub fn new_generation(&self, table: &Arc<Table>, resident: Option<Arc<Resident>>) -> Arc<Generation> {
+        let memtable = if is_system_keyspace(&table.keyspace) {
+            memtable::open_small(table)
+        } else {
+            let configuration = self.options.memtable_configuration(&table.options.memtable);
+            configuration.open(table, self.options.memtable_shards, &self.address_space, &self.spare_pages)
+        };
+        Generation::new(memtable, resident, self.now_millis())
+    }
+
+    /// An empty memtable that reserves no address space.
+    pub fn new_skip_list(&self, table: &Arc<Table>, resident: Option<Arc<Resident>>) -> Arc<Generation> {
+        Generation::new(Arc::new(SkipListMemtable::new(table)), resident, self.now_millis())
+    }
+
+    /// Memory that dropped memtables left.
+    pub fn spare_pages(&self) -> &SparePages {
+        &self.spare_pages
+    }
+
+    /// The schema now.
+    pub fn schema(&self) -> Arc<Schema> {
+        self.catalog.load().schema.clone()
+    }
+
+    /// As [`Engine::schema`], for the length of a request: to look at it writes to no memory that other threads use.
+    pub fn borrow_schema(&self) -> BorrowedSchema {
+        BorrowedSchema(self.catalog.load())
+    }
+
+    pub fn catalog(&self) -> arc_swap::Guard<Arc<Catalog>> {
+        self.catalog.load()
+    }
+
+    /// The node's id, which its log and its SSTables carry.
+    pub fn host_id(&self) -> Uuid {
+        self.log.host_id()
+    }
+
+    /// How SSTables are written to the device, as a start found out.
+    pub fn sstable_writes(&self) -> &BlockWrites {
+        self.files.writes()
+    }
+
+    /// The settings.
+    pub fn options(&self) -> &EngineOptions {
+        &self.options
+    }
+
+    /// Microseconds since the epoch, later than all that this returned before.
+    pub fn next_timestamp_micros(&self) -> i64 {
+        self.next_timestamp_from(micros_since_epoch())
+    }
+
+    /// As [`next_timestamp_micros`](Self::next_timestamp_micros), for who has just looked at the clock.
+    pub fn next_timestamp_from(&self, now: i64) -> i64 {
+        let last = self.last_timestamp_micros.fetch_max(now, Ordering::Relaxed);
+        if last < now { now } else { self.last_timestamp_micros.fetch_add(1, Ordering::Relaxed) + 1 }
+    }
+
+    pub fn now_millis(&self) -> i64 {
+        micros_since_epoch() / 1000
+    }
+
+    pub fn now_seconds(&self) -> u32 {
+        (micros_since_epoch() / 1_000_000) as u32
+    }
+
+    /// Whether the log is still being read.
+    pub fn is_replaying(&self) -> bool {
+        self.replaying.load(Ordering::Acquire)
+    }
+
+    pub fn store(&self, table: &Table) -> Result<Arc<TableStore>, EngineError> {
+        self.catalog.load().store(table).cloned()
+    }
+
+    pub fn stores(&self) -> Vec<Arc<TableStore>> {
+        self.catalog.load().stores.values().cloned().collect()
+    }
+
+    pub fn log(&self) -> &CommitLog {
+        &self.log
+    }
+
+    pub fn groups(&self) -> &WriteGroups {
+        &self.groups
+    }
+
+    pub fn pool(&self) -> &MemtablePool {
+        &self.pool
+    }
+
+    pub fn files(&self) -> &TableFiles {
+        &self.files
+    }
+
+    pub fn log_failed(&self, error: LogError) -> EngineError {
+        EngineError::ClosedForWrites(error.to_string())
+    }
+
+    /// What becomes of a write of these updates that the log does not take.
+    pub fn not_appended(&self, updates: &[PartitionUpdate], error: LogError) -> EngineError {
+        match error {
+            LogError::TooLarge { size_bytes, max_bytes } => EngineError::too_large(updates, size_bytes, max_bytes),
+            error => self.log_failed(error),
+        }
+    }
+
+    pub fn find_table(&self, keyspace: &str, name: &str) -> Arc<Table> {
+        self.schema().table(keyspace, name).expect("system tables are part of every schema").clone()
+    }
+
+    /// Fails if the node was started to read only.
+    pub fn check_writable(&self) -> Result<(), EngineError> {
+        match self.options.read_only {
+            true => Err(EngineError::ClosedForWrites("it was started with --read-only".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails after a shutdown began.
+    pub fn check_running(&self) -> Result<(), EngineError> {
+        match self.shut_down.load(Ordering::Acquire) {
+            true => Err(EngineError::ClosedForWrites("it was shut down".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// Freezes the active memtable and returns its successor. Writes into the frozen memtable may continue until a
+    /// barrier is passed: see [`crate::write`].
+    pub fn retire_active(&self, store: &TableStore) -> Arc<Generation> {
+        store.retire(self.log(), |table| self.new_generation(table, store.resident()))
+    }
+
+    /// The generation that replaces a full one.
+    ///
+    /// An empty memtable is full if the system refuses it address space, or if a single write is too large for it.
+    /// Another memtable of its kind would be full too, so a skip list follows, which reserves nothing: the record is in
+    /// the log already and must be applied.
+    pub fn successor(&self, store: &TableStore, full: &Arc<Generation>) -> Arc<Generation> {
+        let resident = full.resident.clone();
+        let is_refused = full.memtable.is_empty();
+        store.successor(full, self.log(), |table| match is_refused {
+            true => self.new_skip_list(table, resident),
+            false => self.new_generation(table, resident),
+        })
+    }
+
+    /// Tells the log that the table needs no records up to `position`.
+    pub fn forget_log(&self, table: TableId, position: LogPosition) -> Result<(), EngineError> {
+        let interval = PositionInterval { start: LogPosition::NONE, end: position };
+        self.log().flushed(table.0, interval).map_err(|error| self.log_failed(error))
+    }
+
+    /// Reports a failure that a request met. The engine itself reports those of its own work.
+    pub fn disk_failed(&self, kind: DiskFailureKind, message: &str) {
+        if let Some(hook) = &self.options().on_disk_failure {
+            (hook.0)(kind, message);
+        }
+    }
+
+    /// Reports the error if it is a failure of the disk.
+    pub fn tell_failure(&self, error: &EngineError) {
+        if let Some(kind) = DiskFailureKind::of(error) {
+            self.disk_failed(kind, &error.to_string());
+        }
+    }
+
+    /// Whether SSTables of the table may hold rows whose records are still in the log and that no SSTable covers. Such
+    /// SSTables were flushed from full memtables, or during a replay. The next start replays such rows, so that the
+    /// deletions that shadow them must stay, whatever they were merged with. Call this before a merge begins: later
+    /// writes are not among its inputs.
+    pub fn has_uncovered(&self, table: model::TableId, view: &View) -> bool {
+        view.has_uncovered() || self.log().replayed_tables().contains(&table.0)
+    }
+
+    /// Whether the log is so short of room that only flushes make some.
+    pub fn is_log_full(&self) -> bool {
+        self.log.pressure().is_some_and(|pressure| pressure.free_segments == 0)
+    }
+
+    /// The directory of a table.
+    pub fn directory_of(&self, keyspace: &str, table: &str, id: TableId) -> PathBuf {
+        let name = format!("{table}-{}", id.0.simple());
+        self.options.directory.join("data").join(keyspace).join(name)
+    }
+}
+
+fn micros_since_epoch() -> i64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    elapsed.as_micros() as i64
+}

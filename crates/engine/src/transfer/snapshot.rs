@@ -1,0 +1,70 @@
+//! Snapshots: hard links to a table's SSTables in a directory of their own.
+
+use std::path::PathBuf;
+use std::sync::MutexGuard;
+
+use model::Table;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::files::{snapshot_directory, unfinished_snapshot_directory};
+use crate::lock::lock;
+use crate::table::TableStore;
+
+impl Engine {
+    /// Links the table's SSTables, memtables flushed first, into `snapshots/<name>` of its directory, with a manifest
+    /// and `schema_cql`. Blocks on the disk. Returns the directory, which is there complete or not at all.
+    pub fn snapshot(&self, table: &Table, name: &str, schema_cql: &str) -> Result<PathBuf, EngineError> {
+        self.snapshot_as_first_of(table, [name.to_owned()], schema_cql)
+    }
+
+    /// As [`snapshot`](Self::snapshot), by the first of these names that the table has no snapshot of.
+    pub fn snapshot_as_first_of(
+        &self,
+        table: &Table,
+        names: impl IntoIterator<Item = String>,
+        schema_cql: &str,
+    ) -> Result<PathBuf, EngineError> {
+        self.shared.check_writable()?;
+        let store = self.shared.store(table)?;
+        self.flush.flush_store(&store)?;
+        let created_at = timestamp_text(self.shared.now_millis());
+        let _no_deletion = keep_files(&store)?;
+        let mut taken = String::new();
+        for name in names {
+            let directory = snapshot_directory(&store, &name);
+            if !self.shared.options().disk.exists(&directory)? {
+                let unfinished = unfinished_snapshot_directory(&store, &name);
+                let sstables = &store.view().sstables;
+                self.shared.files().snapshot(sstables, [&unfinished, &directory], schema_cql, &created_at)?;
+                return Ok(directory);
+            }
+            taken = name;
+        }
+        Err(EngineError::Unsupported(format!("Snapshot {taken} already exists.")))
+    }
+
+    /// Links the table's SSTables, memtables flushed first, into a directory of their own, which the next start removes
+    /// if the caller does not.
+    pub(crate) fn link_for_export(&self, table: &Table) -> Result<PathBuf, EngineError> {
+        let store = self.shared.store(table)?;
+        self.flush.flush_store(&store)?;
+        let directory =
+            unfinished_snapshot_directory(&store, &format!("export-{}", self.shared.files().new_timeuuid()));
+        let _no_deletion = keep_files(&store)?;
+        self.shared.files().link(&store.view().sstables, &directory)?;
+        Ok(directory)
+    }
+}
+
+/// Has the files that the view names stay as long as what is returned lives.
+fn keep_files(store: &TableStore) -> Result<MutexGuard<'_, ()>, EngineError> {
+    let no_deletion = lock(&store.files);
+    store.check_files()?;
+    Ok(no_deletion)
+}
+
+/// ISO 8601 in UTC with milliseconds, as Cassandra's manifests have it.
+fn timestamp_text(millis: i64) -> String {
+    types::CqlType::Timestamp.to_json(&millis.to_be_bytes()).trim_matches('"').replacen(' ', "T", 1)
+}
