@@ -43,7 +43,7 @@ pub use memtable::{MemtableConfiguration, PutCounts, RowPlace, TrieOptions};
 pub use metrics::TableStats;
 pub use options::{EngineOptions, MemtableConfigurations, default_memtable_configurations};
 pub use quarantine::QuarantinedTable;
-pub use read::Sought;
+pub use read::{Rows, Target};
 pub use recovery::ReplaySummary;
 pub use schema::change::Keyspaces;
 pub use schema::schema_rows::SchemaDamage;

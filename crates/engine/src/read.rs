@@ -7,8 +7,8 @@
 mod newest_first;
 mod rows;
 
-pub use rows::Sought;
-pub(crate) use rows::{find_rows, has_large_memtables, is_in_memory, prefetch, read, read_at, writes_wait};
+pub use rows::{Rows, Target};
+pub(crate) use rows::{has_large_memtables, is_in_memory, prefetch, read, read_at, rows, writes_wait};
 
 use model::{KeyRange, ReadRange};
 

@@ -18,7 +18,7 @@ use crate::lock::lock;
 use crate::metrics::{TableStats, all_table_stats, stats_of};
 use crate::options::EngineOptions;
 use crate::quarantine::QuarantinedTable;
-use crate::read::{self, Sought};
+use crate::read::{self, Rows, Target};
 use crate::recovery::ReplaySummary;
 use crate::schema::change::Keyspaces;
 use crate::schema::schema_rows::SchemaDamage;
@@ -52,11 +52,17 @@ impl Engine {
         read::read_at(&self.shared, table, range, now_seconds, turn)
     }
 
-    /// Looks up rows of one partition of a table without static columns, where they are in memory or in the cache of
-    /// SSTables and nothing has to be merged, and passes them to `take` until that returns false. Returns false where
-    /// only [`Engine::read_at`] can tell: then the rows that were passed do not count. Never blocks.
-    pub fn find_rows(&self, table: &Table, sought: &Sought<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
-        read::find_rows(&self.shared, table, sought, take)
+    /// Few rows of one partition of a table without static columns. If they are at hand in one place, they are passed
+    /// to `take` until that returns false; otherwise they are in a cursor, as [`Engine::read_at`] returns it.
+    pub fn rows(
+        &self,
+        table: &Arc<Table>,
+        target: &Target<'_>,
+        now_seconds: u32,
+        turn: Turn<'_>,
+        take: &mut dyn FnMut(RowRef<'_>) -> bool,
+    ) -> Result<Rows, EngineError> {
+        read::rows(&self.shared, table, target, now_seconds, turn, take)
     }
 
     /// Whether memtables hold so much of the table that hardly a partition is in the processor's caches.

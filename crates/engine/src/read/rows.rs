@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use memtable::{Lookup, RowPlace};
-use model::{BoxCursor, MergeCursor, PartitionKey, ReadRange, Row, RowRef, Table};
+use model::{
+    BoxCursor, ClusteringBound, KeyRange, MergeCursor, PartitionKey, ReadRange, Row, RowRef, Side, Slice, Slices, Table,
+};
 use sstable::{Edge, PartitionSlice, ReadMode, RowLookup, SSTableReader};
 
 use super::newest_first::{self, NewestFirst};
@@ -70,29 +72,19 @@ fn read_purgeable(
     Ok(Box::new(MergeCursor::new(table, range.reversed, sources)))
 }
 
-/// Looks up rows of one partition of a table without static columns, where they are in memory or in the cache of
-/// SSTables and nothing has to be merged, and passes them to `take` until that returns false. Returns false where
-/// only [`read_at`] can tell: then the rows that were passed do not count. Never blocks.
-///
-/// Price: a row in a memtable costs about a third of what a cursor over it costs.
-pub(crate) fn find_rows(
+/// The rows of a target; see [`crate::Engine::rows`].
+pub(crate) fn rows(
     shared: &Shared,
-    table: &Table,
-    sought: &Sought<'_>,
+    table: &Arc<Table>,
+    target: &Target<'_>,
+    now_seconds: u32,
+    turn: Turn<'_>,
     take: &mut dyn FnMut(RowRef<'_>) -> bool,
-) -> bool {
-    let catalog = shared.catalog();
-    let Ok(store) = catalog.store(table) else { return false };
-    let view = store.borrow_view();
-    match sought {
-        Sought::Row(place) => find_row(&view, table, *place, take),
-        Sought::Slice(slice) => {
-            let lacks = |generation: &Arc<Generation>| generation.memtable.lacks_partition(slice.token, slice.key);
-            view.resident().is_none()
-                && view.generations().all(lacks)
-                && sstable::find_rows(&view.sstables, table, slice, take)
-        }
+) -> Result<Rows, EngineError> {
+    if look_up(&shared.catalog().store(table)?.borrow_view(), table, target, take) {
+        return Ok(Rows::Taken);
     }
+    read_at(shared, table, &target.range(table), now_seconds, turn).map(Rows::Cursor)
 }
 
 /// Whether memtables hold so much of the table that hardly a partition is in the processor's caches.
@@ -122,13 +114,55 @@ pub(crate) fn is_in_memory(shared: &Shared, table: &Table) -> bool {
     })
 }
 
-/// Rows that [`find_rows`] looks up.
+/// Few rows of one partition of a table without static columns.
 #[derive(Clone, Copy, Debug)]
-pub enum Sought<'s> {
+pub enum Target<'t> {
     /// One row.
-    Row(RowPlace<'s>),
-    /// Rows of SSTables that lie between two places.
-    Slice(PartitionSlice<'s>),
+    Row(RowPlace<'t>),
+    /// The rows between two places.
+    Slice(PartitionSlice<'t>),
+}
+
+/// Where the rows of a [`Target`] are.
+pub enum Rows {
+    /// They were passed on.
+    Taken,
+    /// In this cursor. Rows that were passed on before do not count.
+    Cursor(BoxCursor<'static>),
+}
+
+impl Target<'_> {
+    /// The same rows for a cursor.
+    fn range(&self, table: &Table) -> ReadRange {
+        let bound = |edge: &Edge<'_>| {
+            ClusteringBound::new(edge.prefix.to_vec(), if edge.weight < 0 { Side::Before } else { Side::After })
+        };
+        let (key, slice, reversed) = match self {
+            Target::Row(place) => (place.key, Slice::prefix(place.clustering), false),
+            Target::Slice(slice) => {
+                (slice.key, Slice { start: bound(&slice.start), end: bound(&slice.end) }, slice.reversed)
+            }
+        };
+        let slices = Slices::new(vec![slice], table.comparator());
+        ReadRange { keys: KeyRange::Single(PartitionKey::new(key)), slices, reversed }
+    }
+}
+
+/// Looks up rows that are in memory or in the cache of SSTables, if nothing has to be merged, and passes them to `take`
+/// until that returns false. Returns false if only a cursor can tell. Never blocks.
+///
+/// The price of this second way beside the cursor is about a thousand lines here, in `memtable/src/find.rs` and in
+/// `sstable/src/reader/`. It stays because a row in a memtable costs a third of what a cursor over it costs.
+fn look_up(view: &View, table: &Table, target: &Target<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
+    match target {
+        Target::Row(place) => find_row(view, table, *place, take),
+        Target::Slice(slice) => {
+            let lacks = |generation: &Arc<Generation>| generation.memtable.lacks_partition(slice.token, slice.key);
+            view.resident().is_none()
+                && view.generations().all(lacks)
+                && sstable::find_rows(&view.sstables, table, slice, take)
+        }
+    }
 }
 
 /// Looks up one row. Returns false where only a cursor can tell.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use blockio::SimulatedDisk;
-use engine::{Engine, RowPlace, Sought, block_on};
+use engine::{Engine, RowPlace, Rows, Target, Turn, block_on};
 use model::{
-    Cell, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder,
-    ReadRange, Row, RowBuilder, Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor,
+    BoxCursor, Cell, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, Mutation, PartitionKey,
+    PartitionUpdateBuilder, ReadRange, Row, RowBuilder, Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor,
 };
 use testkit::Random;
 use types::CqlType;
@@ -73,38 +73,53 @@ fn content(row: Row<'_>, table: &Table) -> (Liveness, DeletionTime, Vec<CellCont
     (row.liveness(), row.deletion(), cells.collect())
 }
 
+/// The only row of a partition, and the partition's deletion.
+fn only_row(
+    mut cursor: BoxCursor<'static>,
+    table: &Table,
+) -> (Option<(Liveness, DeletionTime, Vec<CellContent>)>, DeletionTime) {
+    let (mut found, mut deletion) = (None, DeletionTime::LIVE);
+    while cursor.advance_partition().unwrap() {
+        deletion = cursor.partition().deletion;
+        while cursor.advance().unwrap() {
+            let Unfiltered::Row(row) = cursor.unfiltered() else { panic!("no ranges are deleted") };
+            found = Some(content(row.row, table));
+        }
+    }
+    (found, deletion)
+}
+
 /// Looks all keys up, compares each result with a cursor, and counts the outcomes.
 fn look_up_all(engine: &Engine, table: &Arc<Table>) -> BTreeMap<&'static str, u64> {
     let mut outcomes = BTreeMap::new();
     for number in 0..KEYS {
         let key = key(number);
-        let mut cursor = engine.read(table, &ReadRange::all_rows(KeyRange::Single(key.clone()))).unwrap();
-        let mut expected = None;
-        let mut deletion = DeletionTime::LIVE;
-        while cursor.advance_partition().unwrap() {
-            deletion = cursor.partition().deletion;
-            while cursor.advance().unwrap() {
-                let Unfiltered::Row(row) = cursor.unfiltered() else { panic!("no ranges are deleted") };
-                expected = Some(content(row.row, table));
-            }
-        }
+        let cursor = engine.read(table, &ReadRange::all_rows(KeyRange::Single(key.clone()))).unwrap();
+        let (expected, deletion) = only_row(cursor, table);
         let mut found = None;
         let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[] };
-        let is_known = engine.find_rows(table, &Sought::Row(place), &mut |row| {
+        let rows = engine.rows(table, &Target::Row(place), 0, Turn::NON_BLOCKING, &mut |row| {
             found = Some(content(row.row, table));
             true
         });
-        let outcome = match (is_known, &found) {
-            (true, Some(_)) => {
+        let outcome = match (rows, &found) {
+            (Ok(Rows::Taken), Some(_)) => {
                 assert_eq!(found, expected, "key {number}");
                 assert!(deletion.is_live());
                 "found"
             }
-            (true, None) => {
+            (Ok(Rows::Taken), None) => {
                 assert_eq!((&found, &expected, deletion), (&None, &None, DeletionTime::LIVE), "key {number}");
                 "absent"
             }
-            (false, _) => "unknown",
+            (Ok(Rows::Cursor(cursor)), _) => {
+                assert_eq!(only_row(cursor, table), (expected, deletion), "key {number}");
+                "unknown"
+            }
+            (Err(error), _) => {
+                assert!(error.would_wait(), "key {number}: {error}");
+                "unknown"
+            }
         };
         *outcomes.entry(outcome).or_default() += 1;
     }
@@ -152,10 +167,11 @@ fn rows_outside_the_cache_are_left_to_a_cursor() {
         let key = key(number);
         let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[] };
         let mut is_found = false;
-        engine.find_rows(table, &Sought::Row(place), &mut |_| {
+        let rows = engine.rows(table, &Target::Row(place), 0, Turn::NON_BLOCKING, &mut |_| {
             is_found = true;
             true
-        }) && is_found
+        });
+        matches!(rows, Ok(Rows::Taken)) && is_found
     };
     let engine = open_with(&small_options(&disk.crash_image(0)));
     let table = engine.schema().table("ks", &table.name).unwrap().clone();

@@ -1,22 +1,22 @@
-//! A fast path for a SELECT of one row, which is the most frequent statement, or of a few rows of one partition, in
-//! memory or in cached SSTables: it is answered without a cursor.
+//! A fast path for a SELECT of one row, which is the most frequent statement, or of a few rows of one partition: it is
+//! answered without partitions, slices and pages. Whether the rows are looked up or merged is the engine's affair.
 //!
-//! Price: this is a second way of reading. It stays because a prepared read of one row costs less than half of what it
-//! costs with partitions, slices and a cursor made for it. Everything else is left to
-//! [`SelectPlan::execute`]: a value that is null or invalid, a row that is deleted, expires or has several sources, and
-//! a large answer.
+//! The price is a second way to an answer. It stays because a prepared read of one row costs less than half of what it
+//! costs the other way. Everything else is left to [`SelectPlan::execute`]: a value that is null or invalid, a row that
+//! is deleted or expires, anything that must wait for a device, and a large answer.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
-use engine::{Edge, PartitionSlice, RowPlace, Sought};
-use model::{Clusterings, RowRef, Table, ValuePlaces, push_component};
+use engine::{Edge, PartitionSlice, RowPlace, Rows, Target, Turn};
+use model::{BoxCursor, Clusterings, RowRef, Table, Unfiltered, UnfilteredCursor, ValuePlaces, push_component};
 use types::murmur3;
 
 use super::SelectPlan;
 use super::execute::bind_limit;
 use super::read::Position;
 use super::writer::{PlainWriter, RowContext};
+use crate::budget::STEPS_PER_LOOK;
 use crate::consistency;
 use crate::execution::Execution;
 use crate::restrictions::{ROW_VALUES_MAX, RowValues, SliceTarget, check_key, push_key};
@@ -32,7 +32,7 @@ const COLUMNS_PASSED_MAX: usize = 16;
 pub(super) struct LookedUp {
     /// The rows.
     pub target: SliceTarget,
-    /// Whether it is one row and the statement asks for all of it: then memtables are looked at, too.
+    /// Whether it is one row, which the statement reads without a limit.
     pub is_row: bool,
 }
 
@@ -74,6 +74,8 @@ struct Answer<'a> {
     is_limit: bool,
     places: &'a mut ValuePlaces,
     cells: &'a mut Vec<u8>,
+    /// The length of `cells` before the first row, bytes.
+    cells_before: usize,
     count: u64,
     is_answered: bool,
 }
@@ -93,6 +95,36 @@ impl Answer<'_> {
         }
         self.is_answered && !(self.is_limit && self.count == self.rows_max)
     }
+
+    /// Takes a row, whose clustering has its values.
+    fn take_next(&mut self, row: RowRef<'_>) -> bool {
+        let mut clustering = [None; ROW_VALUES_MAX];
+        clustering.iter_mut().zip(Clusterings(row.clustering)).for_each(|(place, value)| *place = value);
+        self.take(row, &clustering[..self.context.table.clustering().len()])
+    }
+
+    /// Takes the rows of a cursor, and none that were taken before. `None` if there is anything but rows, which
+    /// [`SelectPlan::execute`] counts, or if the cursor fails.
+    fn take_all(&mut self, mut cursor: BoxCursor<'static>) -> Option<()> {
+        self.cells.truncate(self.cells_before);
+        (self.count, self.is_answered) = (0, true);
+        if self.is_limit {
+            cursor.expect_rows(usize::try_from(self.rows_max).unwrap_or(usize::MAX));
+        }
+        cursor.pause_after(STEPS_PER_LOOK as u32);
+        while cursor.advance_partition().ok()? {
+            if !cursor.partition().deletion.is_live() {
+                return None;
+            }
+            while cursor.advance().ok()? {
+                let Unfiltered::Row(row) = cursor.unfiltered() else { return None };
+                if !self.take_next(row) {
+                    return Some(());
+                }
+            }
+        }
+        Some(())
+    }
 }
 
 impl SelectPlan {
@@ -104,7 +136,6 @@ impl SelectPlan {
             // A page of one row must say where the next one starts.
             true if execution.options.page_size == Some(1) => return None,
             true => (1, false),
-            false if execution.processor.engine().is_in_memory(&self.table) => return None,
             false => self.rows_max(execution)?,
         };
         if !self.is_plain_read(execution) {
@@ -184,21 +215,24 @@ impl SelectPlan {
             rows_max,
             is_limit,
             places,
+            cells_before: cells.len(),
             cells,
             count: 0,
             is_answered: true,
         };
         let (engine, token) = (execution.processor.engine(), murmur3::token(key));
-        let is_found = if *is_row {
-            let row = Sought::Row(RowPlace { token, key, clustering: start });
-            engine.find_rows(table, &row, &mut |row| answer.take(row, leading))
+        // The thread may serve connections; what has to wait is left to the other way.
+        let turn = Turn::NON_BLOCKING;
+        let rows = if *is_row {
+            let row = Target::Row(RowPlace { token, key, clustering: start });
+            engine.rows(&self.table, &row, now_seconds, turn, &mut |row| answer.take(row, leading))
         } else {
             end.extend_from_slice(start);
             let weights = target.bind(execution, start, end)?;
             if table.comparator().compare_positions(start, weights.0, end, weights.1).is_ge() {
                 return None;
             }
-            let slice = Sought::Slice(PartitionSlice {
+            let slice = Target::Slice(PartitionSlice {
                 token,
                 key,
                 start: Edge { prefix: start, weight: weights.0 },
@@ -207,13 +241,16 @@ impl SelectPlan {
                 // More borders than this cause a warning or an error.
                 borders_max: options.tombstone_warn_threshold.min(options.tombstone_failure_threshold),
             });
-            engine.find_rows(table, &slice, &mut |row| {
-                let mut clustering = [None; ROW_VALUES_MAX];
-                clustering.iter_mut().zip(Clusterings(row.clustering)).for_each(|(place, value)| *place = value);
-                answer.take(row, &clustering[..table.clustering().len()])
-            })
+            engine.rows(&self.table, &slice, now_seconds, turn, &mut |row| answer.take_next(row))
         };
-        (is_found && answer.is_answered).then_some(answer.count as usize)
+        match rows.ok()? {
+            Rows::Taken => {}
+            Rows::Cursor(mut cursor) => {
+                self.regulars.iter().for_each(|regulars| cursor.expect_columns(regulars));
+                answer.take_all(cursor)?;
+            }
+        }
+        answer.is_answered.then_some(answer.count as usize)
     }
 }
 
