@@ -9,7 +9,7 @@ use crate::{files_below, is_test, manifests, product_text, root};
 const CYCLE_MAX: usize = 4;
 
 /// Crates that are not there yet, with the size of their largest circle. The sizes may only fall.
-const LARGER: [(&str, usize); 5] = [("commitlog", 6), ("compaction", 5), ("engine", 13), ("memtable", 6), ("query", 7)];
+const LARGER: [(&str, usize); 4] = [("commitlog", 6), ("compaction", 5), ("memtable", 6), ("query", 7)];
 
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
