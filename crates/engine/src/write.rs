@@ -16,7 +16,6 @@ mod apply;
 mod batch;
 mod order;
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use model::Mutation;
@@ -24,12 +23,11 @@ use model::Mutation;
 use crate::error::EngineError;
 use crate::flush::Flush;
 use crate::shared::Shared;
-use crate::table::TableStore;
 
 use abandoned::Finisher;
-pub(crate) use order::Begun;
 pub(crate) use order::Durability;
 use order::Write;
+pub(crate) use order::{Begun, begin};
 
 /// Writes mutations.
 pub(crate) struct Writes {
@@ -83,16 +81,6 @@ impl Writes {
             }
             result => result,
         }
-    }
-
-    /// Begins a write; see [`order::begin`]. `stores` are those of the updates' tables.
-    pub fn begin<E: Deref<Target = Writes>>(
-        &self,
-        own: impl FnOnce() -> E,
-        mutation: Mutation,
-        stores: &[Arc<TableStore>],
-    ) -> Result<Option<Begun<E>>, EngineError> {
-        order::begin(self, own, mutation, stores)
     }
 
     /// Writes to system tables. Blocks until the log has room and the write is as durable as `commitlog_sync` requires,

@@ -69,6 +69,7 @@ thread_local! {
 }
 
 /// Refuses a level that one live node, in this data center, cannot reach under the keyspace's replication.
+#[inline]
 pub(crate) fn check_alive(
     consistency: Consistency,
     schema: &Schema,

@@ -12,7 +12,7 @@ use model::Mutation;
 use super::Engine;
 use crate::error::EngineError;
 use crate::shared::BorrowedSchema;
-use crate::write::{Begun, Writes};
+use crate::write::{Begun, Writes, begin};
 
 /// Keeps the engine while a write waits.
 struct OfEngine(Arc<Engine>);
@@ -39,17 +39,12 @@ impl Engine {
         mutation: Mutation,
     ) -> Result<Option<BegunWrite>, EngineError> {
         let own = || OfEngine(Arc::clone(self));
-        let begun = match mutation.updates() {
-            [update] => {
-                let store = schema.catalog().store(update.table())?;
-                self.writes.begin(own, mutation, slice::from_ref(store))?
-            }
-            _ => {
-                let stores = self.writes.stores_of(&mutation)?;
-                self.writes.begin(own, mutation, &stores)?
-            }
+        let [update] = mutation.updates() else {
+            let stores = self.writes.stores_of(&mutation)?;
+            return begin(&self.writes, own, BegunWrite, mutation, &stores);
         };
-        Ok(begun.map(BegunWrite))
+        let store = schema.catalog().store(update.table())?;
+        begin(&self.writes, own, BegunWrite, mutation, slice::from_ref(store))
     }
 }
 

@@ -332,22 +332,24 @@ pub(super) fn block(write: Write<'_>, durability: Durability) -> Result<bool, En
     Ok(true)
 }
 
-/// Begins a write as far as it goes without waiting; `None` if it would have to wait for more than the device. `own`
-/// gives what keeps the room while the write waits. Where there is nothing to wait for, no count of owners changes that
-/// threads share.
-pub(crate) fn begin<E: Deref<Target = Writes>>(
+/// Begins a write as far as possible without waiting. Returns `None` if it would have to wait for more than the device.
+/// `own` gives what keeps the room while the write waits, and `made` what is returned: the write is large, and is built
+/// in its place. If it need not wait, it changes no reference count that threads share.
+#[inline]
+pub(crate) fn begin<E: Deref<Target = Writes>, B>(
     writes: &Writes,
     own: impl FnOnce() -> E,
+    made: impl FnOnce(Begun<E>) -> B,
     mutation: Mutation,
     stores: &[Arc<TableStore>],
-) -> Result<Option<Begun<E>>, EngineError> {
+) -> Result<Option<B>, EngineError> {
     let write = Write { writes, mutation: &mutation, stores };
     let Some(admitted) = write.admit_now()? else { return Ok(None) };
     let Some(entered) = admitted.enter()? else { return Ok(None) };
     let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) else {
-        return Ok(Some(Begun { waiting: None }));
+        return Ok(Some(made(Begun { waiting: None })));
     };
-    Ok(Some(Begun { waiting: Some(InFlight::new(own(), mutation, stores.into(), kept)) }))
+    Ok(Some(made(Begun { waiting: Some(InFlight::new(own(), mutation, stores.into(), kept)) })))
 }
 
 /// A begun write. Completes when it is as durable as `commitlog_sync` requires and visible to every read that starts

@@ -123,36 +123,29 @@ impl RowTarget {
 /// A row is looked up without a cursor where its key and its clustering have no more columns than this each.
 pub(crate) const ROW_VALUES_MAX: usize = 4;
 
-/// The values of the columns of a row's key and clustering, in order.
+/// The values of the columns of a row's key and clustering, in order, as the statement or the request has them. Those
+/// behind the last column are empty.
 pub(crate) struct RowValues<'v> {
-    key: Values<'v>,
-    clustering: Values<'v>,
+    pub key: [&'v [u8]; ROW_VALUES_MAX],
+    pub clustering: [Option<&'v [u8]>; ROW_VALUES_MAX],
 }
 
-type Values<'v> = [Cow<'v, [u8]>; ROW_VALUES_MAX];
-
 impl<'v> RowValues<'v> {
-    /// `None` if a value is missing or not valid, or there are too many.
+    /// `None` if a value is missing, not valid or computed, or there are too many.
+    #[inline]
     pub fn bind(target: &'v RowTarget, execution: &'v Execution<'_>) -> Option<Self> {
-        let values = |parts: &'v [KeyPart]| {
-            let mut values: Values<'v> = [const { Cow::Borrowed(&[]) }; ROW_VALUES_MAX];
-            for (place, part) in parts.iter().enumerate() {
-                let Ok(Bound::Bytes(value)) = part.term.bind(execution) else { return None };
-                *values.get_mut(place)? = value;
-            }
-            Some(values)
+        let value = |part: &'v KeyPart| match part.term.bind(execution) {
+            Ok(Bound::Bytes(Cow::Borrowed(value))) => Some(value),
+            _ => None,
         };
-        Some(RowValues { key: values(&target.key)?, clustering: values(&target.clustering)? })
-    }
-
-    /// Of the key; those behind its last column are empty.
-    pub fn key(&self) -> [&[u8]; ROW_VALUES_MAX] {
-        self.key.each_ref().map(|value| &**value)
-    }
-
-    /// Of the clustering; those behind its last column are empty.
-    pub fn clustering(&self) -> [Option<&[u8]>; ROW_VALUES_MAX] {
-        self.clustering.each_ref().map(|value| Some(&**value))
+        let mut values = RowValues { key: [&[]; ROW_VALUES_MAX], clustering: [None; ROW_VALUES_MAX] };
+        for (place, part) in target.key.iter().enumerate() {
+            *values.key.get_mut(place)? = value(part)?;
+        }
+        for (place, part) in target.clustering.iter().enumerate() {
+            *values.clustering.get_mut(place)? = Some(value(part)?);
+        }
+        Some(values)
     }
 }
 

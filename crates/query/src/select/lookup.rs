@@ -202,9 +202,8 @@ impl SelectPlan {
     ) -> Option<usize> {
         let (table, now_seconds, options) = (&*self.table, execution.now_seconds, execution.processor.options());
         let values = RowValues::bind(&target.leading, execution)?;
-        let (of_key, of_clustering) = (values.key(), values.clustering());
-        let of_key = &of_key[..table.partition_key().len()];
-        let leading = &of_clustering[..target.leading.clustering_count()];
+        let of_key = &values.key[..table.partition_key().len()];
+        let leading = &values.clustering[..target.leading.clustering_count()];
         let key = serialized_key(of_key, key)?;
         leading.iter().for_each(|value| push_component(*value, start));
         let cells_max = cells.len().saturating_add(options.page_max_bytes);
@@ -255,6 +254,7 @@ impl SelectPlan {
 }
 
 /// The serialized partition key of these values, if they are valid. It may be built in `key`.
+#[inline(always)]
 fn serialized_key<'k>(values: &[&'k [u8]], key: &'k mut Vec<u8>) -> Option<&'k [u8]> {
     check_key(values).ok()?;
     if let [only] = values {

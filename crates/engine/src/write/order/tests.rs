@@ -64,7 +64,7 @@ impl House {
 
     fn begin(&self, mutation: Mutation, stores: &[Arc<TableStore>]) -> Result<Option<Begun<Arc<Writes>>>, EngineError> {
         let writes = &self.engine.writes;
-        begin(writes, || Arc::clone(writes), mutation, stores)
+        begin(writes, || Arc::clone(writes), |begun| begun, mutation, stores)
     }
 
     fn stores(&self) -> [Arc<TableStore>; 1] {
