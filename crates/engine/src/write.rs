@@ -16,6 +16,7 @@ mod apply;
 mod batch;
 mod order;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use model::Mutation;
@@ -25,6 +26,7 @@ use crate::flush::Flush;
 use crate::shared::Shared;
 
 use abandoned::Finisher;
+use batch::Owner;
 pub(crate) use order::Durability;
 use order::Write;
 pub(crate) use order::{Begun, begin};
@@ -63,10 +65,16 @@ impl Writes {
 
     /// Writes a batch as [`Writes::write`] does, and also one that is larger than a log record may be; of such a batch
     /// some updates are visible before others. Each update by itself has to fit a record.
-    pub async fn write_batch(self: &Arc<Writes>, mutation: &Mutation) -> Result<(), EngineError> {
+    ///
+    /// `owner` lives as long as the batch is under way, also where its caller gave up.
+    pub async fn write_batch(
+        self: &Arc<Writes>,
+        owner: &Arc<impl Any + Send + Sync>,
+        mutation: &Mutation,
+    ) -> Result<(), EngineError> {
         match self.write(mutation).await {
             Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {
-                self.write_stored_batch(mutation).await
+                self.write_stored_batch(Arc::clone(owner) as Owner, mutation).await
             }
             result => result,
         }

@@ -94,8 +94,8 @@ impl Engine {
 
     /// Writes a batch as [`Engine::write`] does. The batch may be larger than a log record; some updates of such a
     /// batch become visible before others. Each single update must fit into a record.
-    pub async fn write_batch(&self, mutation: &Mutation) -> Result<(), EngineError> {
-        self.writes.write_batch(mutation).await
+    pub async fn write_batch(self: &Arc<Engine>, mutation: &Mutation) -> Result<(), EngineError> {
+        self.writes.write_batch(self, mutation).await
     }
 
     /// Writes a mutation as [`Engine::write`] does. A mutation larger than a log record is written update by update,

@@ -7,6 +7,7 @@
 //! truncated after the batch was begun is left out then. A batch that tables in memory have no room for is refused
 //! before anything of it is kept.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::thread;
 
@@ -27,9 +28,13 @@ const VERSION: i32 = 1;
 const PIECE_OVERHEAD: u64 = 1024;
 const PIECE_SIZE_MAX: usize = 1 << 20;
 
+/// What lives as long as a batch is under way.
+pub(super) type Owner = Arc<dyn Any + Send + Sync>;
+
 /// A batch on its way: dropped, it is finished in the background.
 struct LargeBatch {
     writes: Arc<Writes>,
+    owner: Owner,
     id: Uuid,
     /// What is still to be written, last first.
     rest: Vec<PartitionUpdate>,
@@ -43,12 +48,16 @@ struct LargeBatch {
 
 impl Writes {
     /// Writes a batch that is larger than a log record may be, by way of `system.batches`.
-    pub(super) async fn write_stored_batch(self: &Arc<Writes>, mutation: &Mutation) -> Result<(), EngineError> {
+    pub(super) async fn write_stored_batch(
+        self: &Arc<Writes>,
+        owner: Owner,
+        mutation: &Mutation,
+    ) -> Result<(), EngineError> {
         self.check_parts(mutation)?;
         let room = in_memory::reserve(mutation, &self.stores_of(mutation)?).await?;
         let rest = mutation.updates().iter().rev().cloned().collect();
         let id = self.shared.files().new_timeuuid();
-        let mut batch = LargeBatch { writes: Arc::clone(self), id, rest, room, is_kept: false, is_last: false };
+        let mut batch = LargeBatch { writes: Arc::clone(self), owner, id, rest, room, is_kept: false, is_last: false };
         batch.keep(mutation).await?;
         batch.finish().await
     }
@@ -185,8 +194,15 @@ impl Drop for LargeBatch {
         }
         let rest = if self.is_kept { std::mem::take(&mut self.rest) } else { Vec::new() };
         let room = std::mem::take(&mut self.room);
-        let batch =
-            LargeBatch { writes: Arc::clone(&self.writes), id: self.id, rest, room, is_kept: true, is_last: true };
+        let batch = LargeBatch {
+            writes: Arc::clone(&self.writes),
+            owner: Arc::clone(&self.owner),
+            id: self.id,
+            rest,
+            room,
+            is_kept: true,
+            is_last: true,
+        };
         let finish = move || {
             let _ = crate::block_on(batch.finish());
         };
