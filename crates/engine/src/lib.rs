@@ -32,7 +32,6 @@ mod write;
 
 pub use self::compaction::tasks::{ActiveCompaction, CompactionStats};
 pub use block_on::block_on;
-pub use blockio::{may_wait, to_wait, without_waiting};
 pub use commitlog::{Awaited, Durable, LogHold};
 pub use engine::{BegunWrite, Engine};
 pub use error::EngineError;
@@ -47,6 +46,7 @@ pub use read::{Rows, Target};
 pub use recovery::ReplaySummary;
 pub use schema::change::Keyspaces;
 pub use schema::schema_rows::SchemaDamage;
+pub use shared::BorrowedSchema;
 pub use sstable::{Edge, PartitionSlice};
 pub use table::in_memory::InMemoryStats;
 pub use transfer::AdoptedTable;
