@@ -15,17 +15,15 @@
 //! take the same steps.
 
 mod batch;
-mod class;
 mod log_queue;
 mod outcome;
 mod prefetch;
 mod request;
+mod time_limit;
 mod values;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::task::Waker;
-use std::time::Instant;
 
 use cql::ast::BatchKind;
 use engine::{BorrowedSchema, EngineError, LogHold, Turn};
@@ -33,19 +31,18 @@ use model::Mutation;
 use protocol::response::write_void;
 use protocol::{ErrorResponse, MetadataForm, ResultMetadata, RowsWriter, Values};
 
-use crate::execution::Execution;
+use crate::execution::{Control, Execution};
 use crate::modify::Traced;
-use crate::prepared::{Plan, Prepared, Work, result_id};
+use crate::prepared::{Class, Plan, Prepared, Work, result_id};
 use crate::processor::{noted, with_warnings};
 use crate::response::set_form;
 use crate::select::SelectPlan;
 use crate::{Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify};
 
-pub(crate) use class::Class;
-pub use class::TimeLimit;
 pub use log_queue::LogQueue;
 pub use outcome::{Answer, MustBlock, Outcome, Pending};
 pub use request::{BatchEntry, BatchStatement, Request, Statement};
+pub use time_limit::TimeLimit;
 
 use outcome::PendingWork;
 use request::OwnedRequest;
@@ -83,14 +80,6 @@ pub trait QueryHandler: Send + Sync + 'static {
     fn hold_log(&self, _waker: &Waker) -> Option<LogHold> {
         None
     }
-}
-
-/// The conditions under which a request is executed.
-#[derive(Clone, Copy)]
-pub(crate) struct Control<'c> {
-    pub turn: Turn<'c>,
-    pub deadline: Option<Instant>,
-    pub cancelled: Option<&'c AtomicBool>,
 }
 
 /// The form in which the answer describes its columns.
@@ -210,7 +199,7 @@ impl Processor {
         if !control.turn.may_block && (class.must_block() || request.trace.is_some()) {
             return self.must_block(call, class, values);
         }
-        let execution = Execution::new(self, schema, request, values, statement.keyspace.as_deref(), *control);
+        let execution = Execution::new(self, schema, request.parts(), values, statement.keyspace.as_deref(), *control);
         match &statement.plan.work {
             Work::Select(select) => self.begin_read(select, call, execution, out),
             Work::Modification(modification) => {

@@ -9,8 +9,23 @@ use model::Schema;
 use protocol::QueryOptions;
 
 use crate::budget::Budget;
-use crate::entry::{Control, Request};
 use crate::{ClientState, Processor, QueryError, TraceLog, Value};
+
+/// The conditions under which a request is executed.
+#[derive(Clone, Copy)]
+pub(crate) struct Control<'c> {
+    pub turn: Turn<'c>,
+    pub deadline: Option<Instant>,
+    pub cancelled: Option<&'c AtomicBool>,
+}
+
+/// The parts of a request that an execution needs.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestParts<'r> {
+    pub client: &'r ClientState,
+    pub options: &'r QueryOptions<'r>,
+    pub trace: Option<&'r TraceLog>,
+}
 
 /// The context of one statement's execution.
 pub(crate) struct Execution<'a> {
@@ -50,7 +65,7 @@ impl<'a> Execution<'a> {
     pub fn new(
         processor: &'a Processor,
         schema: &'a Schema,
-        request: &Request<'a>,
+        request: RequestParts<'a>,
         values: &'a [Value<'a>],
         keyspace: Option<&'a str>,
         control: Control<'a>,
@@ -69,7 +84,7 @@ impl<'a> Execution<'a> {
             now_seconds: options.now_in_seconds.map_or(clock_seconds, |seconds| seconds as u32),
             now_micros,
             may_block: control.turn.may_block,
-            trace: request.trace.map(|trace| &**trace),
+            trace: request.trace,
             deadline: control.deadline,
             cancelled: control.cancelled,
             warnings: Mutex::new(Vec::new()),

@@ -1,5 +1,7 @@
 //! Prepared statements, which are executed many times.
 
+mod class;
+
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cql::ast::{Describe, Statement};
@@ -7,10 +9,11 @@ use md5::{Digest, Md5};
 use model::{Schema, Table};
 use uuid::Uuid;
 
-use crate::entry::Class;
 use crate::modify::{BatchPlan, ModificationPlan};
 use crate::select::SelectPlan;
 use crate::{ColumnSpec, ResultColumns};
+
+pub(crate) use class::Class;
 
 /// A prepared statement. Its plan is `P`, which is [`Plan`] except in tests of the server.
 ///

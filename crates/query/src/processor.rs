@@ -9,8 +9,7 @@ use model::{BoxCursor, ReadRange, Schema, Table};
 use types::timeuuid;
 
 use crate::Guardrails;
-use crate::entry::Class;
-use crate::prepared::{Plan, Prepared, Work};
+use crate::prepared::{Class, Plan, Prepared, Work};
 use crate::preparing::Preparing;
 use crate::system::{Node, VirtualTables};
 use crate::{Cause, QueryError, Response, ResponseBody, ddl, describe, modify, select};

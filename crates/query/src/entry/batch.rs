@@ -7,13 +7,12 @@ use cql::ast::BatchKind;
 use engine::Turn;
 use protocol::Value;
 
-use super::class::Class;
 use super::request::OwnedRequest;
 use super::values::BoundValues;
-use super::{BatchEntry, BatchStatement, Control, HasToBlock, MustBlock, Outcome, Request, Statement};
-use crate::execution::Execution;
+use super::{BatchEntry, BatchStatement, HasToBlock, MustBlock, Outcome, Request, Statement};
+use crate::execution::{Control, Execution};
 use crate::modify::{self, ModificationPlan};
-use crate::prepared::{Prepared, Work};
+use crate::prepared::{Class, Prepared, Work};
 use crate::{Processor, QueryError};
 
 /// The statements of a batch in prepared form, each with the range of its values among the values of the batch.
@@ -92,7 +91,7 @@ impl Processor {
             Ok(statements) => statements,
             Err(error) => return Outcome::failed(error),
         };
-        let execution = Execution::new(self, &schema, request, &[], keyspace, control);
+        let execution = Execution::new(self, &schema, request.parts(), &[], keyspace, control);
         let written = |execution: &Execution<'_>| modify::batch_mutation(kind, &statements, execution);
         let outcome = self.begin_write(written, Some(kind), Class::of_batch(kind), &schema, execution, None);
         outcome.unwrap_or_else(|HasToBlock| self.must_block_batch(kind, parts, values, request))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use protocol::{BatchKind, Consistency, QueryOptions, Value, Values, Version};
 
+use crate::execution::RequestParts;
 use crate::prepared::{Plan, Prepared};
 use crate::{ClientState, TraceLog};
 
@@ -62,7 +63,13 @@ pub enum BatchStatement<'r, P = Plan> {
     Prepared(Arc<Prepared<P>>),
 }
 
-impl Request<'_> {
+impl<'r> Request<'r> {
+    /// The parts that an execution needs.
+    #[inline]
+    pub(super) fn parts(&self) -> RequestParts<'r> {
+        RequestParts { client: self.client, options: self.options, trace: self.trace.map(|trace| &**trace) }
+    }
+
     /// Adds an event to the trace, if the request is traced.
     pub(super) fn note(&self, activity: impl FnOnce() -> String) {
         if let Some(trace) = self.trace {

@@ -1,61 +1,11 @@
-//! The class of a statement. It decides the time limit, and whether the statement goes to the blocking pool.
+//! The time limit of a request, which depends on the class of its statement.
 
 use std::time::Duration;
 
-use cql::ast::BatchKind;
 use protocol::{Consistency, ErrorKind, QueryOptions, WriteType};
 
-use crate::prepared::Work;
+use crate::prepared::Class;
 use crate::{Processor, QueryError};
-
-/// The class of a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// A read of given partitions.
-    Read,
-    /// A read of a range of partitions.
-    Scan,
-    Write(WriteType),
-    Truncate,
-    /// A change of the schema.
-    Schema,
-    /// A description of the schema.
-    Describe,
-    /// A change of the connection's state.
-    Session,
-}
-
-impl Class {
-    pub fn of(work: &Work) -> Class {
-        match work {
-            Work::Select(select) if select.is_scan() => Class::Scan,
-            Work::Select(_) => Class::Read,
-            Work::Modification(_) => Class::Write(WriteType::Simple),
-            Work::Batch(batch) => Class::of_batch(batch.kind()),
-            Work::Truncate(_) => Class::Truncate,
-            Work::Schema(_) => Class::Schema,
-            Work::Describe(_) => Class::Describe,
-            Work::Use(_) => Class::Session,
-        }
-    }
-
-    pub fn of_batch(kind: BatchKind) -> Class {
-        Class::Write(match kind {
-            BatchKind::Logged => WriteType::Batch,
-            BatchKind::Unlogged => WriteType::UnloggedBatch,
-            BatchKind::Counter => WriteType::Counter,
-        })
-    }
-
-    /// Whether a statement of this class goes to the blocking pool: it may run for long, or it may wait for other
-    /// requests of its connection. For example, DROP TABLE waits for the writes to the table.
-    pub fn must_block(self) -> bool {
-        match self {
-            Class::Scan | Class::Truncate | Class::Schema | Class::Describe => true,
-            Class::Read | Class::Write(_) | Class::Session => false,
-        }
-    }
-}
 
 /// The time limit of a request, and the error that its client gets when the time is over.
 #[derive(Clone, Copy, Debug)]
