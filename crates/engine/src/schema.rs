@@ -6,6 +6,7 @@
 pub(crate) mod change;
 mod check;
 mod drops;
+mod indispensable_stores;
 pub(crate) mod schema_rows;
 mod stores;
 mod truncation;
