@@ -196,10 +196,18 @@ impl Replay {
             (tables, _) => {
                 // The bookkeeping still promises that there is no such record. The withdrawal of the promise was to be
                 // on the device before such a record, and is not; so the preview did not see this record.
-                let promised = !self.salvage && self.shared.is_promised(&current.segment);
+                let promised = self.shared.is_promised(&current.segment);
                 if promised && tables.iter().any(|table| self.shared.preview_tables.contains(table)) {
                     let damage = self.shared.file.broken_promise(current.segment.slot, found.start);
-                    return Err(LogError::Corrupt(Box::new(damage)));
+                    if !self.salvage {
+                        return Err(LogError::Corrupt(Box::new(damage)));
+                    }
+                    // A salvage trusts no promise, so its preview saw the record. It tells the damage once per segment.
+                    let gap = Gap::of(damage, 0, Some(current.segment.id));
+                    let is_told = |told: &Gap| told.segment == gap.segment && told.damage.offset == gap.damage.offset;
+                    if !self.report.gaps.iter().any(is_told) {
+                        self.report.gaps.push(gap);
+                    }
                 }
                 current.segment.mark_dirty(tables, position.offset);
                 if let [table] = tables {

@@ -121,18 +121,33 @@ impl Segments {
         self.last_id
     }
 
-    /// Makes all further ids greater than `seen`. The newest segment also gets such an id if its number in this run is
-    /// `unfilled` or above; the caller then writes its bookkeeping.
-    pub fn raise_ids(&mut self, seen: i64, unfilled: u64) -> Option<Arc<SegmentUse>> {
+    /// Whether the bookkeeping of the next segment is being written.
+    pub fn is_preparing(&self) -> bool {
+        matches!(self.next, Next::UnderWay(_))
+    }
+
+    /// Makes all further ids greater than `seen`. If a segment that is still to be filled (its number in this run is
+    /// `unfilled` or above) has a lower one, all of these get new ids; the caller then writes their bookkeeping. No
+    /// segment may be [under way](Self::is_preparing): its id would be lower than those before it.
+    pub fn raise_ids(&mut self, seen: i64, unfilled: u64) -> Vec<Arc<SegmentUse>> {
+        assert!(!self.is_preparing(), "the segment that is being prepared would keep its id");
         self.last_id = self.last_id.max(seen);
-        debug_assert!(self.last_id >= seen);
-        let low = self.live.pop_back_if(|newest| newest.id <= seen && newest.number >= Some(unfilled))?;
-        let raised = Arc::new(SegmentUse::new(self.new_id(), low.slot, low.number?, low.without()));
-        self.live.push_back(Arc::clone(&raised));
-        if matches!(&self.next, Next::Prepared(next) if next.id == low.id) {
-            self.next = Next::Prepared(Arc::clone(&raised));
+        let first = self.live.partition_point(|segment| segment.number < Some(unfilled));
+        if self.live.range(first..).all(|segment| segment.id > seen) {
+            return Vec::new();
         }
-        Some(raised)
+        let low = self.live.split_off(first);
+        let mut raised = Vec::with_capacity(low.len());
+        for (low, number) in low.into_iter().filter_map(|low| Some((low.clone(), low.number?))) {
+            let segment = Arc::new(SegmentUse::new(self.new_id(), low.slot, number, low.without()));
+            self.live.push_back(Arc::clone(&segment));
+            if matches!(&self.next, Next::Prepared(next) if next.id == low.id) {
+                self.next = Next::Prepared(Arc::clone(&segment));
+            }
+            raised.push(segment);
+        }
+        debug_assert!(self.live.iter().is_sorted_by_key(|segment| segment.id), "segments in use are in order of ids");
+        raised
     }
 
     /// Completes what [`prepare`](Self::prepare) began: segment `number` is the next one, or the slot is free again.
@@ -267,4 +282,27 @@ fn reserve_space(file: &LogFile, slot: u32) -> Result<(), LogError> {
         blockio::DiskErrorKind::Full => LogError::DiskFull(e),
         _ => LogError::Disk(e),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raised_ids_keep_the_order_of_the_segments_that_are_still_to_be_filled() {
+        let mut segments = Segments::new(Arc::new(|| 10), 0, 4, Vec::new());
+        let prepare = |segments: &mut Segments, number| {
+            let claim = segments.prepare().unwrap();
+            segments.prepared(claim, Ok(()), number, 0).unwrap();
+        };
+        prepare(&mut segments, 0);
+        let current = segments.take_next().unwrap();
+        prepare(&mut segments, 1);
+        assert!(segments.raise_ids(current.id - 1, 0).is_empty(), "both are greater");
+        let raised: Vec<i64> = segments.raise_ids(90_000, 0).iter().map(|segment| segment.id).collect();
+        assert_eq!(raised, [90_001, 90_002]);
+        assert_eq!(segments.live().map(|segment| segment.id).collect::<Vec<_>>(), raised);
+        assert_eq!(segments.take_next().unwrap().id, 90_002, "the prepared segment is the raised one");
+        assert!(segments.raise_ids(95_000, 2).is_empty(), "segments with records keep their ids");
+    }
 }

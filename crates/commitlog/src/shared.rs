@@ -214,20 +214,29 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes the ids of new segments greater than `seen`. The segment to be filled first gets such an id too, as long
-    /// as it has no record.
+    /// Makes the ids of new segments greater than `seen`. The segments without any record get such ids too.
     pub fn raise_segment_ids(&self, seen: i64) -> Result<(), LogError> {
         let unfilled = self.tail.ring.tail().div_ceil(self.segment_size());
         debug_assert!(unfilled <= self.activated(), "the tail is in an activated segment, or at its end");
-        let raised = self.segments().raise_ids(seen, unfilled);
-        let Some(raised) = raised else { return Ok(()) };
-        if let Some(number) = raised.number.filter(|number| *number < self.activated()) {
-            self.recent_id(number).store(raised.id, Ordering::Relaxed);
-            *self.recent_slot(number).write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&raised));
+        let raised = loop {
+            let mut segments = self.segments();
+            if !segments.is_preparing() {
+                break segments.raise_ids(seen, unfilled);
+            }
+            drop(segments);
+            // Another thread writes the bookkeeping of the next segment, which is one block.
+            std::thread::yield_now();
+        };
+        for segment in raised {
+            if let Some(number) = segment.number.filter(|number| *number < self.activated()) {
+                self.recent_id(number).store(segment.id, Ordering::Relaxed);
+                *self.recent_slot(number).write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&segment));
+            }
+            let (index, state) = (segment.slot, SegmentState::Live);
+            let entry = BookkeepingEntry { index, state, id: segment.id, without: segment.without() };
+            self.failing(self.file.write_entry(entry))?;
         }
-        let (index, state) = (raised.slot, SegmentState::Live);
-        let entry = BookkeepingEntry { index, state, id: raised.id, without: raised.without() };
-        self.failing(self.file.write_entry(entry))
+        Ok(())
     }
 
     /// Puts the next segment's bookkeeping on the device before it is needed, and announces it as room. Returns false
