@@ -7,7 +7,8 @@ the check are those of `proof/kill`, in every fourth case with 64 writers. A thi
 the cases writes of the log are short meanwhile, in another third one is done half and fails: then the node refuses writes, as its
 policy says, until the power goes.
 
-A case that fails keeps the node's volume as it is, and the list of what every load has had acknowledged, before and after: both are named.
+A case that fails keeps the volume as the last start found it (`found`) and as it is now (`volume`), the records of both logs, the node's
+log, what every load has had acknowledged, and what two checks say. The directory is named.
 
 usage: python -m proof.powercut [--cases 200] [--seed 1] [--periodic]
 
@@ -17,15 +18,17 @@ usage: python -m proof.powercut [--cases 200] [--seed 1] [--periodic]
 import argparse
 import errno
 import shutil
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from random import Random
 
 from proof import places
 from proof.kill.__main__ import run
 from proof.kill.load import SchemaChanger, Writer, create_schema
-from proof.oracle.espalier import Espalier
+from proof.oracle.espalier import Espalier, environment
 from proof.volume import Disk, Fault, Mount, in_own_namespace
 from proof.wire import Connection
 
@@ -94,6 +97,7 @@ class Machine:
         self.cases = self.cuts = self.deaths = self.failures = self.short_writes = 0
         self.keep = False
         self.records: list[str] = []
+        self.found: dict[str, bytes] = {}       # files by path, as the last start found them
         self.put_in()
         self.node.launch()
         with Connection(self.node.host, self.node.port) as connection:
@@ -180,6 +184,7 @@ class Machine:
         self.mount.close()
         self.node.process.wait()
         self.disk = self.disk.after_power_cut(self.rng) if is_cut else self.disk.after_process_death()
+        self.found = self.disk.files()
         self.put_in()
 
     def note(self, what: str) -> None:
@@ -188,13 +193,22 @@ class Machine:
         self.records.append(f"{what}: acknowledged {counts}")
 
     def keep_evidence(self) -> None:
-        """Keeps the volume as the failed check found it, the node's log, and the history, for the analysis."""
+        """Keeps the volume as the last start found it and as the failed check did, and the history, for the analysis."""
         self.keep = True
-        volume = self.directory / "volume"
+        found, volume = self.directory / "found", self.directory / "volume"
+        for path, content in self.found.items():
+            place = found / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
         shutil.copytree(self.node.data, volume, ignore=shutil.ignore_patterns("*.sock"), dirs_exist_ok=True)
-        (self.directory / "records").write_text("\n".join(self.records) + "\n")
-        with Connection(self.node.host, self.node.port) as connection:
-            again = [line for load in self.loads for line in load.check(connection)]
+        for directory in (found, volume):
+            (self.directory / f"{directory.name}-records").write_text(records_of(directory))
+        (self.directory / "acknowledged").write_text("\n".join(self.records) + "\n")
+        try:
+            with Connection(self.node.host, self.node.port) as connection:
+                again = [line for load in self.loads for line in load.check(connection)]
+        except Exception as failed:
+            again = [repr(failed)]
         (self.directory / "second-check").write_text("\n".join(again) + "\n")
 
     def put_in(self) -> None:
@@ -211,6 +225,13 @@ class Machine:
             print(f"the node's volume, its log and the lists of both checks are kept: {self.directory}")
             return
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def records_of(directory: Path) -> str:
+    """The records of the log in a data directory; of one that cannot be read, why."""
+    command = [str(places.espalier_binary()), "log", "dump", "--data", str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
+    return done.stdout + done.stderr
 
 
 if __name__ == "__main__":

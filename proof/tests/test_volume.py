@@ -27,6 +27,13 @@ class PowerCuts(unittest.TestCase):
             disk.sync_names(disk.root)
         self.assertEqual(self.contents(make), {b"synced"})
 
+    def test_files_are_listed_by_path_with_their_content(self):
+        disk = Disk()
+        directory = disk.make(disk.root, "directory", 0o040755)
+        disk.write(disk.make(directory, "file", 0o100644), 0, b"content", False)
+        disk.make(disk.root, "socket", 0o140644)
+        self.assertEqual(disk.files(), {"directory/file": b"content"})
+
     def test_a_name_needs_its_directory_synced(self):
         def make(disk: Disk) -> None:
             disk.make(disk.root, "file", 0o100644).sync()

@@ -109,6 +109,18 @@ class Disk:
     def used_bytes(self) -> int:
         return sum(len(node.now) for node in self.nodes.values() if node.links > 0)
 
+    def files(self) -> dict[str, bytes]:
+        """The content of every file, by its path."""
+        found: dict[str, bytes] = {}
+        waiting = [("", self.root)]
+        while waiting:
+            path, node = waiting.pop()
+            if node.is_directory:
+                waiting += [(f"{path}/{name}".lstrip("/"), child) for name, child in node.names.items()]
+            elif stat.S_ISREG(node.mode):
+                found[path] = bytes(node.now)
+        return found
+
     def new(self, mode: int) -> Node:
         self.last_number += 1
         node = self.nodes[self.last_number] = Node(self.last_number, mode)
