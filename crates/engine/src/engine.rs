@@ -23,7 +23,7 @@ use crate::flush::failures::FlushFailures;
 use crate::in_memory::{Purger, Resident, memory_only};
 use crate::lock::lock;
 use crate::options::EngineOptions;
-use crate::quarantine::SideFiles;
+use crate::quarantine::{SideFiles, is_indispensable, refusal};
 use crate::recovery::log_host::LogHost;
 use crate::recovery::{Bunch, Covered, Recovery, ReplaySummary};
 use crate::schema::change::Keyspaces;
@@ -66,6 +66,7 @@ pub struct Engine {
     compaction_failures: Mutex<HashMap<TableId, EngineError>>,
     load_failure: Mutex<Option<EngineError>>,
     leftovers: Mutex<Vec<PathBuf>>,
+    faults: Mutex<Vec<String>>,
     _directory: blockio::DirectoryLock,
 }
 
@@ -125,6 +126,8 @@ impl Engine {
         if options.read_only {
             options.disk = Arc::new(OverlayDisk::new(options.disk));
             options.concurrent_compactors = 0;
+            // Who asks for it wants to see what there is.
+            options.opens_damaged = true;
         }
         let disk = options.disk.clone();
         let flusher = Flusher::new(options.memtable_flush_writers);
@@ -178,10 +181,11 @@ impl Engine {
             compaction_failures: Mutex::new(HashMap::new()),
             load_failure: Mutex::new(None),
             leftovers: Mutex::new(Vec::new()),
+            faults: Mutex::new(Vec::new()),
             _directory: directory,
             options,
         };
-        engine.recover(replay)?;
+        engine.recover(replay).map_err(refusal)?;
         let engine = Arc::new(engine);
         engine.flusher.start(&engine)?;
         engine.compactor.start(&engine)?;
@@ -205,7 +209,8 @@ impl Engine {
         }
         let stored = self.load_keyspaces()?;
         self.open_schema(&stored.keyspaces)?;
-        if !stored.damage.is_empty() {
+        let is_salvage = self.options.commitlog.salvage;
+        if is_salvage && !stored.damage.is_empty() {
             // Records of what is left out are passed over.
             replay.keep_copies();
         }
@@ -225,12 +230,15 @@ impl Engine {
         self.settle_replayed()?;
         self.go_on_from_stored_timestamps()?;
         self.store_system_schema(&stored.keyspaces)?;
-        if self.options.commitlog.salvage && !(self.log_report.gaps.is_empty() && stored.damage.is_empty()) {
+        if is_salvage && !(self.log_report.gaps.is_empty() && stored.damage.is_empty()) {
             self.store_salvaged_schema(&stored)?;
         }
-        self.schema_damage = stored.damage;
         // What cannot be deleted of dropped tables is tried again at the next change of the schema, or start.
         self.finish_drops().unwrap_or_else(|error| self.tell_failure(&error));
+        match is_salvage {
+            true => self.schema_damage = stored.damage,
+            false => self.tell_damage(&stored.damage),
+        }
         self.finish_truncations()?;
         // While the log holds records from before, a start has to know what of them was truncated.
         if self.log.replayed_tables().is_empty() { self.forget_truncations() } else { Ok(()) }
@@ -339,8 +347,8 @@ impl Engine {
     /// The store of a table of the schema; quarantined where its SSTables cannot be opened, or log records of it were
     /// set aside.
     fn open_store(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
-        if is_system_keyspace(&table.keyspace) {
-            return self.open_files(table);
+        if is_indispensable(table) {
+            return self.open_indispensable(table);
         }
         let (store, reason) = match self.open_files(table) {
             Ok(store) => (store, self.set_aside_before(table.id)?),
@@ -365,7 +373,7 @@ impl Engine {
         }
     }
 
-    fn new_store(&self, table: &Arc<Table>, sstables: Vec<Arc<SSTableReader>>) -> Arc<TableStore> {
+    pub(crate) fn new_store(&self, table: &Arc<Table>, sstables: Vec<Arc<SSTableReader>>) -> Arc<TableStore> {
         let held_bytes = sstables.iter().map(|sstable| sstable.data_length_bytes()).sum();
         let resident = self.new_resident(table, held_bytes);
         resident.iter().filter(|_| sstables.is_empty()).for_each(|resident| resident.set_complete());
@@ -374,7 +382,7 @@ impl Engine {
         Arc::new(TableStore::new(table.clone(), self.table_directory(table), active, sstables))
     }
 
-    fn table_directory(&self, table: &Table) -> PathBuf {
+    pub(crate) fn table_directory(&self, table: &Table) -> PathBuf {
         self.directory_of(&table.keyspace, &table.name, table.id)
     }
 
@@ -442,6 +450,15 @@ impl Engine {
     /// Files of tables' directories that belong to no SSTable, and where the start put them.
     pub fn leftovers(&self) -> Vec<PathBuf> {
         lock(&self.leftovers).clone()
+    }
+
+    /// What the start found damaged beside quarantined tables, and what became of it.
+    pub fn faults(&self) -> Vec<String> {
+        lock(&self.faults).clone()
+    }
+
+    pub(crate) fn note_fault(&self, fault: String) {
+        lock(&self.faults).push(fault);
     }
 
     /// How long reading and replaying the log took.
@@ -694,13 +711,8 @@ impl Engine {
 
 /// The tables that say how records are replayed: those of the schema, and those that know of truncations and drops.
 fn tables_to_preview(system: &Keyspaces) -> Vec<Uuid> {
-    let decides = |table: &Table| match &*table.keyspace {
-        "system_schema" => true,
-        "system" => [schema_rows::LAYOUTS, "local"].contains(&&*table.name),
-        _ => false,
-    };
     let tables = system.values().flat_map(|keyspace| keyspace.tables.values());
-    tables.filter(|table| decides(table)).map(|table| table.id.0).collect()
+    tables.filter(|table| is_indispensable(table)).map(|table| table.id.0).collect()
 }
 
 /// What a drain says of a table that it could not flush.

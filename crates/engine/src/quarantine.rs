@@ -6,17 +6,20 @@
 //! log keeps them. A start that finds side files quarantines their table, because without those records its rows would
 //! be wrong. Repair (`repair.rs`) and DROP TABLE end a quarantine.
 
+mod indispensable;
 mod repair;
 mod side_file;
+mod unreadable;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use commitlog::Replay;
 use memtable::for_each_update;
-use model::{KeyRange, Mutation, ReadRange, Table, TableId};
+use model::{KeyRange, Mutation, PartitionUpdate, ReadRange, Table, TableId};
 use sstable::SSTableError;
 use uuid::Uuid;
 
@@ -27,10 +30,10 @@ use crate::flush::background::used_bytes;
 use crate::flush::failures;
 use crate::lock::lock;
 use crate::recovery::Covered;
-use crate::system::is_system_keyspace;
 use crate::table::TableStore;
-use side_file::SideFileHead;
+pub(crate) use indispensable::{is_indispensable, refusal};
 pub(crate) use side_file::SideFiles;
+use side_file::{SideFileHead, SideFileWriter};
 
 /// A table that is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +68,7 @@ impl Engine {
             Some(QuarantinedTable { keyspace, table: name, reason: reason.to_string(), side_files })
         };
         let mut all: Vec<_> = self.stores().iter().filter_map(quarantined).collect();
+        all.extend(self.unreadable_tables());
         all.sort_by(|a, b| (&a.keyspace, &a.table).cmp(&(&b.keyspace, &b.table)));
         all
     }
@@ -90,10 +94,10 @@ impl Engine {
     }
 
     /// Takes a table out of service and moves its log records to a side file. Fails, and leaves the table as it is,
-    /// where those cannot be written. Tables of the system cannot be quarantined: nothing works without them.
+    /// where those cannot be written. Tables that nothing works without cannot be quarantined.
     pub(crate) fn quarantine(&self, store: &Arc<TableStore>, reason: &EngineError) -> Result<(), EngineError> {
         let table = store.table.load_full();
-        if is_system_keyspace(&table.keyspace) {
+        if is_indispensable(&table) {
             return Err(reason.clone());
         }
         let _no_flush = lock(&store.flushing);
@@ -160,35 +164,59 @@ impl Engine {
     /// After a replay: moves the log's records of quarantined tables, as far as SSTables and truncations do not cover
     /// them, to side files. `replay` is a second reading of the same log.
     pub(crate) fn set_replayed_aside(&self, replay: Replay, covered: &Covered) -> Result<(), EngineError> {
-        let stores = self.stores();
-        let quarantined = stores.iter().filter_map(|store| {
-            let (reason, table) = (store.quarantine_reason()?, store.table.load_full());
-            Some((table.id, self.head_of(&table, &reason)))
-        });
-        let heads: HashMap<TableId, SideFileHead> = quarantined.collect();
-        if heads.is_empty() {
+        let mut aside = self.set_aside();
+        let unknown = self.heads_of_unknown(covered)?;
+        unknown.into_iter().for_each(|head| _ = aside.heads.entry(head.id).or_insert(head));
+        if aside.heads.is_empty() {
             return Ok(());
         }
-        let mut files = HashMap::new();
-        let mut replay = replay.only(heads.keys().map(|id| id.0).collect());
+        let mut replay = replay.only(aside.heads.keys().map(|id| id.0).collect());
         let startup = |error: String| EngineError::Startup(error);
         while let Some(record) = replay.next_record().map_err(|error| startup(error.to_string()))? {
             let damaged = |error| startup(format!("commit log record ending at {}: {error}", record.position));
             for update in Mutation::split_record(record.data) {
                 let (id, bytes) = update.map_err(damaged)?;
-                let Some(head) = heads.get(&id).filter(|_| !covered.contains(id, record.position)) else { continue };
-                let file = match files.remove(&id) {
-                    None => self.side_files().create(head)?,
-                    Some(file) => file,
-                };
-                files.entry(id).or_insert(file).append(bytes)?;
+                if !covered.contains(id, record.position) {
+                    aside.append(id, bytes)?;
+                }
             }
         }
-        for (_, file) in files {
-            file.finish()?;
-        }
         let end = self.log().position();
-        heads.keys().try_for_each(|id| self.forget_log(*id, end))
+        aside.finish()?.into_iter().try_for_each(|id| self.forget_log(id, end))
+    }
+
+    /// Writes those updates of a record of a kept batch to side files whose tables are quarantined, durably.
+    pub(crate) fn set_batch_aside(&self, record: &[u8], is_gone: impl Fn(TableId) -> bool) -> Result<(), EngineError> {
+        let mut aside = self.set_aside();
+        for update in Mutation::split_record(record) {
+            let (id, bytes) = update.map_err(|error| EngineError::Startup(error.to_string()))?;
+            if !is_gone(id) {
+                aside.append(id, bytes)?;
+            }
+        }
+        aside.finish().map(|_| ())
+    }
+
+    /// Writes an update whose table is quarantined to a side file, durably. False, and nothing happens, if the table is
+    /// served or gone. Waits for changes of the schema and repairs.
+    pub(crate) fn set_part_aside(&self, update: &PartitionUpdate) -> Result<bool, EngineError> {
+        let _no_repair = lock(self.schema_lock());
+        let mut aside = self.set_aside();
+        let is_quarantined = aside.heads.contains_key(&update.table().id);
+        if is_quarantined {
+            aside.append(update.table().id, update.as_bytes())?;
+        }
+        aside.finish().map(|_| is_quarantined)
+    }
+
+    fn set_aside(&self) -> SetAside<'_> {
+        let stores = self.stores();
+        let quarantined = stores.iter().filter_map(|store| {
+            let (reason, table) = (store.quarantine_reason()?, store.table.load_full());
+            Some((table.id, self.head_of(&table, &reason)))
+        });
+        let heads = quarantined.chain(self.heads_of_unreadable()).collect();
+        SetAside { side_files: self.side_files(), heads, files: HashMap::new() }
     }
 
     /// Why a start has to quarantine the table, if records of it were set aside before.
@@ -201,7 +229,7 @@ impl Engine {
         Ok(Some(EngineError::SetAside { path, reason: why }))
     }
 
-    /// Quarantines the table of an update that could not be read. False if there is none, or it is a system's.
+    /// Quarantines the table of an update that could not be read. False if there is none, or it is indispensable.
     pub(crate) fn quarantine_unreadable(&self, id: Uuid, reason: &EngineError) -> bool {
         let stores = self.stores();
         let store = stores.iter().find(|store| store.table.load().id.0 == id && store.is_served());
@@ -211,7 +239,7 @@ impl Engine {
     /// As [`quarantine`](Self::quarantine) during a replay, for a caller that is in a write group and so cannot wait
     /// for a barrier. What it or others still apply to the memtables goes with them.
     fn quarantine_in_group(&self, store: &Arc<TableStore>, reason: &EngineError) -> bool {
-        let may_be = self.is_replaying() && !is_system_keyspace(&store.table.load().keyspace);
+        let may_be = self.is_replaying() && !is_indispensable(&store.table.load());
         if may_be {
             store.set_quarantined(reason);
         }
@@ -223,6 +251,32 @@ impl Engine {
         let stores = self.stores();
         let quarantined = stores.iter().filter(|store| store.quarantine_reason().is_some());
         quarantined.for_each(|store| self.forget_memory(store));
+    }
+}
+
+/// Side files that are being written, of all tables that are quarantined.
+struct SetAside<'e> {
+    side_files: &'e SideFiles,
+    heads: HashMap<TableId, SideFileHead>,
+    files: HashMap<TableId, SideFileWriter>,
+}
+
+impl SetAside<'_> {
+    /// Takes an update, if its table is quarantined.
+    fn append(&mut self, id: TableId, update: &[u8]) -> Result<(), EngineError> {
+        let Some(head) = self.heads.get(&id) else { return Ok(()) };
+        match self.files.entry(id) {
+            Entry::Occupied(file) => file.into_mut().append(update),
+            Entry::Vacant(place) => place.insert(self.side_files.create(head)?).append(update),
+        }
+    }
+
+    /// Makes what was taken durable; the tables that are quarantined.
+    fn finish(self) -> Result<Vec<TableId>, EngineError> {
+        for (_, file) in self.files {
+            file.finish()?;
+        }
+        Ok(self.heads.into_keys().collect())
     }
 }
 

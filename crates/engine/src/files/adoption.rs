@@ -207,6 +207,9 @@ impl Engine {
         let unfinished = data.with_extension("unfinished");
         let disk = &self.options().disk;
         let schema = self.schema();
+        if let Some((keyspace, name, _)) = schema.all_unreadable().next() {
+            return Engine::unreadable_table(&schema, keyspace, name).map_or(Ok(0), Err);
+        }
         if disk.exists(&unfinished)? {
             disk.remove_dir_all(&unfinished)?;
         }

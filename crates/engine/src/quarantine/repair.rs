@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use model::ReadUpdates;
+use model::{ReadUpdates, Table};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -25,24 +25,33 @@ impl Engine {
         self.check_writable()?;
         let schema = self.schema();
         let unknown = || EngineError::UnknownTable(format!("{keyspace}.{name}"));
+        if schema.unreadable(keyspace, name).is_some() {
+            return self.repair_unreadable(keyspace, name);
+        }
         let table = schema.table(keyspace, name).cloned().ok_or_else(unknown)?;
         let old = self.catalog().any_store(table.id).cloned().ok_or_else(unknown)?;
         if old.quarantine_reason().is_none() {
             return Err(EngineError::Unsupported(format!("table {keyspace}.{name} is not quarantined")));
         }
         let (_no_flush, _no_merge) = (lock(&old.flushing), old.merges.stop());
-        let fresh = self.open_files(&table)?;
-        self.finish_truncation_of(&fresh)?;
-        let applied = self.apply_set_aside(&fresh).inspect_err(|_| {
-            fresh.view().generations().for_each(|generation| generation.release(self.pool()));
-        })?;
-        self.side_files().remove(table.id)?;
+        let (fresh, applied) = self.open_repaired(&table)?;
         let mut stores = self.stores_for(&schema)?;
         stores.insert(table.id, fresh.clone());
         self.publish(&schema, stores);
         self.settle(&fresh);
         self.request_compaction(&fresh);
         Ok(applied)
+    }
+
+    /// Opens a table anew and applies what was set aside of it, which is removed then; also how many updates that was.
+    pub(super) fn open_repaired(&self, table: &Arc<Table>) -> Result<(Arc<TableStore>, u64), EngineError> {
+        let fresh = self.open_files(table)?;
+        self.finish_truncation_of(&fresh)?;
+        let applied = self.apply_set_aside(&fresh).inspect_err(|_| {
+            fresh.view().generations().for_each(|generation| generation.release(self.pool()));
+        })?;
+        self.side_files().remove(table.id)?;
+        Ok((fresh, applied))
     }
 
     fn apply_set_aside(&self, fresh: &Arc<TableStore>) -> Result<u64, EngineError> {
@@ -61,15 +70,19 @@ impl Engine {
                         found: error.to_string(),
                     }
                 })?;
+                // Before more is applied, so that the last flush has something to write.
+                if self.pool().wants_flush() {
+                    self.try_flush_store(fresh)?;
+                }
                 for update in read.updates() {
                     self.replay_update(fresh, update);
                     applied += 1;
                 }
-                if self.pool().wants_flush() {
-                    self.try_flush_store(fresh)?;
-                }
             }
         }
+        // Whatever the log still holds of the table is in its SSTables then: a later start must not replay it over
+        // deletions that were purged meanwhile.
+        self.ends_replay(fresh);
         self.try_flush_store(fresh)?;
         Ok(applied)
     }
