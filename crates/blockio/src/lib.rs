@@ -24,7 +24,6 @@ mod ring_tests;
 mod simulated;
 mod sleeper;
 mod system;
-mod waiting;
 
 pub use aligned::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 pub use background::{give_way, start_promptly};
@@ -37,4 +36,3 @@ pub use read_ahead::{BlockRead, ReadAhead, ReadUnderWay};
 pub use ring::{BlockRing, FilledBatch, Frame, Reservation, ReserveError, Seal, SealedBatch};
 pub use simulated::{Fault, Operation, SimulatedDisk, Stall, StalledReads};
 pub use system::SystemDisk;
-pub use waiting::{may_wait, to_wait, without_waiting};

@@ -30,10 +30,9 @@ mod write;
 
 pub use self::compaction::tasks::{ActiveCompaction, CompactionStats};
 pub use block_on::block_on;
-pub use blockio::{may_wait, to_wait, without_waiting};
 pub use commitlog::{Awaited, Durable, LogHold};
 pub use disk_failure::{DiskFailureHook, DiskFailureKind};
-pub use engine::Engine;
+pub use engine::{BorrowedSchema, Engine};
 pub use error::EngineError;
 pub use files::adoption::AdoptedTable;
 pub use files::disk_access::DiskAccess;

@@ -341,6 +341,8 @@ fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
         unlogged_batch_across_partitions_warn_threshold: config.unlogged_batch_across_partitions_warn_threshold,
         read_timeout: config.read_timeout,
         range_timeout: config.range_timeout,
+        write_timeout: config.write_timeout,
+        truncate_timeout: config.truncate_timeout,
         statement_memory_max_bytes: config.statement_memory_max_bytes,
         page_max_bytes: usize::try_from(config.page_max_bytes).unwrap_or(usize::MAX),
         guardrails: guardrails(config),
@@ -374,10 +376,6 @@ fn server_options(config: &Config) -> ServerOptions {
         request_bytes_in_flight_max: config.request_bytes_in_flight_max,
         idle_timeout: config.idle_timeout,
         prepared_statements_cache_size_bytes: config.prepared_statements_cache_size_bytes,
-        read_timeout: config.read_timeout,
-        range_timeout: config.range_timeout,
-        write_timeout: config.write_timeout,
-        truncate_timeout: config.truncate_timeout,
         ..ServerOptions::default()
     }
 }

@@ -6,10 +6,14 @@ mod columns;
 mod consistency;
 mod error;
 mod event;
+mod options;
+mod result;
 mod value;
 
 pub use columns::ColumnSpec;
 pub use consistency::Consistency;
 pub use error::{ErrorKind, ErrorResponse, FailureReason, WriteType};
 pub use event::{ChangeKind, Event, SchemaChange, SchemaTarget};
-pub use value::Value;
+pub use options::QueryOptions;
+pub use result::{MetadataForm, ResponseBody, Rows};
+pub use value::{Value, ValueIterator, Values};

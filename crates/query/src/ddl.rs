@@ -62,7 +62,7 @@ fn keyspace_written(statement: &Statement) -> Option<Option<&Identifier>> {
 }
 
 /// Changes the schema.
-pub(crate) async fn execute(statement: &Statement, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+pub(crate) fn execute(statement: &Statement, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
     let change = match statement {
         Statement::CreateKeyspace(create) => keyspace::create(create, execution),
         Statement::AlterKeyspace(alter) => keyspace::alter(alter, execution),

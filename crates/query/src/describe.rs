@@ -9,7 +9,7 @@ use cql::ast::{Describe, DescribeTarget};
 use types::CqlType;
 
 use crate::execution::Execution;
-use crate::{ColumnSpec, QueryError, ResponseBody, ResultColumns, Rows};
+use crate::{ColumnSpec, MetadataForm, QueryError, ResponseBody, ResultColumns, Rows};
 
 pub use statements::snapshot_schema;
 
@@ -83,7 +83,8 @@ fn page(
         }
     }
     let paging_state = if end < elements.len() { Some((end as u64).to_be_bytes().to_vec()) } else { None };
-    Ok(ResponseBody::Rows(Rows { metadata: result_metadata(statement), paging_state, row_count: shown.len(), cells }))
+    let (metadata, form) = (result_metadata(statement), MetadataForm::default());
+    Ok(ResponseBody::Rows(Rows { metadata, form, paging_state, row_count: shown.len(), cells }))
 }
 
 fn write_cell(bytes: &[u8], cells: &mut Vec<u8>) {
@@ -109,5 +110,5 @@ fn describe_cluster(statement: &Describe, execution: &Execution<'_>) -> Response
         let owners = tokens.iter().map(|token| (token.as_bytes(), replicas.as_slice()));
         write_cell(&types::collection::map(owners), &mut cells);
     }
-    ResponseBody::Rows(Rows { metadata, paging_state: None, row_count: 1, cells })
+    ResponseBody::Rows(Rows { metadata, form: MetadataForm::default(), paging_state: None, row_count: 1, cells })
 }

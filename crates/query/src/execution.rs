@@ -6,9 +6,11 @@ use std::time::Instant;
 
 use engine::Turn;
 use model::Schema;
+use protocol::QueryOptions;
 
 use crate::budget::Budget;
-use crate::{ClientState, Processor, QueryError, QueryOptions, ResponseBody, Value};
+use crate::entry::{Control, Request};
+use crate::{ClientState, Processor, QueryError, TraceLog, Value};
 
 /// The state of carrying out one statement.
 pub(crate) struct Execution<'a> {
@@ -18,7 +20,7 @@ pub(crate) struct Execution<'a> {
     pub schema: &'a Schema,
     /// The client.
     pub client: &'a ClientState,
-    /// The request's options. Use `values` instead of `options.values`.
+    /// The request's options. Its values are in `values`, by number of the marker.
     pub options: &'a QueryOptions<'a>,
     /// The values of the bind markers by number; exactly as many as there are markers.
     pub values: &'a [Value<'a>],
@@ -32,6 +34,8 @@ pub(crate) struct Execution<'a> {
     pub now_micros: i64,
     /// Whether it may wait for a device on its thread; see [`engine::Turn`].
     pub may_block: bool,
+    /// Where to note what happens, if the request is traced.
+    pub trace: Option<&'a TraceLog>,
     /// When its client is answered that it took too long; `None` where somebody else looks at the clock.
     pub deadline: Option<Instant>,
     /// Set once nobody waits for the answer any more; `None` where that cannot happen meanwhile.
@@ -45,31 +49,30 @@ pub(crate) struct Execution<'a> {
 impl<'a> Execution<'a> {
     pub fn new(
         processor: &'a Processor,
-        client: &'a ClientState,
-        options: &'a QueryOptions<'a>,
+        schema: &'a Schema,
+        request: &Request<'a>,
         values: &'a [Value<'a>],
         keyspace: Option<&'a str>,
-        schema: &'a Schema,
+        control: Control<'a>,
     ) -> Self {
+        let options = request.options;
         let now_micros = processor.now_micros();
         let clock_seconds = u32::try_from(now_micros / 1_000_000).unwrap_or(u32::MAX);
-        let now_seconds = options.now_in_seconds.map_or(clock_seconds, |seconds| seconds as u32);
-        let warnings = Mutex::new(Vec::new());
-        let value_bytes = options.value_bytes;
         Execution {
             processor,
             schema,
-            client,
+            client: request.client,
             options,
             values,
-            value_bytes,
+            value_bytes: options.values.positional_bytes(),
             keyspace,
-            now_seconds,
+            now_seconds: options.now_in_seconds.map_or(clock_seconds, |seconds| seconds as u32),
             now_micros,
-            may_block: true,
-            deadline: None,
-            cancelled: options.cancelled,
-            warnings,
+            may_block: control.turn.may_block,
+            trace: request.trace.map(|trace| &**trace),
+            deadline: control.deadline,
+            cancelled: control.cancelled,
+            warnings: Mutex::new(Vec::new()),
             own_budget: Budget::new(),
             shared_budget: None,
         }
@@ -77,8 +80,14 @@ impl<'a> Execution<'a> {
 
     /// What reads of the statement may do on this thread.
     pub fn turn(&self) -> Turn<'static> {
-        // A statement that is polled where it may not wait fails there and is carried out again elsewhere.
-        Turn { may_block: self.may_block && engine::may_wait(), log_hold: None }
+        Turn { may_block: self.may_block, log_hold: None }
+    }
+
+    /// Notes what happens now, if the request is traced.
+    pub fn note(&self, activity: impl FnOnce() -> String) {
+        if let Some(trace) = self.trace {
+            trace.note(activity());
+        }
     }
 
     /// Whether nobody waits for the answer any more: a long read ends then.
@@ -99,19 +108,6 @@ impl<'a> Execution<'a> {
     /// What the statement may take.
     pub fn budget(&self) -> &Budget {
         self.shared_budget.unwrap_or(&self.own_budget)
-    }
-
-    /// Whether the statement must run again, because it would have had to wait for a device, or because it needs more
-    /// than its turn. In that case this returns on a thread that may block. A statement reads everything before it
-    /// writes.
-    pub async fn begins_anew(&self, outcome: &Result<ResponseBody, QueryError>) -> bool {
-        let would_wait = matches!(outcome, Err(error) if error.would_wait());
-        if would_wait {
-            self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            self.budget().restart();
-            engine::to_wait().await;
-        }
-        would_wait
     }
 
     /// The warnings of an execution that is over.

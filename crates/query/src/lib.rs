@@ -1,23 +1,22 @@
 //! Resolves and carries out CQL statements.
 //!
-//! The front door is [`Processor`]: it prepares a text into a [`Prepared`] and carries that out with the values and
-//! options of a request ([`QueryOptions`]) into a [`Response`]. Nothing here opens a socket or parses a frame; errors
-//! ([`QueryError`]) carry what the protocol needs, and the server chooses codes by their kind.
+//! The one entry is [`QueryHandler::begin`] of a [`Processor`]: a [`Request`] is done, pending, or must be run where it
+//! may wait. Nothing here opens a socket or parses a frame; requests and answers are in the protocol's vocabulary, and
+//! errors ([`QueryError`]) carry what the protocol needs.
 #![forbid(unsafe_code)]
 
-mod begun;
 mod budget;
 mod client;
 mod consistency;
 mod ddl;
 mod describe;
+mod entry;
 mod error;
 mod execution;
 mod functions;
 mod guardrail;
 mod modify;
 mod names;
-mod options;
 mod prepared;
 mod preparing;
 mod processor;
@@ -30,19 +29,21 @@ mod system;
 mod terms;
 mod trace;
 
-pub use begun::{Begun, BegunModification};
 pub use client::ClientState;
 pub use describe::snapshot_schema;
-pub use engine::{Awaited, Durable, LogHold, to_wait, without_waiting};
+pub use engine::{LogHold, Turn};
+pub use entry::{
+    Answer, BatchEntry, BatchStatement, LogQueue, MustBlock, Outcome, Pending, QueryHandler, Request, Statement,
+    TimeLimit,
+};
 pub use error::{Cause, QueryError};
 pub use guardrail::{Flags, Guardrail, Guardrails, ReadThresholds};
-pub use options::{QueryOptions, Values};
-pub use prepared::{Prepared, result_id, statement_id};
-pub use processor::{BatchEntry, BatchStatement, Processor, ProcessorOptions};
+pub use prepared::{Plan, Prepared, result_id, statement_id};
+pub use processor::{Processor, ProcessorOptions};
 pub use protocol::{
-    ChangeKind, ColumnSpec, Consistency, ErrorKind, FailureReason, ResultColumns, SchemaChange, SchemaTarget, Value,
-    WriteType,
+    BatchKind, ChangeKind, ColumnSpec, Consistency, ErrorKind, FailureReason, MetadataForm, QueryOptions, ResponseBody,
+    ResultColumns, Rows, SchemaChange, SchemaTarget, Value, Values, WriteType,
 };
-pub use response::{Response, ResponseBody, Rows};
+pub use response::Response;
 pub use system::Node;
 pub use trace::{TraceEvent, TraceLog};

@@ -21,15 +21,17 @@ mod times;
 mod truncate;
 mod updates;
 
-use cql::ast::{BatchKind, Statement};
-use model::{Mutation, Table};
+use std::sync::Arc;
+
+use cql::ast::Statement;
+use model::{Mutation, Schema, Table};
 
 use crate::execution::Execution;
 use crate::preparing::Preparing;
 use crate::restrictions::StatementType;
-use crate::{QueryError, ResponseBody, consistency};
+use crate::{QueryError, TraceLog, consistency};
 
-pub(crate) use batch::{BatchPlan, execute_batch, prepare_batch};
+pub(crate) use batch::{BatchPlan, batch_mutation, prepare_batch};
 pub(crate) use json::unreadable as unreadable_json;
 pub(crate) use list_paths::PrependedPaths;
 pub(crate) use truncate::truncate;
@@ -65,14 +67,6 @@ pub(crate) fn prepare(statement: Statement, preparing: &mut Preparing<'_>) -> Re
 }
 
 impl ModificationPlan {
-    /// Executes the modification.
-    pub async fn execute(&self, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-        if let Some(mutation) = self.resolve(execution, |modification| mutation_of(modification, execution))? {
-            write(&mutation, None, execution).await?;
-        }
-        Ok(ResponseBody::Void)
-    }
-
     /// The mutation of the statement, after all checks; `None` if it writes nothing.
     pub fn mutation(&self, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
         self.resolve(execution, |modification| mutation_of(modification, execution))
@@ -156,22 +150,27 @@ fn refuse_conditional(modification: &Modification, execution: &Execution<'_>) ->
     wrong.unwrap_or_else(conditions::not_supported)
 }
 
-/// Writes a mutation, which may be that of a batch.
-async fn write(mutation: &Mutation, batch: Option<BatchKind>, execution: &Execution<'_>) -> Result<(), QueryError> {
-    execution.options.note(|| "Determining replicas for mutation".to_owned());
-    let is_logged = |keyspace: &str| execution.schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes);
-    if mutation.updates().iter().any(|update| is_logged(&update.table().keyspace)) {
-        execution.options.note(|| "Appending to commitlog".to_owned());
+/// The write of a traced request.
+pub(crate) struct Traced<'t> {
+    trace: &'t TraceLog,
+    tables: Vec<Arc<str>>,
+}
+
+impl<'t> Traced<'t> {
+    /// Notes what happens before a mutation is written.
+    pub fn begin(mutation: &Mutation, trace: &'t TraceLog, schema: &Schema) -> Traced<'t> {
+        trace.note("Determining replicas for mutation");
+        let is_logged = |keyspace: &str| schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes);
+        if mutation.updates().iter().any(|update| is_logged(&update.table().keyspace)) {
+            trace.note("Appending to commitlog");
+        }
+        Traced { trace, tables: mutation.updates().iter().map(|update| update.table().name.clone()).collect() }
     }
-    let engine = execution.processor.engine();
-    match batch {
-        Some(BatchKind::Logged) => engine.write_batch(mutation).await?,
-        _ => engine.write_parts(mutation).await?,
+
+    /// Notes what has happened when it is written.
+    pub fn end(&self) {
+        self.tables.iter().for_each(|table| self.trace.note(format!("Adding to {table} memtable")));
     }
-    for update in mutation.updates() {
-        execution.options.note(|| format!("Adding to {} memtable", update.table().name));
-    }
-    Ok(())
 }
 
 /// Checks that each keyspace has as many live replicas as the request's consistency level needs.

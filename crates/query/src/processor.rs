@@ -1,22 +1,19 @@
-//! The front door: prepares and carries out statements.
+//! The processor: what all statements share, and preparing them.
 
-use std::collections::HashMap;
-use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cql::ast::{BatchKind, ParsedStatement, Statement};
+use cql::ast::{ParsedStatement, Statement};
 use engine::{Engine, Turn};
-use model::{BoxCursor, PartitionKey, ReadRange, Schema, Table};
+use model::{BoxCursor, ReadRange, Schema, Table};
 use types::timeuuid;
 
 use crate::Guardrails;
-use crate::execution::Execution;
-use crate::prepared::Plan;
+use crate::entry::Class;
+use crate::prepared::{Plan, Prepared, Work};
 use crate::preparing::Preparing;
 use crate::system::{Node, VirtualTables};
-use crate::{Cause, ClientState, Prepared, QueryError, QueryOptions, Response, ResponseBody, Value, Values};
-use crate::{ddl, describe, modify, select};
+use crate::{Cause, QueryError, Response, ResponseBody, ddl, describe, modify, select};
 
 /// What the processor may be told. Names and defaults are those of `cassandra.yaml`.
 #[derive(Clone, Debug)]
@@ -35,6 +32,10 @@ pub struct ProcessorOptions {
     pub read_timeout: Duration,
     /// How long a read of a range of partitions may take (`range_request_timeout`).
     pub range_timeout: Duration,
+    /// How long a write may take (`write_request_timeout`).
+    pub write_timeout: Duration,
+    /// How long a TRUNCATE may take (`truncate_request_timeout`).
+    pub truncate_timeout: Duration,
     /// What one statement may hold at a time, bytes: rows of its answer, rows to be sorted, values of groups. A read
     /// that would hold more fails.
     pub statement_memory_max_bytes: u64,
@@ -58,6 +59,8 @@ impl Default for ProcessorOptions {
             unlogged_batch_across_partitions_warn_threshold: 10,
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(2),
+            truncate_timeout: Duration::from_secs(60),
             statement_memory_max_bytes: 256 << 20,
             page_max_bytes: 16 << 20,
             guardrails: Guardrails::default(),
@@ -65,24 +68,6 @@ impl Default for ProcessorOptions {
             node: Node::default(),
         }
     }
-}
-
-/// A statement of a protocol BATCH.
-#[derive(Clone, Copy, Debug)]
-pub enum BatchStatement<'a> {
-    /// Its text.
-    Text(&'a str),
-    /// Prepared before.
-    Prepared(&'a Prepared),
-}
-
-/// A statement of a protocol BATCH and its values.
-#[derive(Clone, Copy, Debug)]
-pub struct BatchEntry<'a> {
-    /// The statement.
-    pub statement: BatchStatement<'a>,
-    /// Its values by number of the marker.
-    pub values: &'a [Value<'a>],
 }
 
 /// Prepares and carries out statements. One per node; used by all connections at once.
@@ -155,7 +140,7 @@ impl Processor {
 
     /// Refuses a keyspace that a request names for itself and that is not there: before anything else is looked at, as
     /// Cassandra does.
-    pub fn check_keyspace(&self, keyspace: Option<&str>) -> Result<(), QueryError> {
+    pub(crate) fn check_keyspace(&self, keyspace: Option<&str>) -> Result<(), QueryError> {
         let Some(keyspace) = keyspace else { return Ok(()) };
         if self.engine.borrow_schema().keyspace(keyspace).is_some() || self.virtual_tables.has_keyspace(keyspace) {
             return Ok(());
@@ -165,7 +150,13 @@ impl Processor {
 
     /// Prepares a statement; unqualified names are looked up in `keyspace`.
     pub fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Arc<Prepared>, QueryError> {
-        self.prepare_parsed(cql::parse(text)?, keyspace).map(Arc::new)
+        let prepared = self.prepare_parsed(text, cql::parse(text)?, keyspace)?;
+        let (count, limit) = (prepared.variables.len(), usize::from(u16::MAX));
+        if count > limit {
+            let message = format!("Too many markers(?). {count} markers exceed the allowed maximum of {limit}");
+            return Err(QueryError::invalid(message));
+        }
+        Ok(Arc::new(prepared))
     }
 
     /// Prepares a statement, and says in how many steps types and functions were chosen, also where that failed. It is
@@ -176,226 +167,40 @@ impl Processor {
             Err(error) => return (Err(error.into()), 0),
         };
         let mut preparing = Preparing::new(self.schema(), keyspace, &self.virtual_tables, &parsed.markers);
-        let prepared = self.prepare_with(parsed.statement, &mut preparing);
+        let prepared = self.prepare_with(text, parsed.statement, &mut preparing);
         (prepared, preparing.findings().borrow().steps())
     }
 
-    fn prepare_parsed(&self, parsed: ParsedStatement, keyspace: Option<&str>) -> Result<Prepared, QueryError> {
-        let mut preparing = Preparing::new(self.schema(), keyspace, &self.virtual_tables, &parsed.markers);
-        self.prepare_with(parsed.statement, &mut preparing)
-    }
-
-    fn prepare_with(&self, statement: Statement, preparing: &mut Preparing<'_>) -> Result<Prepared, QueryError> {
-        let (schema_version, keyspace) = (preparing.schema.version, preparing.keyspace);
-        self.options.guardrails.flags.check(&statement, keyspace)?;
-        let plan = plan(statement, preparing)?;
-        let result_metadata = match &plan {
-            Plan::Select(select) => Some(select.result_metadata()),
-            Plan::Describe(describe) => Some(describe::result_metadata(describe)),
-            _ => None,
-        };
-        Ok(Prepared {
-            variables: preparing.variables(),
-            partition_key_bind_indexes: preparing.partition_key_bind_indexes(),
-            result_metadata,
-            warnings: Vec::new(),
-            schema_version,
-            keyspace: keyspace.map(Arc::from),
-            plan,
-            tables: preparing.tables().to_vec(),
-        })
-    }
-
-    /// Carries out a prepared statement.
-    pub async fn execute(
-        &self,
-        prepared: &Prepared,
-        client: &ClientState,
-        options: &QueryOptions<'_>,
-    ) -> Result<Response, QueryError> {
-        check_value_count(prepared, options)?;
-        self.carry_out(prepared, client, options).await
-    }
-
-    /// Appends to `cells` the rows that a prepared SELECT asks for, in the form of [`crate::Rows::cells`], if they are
-    /// a few of one partition and found at once; how many they are. `None`, without any effect, for everything
-    /// else, and if the statement is not current any more.
-    pub fn find_rows(
-        &self,
-        prepared: &Prepared,
-        client: &ClientState,
-        options: &QueryOptions<'_>,
-        cells: &mut Vec<u8>,
-    ) -> Option<usize> {
-        let (Plan::Select(select), Values::Positional(values)) = (&prepared.plan, options.values) else { return None };
-        if prepared.variables.len() != values.len() || self.options.guardrails.watches_reads() {
-            return None;
-        }
-        let schema = self.engine.borrow_schema();
-        if !prepared.is_current(&schema) {
-            return None;
-        }
-        let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
-        select.find_rows(&execution, cells)
-    }
-
-    /// Whether the memtables of the statement's table hold so much that [`Processor::look_ahead`] is worth its time.
-    /// Writes that wait for the log meet them later, and look ahead then.
-    pub fn looks_far(&self, prepared: &Prepared) -> bool {
-        let comes_later = prepared.is_modification() && self.engine.writes_wait();
-        !comes_later && matches!(&prepared.tables[..], [table] if self.engine.has_large_memtables(table))
-    }
-
-    /// Has memtables bring near what prepared statements look at that are carried out right after, by their partitions'
-    /// serialized keys.
-    pub fn look_ahead(&self, coming: &[(&Prepared, &[u8])]) {
-        for same in coming.chunk_by(|(one, _), (other, _)| ptr::eq(*one, *other)) {
-            let [table] = &same[0].0.tables[..] else { continue };
-            let keys: Vec<PartitionKey> = same.iter().map(|(_, key)| PartitionKey::new(key)).collect();
-            self.engine.prefetch(table, &keys.iter().collect::<Vec<_>>());
-        }
-    }
-
-    /// Carries out a prepared SELECT of stored rows on the spot. `None` for everything else, which
-    /// [`Processor::execute`] carries out; an error of the cause [`Cause::WouldWait`] where it would have to wait
-    /// for a device.
-    pub fn execute_at_once(
-        &self,
-        prepared: &Prepared,
-        client: &ClientState,
-        options: &QueryOptions<'_>,
-    ) -> Option<Result<Response, QueryError>> {
-        let (Plan::Select(select), Values::Positional(values)) = (&prepared.plan, options.values) else { return None };
-        if self.virtual_tables.contains(select.table()) {
-            return None;
-        }
-        let schema = self.engine.borrow_schema();
-        let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
-        let (body, _) =
-            engine::without_waiting(|| check_value_count(prepared, options).and_then(|()| select.execute(&execution)));
-        Some(with_warnings(body, execution.into_warnings(), &self.engine))
-    }
-
-    /// Prepares and carries out a statement once.
-    pub async fn query(
+    pub(crate) fn prepare_parsed(
         &self,
         text: &str,
-        client: &ClientState,
-        options: &QueryOptions<'_>,
-    ) -> Result<Response, QueryError> {
-        self.check_keyspace(options.keyspace)?;
-        let keyspace = options.keyspace.or(client.keyspace.as_deref());
-        options.note(|| format!("Parsing {text}"));
-        let parsed = cql::parse(text)?;
-        options.note(|| "Preparing statement".to_owned());
-        let prepared = self.prepare_parsed(parsed, keyspace)?;
-        if prepared.variables.len() != value_count(&prepared, options.values) {
-            return Err(QueryError::invalid("Invalid amount of bind variables"));
-        }
-        self.carry_out(&prepared, client, options).await
+        parsed: ParsedStatement,
+        keyspace: Option<&str>,
+    ) -> Result<Prepared, QueryError> {
+        let mut preparing = Preparing::new(self.schema(), keyspace, &self.virtual_tables, &parsed.markers);
+        self.prepare_with(text, parsed.statement, &mut preparing)
     }
 
-    async fn carry_out(
+    fn prepare_with(
         &self,
-        prepared: &Prepared,
-        client: &ClientState,
-        options: &QueryOptions<'_>,
-    ) -> Result<Response, QueryError> {
-        let ordered;
-        let values = match options.values {
-            Values::Positional(values) => values,
-            Values::Named(named) => {
-                ordered = order_by_name(prepared, named).collect::<Vec<_>>();
-                &ordered
-            }
+        text: &str,
+        statement: Statement,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Prepared, QueryError> {
+        let (schema_version, keyspace) = (preparing.schema.version, preparing.keyspace);
+        self.options.guardrails.flags.check(&statement, keyspace)?;
+        let work = work(statement, preparing)?;
+        let result_metadata = match &work {
+            Work::Select(select) => Some(select.result_metadata()),
+            Work::Describe(describe) => Some(describe::result_metadata(describe)),
+            _ => None,
         };
-        let schema = self.engine.borrow_schema();
-        let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
-        let body = loop {
-            let body = self.dispatch(&prepared.plan, &execution).await;
-            if !execution.begins_anew(&body).await {
-                break body;
-            }
-        };
-        with_warnings(body, execution.into_warnings(), &self.engine)
-    }
-
-    async fn dispatch(&self, plan: &Plan, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-        match plan {
-            Plan::Select(select) => select.execute(execution),
-            Plan::Modification(modification) => modification.execute(execution).await,
-            Plan::Batch(batch) => batch.execute(execution).await,
-            Plan::Use(keyspace) => {
-                self.check_keyspace(Some(keyspace))?;
-                Ok(ResponseBody::SetKeyspace(keyspace.clone()))
-            }
-            Plan::Truncate(table) => modify::truncate(table, execution).await,
-            Plan::Describe(statement) => describe::execute(statement, execution),
-            Plan::Schema(statement) => ddl::execute(statement, execution).await,
-        }
-    }
-
-    /// Carries out a protocol BATCH.
-    pub async fn batch(
-        &self,
-        kind: BatchKind,
-        entries: &[BatchEntry<'_>],
-        client: &ClientState,
-        options: &QueryOptions<'_>,
-    ) -> Result<Response, QueryError> {
-        self.check_keyspace(options.keyspace)?;
-        let keyspace = options.keyspace.or(client.keyspace.as_deref());
-        let mut parsed = Vec::with_capacity(entries.len());
-        for entry in entries {
-            parsed.push(match entry.statement {
-                BatchStatement::Text(text) => Some(self.prepare_parsed(cql::parse(text)?, keyspace)?),
-                BatchStatement::Prepared(_) => None,
-            });
-        }
-        let mut statements = Vec::with_capacity(entries.len());
-        for (entry, parsed) in entries.iter().zip(&parsed) {
-            let prepared = match (entry.statement, parsed) {
-                (BatchStatement::Prepared(prepared), _) => prepared,
-                (_, Some(parsed)) => parsed,
-                (BatchStatement::Text(_), None) => continue,
-            };
-            let Plan::Modification(modification) = &prepared.plan else {
-                let message = "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.";
-                return Err(QueryError::invalid(message));
-            };
-            let (expected, got) = (prepared.variables.len(), entry.values.len());
-            if expected != got {
-                let message = format!("There were {expected} markers(?) in CQL but {got} bound variables");
-                return Err(QueryError::invalid(message));
-            }
-            statements.push((&**modification, entry.values));
-        }
-        let schema = self.engine.borrow_schema();
-        let execution = Execution::new(self, client, options, &[], keyspace, &schema);
-        let body = loop {
-            let body = modify::execute_batch(kind, &statements, &execution).await;
-            if !execution.begins_anew(&body).await {
-                break body;
-            }
-        };
-        with_warnings(body, execution.into_warnings(), &self.engine)
-    }
-}
-
-fn check_value_count(prepared: &Prepared, options: &QueryOptions<'_>) -> Result<(), QueryError> {
-    let (expected, got) = (prepared.variables.len(), value_count(prepared, options.values));
-    if expected != got {
-        let message = format!("there were {expected} markers(?) in CQL but {got} bound variables");
-        return Err(QueryError::invalid(message));
-    }
-    Ok(())
-}
-
-/// For how many markers there is a value; of values by number, how many there are.
-fn value_count(prepared: &Prepared, values: Values<'_>) -> usize {
-    match values {
-        Values::Positional(values) => values.len(),
-        Values::Named(named) => order_by_name(prepared, named).count(),
+        let class = Class::of(&work);
+        let plan = Plan { work, class, schema_version, tables: preparing.tables().to_vec() };
+        let mut prepared = Prepared::new(text.into(), keyspace.map(Arc::from), preparing.variables(), plan);
+        prepared.partition_key_bind_indexes = preparing.partition_key_bind_indexes();
+        prepared.result_metadata = result_metadata;
+        Ok(prepared)
     }
 }
 
@@ -407,35 +212,31 @@ pub(crate) fn with_warnings(
 ) -> Result<Response, QueryError> {
     match body {
         Ok(body) => Ok(Response { body, warnings }),
-        Err(error) => {
-            if let Cause::Disk(kind) = error.cause {
-                engine.disk_failed(kind, &error.message);
-            }
-            Err(QueryError { warnings, ..error })
-        }
+        Err(error) => Err(QueryError { warnings, ..noted(error, engine) }),
     }
 }
 
-fn plan(statement: Statement, preparing: &mut Preparing<'_>) -> Result<Plan, QueryError> {
-    Ok(match statement {
-        Statement::Select(select) => Plan::Select(Box::new(select::prepare(&select, preparing)?)),
-        Statement::Insert(_) | Statement::InsertJson(_) | Statement::Update(_) | Statement::Delete(_) => {
-            Plan::Modification(Box::new(modify::prepare(statement, preparing)?))
-        }
-        Statement::Batch(batch) => Plan::Batch(Box::new(modify::prepare_batch(batch, preparing)?)),
-        Statement::Use(keyspace) => Plan::Use(keyspace.as_str().into()),
-        Statement::Truncate(name) => Plan::Truncate(preparing.table(&name)?),
-        Statement::Describe(describe) => Plan::Describe(describe),
-        other => {
-            ddl::prepare(&other, preparing)?;
-            Plan::Schema(Box::new(other))
-        }
-    })
+/// An error, of which the engine is told if the disk caused it.
+pub(crate) fn noted(error: QueryError, engine: &Engine) -> QueryError {
+    if let Cause::Disk(kind) = error.cause {
+        engine.disk_failed(kind, &error.message);
+    }
+    error
 }
 
-/// Brings values that were sent by name into the order of the markers; those of no marker are left out.
-fn order_by_name<'v>(prepared: &Prepared, named: &[(&str, Value<'v>)]) -> impl Iterator<Item = Value<'v>> {
-    // Of two values of one name the last counts.
-    let values: HashMap<&str, Value<'v>> = named.iter().copied().collect();
-    prepared.variables.iter().filter_map(move |variable| values.get(&*variable.name).copied())
+fn work(statement: Statement, preparing: &mut Preparing<'_>) -> Result<Work, QueryError> {
+    Ok(match statement {
+        Statement::Select(select) => Work::Select(Box::new(select::prepare(&select, preparing)?)),
+        Statement::Insert(_) | Statement::InsertJson(_) | Statement::Update(_) | Statement::Delete(_) => {
+            Work::Modification(Box::new(modify::prepare(statement, preparing)?))
+        }
+        Statement::Batch(batch) => Work::Batch(Box::new(modify::prepare_batch(batch, preparing)?)),
+        Statement::Use(keyspace) => Work::Use(keyspace.as_str().into()),
+        Statement::Truncate(name) => Work::Truncate(preparing.table(&name)?),
+        Statement::Describe(describe) => Work::Describe(describe),
+        other => {
+            ddl::prepare(&other, preparing)?;
+            Work::Schema(Box::new(other))
+        }
+    })
 }

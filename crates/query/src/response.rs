@@ -1,8 +1,6 @@
 //! The answer to a statement.
 
-use std::sync::Arc;
-
-use protocol::{ResultColumns, SchemaChange};
+use protocol::{MetadataForm, ResponseBody};
 
 /// The answer to a statement.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,34 +11,16 @@ pub struct Response {
     pub warnings: Vec<String>,
 }
 
-/// The kinds of answers.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ResponseBody {
-    /// The statement succeeded without a result.
-    Void,
-    /// Rows.
-    Rows(Rows),
-    /// The client's keyspace changed to this one.
-    SetKeyspace(Arc<str>),
-    /// The schema was changed.
-    SchemaChange {
-        /// The object that the statement names.
-        change: SchemaChange,
-        /// The objects that changed with it: the tables and types of a dropped keyspace. Clients are told about these
-        /// first.
-        contained: Vec<SchemaChange>,
-    },
+impl Response {
+    /// An answer of nothing but warnings.
+    pub(crate) fn void(warnings: Vec<String>) -> Response {
+        Response { body: ResponseBody::Void, warnings }
+    }
 }
 
-/// A page of rows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rows {
-    /// The columns.
-    pub metadata: Arc<ResultColumns>,
-    /// The paging state for the next page; `None` after the last one.
-    pub paging_state: Option<Vec<u8>>,
-    /// The number of rows in `cells`.
-    pub row_count: usize,
-    /// The rows one after the other in the protocol's form: `[i32 length][bytes]` per cell, with length -1 for null.
-    pub cells: Vec<u8>,
+/// Sets how the columns accompany the rows of an answer, if it has any.
+pub(crate) fn set_form(body: &mut ResponseBody, form: impl FnOnce(&protocol::Rows) -> MetadataForm) {
+    if let ResponseBody::Rows(rows) = body {
+        rows.form = form(rows);
+    }
 }

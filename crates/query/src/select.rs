@@ -57,14 +57,19 @@ pub(crate) struct SelectPlan {
 }
 
 impl SelectPlan {
-    /// The table that the SELECT reads.
-    pub fn table(&self) -> &Table {
-        &self.table
-    }
-
     /// The columns of the answer.
     pub fn result_metadata(&self) -> Arc<ResultColumns> {
         self.selection.metadata().clone()
+    }
+
+    /// Whether the SELECT reads a range of partitions instead of given ones.
+    pub fn is_scan(&self) -> bool {
+        self.restrictions.is_key_range()
+    }
+
+    /// Whether the rows may be found without a cursor, by [`SelectPlan::find_rows`].
+    pub fn may_be_looked_up(&self) -> bool {
+        self.looked_up.is_some()
     }
 
     /// Whether result rows are made of groups of rows.

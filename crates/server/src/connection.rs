@@ -8,27 +8,23 @@
 //! answers, is not read until that changes.
 
 use crate::Shared;
-use crate::awaiting::Awaiting;
 use crate::events::Subscription;
-use crate::handler::QueryHandler;
-use crate::in_flight::{Finished, InFlight};
-use crate::known::start_known;
-use crate::look_ahead::look_ahead;
+use crate::in_flight::{Extra, Finished, InFlight, ReplyTo};
 use crate::prepared::RecentStatements;
-use crate::reply::{Answer, Reply};
 use crate::session::Session;
-use crate::start::{Started, start};
 use crate::startup::{Agreement, negotiate};
+use crate::turn::{Begun, Reply, Requests};
 use bytes::BytesMut;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use protocol::response::{write_auth_success, write_supported, write_void};
+use protocol::response::{write_auth_success, write_prepared, write_supported, write_void};
 use protocol::{
-    Body, Compression, DecodeError, Decoder, Encoder, Envelope, ErrorKind, ErrorResponse, Event, EventType, Opcode,
-    ProtocolError, Request, ResponseHead, Version, flags,
+    Body, Compression, DecodeError, Decoder, Encoder, Envelope, ErrorKind, ErrorResponse, Event, EventType, Header,
+    Opcode, PreparedMetadata, ProtocolError, Request, ResponseHead, ResultMetadata, Version, executed_statement,
 };
-use query::{LogHold, ResponseBody};
+use query::{LogHold, LogQueue, QueryHandler, Response, ResponseBody, Turn};
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem::take;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -36,7 +32,7 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// Answers that may wait for the socket before no further work is taken on.
 const OUTPUT_WAITING_BYTES_MAX: usize = 1024 * 1024;
@@ -46,6 +42,10 @@ const OUTPUT_SENT_BYTES: usize = 128 * 1024;
 
 /// Requests begun in one turn; then other connections have theirs.
 const REQUESTS_PER_TURN: usize = 256;
+
+/// So many requests in the buffer are prefetched together: as many as the memory has under way, and what they need
+/// stays near until their turn comes.
+const REQUESTS_PREFETCHED: usize = 32;
 
 /// What a buffer may keep that one large request grew.
 const READ_BUFFER_KEPT_BYTES: usize = 512 * 1024;
@@ -61,21 +61,26 @@ pub(crate) struct Connection<H: QueryHandler> {
     decoder: Decoder,
     encoder: Encoder,
     session: Session,
-    statements: RecentStatements<H>,
+    statements: RecentStatements<H::Plan>,
     /// What STARTUP agreed on; none before it.
     agreement: Option<Agreement>,
     subscription: Option<(Subscription, Vec<EventType>)>,
-    running: FuturesUnordered<InFlight<H>>,
+    running: FuturesUnordered<InFlight>,
     /// The others under way: they wait for the log alone.
-    awaiting: Awaiting<H>,
-    /// Of both.
+    log_queue: LogQueue<InFlight>,
+    /// For the first of them that will be late. One is enough: they have all the same time limit, and mostly none is
+    /// late.
+    late: Option<Pin<Box<Sleep>>>,
+    /// The time of this turn, once asked for.
+    now: Option<Instant>,
+    /// Of all under way.
     running_bytes: usize,
     /// No more requests are read: the client closed its end, broke the protocol, or the server stops.
     closing: bool,
     paused: bool,
     reads_much: bool,
-    /// Requests for statements used before that were begun in this turn and not counted yet.
-    known_begun: u64,
+    /// EXECUTE requests that were begun in this turn and not counted yet.
+    executes: u64,
     idle: Option<Pin<Box<Sleep>>>,
 }
 
@@ -90,59 +95,66 @@ impl<H: QueryHandler> Connection<H> {
             agreement: None,
             subscription: None,
             running: FuturesUnordered::new(),
-            awaiting: Awaiting::new(),
+            log_queue: LogQueue::new(InFlight::as_pending),
+            late: None,
+            now: None,
             running_bytes: 0,
             closing: false,
             paused: false,
             reads_much: false,
-            known_begun: 0,
+            executes: 0,
             idle,
             shared,
             socket,
         }
     }
 
-    /// Serves the client until it goes, breaks the protocol, or `stop` becomes true; then what is under way is still
-    /// answered.
+    /// Serves the client until it goes, breaks the protocol, or `stop` becomes true; then what waits for the log is
+    /// still answered, and what runs on threads that may wait is given up.
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) -> io::Result<()> {
         let mut stop = pin!(stop.wait_for(|stop| *stop));
         let outcome = poll_fn(|cx| {
             if !self.closing && stop.as_mut().poll(cx).is_ready() {
                 self.closing = true;
+                self.give_up_blocking();
             }
             self.turn(cx)
         })
         .await;
+        self.give_up_blocking();
         if self.under_way() > 0 {
-            // The client is gone: its reads end, but writes that were begun are finished.
-            self.cancel_reads();
+            // The client is gone, but writes that were begun are finished.
             let mut running = self.running;
-            running.extend(self.awaiting.drain());
+            running.extend(self.log_queue.drain());
             tokio::spawn(async move { while running.next().await.is_some() {} });
         }
         outcome
     }
 
+    /// Gives up the requests on the blocking pool, which cancels them, so that no scan outlives its client. A client
+    /// that closed its end counts as gone, even if it closed one direction only, as in Cassandra.
+    fn give_up_blocking(&mut self) {
+        self.running = take(&mut self.running).into_iter().filter(|work| work.as_pending().is_some()).collect();
+    }
+
     /// One turn: everything that can be done without waiting.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut begun = 0;
-        self.awaiting.begin_turn();
+        self.now = None;
         loop {
-            let held = self.shared.handler.bunch(cx.waker());
-            let bunch = held.as_ref();
-            let mut progress = self.collect_settled(bunch, cx) | self.collect_replies(cx) | self.collect_events(cx);
-            let mut looked_ahead = 0;
+            let hold = self.shared.handler.hold_log(cx.waker());
+            let turn = Turn { may_block: false, log_hold: hold.as_ref() };
+            let mut progress = self.collect_settled(turn, cx) | self.collect_finished(cx) | self.collect_events(cx);
+            let mut prefetched = 0;
             while begun < REQUESTS_PER_TURN && self.may_begin() {
-                if looked_ahead == 0 {
-                    looked_ahead = look_ahead(&*self.shared.handler, &self.statements, &self.decoder);
+                if prefetched == 0 {
+                    prefetched = self.prefetch();
                 }
-                looked_ahead -= 1;
-                if !self.begin_known(bunch, cx) {
-                    match self.decoder.next_envelope() {
-                        Ok(Some(envelope)) => self.accept(envelope, bunch, cx),
-                        Ok(None) => break,
-                        Err(error) => self.refuse(error),
-                    }
+                prefetched -= 1;
+                match self.begin_next(turn, cx) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => self.refuse(error),
                 }
                 begun += 1;
                 progress = true;
@@ -150,8 +162,8 @@ impl<H: QueryHandler> Connection<H> {
                     self.write(cx)?;
                 }
             }
-            drop(held);
-            self.count_known();
+            drop(hold);
+            self.count_executes();
             progress |= self.write(cx)?;
             if self.closing && self.under_way() == 0 && self.encoder.pending_bytes() == 0 {
                 return Poll::Ready(Ok(()));
@@ -171,7 +183,7 @@ impl<H: QueryHandler> Connection<H> {
 
     /// How many requests are under way.
     fn under_way(&self) -> usize {
-        self.running.len() + self.awaiting.len()
+        self.running.len() + self.log_queue.len()
     }
 
     /// Whether another request may be taken on.
@@ -195,15 +207,14 @@ impl<H: QueryHandler> Connection<H> {
         self.under_way() >= options.requests_in_flight_max || self.running_bytes >= options.request_bytes_in_flight_max
     }
 
-    fn collect_settled(&mut self, bunch: Option<&LogHold>, cx: &mut Context<'_>) -> bool {
-        let Some(bunch) = bunch.filter(|_| !self.awaiting.is_empty()) else { return false };
+    fn collect_settled(&mut self, turn: Turn<'_>, cx: &mut Context<'_>) -> bool {
+        let Some(hold) = turn.log_hold.filter(|_| !self.log_queue.is_empty()) else { return false };
         let mut progress = false;
         while self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX {
-            if let Some(work) = self.awaiting.next_settled(bunch, cx) {
-                self.carry_on(work, Some(bunch), cx);
-            } else if let Some(mut late) = self.awaiting.next_late(cx) {
-                self.running_bytes -= late.size_bytes;
-                self.answer(late.time_out());
+            if let Some(work) = self.log_queue.next_settled(hold, cx) {
+                self.poll_work(work, turn, cx);
+            } else if let Some(mut late) = self.next_late(cx) {
+                self.answer_finished(late.time_out());
             } else {
                 break;
             }
@@ -212,11 +223,29 @@ impl<H: QueryHandler> Connection<H> {
         progress
     }
 
-    fn collect_replies(&mut self, cx: &mut Context<'_>) -> bool {
+    /// The next in the log's queue that has waited for too long. With `None` the first of the others will wake `cx`
+    /// when it has.
+    fn next_late(&mut self, cx: &mut Context<'_>) -> Option<InFlight> {
+        loop {
+            let deadline = self.log_queue.first_deadline();
+            let timer = match &mut self.late {
+                Some(timer) => timer,
+                timer => timer.insert(Box::pin(sleep_until(deadline?.into()))),
+            };
+            if self.log_queue.is_empty() || timer.as_mut().poll(cx).is_pending() {
+                return None;
+            }
+            self.late = None;
+            if let Some(late) = self.log_queue.take_late(std::time::Instant::now()) {
+                return Some(late);
+            }
+        }
+    }
+
+    fn collect_finished(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progress = false;
         while self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX {
-            let Poll::Ready(Some((size_bytes, finished))) = self.running.poll_next_unpin(cx) else { break };
-            self.running_bytes -= size_bytes;
+            let Poll::Ready(Some(finished)) = self.running.poll_next_unpin(cx) else { break };
             self.answer_finished(finished);
             progress = true;
         }
@@ -238,118 +267,142 @@ impl<H: QueryHandler> Connection<H> {
         progress
     }
 
-    /// One request: answered here and now if it can be.
-    fn accept(&mut self, envelope: Envelope, bunch: Option<&LogHold>, cx: &mut Context<'_>) {
+    /// Prefetches what the requests in the buffer will look at, as far as they carry out statements that the client has
+    /// used before. How many were looked at, at least one: after these it is worth to look again.
+    fn prefetch(&mut self) -> usize {
+        let mut count = 0;
+        let (statements, ahead) = (&self.statements, self.decoder.ahead().take(REQUESTS_PREFETCHED));
+        self.shared.handler.prefetch(ahead.inspect(|_| count += 1).filter_map(|(header, body)| {
+            let statement = statements.known(executed_statement(&header, body)?)?;
+            let values = move || match Body::parse(&header, body).ok()?.request {
+                Request::Execute { options, .. } => Some(options.values),
+                _ => None,
+            };
+            Some((&**statement, values))
+        }));
+        count.max(1)
+    }
+
+    /// Begins the next request: where it lies in the buffer, if it is all there as it was sent, or else from a copy.
+    /// False if there is none.
+    fn begin_next(&mut self, turn: Turn<'_>, cx: &mut Context<'_>) -> Result<bool, DecodeError> {
+        if self.agreement.is_some()
+            && !self.overloaded()
+            && let Some((header, body)) = self.decoder.peek()
+            && is_for_statements(header.opcode)
+        {
+            let mut requests = Requests {
+                shared: &self.shared,
+                session: &mut self.session,
+                encoder: &mut self.encoder,
+                turn,
+                executes: &mut self.executes,
+            };
+            let begun = requests.begin(&mut self.statements, &header, body);
+            self.decoder.pass(&header);
+            // Looked at where it is: what most requests end with is not worth moving all that others need.
+            if !matches!(begun, Begun::Written) {
+                self.take_on(begun, turn, cx);
+            }
+            return Ok(true);
+        }
+        let Some(envelope) = self.decoder.next_envelope()? else { return Ok(false) };
+        self.accept(envelope, turn, cx);
+        Ok(true)
+    }
+
+    /// A request that did not lie in the buffer as a whole, or concerns the connection itself.
+    fn accept(&mut self, envelope: Envelope, turn: Turn<'_>, cx: &mut Context<'_>) {
+        let Envelope { header, body } = envelope;
+        let (stream, opcode) = (header.stream, header.opcode);
+        if is_for_statements(opcode) && self.agreement.is_some() {
+            return self.begin(&header, &body, turn, cx);
+        }
         self.shared.metrics.requests.add(1);
-        let (stream, opcode) = (envelope.header.stream, envelope.header.opcode);
         if self.agreement.is_none() {
-            self.encoder.set_version(envelope.header.version);
+            self.encoder.set_version(header.version);
             if !matches!(opcode, Opcode::Startup | Opcode::Options) {
                 let name = opcode.name();
                 return self.protocol_error(stream, format!("Unexpected message {name}, expecting STARTUP or OPTIONS"));
             }
         }
-        match opcode {
-            Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch => self.begin(envelope, bunch, cx),
-            Opcode::Startup if self.agreement.is_some() => {
-                self.protocol_error(stream, "Unexpected message STARTUP, the connection is already initialized".into());
-            }
-            _ => {
-                let outcome = match Body::parse(&envelope.header, &envelope.body) {
-                    Ok(body) => self.converse(stream, envelope.header.version, body.request),
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = outcome {
-                    self.protocol_error(stream, error.message);
-                }
-            }
+        if opcode == Opcode::Startup && self.agreement.is_some() {
+            let message = "Unexpected message STARTUP, the connection is already initialized";
+            return self.protocol_error(stream, message.into());
+        }
+        let outcome = match Body::parse(&header, &body) {
+            Ok(body) => self.answer_control(stream, header.version, body.request),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = outcome {
+            self.protocol_error(stream, error.message);
         }
     }
 
-    fn begin(&mut self, envelope: Envelope, bunch: Option<&LogHold>, cx: &mut Context<'_>) {
-        let stream = envelope.header.stream;
+    fn begin(&mut self, header: &Header, body: &[u8], turn: Turn<'_>, cx: &mut Context<'_>) {
         if self.overloaded() {
+            self.shared.metrics.requests.add(1);
             self.shared.metrics.requests_discarded.add(1);
             let message = "Request breached limit on requests in flight. Server is currently in an overloaded state and \
                            cannot accept more requests.";
-            return self.answer(Reply::new(stream, Err(ErrorResponse::new(ErrorKind::Overloaded, message))));
+            return self.answer_error(header.stream, ErrorResponse::new(ErrorKind::Overloaded, message));
         }
-        // What came compressed was not to be seen in the buffer, and neither was what begins a segment.
-        let was_hidden = envelope.header.flags & flags::COMPRESSION != 0 || envelope.header.version == Version::V5;
-        let known = was_hidden.then(|| {
-            let request = (&envelope.header, &envelope.body[..]);
-            start_known(&self.shared, &self.session, &self.statements, &mut self.encoder, request)
-        });
-        let begin = || start(&self.shared, &mut self.session, &mut self.statements, envelope);
-        let started = match known.flatten() {
-            Some(started) => {
-                self.shared.metrics.prepared_statements_executed.add(1);
-                started
-            }
-            None => begin(),
+        let mut requests = Requests {
+            shared: &self.shared,
+            session: &mut self.session,
+            encoder: &mut self.encoder,
+            turn,
+            executes: &mut self.executes,
         };
-        self.go_on_with(started, bunch, cx);
+        let begun = requests.begin(&mut self.statements, header, body);
+        self.take_on(begun, turn, cx);
     }
 
-    /// Begins the next request if it is for a statement that the client has used before: where it lies in the buffer.
-    /// False, without any effect, for all others.
-    fn begin_known(&mut self, bunch: Option<&LogHold>, cx: &mut Context<'_>) -> bool {
-        if self.agreement.is_none() || self.overloaded() {
-            return false;
-        }
-        let Some((header, body)) = self.decoder.peek() else { return false };
-        let request = (&header, body);
-        let started = start_known(&self.shared, &self.session, &self.statements, &mut self.encoder, request);
-        // Looked at where it is: what most requests end with is not worth moving all that others need.
-        if started.is_none() {
-            return false;
-        }
-        self.decoder.pass(&header);
-        self.known_begun += 1;
-        if matches!(started, Some(Started::Sent)) {
-            return true;
-        }
-        if let Some(started) = started {
-            self.go_on_with(started, bunch, cx);
-        }
-        true
-    }
-
-    fn count_known(&mut self) {
-        let begun = std::mem::take(&mut self.known_begun);
+    fn count_executes(&mut self) {
+        let begun = take(&mut self.executes);
         if begun > 0 {
             self.shared.metrics.requests.add(begun);
             self.shared.metrics.prepared_statements_executed.add(begun);
         }
     }
 
-    fn go_on_with(&mut self, started: Started<H>, bunch: Option<&LogHold>, cx: &mut Context<'_>) {
-        match started {
-            Started::Sent => {}
-            Started::Answered(reply) => self.answer(reply),
-            Started::Working(work) => {
+    fn take_on(&mut self, begun: Begun<H::Plan>, turn: Turn<'_>, cx: &mut Context<'_>) {
+        match begun {
+            Begun::Written => {}
+            Begun::Answered(to, reply) => self.answer(to, *reply),
+            Begun::UnderWay(work) => {
                 self.running_bytes += work.size_bytes;
-                self.carry_on(work, bunch, cx);
+                self.poll_work(work, turn, cx);
             }
         }
     }
 
-    /// Polls work, and puts it where it is polled again.
-    fn carry_on(&mut self, mut work: InFlight<H>, bunch: Option<&LogHold>, cx: &mut Context<'_>) {
-        match work.poll_work(cx) {
-            Poll::Ready(finished) => {
+    /// Polls a request under way, and puts it where it is polled again.
+    fn poll_work(&mut self, mut work: InFlight, turn: Turn<'_>, cx: &mut Context<'_>) {
+        match work.poll_work(turn, cx) {
+            Poll::Ready(Ok(Response { body: ResponseBody::Void, warnings }))
+                if warnings.is_empty() && work.is_plain() =>
+            {
                 self.running_bytes -= work.size_bytes;
+                self.encoder.envelope(&ResponseHead::new(work.stream(), Opcode::Result), write_void);
+            }
+            Poll::Ready(response) => {
+                let finished = work.finished(response);
                 self.answer_finished(finished);
             }
-            Poll::Pending => match bunch.and_then(LogHold::take_awaited) {
-                Some(awaited) => self.awaiting.push(awaited, work),
+            Poll::Pending => match turn.log_hold.and_then(LogHold::take_awaited) {
+                Some(awaited) => {
+                    let now = *self.now.get_or_insert_with(Instant::now);
+                    let deadline = work.time_limit().map(|limit| (now + limit).into_std());
+                    self.log_queue.push(awaited, deadline, work);
+                }
                 None => self.running.push(work),
             },
         }
     }
 
-    /// The messages that concern the connection itself.
-    fn converse(&mut self, stream: i16, version: Version, request: Request<'_>) -> Result<(), ProtocolError> {
+    /// Answers a message that concerns the connection itself.
+    fn answer_control(&mut self, stream: i16, version: Version, request: Request<'_>) -> Result<(), ProtocolError> {
         match request {
             Request::Options => {
                 let head = ResponseHead::new(stream, Opcode::Supported);
@@ -399,40 +452,83 @@ impl<H: QueryHandler> Connection<H> {
         self.agreement = Some(agreement);
     }
 
-    fn answer_finished(&mut self, finished: Finished<H>) {
-        match finished {
-            Finished::Void(stream) => self.encoder.envelope(&ResponseHead::new(stream, Opcode::Result), write_void),
-            Finished::Reply(reply) => self.answer(reply),
-        }
+    fn answer_finished(&mut self, finished: Finished) {
+        self.running_bytes -= finished.size_bytes;
+        self.answer(finished.reply, Reply::Response(finished.response));
+    }
+
+    fn answer_error(&mut self, stream: i16, error: ErrorResponse) {
+        self.answer(ReplyTo { stream, ..ReplyTo::default() }, Reply::Error(error));
     }
 
     /// Writes a reply, and does what it means for the connection and for others.
-    fn answer(&mut self, reply: Reply<H>) {
-        match &reply.answer {
-            Ok(Answer::Result { response, .. }) => match &response.body {
-                ResponseBody::SetKeyspace(keyspace) => self.session.set_keyspace(keyspace.clone()),
-                ResponseBody::SchemaChange { change, contained } => {
-                    for part in contained.iter().chain([change]) {
-                        self.shared.events.publish(Event::Schema(part.clone()));
-                    }
+    fn answer(&mut self, to: ReplyTo, reply: Reply<H::Plan>) {
+        let version = self.encoder.version();
+        let ReplyTo { stream, extra } = to;
+        let Extra { mut warnings, tracing_id } = extra.map(|extra| *extra).unwrap_or_default();
+        let response = match reply {
+            Reply::Response(Ok(response)) => Ok(response),
+            // What the statement warned of comes first. The error's cause stays on this node.
+            Reply::Response(Err(mut error)) => {
+                error.warnings.append(&mut warnings);
+                warnings = error.warnings;
+                Err(ErrorResponse { kind: error.kind, message: error.message })
+            }
+            Reply::Error(error) => Err(error),
+            Reply::Prepared(id, statement) => {
+                let head = ResponseHead { stream, opcode: Opcode::Result, tracing_id, warnings: &warnings };
+                let (markers, places) = (&statement.variables, &statement.partition_key_bind_indexes);
+                let markers = PreparedMetadata { markers, partition_key: places };
+                let result = statement.result_metadata.as_deref();
+                let result = result.map(|columns| ResultMetadata { columns, ..ResultMetadata::default() });
+                return self.encoder.envelope(&head, |out| {
+                    write_prepared(out, version, &id, statement.result_id(), &markers, result.as_ref());
+                });
+            }
+        };
+        match response {
+            Ok(mut response) => {
+                self.note_response(&response);
+                response.warnings.append(&mut warnings);
+                let head = ResponseHead { stream, opcode: Opcode::Result, tracing_id, warnings: &response.warnings };
+                self.encoder.envelope(&head, |out| response.body.write(out, version));
+            }
+            Err(error) => {
+                self.note_error(&error);
+                let head = ResponseHead { stream, opcode: Opcode::Error, tracing_id, warnings: &warnings };
+                self.encoder.envelope(&head, |out| error.write(out, version));
+            }
+        }
+    }
+
+    fn note_response(&mut self, response: &Response) {
+        match &response.body {
+            ResponseBody::SetKeyspace(keyspace) => self.session.set_keyspace(keyspace.clone()),
+            ResponseBody::SchemaChange { change, contained } => {
+                for part in contained.iter().chain([change]) {
+                    self.shared.events.publish(Event::Schema(part.clone()));
                 }
-                ResponseBody::Void | ResponseBody::Rows(_) => {}
-            },
-            Err(ErrorResponse { kind: ErrorKind::WriteTimeout { .. } | ErrorKind::ReadTimeout { .. }, .. }) => {
+            }
+            ResponseBody::Void | ResponseBody::Rows(_) => {}
+        }
+    }
+
+    fn note_error(&self, error: &ErrorResponse) {
+        match error {
+            ErrorResponse { kind: ErrorKind::WriteTimeout { .. } | ErrorKind::ReadTimeout { .. }, .. } => {
                 self.shared.metrics.timeouts.add(1);
             }
-            Err(ErrorResponse { kind: ErrorKind::Server, message }) => {
+            ErrorResponse { kind: ErrorKind::Server, message } => {
                 tracing::error!(client = ?self.session.client.address, %message, "request failed");
             }
-            Ok(Answer::Prepared(_)) | Err(_) => {}
+            _ => {}
         }
-        reply.encode(&mut self.encoder);
     }
 
     fn protocol_error(&mut self, stream: i16, message: String) {
         self.shared.metrics.protocol_errors.add(1);
         tracing::debug!(client = ?self.session.client.address, %message, "protocol error");
-        self.answer(Reply::new(stream, Err(ErrorResponse::new(ErrorKind::Protocol, message))));
+        self.answer_error(stream, ErrorResponse::new(ErrorKind::Protocol, message));
     }
 
     /// Answers an envelope that could not be read; fatal errors end the connection after their answer.
@@ -441,13 +537,13 @@ impl<H: QueryHandler> Connection<H> {
         tracing::debug!(client = ?self.session.client.address, message = %error.message, "bad envelope");
         self.closing |= error.fatal;
         if self.agreement.is_some() {
-            return self.answer(Reply::new(error.stream, Err(error.into())));
+            return self.answer_error(error.stream, error.into());
         }
         match (error.version, Version::from_number(error.version)) {
             (version @ (1 | 2), _) => self.encoder.old_error(version, &error.message),
             (_, Some(version)) => {
                 self.encoder.set_version(version);
-                self.answer(Reply::new(error.stream, Err(error.into())));
+                self.answer_error(error.stream, error.into());
             }
             (version, None) => self.encoder.foreign_error(version, &error.message),
         }
@@ -490,18 +586,12 @@ impl<H: QueryHandler> Connection<H> {
         let Poll::Ready(count) = pin!(self.socket.read_buf(buffer)).poll(cx)? else { return Ok(false) };
         if count == 0 {
             self.closing = true;
-            self.cancel_reads();
+            self.give_up_blocking();
         }
         self.reads_much = count >= READ_SIZES_BYTES[0] / 2;
         self.shared.metrics.bytes_received.add(count as u64);
         self.restart_idle_timer();
         Ok(true)
-    }
-
-    /// Cancels the reads in flight, so that no scan outlives its client. A client that closed its end counts as gone,
-    /// even if it closed one direction only, as in Cassandra.
-    fn cancel_reads(&mut self) {
-        self.running.iter_mut().for_each(InFlight::cancel);
     }
 
     fn restart_idle_timer(&mut self) {
@@ -513,11 +603,16 @@ impl<H: QueryHandler> Connection<H> {
     /// Nothing to do: waits, but not longer than an idle client may.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.idle {
-            Some(timer) if self.running.is_empty() && self.awaiting.is_empty() => timer.as_mut().poll(cx).map(|()| {
+            Some(timer) if self.running.is_empty() && self.log_queue.is_empty() => timer.as_mut().poll(cx).map(|()| {
                 tracing::info!(client = ?self.session.client.address, "closing idle connection");
                 Ok(())
             }),
             _ => Poll::Pending,
         }
     }
+}
+
+/// Whether requests of this kind are about statements; the others concern the connection itself.
+fn is_for_statements(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch)
 }

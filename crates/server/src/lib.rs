@@ -1,28 +1,22 @@
-//! The node's front door: listeners and connections of the native protocol, prepared statements, events.
+//! The node's listeners and connections of the native protocol, prepared statements, events.
 //!
-//! A connection is one task that decodes requests, has a [`QueryHandler`] carry them out, and writes the answers as
-//! they come. Error codes of the protocol are chosen here and nowhere else.
+//! A connection is one task that decodes requests, has a [`QueryHandler`](query::QueryHandler) begin them, and writes
+//! the answers as they come.
 #![forbid(unsafe_code)]
 
-mod awaiting;
+mod blocking;
 mod connection;
 mod events;
-mod handler;
 mod in_flight;
-mod known;
-mod look_ahead;
 mod metrics;
 mod options;
 mod prepared;
-mod processor;
-mod reply;
 mod server;
 mod session;
-mod start;
 mod startup;
 mod trace;
+mod turn;
 
-pub use handler::{BatchEntry, BatchKind, BatchStatement, QueryHandler, StatementInfo};
 pub use metrics::{Counter, Metrics};
 pub use options::ServerOptions;
 pub use server::{Listener, Server};
@@ -31,10 +25,10 @@ pub use server::{Listener, Server};
 pub const CQL_VERSION: &str = "3.4.7";
 
 /// What all connections share.
-struct Shared<H: QueryHandler> {
+struct Shared<H: query::QueryHandler> {
     handler: std::sync::Arc<H>,
     options: ServerOptions,
-    prepared: prepared::PreparedCache<H>,
+    prepared: prepared::PreparedCache<H::Plan>,
     events: std::sync::Arc<events::EventBus>,
     metrics: std::sync::Arc<Metrics>,
     /// Where clients reach the server.

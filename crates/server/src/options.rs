@@ -23,14 +23,6 @@ pub struct ServerOptions {
     pub idle_timeout: Option<Duration>,
     /// `prepared_statements_cache_size`.
     pub prepared_statements_cache_size_bytes: u64,
-    /// `read_request_timeout`.
-    pub read_timeout: Duration,
-    /// `range_request_timeout`.
-    pub range_timeout: Duration,
-    /// `write_request_timeout`.
-    pub write_timeout: Duration,
-    /// `truncate_request_timeout`.
-    pub truncate_timeout: Duration,
 }
 
 impl Default for ServerOptions {
@@ -44,10 +36,6 @@ impl Default for ServerOptions {
             request_bytes_in_flight_max: 64 * 1024 * 1024,
             idle_timeout: None,
             prepared_statements_cache_size_bytes: 10 * 1024 * 1024,
-            read_timeout: Duration::from_millis(5000),
-            range_timeout: Duration::from_millis(10000),
-            write_timeout: Duration::from_millis(2000),
-            truncate_timeout: Duration::from_millis(60000),
         }
     }
 }

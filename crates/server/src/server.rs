@@ -3,10 +3,10 @@
 use crate::Shared;
 use crate::connection::Connection;
 use crate::events::EventBus;
-use crate::handler::QueryHandler;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::prepared::PreparedCache;
+use query::QueryHandler;
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
@@ -17,8 +17,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// How long connections may take to answer what is under way when the server stops.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long connections may take to answer what waits for the log, or for their clients, when the server stops.
+/// Requests that run on threads that may wait are not waited for.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An address taken. Clients that connect wait until a server runs on it.
 #[derive(Debug)]

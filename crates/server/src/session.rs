@@ -1,6 +1,5 @@
 //! What a connection remembers of its client between requests.
 
-use crate::prepared::Md5Id;
 use query::ClientState;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ impl Session {
     }
 
     /// Warns once per connection that prepared statements without keyspace depend on USE.
-    pub(crate) fn warn_about_use(&mut self, id: &Md5Id, statement_keyspace: Option<&str>) {
+    pub(crate) fn warn_about_use(&mut self, id: &[u8], statement_keyspace: Option<&str>) {
         if std::mem::replace(&mut self.warned_about_use, true) {
             return;
         }

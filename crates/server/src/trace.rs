@@ -1,13 +1,15 @@
 //! Traced requests: an id for the client, and rows in `system_traces` that it can read.
 
-use crate::Shared;
-use crate::handler::QueryHandler;
-use crate::prepared::Prepared;
-use protocol::{Body, Header, Opcode, QueryOptions as RequestOptions, Request};
-use query::{ClientState, QueryOptions, TraceLog, Value, Values};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use protocol::{ColumnSpec, QueryOptions, Value, Values, Version};
+use query::{Prepared, QueryHandler, Request, Statement, TraceLog, Turn};
+use tokio::task::spawn_blocking;
 use uuid::{Timestamp, Uuid};
+
+use crate::Shared;
 
 /// Node part of the time-based ids made here; its multicast bit says that it is no network card's.
 const NODE: [u8; 6] = [0x01, b'e', b's', b'p', b'a', b'l'];
@@ -26,13 +28,45 @@ const SHOWN_VALUE_CHARACTERS: usize = 1000;
 pub(crate) struct Trace {
     id: Uuid,
     client: Option<SocketAddr>,
-    log: TraceLog,
+    log: Arc<TraceLog>,
     started_at: SystemTime,
+    /// What is asked for, in Cassandra's words.
+    request: &'static str,
+    /// What the request said, as a CQL map of Cassandra's keys.
+    parameters: String,
 }
 
 impl Trace {
     pub(crate) fn begin(client: Option<SocketAddr>) -> Trace {
-        Trace { id: Uuid::now_v1(&NODE), client, log: TraceLog::begin(), started_at: SystemTime::now() }
+        Trace {
+            id: Uuid::now_v1(&NODE),
+            client,
+            log: Arc::new(TraceLog::begin()),
+            started_at: SystemTime::now(),
+            request: "",
+            parameters: "{}".to_owned(),
+        }
+    }
+
+    /// The trace of a QUERY.
+    pub(crate) fn of_query(self, text: &str, options: &QueryOptions<'_>) -> Trace {
+        Trace { request: "Execute CQL3 query", parameters: parameters(Some(text), Vec::new(), options), ..self }
+    }
+
+    /// The trace of an EXECUTE.
+    pub(crate) fn of_execute<P>(self, statement: &Prepared<P>, options: &QueryOptions<'_>) -> Trace {
+        let parameters = parameters(Some(&statement.text), bound_values(&statement.variables, options), options);
+        Trace { request: "Execute CQL3 prepared query", parameters, ..self }
+    }
+
+    /// The trace of a BATCH.
+    pub(crate) fn of_batch(self, options: &QueryOptions<'_>) -> Trace {
+        Trace { request: "Execute batch of CQL3 queries", parameters: parameters(None, Vec::new(), options), ..self }
+    }
+
+    /// The trace of a PREPARE.
+    pub(crate) fn of_prepare(self, text: &str) -> Trace {
+        Trace { request: "Preparing CQL3 query", parameters: format!("{{'query': {}}}", quoted(text)), ..self }
     }
 
     pub(crate) fn id(&self) -> [u8; 16] {
@@ -40,26 +74,23 @@ impl Trace {
     }
 
     /// Where the query layer notes what happens.
-    pub(crate) fn log(&self) -> &TraceLog {
+    pub(crate) fn log(&self) -> &Arc<TraceLog> {
         &self.log
     }
 
     /// Writes the session and its events. Failing to do so costs the trace, not the request.
-    pub(crate) async fn record<H: QueryHandler>(
-        &self,
-        shared: &Shared<H>,
-        header: &Header,
-        body: &[u8],
-        prepared: Option<&Prepared<H>>,
-    ) {
+    pub(crate) async fn record<H: QueryHandler>(self, shared: Arc<Shared<H>>) {
+        let _ = spawn_blocking(move || self.write(&shared)).await;
+    }
+
+    /// The same for a request that does not wait for its trace.
+    pub(crate) fn record_in_background<H: QueryHandler>(self, shared: Arc<Shared<H>>) {
+        drop(spawn_blocking(move || self.write(&shared)));
+    }
+
+    fn write<H: QueryHandler>(&self, shared: &Shared<H>) {
         let duration = micros(self.log.elapsed());
-        let parameters = parameters(shared, header, body, prepared);
-        let request = match header.opcode {
-            Opcode::Query => "Execute CQL3 query",
-            Opcode::Batch => "Execute batch of CQL3 queries",
-            Opcode::Prepare => "Preparing CQL3 query",
-            _ => "Execute CQL3 prepared query",
-        };
+        let Trace { request, parameters, .. } = self;
         let coordinator = address_bytes(shared.local.ip());
         let client = self.client.map(|address| address_bytes(address.ip()));
         let since_epoch = self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -80,7 +111,7 @@ impl Trace {
             Value::Bytes(request.as_bytes()),
             Value::Bytes(&started_at.to_be_bytes()),
         ];
-        insert(shared, &session, &values).await;
+        insert(shared, &session, &values);
         let insert_event = format!(
             "INSERT INTO system_traces.events (session_id, event_id, activity, source, source_port, source_elapsed, thread) \
              VALUES (?, ?, ?, ?, ?, ?, 'espalier') USING TTL {TTL_SECONDS}"
@@ -95,7 +126,7 @@ impl Trace {
                 Value::Bytes(&port),
                 Value::Bytes(&micros(event.elapsed)),
             ];
-            insert(shared, &insert_event, &values).await;
+            insert(shared, &insert_event, &values);
         }
     }
 }
@@ -110,12 +141,14 @@ fn micros(elapsed: Duration) -> [u8; 4] {
     i32::try_from(elapsed.as_micros()).unwrap_or(i32::MAX).to_be_bytes()
 }
 
-async fn insert<H: QueryHandler>(shared: &Shared<H>, text: &str, values: &[Value<'_>]) {
+fn insert<H: QueryHandler>(shared: &Shared<H>, text: &str, values: &[Value<'_>]) {
     let options = QueryOptions { values: Values::Positional(values), ..QueryOptions::default() };
-    let outcome = match shared.handler.prepare(text, None) {
-        Ok(statement) => shared.handler.execute(&statement, &ClientState::default(), &options).await.map(drop),
-        Err(error) => Err(error),
-    };
+    let outcome = shared.handler.prepare(text, None, None, None).and_then(|statement| {
+        let statement = Statement::Prepared { statement: &statement, client_columns: None };
+        let client = Arc::default();
+        let request = Request { statement, client: &client, options: &options, version: Version::V5, trace: None };
+        shared.handler.begin(&request, Turn::BLOCKING, None).into_response()
+    });
     if let Err(error) = outcome {
         tracing::warn!(%error, "trace not written");
     }
@@ -128,37 +161,18 @@ fn address_bytes(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// What the request said, as a CQL map of Cassandra's keys.
-fn parameters<H: QueryHandler>(
-    shared: &Shared<H>,
-    header: &Header,
-    body: &[u8],
-    prepared: Option<&Prepared<H>>,
-) -> String {
-    let parsed = Body::parse(header, body).map(|body| body.request);
-    let (query, options) = match parsed {
-        Ok(Request::Query { query, options }) => (Some(query), options),
-        Ok(Request::Execute { options, .. }) => (prepared.map(|prepared| &*prepared.text), options),
-        Ok(Request::Batch(batch)) => (None, batch.options),
-        Ok(Request::Prepare { query, .. }) => return format!("{{'query': {}}}", quoted(query)),
-        _ => return "{}".to_owned(),
-    };
-    let mut pairs = prepared.map(|prepared| bound_values(shared, prepared, &options)).unwrap_or_default();
+fn parameters(text: Option<&str>, bound: Vec<String>, options: &QueryOptions<'_>) -> String {
+    let mut pairs = bound;
     pairs.push(format!("'consistency_level': '{}'", options.consistency));
     pairs.extend(options.page_size.map(|size| format!("'page_size': '{size}'")));
-    pairs.extend(query.map(|query| format!("'query': {}", quoted(query))));
+    pairs.extend(text.map(|text| format!("'query': {}", quoted(text))));
     pairs.push(format!("'serial_consistency_level': '{}'", options.serial_consistency));
     format!("{{{}}}", pairs.join(", "))
 }
 
 /// The values bound to a prepared statement's markers, as literals.
-fn bound_values<H: QueryHandler>(
-    shared: &Shared<H>,
-    prepared: &Prepared<H>,
-    options: &RequestOptions<'_>,
-) -> Vec<String> {
-    let markers = shared.handler.describe(&prepared.statement).markers;
-    let pair = |(place, (marker, (_, value))): (usize, (&query::ColumnSpec, (Option<&str>, Value<'_>)))| {
+fn bound_values(markers: &[ColumnSpec], options: &QueryOptions<'_>) -> Vec<String> {
+    let pair = |(place, (marker, (_, value))): (usize, (&ColumnSpec, (Option<&str>, Value<'_>)))| {
         let text = match value {
             Value::Bytes(bytes) => marker.ty.to_cql_literal(bytes),
             Value::Null | Value::Unset => "null".to_owned(),

@@ -1,5 +1,7 @@
 //! Response envelopes to bytes for the socket.
 
+use std::convert::Infallible;
+
 use crate::wire::compression::Compression;
 use crate::wire::header::{HEADER_SIZE, flags};
 use crate::wire::segment::{self, PAYLOAD_SIZE_MAX};
@@ -84,32 +86,34 @@ impl Encoder {
 
     /// Appends one envelope whose body is appended by `write_body` in this encoder's version.
     pub fn envelope(&mut self, head: &ResponseHead<'_>, write_body: impl FnOnce(&mut Vec<u8>)) {
-        self.try_envelope(head, |out| {
+        let Ok(()) = self.try_envelope(head, |out| {
             write_body(out);
-            true
+            Ok::<(), Infallible>(())
         });
     }
 
     /// Like [`Encoder::envelope`], for a body that may turn out to be impossible while it is written: if `write_body`
-    /// returns false, nothing is appended. Returns its result.
-    pub fn try_envelope(&mut self, head: &ResponseHead<'_>, write_body: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+    /// fails, nothing is appended. Returns its result.
+    pub fn try_envelope<E>(
+        &mut self,
+        head: &ResponseHead<'_>,
+        write_body: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
         match self.framing {
             Framing::Envelopes { compression: None } => {
                 let start = self.output.len();
                 begin(&mut self.output, self.version, head, 0);
                 write_prefix(&mut self.output, self.version, head);
-                if !write_body(&mut self.output) {
+                if let Err(error) = write_body(&mut self.output) {
                     self.output.truncate(start);
-                    return false;
+                    return Err(error);
                 }
                 finish(&mut self.output, start);
             }
             Framing::Envelopes { compression: Some(compression) } => {
                 self.scratch.clear();
                 write_prefix(&mut self.scratch, self.version, head);
-                if !write_body(&mut self.scratch) {
-                    return false;
-                }
+                write_body(&mut self.scratch)?;
                 let start = self.output.len();
                 begin(&mut self.output, self.version, head, flags::COMPRESSION);
                 compression.compress(&self.scratch, &mut self.output);
@@ -119,15 +123,15 @@ impl Encoder {
                 let start = self.payload.len();
                 begin(&mut self.payload, self.version, head, 0);
                 write_prefix(&mut self.payload, self.version, head);
-                if !write_body(&mut self.payload) {
+                if let Err(error) = write_body(&mut self.payload) {
                     self.payload.truncate(start);
-                    return false;
+                    return Err(error);
                 }
                 finish(&mut self.payload, start);
                 self.fill_segments(start, lz4);
             }
         }
-        true
+        Ok(())
     }
 
     /// Appends an ERROR to a client whose version (1 or 2) has the old header with a one-byte stream id.

@@ -3,9 +3,9 @@
 mod options;
 mod values;
 
-pub use options::QueryOptions;
-pub use values::{NamedValues, Values};
+pub use values::{EncodedValues, NamedValues};
 
+use crate::message::{QueryOptions, Values};
 use crate::wire::header::flags;
 use crate::wire::reader::Reader;
 use crate::{Header, Opcode, ProtocolError, Version};
@@ -155,6 +155,14 @@ impl<'a> Body<'a> {
     }
 }
 
+/// The id of the statement that an EXECUTE without a custom payload names, and nothing else of its body. `None` for all
+/// other requests.
+#[inline]
+pub fn executed_statement<'a>(header: &Header, body: &'a [u8]) -> Option<&'a [u8]> {
+    let is_plain = header.opcode == Opcode::Execute && header.flags & flags::CUSTOM_PAYLOAD == 0;
+    is_plain.then(|| Reader::new(body).short_bytes().ok()).flatten()
+}
+
 fn read_custom_payload<'a>(header: &Header, reader: &mut Reader<'a>) -> Result<CustomPayload<'a>, ProtocolError> {
     if header.flags & flags::CUSTOM_PAYLOAD == 0 {
         return Ok(Vec::new());
@@ -218,7 +226,8 @@ fn read_batch<'a>(reader: &mut Reader<'a>, version: Version) -> Result<Batch<'a>
                 )));
             }
         };
-        queries.push(BatchQuery { statement, values: Values::read(reader, version, false)? });
+        let values = Values::Encoded(EncodedValues::read(reader, version, false)?);
+        queries.push(BatchQuery { statement, values });
     }
     Ok(Batch { kind, queries, options: QueryOptions::read(reader, version)? })
 }

@@ -7,7 +7,7 @@ mod result;
 mod type_option;
 
 pub use metadata::{PreparedMetadata, ResultColumns, ResultMetadata};
-pub use result::{RowsWriter, write_prepared, write_schema_change, write_set_keyspace, write_void};
+pub use result::{RowsWriter, write_prepared, write_void};
 
 use crate::wire::compression::Compression;
 use crate::wire::version::SUPPORTED_VERSIONS;

@@ -1,17 +1,17 @@
 //! BATCH in CQL and in the protocol.
 
 use cql::ast::{Batch, BatchKind, Modification as RawModification, Statement};
-use model::PartitionKey;
+use model::{Mutation, PartitionKey};
 
 use super::attributes::Attributes;
 use super::batch_size;
 use super::conditions;
 use super::plan::Modification;
 use super::updates::Updates;
-use super::{ModificationPlan, check_alive, prepare as prepare_modification, write};
+use super::{ModificationPlan, check_alive, prepare as prepare_modification};
 use crate::execution::Execution;
 use crate::preparing::Preparing;
-use crate::{QueryError, ResponseBody, Value};
+use crate::{QueryError, Value};
 
 /// A prepared CQL batch.
 #[derive(Debug)]
@@ -40,26 +40,30 @@ pub(crate) fn prepare_batch(batch: Batch, preparing: &mut Preparing<'_>) -> Resu
 }
 
 impl BatchPlan {
-    /// Executes the batch.
-    pub async fn execute(&self, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    pub fn kind(&self) -> BatchKind {
+        self.kind
+    }
+
+    /// The mutation of the batch, after all checks; `None` if it writes nothing.
+    pub fn mutation(&self, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
         let statements: Vec<(&ModificationPlan, &Execution<'_>)> =
             self.statements.iter().map(|statement| (statement, execution)).collect();
-        carry_out(self.kind, &self.attributes, &statements, execution).await
+        mutation_of(self.kind, &self.attributes, &statements, execution)
     }
 }
 
-/// Executes a protocol batch: modifications, each with its own values.
-pub(crate) async fn execute_batch(
+/// The mutation of a protocol batch, whose modifications each have their own values; `None` if it writes nothing.
+pub(crate) fn batch_mutation(
     kind: BatchKind,
     statements: &[(&ModificationPlan, &[Value<'_>])],
     execution: &Execution<'_>,
-) -> Result<ResponseBody, QueryError> {
+) -> Result<Option<Mutation>, QueryError> {
     let attributes = Attributes::default();
     let plans: Vec<&ModificationPlan> = statements.iter().map(|(plan, _)| *plan).collect();
     validate(kind, &attributes, &plans)?;
     let executions: Vec<Execution<'_>> = statements.iter().map(|(_, values)| execution.with_values(values)).collect();
     let statements: Vec<(&ModificationPlan, &Execution<'_>)> = plans.into_iter().zip(&executions).collect();
-    carry_out(kind, &attributes, &statements, execution).await
+    mutation_of(kind, &attributes, &statements, execution)
 }
 
 /// Refuses batches whose statements may not be combined.
@@ -113,12 +117,12 @@ fn validate_virtual(kind: BatchKind, is_conditional: bool, statements: &[&Modifi
     Err(QueryError::invalid(message))
 }
 
-async fn carry_out(
+fn mutation_of(
     kind: BatchKind,
     attributes: &Attributes,
     statements: &[(&ModificationPlan, &Execution<'_>)],
     execution: &Execution<'_>,
-) -> Result<ResponseBody, QueryError> {
+) -> Result<Option<Mutation>, QueryError> {
     let mut updates = Updates::default();
     let is_conditional = statements.iter().any(|(statement, _)| statement.is_conditional());
     let mut only_key = None;
@@ -138,11 +142,10 @@ async fn carry_out(
         return Err(conditions::not_supported());
     }
     let alive = check_alive(&updates, execution);
-    let Some(mutation) = updates.into_mutation() else { return alive.map(|()| ResponseBody::Void) };
+    let Some(mutation) = updates.into_mutation() else { return alive.map(|()| None) };
     batch_size::check(kind, &mutation, execution)?;
     alive?;
-    write(&mutation, Some(kind), execution).await?;
-    Ok(ResponseBody::Void)
+    Ok(Some(mutation))
 }
 
 /// The error of the first invalid partition key in these statements. Cassandra builds the keys of all statements before

@@ -9,7 +9,7 @@ use crate::execution::Execution;
 use crate::{ErrorKind, QueryError, ResponseBody, consistency};
 
 /// Deletes all rows of a table. If so configured, a snapshot keeps them.
-pub(crate) async fn truncate(table: &Arc<Table>, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+pub(crate) fn truncate(table: &Arc<Table>, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
     let (keyspace, processor) = (&table.keyspace, execution.processor);
     if engine::system::is_local_system_keyspace(keyspace) {
         return Err(QueryError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));

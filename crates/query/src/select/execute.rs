@@ -13,7 +13,7 @@ use crate::execution::Execution;
 use crate::guardrail::{PAGE_SIZE, PARTITION_KEYS_IN_SELECT};
 use crate::restrictions::Partitions;
 use crate::terms::{Bound, Term};
-use crate::{QueryError, ResponseBody, Rows};
+use crate::{MetadataForm, QueryError, ResponseBody, Rows};
 
 /// The number of partitions of an IN that are looked up in memtables together before they are read.
 const PREFETCHED_KEYS: usize = 64;
@@ -74,6 +74,7 @@ impl SelectPlan {
         let next = page.state.take().filter(|state| !is_last(state, &partitions));
         Ok(ResponseBody::Rows(Rows {
             metadata: self.selection.metadata().clone(),
+            form: MetadataForm::default(),
             paging_state: next.map(|state| state.to_bytes()),
             row_count: page.row_count,
             cells: std::mem::take(&mut page.cells),

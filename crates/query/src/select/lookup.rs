@@ -131,7 +131,7 @@ impl SelectPlan {
     fn is_plain_read(&self, execution: &Execution<'_>) -> bool {
         let options = execution.options;
         let (level, data_center) = (options.consistency, &execution.processor.options().node.data_center);
-        options.trace.is_none()
+        execution.trace.is_none()
             && options.paging_state.is_none()
             && consistency::validate_read(level).is_ok()
             && consistency::check_read(level, execution.schema, &self.table.keyspace, data_center).is_ok()

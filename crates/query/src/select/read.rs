@@ -230,7 +230,7 @@ impl<'p> Page<'p> {
             }
         }
         let (live, tombstones) = (self.live_rows - self.live_before, self.tombstones);
-        self.execution.options.note(|| format!("Read {live} live rows and {tombstones} tombstone cells"));
+        self.execution.note(|| format!("Read {live} live rows and {tombstones} tombstone cells"));
         if tombstones > options.tombstone_warn_threshold {
             self.plan.warn_of_tombstones(&self.scan(), self.execution);
         }
@@ -266,7 +266,7 @@ impl<'p> Page<'p> {
     /// Adds the beginning of a read to the request's trace.
     fn note_read(&self, range: &ReadRange) {
         let table = &self.plan.table;
-        self.execution.options.note(|| {
+        self.execution.note(|| {
             if matches!(range.keys, KeyRange::Single(_)) {
                 return format!("Executing single-partition query on {}", table.name);
             }

@@ -1,18 +1,25 @@
 //! The allocations of prepared statements.
 
-use engine::block_on;
-use query::{Begun, Consistency, QueryOptions, ResponseBody, Value, Values};
+use query::{Answer, Consistency, Outcome, QueryOptions, ResponseBody, Turn, Value, Values};
 
 use crate::node::TestNode;
 
 const STATEMENTS: i32 = 50;
 
+/// A keyspace without a log. Whether a write waits for the log's writer depends on which of them is quicker, and a
+/// write that waits allocates more.
+const QUICK: &str = "CREATE KEYSPACE quick WITH durable_writes = false AND replication = \
+                     {'class': 'SimpleStrategy', 'replication_factor': 1}";
+
 /// The allocations of one INSERT of a row whose columns are all bound, on the executing thread.
 fn allocations_of_insert(columns: usize, value: &[u8]) -> u64 {
     let names =
         |separator: &str| (0..columns).map(|column| format!("c{column}{separator}")).collect::<Vec<_>>().join(", ");
-    let node = TestNode::with(&[&format!("CREATE TABLE t (k int, r int, {}, PRIMARY KEY (k, r))", names(" text"))]);
-    let insert = format!("INSERT INTO t (k, r, {}) VALUES (?, ?{})", names(""), ", ?".repeat(columns));
+    let node = TestNode::with(&[
+        QUICK,
+        &format!("CREATE TABLE quick.t (k int, r int, {}, PRIMARY KEY (k, r))", names(" text")),
+    ]);
+    let insert = format!("INSERT INTO quick.t (k, r, {}) VALUES (?, ?{})", names(""), ", ?".repeat(columns));
     let prepared = node.processor.prepare(&insert, Some("ks")).unwrap();
     let write = |row: i32| {
         let (key, row) = (1_i32.to_be_bytes(), row.to_be_bytes());
@@ -20,13 +27,11 @@ fn allocations_of_insert(columns: usize, value: &[u8]) -> u64 {
         values.resize(columns + 2, Value::Bytes(value));
         let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
         // The values are in the form of a frame, so the list of them is not counted for the statement.
-        let counted = allocation_counter::measure(|| {
-            drop(block_on(node.processor.execute(&prepared, &node.client, &options)).unwrap())
-        });
+        let counted = allocation_counter::measure(|| drop(node.execute(&prepared, &options).unwrap()));
         counted.count_total
     };
     let mut counts: Vec<u64> = (0..STATEMENTS).map(write).collect();
-    assert_eq!(node.rows("SELECT count(*) FROM t"), [STATEMENTS.to_string()]);
+    assert_eq!(node.rows("SELECT count(*) FROM quick.t"), [STATEMENTS.to_string()]);
     counts.sort_unstable();
     // Buffers and the memtable grow from time to time.
     counts[counts.len() / 2]
@@ -49,18 +54,16 @@ fn a_prepared_insert_allocates_no_more_for_more_columns() {
 /// memory of its own.
 #[test]
 fn a_write_at_once_allocates_once() {
-    let node = TestNode::with(&[
-        "CREATE KEYSPACE quick WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} AND durable_writes = false",
-        "CREATE TABLE quick.t (k blob PRIMARY KEY, v blob)",
-    ]);
+    let node = TestNode::with(&[QUICK, "CREATE TABLE quick.t (k blob PRIMARY KEY, v blob)"]);
     let prepared = node.processor.prepare("INSERT INTO quick.t (k, v) VALUES (?, ?)", None).unwrap();
     let write = |key: i32| {
         let key = key.to_be_bytes();
         let values = [Value::Bytes(&key), Value::Bytes(&[7; 100])];
         let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
+        let mut out = Vec::with_capacity(64);
         let counted = allocation_counter::measure(|| {
-            let begun = node.processor.begin(&prepared, &node.client, &options);
-            assert!(matches!(begun, Some(Begun::Done(_))));
+            let outcome = node.begin(&prepared, &options, Turn::NON_BLOCKING, Some(&mut out));
+            assert!(matches!(outcome, Outcome::Done(Answer::Written)));
         });
         counted.count_total
     };
@@ -85,14 +88,14 @@ fn bytes_of_select(rows: i32, limit: usize) -> u64 {
         let mut values = vec![Value::Bytes(&row)];
         values.resize(columns.len() + 1, Value::Bytes(b"fifteen letters"));
         let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
-        block_on(node.processor.execute(&insert, &node.client, &options)).unwrap();
+        node.execute(&insert, &options).unwrap();
     }
     let select = format!("SELECT {} FROM t WHERE k = 1 LIMIT {limit}", columns.join(", "));
     let select = node.processor.prepare(&select, Some("ks")).unwrap();
     let options = QueryOptions::default();
     let read = |_| {
         let counted = allocation_counter::measure(|| {
-            let answer = node.processor.execute_at_once(&select, &node.client, &options).unwrap().unwrap();
+            let answer = node.execute(&select, &options).unwrap();
             assert!(matches!(answer.body, ResponseBody::Rows(rows) if rows.row_count == limit));
         });
         counted.bytes_total
@@ -122,11 +125,11 @@ fn a_select_of_one_column_allocates_little_of_a_row_in_pieces() {
     let insert = node.processor.prepare(&insert, Some("ks")).unwrap();
     let values = [Value::Bytes(VALUE); COLUMNS];
     let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
-    block_on(node.processor.execute(&insert, &node.client, &options)).unwrap();
+    node.execute(&insert, &options).unwrap();
     let bytes = |select: &str| {
         let select = node.processor.prepare(select, Some("ks")).unwrap();
         let options = QueryOptions::default();
-        let read = || node.processor.execute_at_once(&select, &node.client, &options).unwrap().unwrap();
+        let read = || node.execute(&select, &options).unwrap();
         let counted = allocation_counter::measure(|| drop(read()));
         let ResponseBody::Rows(rows) = read().body else { panic!("rows") };
         (counted.bytes_total, rows.row_count, rows.cells.len())
@@ -142,8 +145,8 @@ fn a_select_of_one_column_allocates_little_of_a_row_in_pieces() {
 
 #[test]
 fn local_quorum_allocates_what_one_does() {
-    let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY, v text)"]);
-    let prepare = |text: &str| node.processor.prepare(text, Some("ks")).unwrap();
+    let node = TestNode::with(&[QUICK, "CREATE TABLE quick.t (k int PRIMARY KEY, v text)"]);
+    let prepare = |text: &str| node.processor.prepare(text, Some("quick")).unwrap();
     let (insert, select) = (prepare("INSERT INTO t (k, v) VALUES (1, ?)"), prepare("SELECT v FROM t WHERE k = 1"));
     let counted = |consistency: Consistency| {
         let options =
@@ -151,8 +154,8 @@ fn local_quorum_allocates_what_one_does() {
         let values = [Value::Bytes(b"some text")];
         let once = |_| {
             let counted = allocation_counter::measure(|| {
-                drop(block_on(node.processor.execute(&insert, &node.client, &options(&values))).unwrap());
-                drop(block_on(node.processor.execute(&select, &node.client, &options(&[]))).unwrap());
+                drop(node.execute(&insert, &options(&values)).unwrap());
+                drop(node.execute(&select, &options(&[])).unwrap());
             });
             (counted.count_total, counted.bytes_total)
         };

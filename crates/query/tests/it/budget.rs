@@ -1,11 +1,11 @@
 //! Limits of what a statement may take: the work of a turn, time, and memory.
 
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use query::{
-    ErrorKind, FailureReason, Guardrail, Guardrails, ProcessorOptions, QueryError, QueryOptions, ReadThresholds,
-    Response, Rows,
+    Answer, ErrorKind, FailureReason, Guardrail, Guardrails, MustBlock, Outcome, ProcessorOptions, QueryError,
+    QueryOptions, ReadThresholds, Rows, Turn,
 };
 
 use crate::node::{TestNode, rows_of};
@@ -30,10 +30,27 @@ fn node_with_rows(rows: usize, options: ProcessorOptions) -> TestNode {
     node
 }
 
-/// Executes a SELECT on a thread that must not block.
-fn at_once(node: &TestNode, statement: &str) -> Result<Response, QueryError> {
+/// Begins a SELECT on a thread that must not block.
+fn begin(node: &TestNode, statement: &str) -> Outcome {
     let prepared = node.processor.prepare(statement, Some("ks")).unwrap();
-    node.processor.execute_at_once(&prepared, &node.client, &QueryOptions::default()).expect("a SELECT of stored rows")
+    node.begin(&prepared, &QueryOptions::default(), Turn::NON_BLOCKING, None)
+}
+
+/// The rows of a SELECT that is done in its turn.
+fn at_once(node: &TestNode, statement: &str) -> Rows {
+    match begin(node, statement) {
+        Outcome::Done(Answer::Response(response)) => rows_of(response.unwrap()),
+        Outcome::Done(Answer::Written) | Outcome::Pending(_) => panic!("{statement}"),
+        Outcome::MustBlock(_) => panic!("{statement} needs more than its turn"),
+    }
+}
+
+/// A SELECT that needs more than its turn.
+fn must_block(node: &TestNode, statement: &str) -> Box<MustBlock> {
+    match begin(node, statement) {
+        Outcome::MustBlock(work) => work,
+        _ => panic!("{statement} is done in its turn"),
+    }
 }
 
 #[test]
@@ -44,12 +61,11 @@ fn a_read_that_exceeds_its_turn_is_executed_where_it_may_block() {
         "SELECT * FROM t WHERE k = 1 AND v = -1 ALLOW FILTERING",
         "SELECT c FROM t WHERE k = 1 GROUP BY k",
     ] {
-        let error = at_once(&node, statement).expect_err(statement);
-        assert!(error.would_wait(), "{statement}: {error:?}");
+        drop(must_block(&node, statement));
     }
     assert_eq!(node.rows("SELECT max(v), count(v) FROM t WHERE k = 1"), [format!("{} {MANY_ROWS}", MANY_ROWS - 1)]);
 
-    let few = rows_of(at_once(&node, "SELECT * FROM t WHERE k = 1 LIMIT 5000").unwrap());
+    let few = at_once(&node, "SELECT * FROM t WHERE k = 1 LIMIT 5000");
     assert_eq!(few.row_count, 5000);
 }
 
@@ -57,12 +73,11 @@ fn a_read_that_exceeds_its_turn_is_executed_where_it_may_block() {
 fn deleted_rows_count_as_work() {
     let node = node_with_rows(MANY_ROWS, ProcessorOptions::default());
     let last = "SELECT v FROM t WHERE k = 1 ORDER BY c DESC LIMIT 1";
-    assert_eq!(rows_of(at_once(&node, last).unwrap()).row_count, 1);
+    assert_eq!(at_once(&node, last).row_count, 1);
     for place in 1..MANY_ROWS {
         node.run(&format!("DELETE FROM t WHERE k = 1 AND c = {place}"));
     }
-    let error = at_once(&node, last).expect_err("all rows but one are deleted");
-    assert!(error.would_wait(), "{error:?}");
+    drop(must_block(&node, last));
     assert_eq!(node.rows(last), ["0"]);
 }
 
@@ -75,8 +90,7 @@ fn rows_that_a_range_deletion_shadows_count_as_work() {
     engine.flush(engine.schema().table("ks", "t").unwrap()).unwrap();
     node.run("DELETE FROM t WHERE k = 1 AND c > 0");
     let last = "SELECT v FROM t WHERE k = 1 ORDER BY c DESC LIMIT 1";
-    let error = at_once(&node, last).expect_err("all rows but one are shadowed");
-    assert!(error.would_wait(), "{error:?}");
+    drop(must_block(&node, last));
     assert_eq!(node.rows(last), ["0"]);
 }
 
@@ -84,8 +98,7 @@ fn rows_that_a_range_deletion_shadows_count_as_work() {
 fn work_within_a_row_counts() {
     let node = node_with_rows(10, ProcessorOptions::default());
     let sums = ["v + 1"; 5000].join(", ");
-    let error = at_once(&node, &format!("SELECT {sums} FROM t WHERE k = 1")).expect_err("it is long");
-    assert!(error.would_wait(), "{error:?}");
+    drop(must_block(&node, &format!("SELECT {sums} FROM t WHERE k = 1")));
 }
 
 #[test]
@@ -93,21 +106,21 @@ fn a_combination_of_ins_counts_as_work() {
     let node = node_with_rows(10, ProcessorOptions::default());
     let values: Vec<String> = (0..MANY_ROWS).map(|place| place.to_string()).collect();
     let statement = format!("SELECT * FROM t WHERE k = 1 AND c IN ({})", values.join(", "));
-    let error = at_once(&node, &statement).expect_err("it is long");
-    assert!(error.would_wait(), "{error:?}");
+    drop(must_block(&node, &statement));
     assert_eq!(node.rows(&statement).len(), 10);
 }
 
 #[test]
-fn a_scan_whose_client_is_gone_ends() {
+fn a_scan_whose_client_is_gone_or_whose_time_is_over_ends() {
+    const COUNT: &str = "SELECT count(*) FROM t";
     let node = node_with_rows(1_000, ProcessorOptions::default());
-    let gone = AtomicBool::new(true);
-    let options = QueryOptions { cancelled: Some(&gone), ..QueryOptions::default() };
-    let error = node.try_run("SELECT count(*) FROM t", &options).expect_err("nobody waits");
+    let (gone, waiting) = (must_block(&node, COUNT), must_block(&node, COUNT));
+    gone.cancel_flag().store(true, Ordering::Relaxed);
+    let error = gone.run(None).expect_err("nobody waits");
     assert!(matches!(error.kind, ErrorKind::ReadTimeout { .. }), "{error:?}");
-    let waiting = AtomicBool::new(false);
-    let options = QueryOptions { cancelled: Some(&waiting), ..QueryOptions::default() };
-    assert_eq!(node.rows_with("SELECT count(*) FROM t", &options), ["1000"]);
+    let error = must_block(&node, COUNT).run(Some(Instant::now())).expect_err("it is late");
+    assert!(matches!(error.kind, ErrorKind::ReadTimeout { .. }), "{error:?}");
+    assert_eq!(rows_of(waiting.run(None).unwrap()).row_count, 1);
 }
 
 #[test]

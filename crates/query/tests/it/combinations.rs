@@ -1,7 +1,6 @@
 //! INs of several columns are multiplied: too many combinations are refused before they are built.
 
-use cql::ast::BatchKind;
-use query::{BatchEntry, BatchStatement, QueryOptions};
+use query::{BatchEntry, BatchKind, BatchStatement, QueryOptions, Values};
 
 use crate::node::TestNode;
 
@@ -41,7 +40,7 @@ fn products_of_ins_are_refused_before_they_are_made() {
             assert!(message.starts_with(REFUSED), "{message}");
         }
         let text = format!("DELETE FROM t WHERE {condition}");
-        let entries = [BatchEntry { statement: BatchStatement::Text(&text), values: &[] }];
+        let entries = [BatchEntry { statement: BatchStatement::Text(&text), values: Values::NONE }];
         let error = node.batch(BatchKind::Unlogged, &entries, &QueryOptions::default()).unwrap_err();
         assert!(error.message.starts_with(REFUSED), "{}", error.message);
     }

@@ -279,7 +279,7 @@ impl History {
         self.model.flush();
         self.disk = self.disk.crash_image(self.random.number());
         self.node = TestNode::on_disk(&self.disk);
-        self.node.client.keyspace = Some("ks".into());
+        self.node.use_keyspace("ks");
     }
 
     fn check(&self, seed: u64) {

@@ -1,8 +1,8 @@
 //! The errors of statements, compared with Cassandra's.
 
-use cql::ast::BatchKind;
-use engine::block_on;
-use query::{BatchEntry, BatchStatement, Consistency, ErrorKind, QueryError, QueryOptions, Response, Value, Values};
+use query::{
+    BatchEntry, BatchKind, BatchStatement, Consistency, ErrorKind, QueryError, QueryOptions, Response, Value, Values,
+};
 use serde_json::Value as Json;
 use types::hex;
 
@@ -60,7 +60,7 @@ fn node(fixture: &Json) -> TestNode {
             node.run(statement);
         }
     }
-    node.client.keyspace = Some("vec_err".into());
+    node.use_keyspace("vec_err");
     node
 }
 
@@ -164,7 +164,7 @@ fn run_bound(node: &TestNode, case: &Json) -> Result<Response, QueryError> {
             if stage == "PREPARE" {
                 return Ok(Response { body: query::ResponseBody::Void, warnings: Vec::new() });
             }
-            block_on(node.processor.execute(&prepared, &node.client, &options))
+            node.execute(&prepared, &options)
         }
     }
 }
@@ -175,7 +175,7 @@ fn run_batch(node: &TestNode, case: &Json, options: &QueryOptions<'_>) -> Result
         1 => BatchKind::Unlogged,
         _ => BatchKind::Counter,
     };
-    let entry = |item: &'static str| BatchEntry { statement: BatchStatement::Text(item), values: &[] };
+    let entry = |item: &'static str| BatchEntry { statement: BatchStatement::Text(item), values: Values::NONE };
     let items = case["items"].as_array().unwrap().iter();
     let entries: Vec<BatchEntry<'_>> = items.map(|item| entry(item.as_str().unwrap().to_owned().leak())).collect();
     node.batch(kind, &entries, options)

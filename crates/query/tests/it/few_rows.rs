@@ -1,6 +1,5 @@
 //! SELECTs of a few rows in the cache of SSTables: the fast path without a cursor returns the rows of a cursor.
 
-use engine::block_on;
 use query::{ProcessorOptions, QueryOptions, Value, Values};
 use testkit::{Random, seeds};
 
@@ -66,11 +65,11 @@ fn check(node: &TestNode, random: &mut Random, seen: &mut Seen) {
         now_in_seconds: Some(if random.one_in(4) { 4_000_000_000_u32 as i32 } else { 1_000 }),
         ..QueryOptions::default()
     };
-    let find = |cells: &mut Vec<u8>| node.processor.find_rows(&prepared, &node.client, &options, cells);
+    let find = |cells: &mut Vec<u8>| node.find_rows(&prepared, &options, cells);
     let mut cells = b"before".to_vec();
     // Blocks that are not in the cache yet are there after the first read.
     let at_first = random.one_in(2).then(|| find(&mut cells)).flatten();
-    let Ok(response) = block_on(node.processor.execute(&prepared, &node.client, &options)) else {
+    let Ok(response) = node.execute(&prepared, &options) else {
         assert_eq!((at_first, find(&mut cells)), (None, None), "{text} {values:?}");
         return;
     };
@@ -170,8 +169,8 @@ fn selects_that_need_more_than_a_slice_use_a_cursor() {
         let mut options =
             QueryOptions { values: Values::Positional(&values[..prepared.variables.len()]), ..QueryOptions::default() };
         change(&mut options);
-        let long_way = block_on(node.processor.execute(&prepared, &node.client, &options)).map(|_| ());
-        long_way.ok().and_then(|()| node.processor.find_rows(&prepared, &node.client, &options, &mut Vec::new()))
+        let long_way = node.execute(&prepared, &options).map(|_| ());
+        long_way.ok().and_then(|()| node.find_rows(&prepared, &options, &mut Vec::new()))
     };
     let slice = "SELECT * FROM t WHERE k = ? AND c >= ? LIMIT 20";
     assert_eq!(find(slice, &|_| {}), None, "nothing is in a table yet");
@@ -221,11 +220,11 @@ fn deleted_ranges_are_skipped_up_to_the_warning_threshold() {
         let select = format!("SELECT c, v FROM t WHERE k = 1 AND {clause}");
         let prepared = node.processor.prepare(&select, Some("ks")).unwrap();
         let options = QueryOptions::default();
-        let response = block_on(node.processor.execute(&prepared, &node.client, &options)).unwrap();
+        let response = node.execute(&prepared, &options).unwrap();
         assert_eq!(response.warnings.is_empty(), is_found, "{clause}: {:?}", response.warnings);
         let expected = rows_of(response);
         let mut cells = Vec::new();
-        let found = node.processor.find_rows(&prepared, &node.client, &options, &mut cells);
+        let found = node.find_rows(&prepared, &options, &mut cells);
         assert_eq!(found, is_found.then_some(expected.row_count), "{clause}");
         assert!(!is_found || cells == expected.cells, "{clause}");
     }

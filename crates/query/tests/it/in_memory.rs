@@ -1,7 +1,6 @@
 //! Statements about tables that live in memory. Cassandra does not have such tables; the other texts are its own.
 
-use engine::block_on;
-use query::{Begun, QueryOptions, Value, Values};
+use query::{Answer, Outcome, QueryOptions, Turn, Value, Values};
 
 use crate::node::TestNode;
 
@@ -60,9 +59,10 @@ fn a_begun_write_that_a_full_table_refuses_is_counted_once() {
         let key = k.to_be_bytes();
         let values = [Value::Bytes(&key), Value::Bytes(&value)];
         let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
-        match node.processor.begin(&insert, &node.client, &options).expect("there is room in memory and log") {
-            Begun::Done(_) => None,
-            Begun::Waiting(begun) => block_on(begun).err(),
+        match node.begin(&insert, &options, Turn::NON_BLOCKING, None) {
+            Outcome::Done(Answer::Response(response)) => response.err(),
+            Outcome::Pending(pending) => pending.wait().err(),
+            Outcome::Done(Answer::Written) | Outcome::MustBlock(_) => panic!("it waits for the log, if for anything"),
         }
     });
     let message = refusal.expect("a table of 1 MB does not take 5 MB").message;

@@ -1,9 +1,9 @@
 //! The effects and answers of modifications, compared with those that Cassandra had for the same statements in the same
 //! order. Timestamps and the current time are given, so that nothing depends on the clock.
 
-use cql::ast::BatchKind;
-use engine::block_on;
-use query::{BatchEntry, BatchStatement, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values};
+use query::{
+    BatchEntry, BatchKind, BatchStatement, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values,
+};
 use serde_json::{Value as Json, json};
 use types::{collection, hex};
 
@@ -65,7 +65,7 @@ fn run(node: &TestNode, step: &Json) -> Result<Response, QueryError> {
         return node.try_run(statement, &options);
     }
     let prepared = node.processor.prepare(statement, None)?;
-    block_on(node.processor.execute(&prepared, &node.client, &options))
+    node.execute(&prepared, &options)
 }
 
 fn run_batch(
@@ -80,7 +80,8 @@ fn run_batch(
     let entry = |(item, values)| {
         let item: &Json = item;
         let values: &Vec<Value<'_>> = values;
-        BatchEntry { statement: BatchStatement::Text(item["cql"].as_str().unwrap()), values }
+        let statement = BatchStatement::Text(item["cql"].as_str().unwrap());
+        BatchEntry { statement, values: Values::Positional(values) }
     };
     let entries: Vec<BatchEntry<'_>> = items.iter().zip(&values).map(entry).collect();
     node.batch(kind, &entries, options)

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use blockio::SimulatedDisk;
 use commitlog::SyncMode;
-use engine::{Engine, EngineOptions, block_on};
+use engine::{Engine, EngineOptions};
+use protocol::Version;
 use query::{
-    BatchEntry, ClientState, ColumnSpec, Processor, ProcessorOptions, QueryError, QueryOptions, Response, ResponseBody,
-    Rows,
+    Answer, BatchEntry, BatchKind, ClientState, ColumnSpec, Outcome, Prepared, Processor, ProcessorOptions, QueryError,
+    QueryHandler, QueryOptions, Request, Response, ResponseBody, Rows, Statement, Turn,
 };
 use types::collection;
 
 /// A node and one client of it.
 pub struct TestNode {
-    pub processor: Processor,
-    pub client: ClientState,
+    pub processor: Arc<Processor>,
+    pub client: Arc<ClientState>,
 }
 
 impl TestNode {
@@ -39,7 +40,8 @@ impl TestNode {
         options.commitlog.sync = SyncMode::Batch;
         options.concurrent_compactors = 0;
         let engine = Engine::open(options).unwrap();
-        TestNode { processor: Processor::new(engine, processor_options), client: ClientState::default() }
+        let processor = Arc::new(Processor::new(engine, processor_options));
+        TestNode { processor, client: Arc::new(ClientState::default()) }
     }
 
     /// A node with the keyspace `ks`, which is the client's, and these tables.
@@ -53,11 +55,64 @@ impl TestNode {
     /// Creates the keyspace `ks` and makes it the client's.
     pub fn create_keyspace(&mut self) {
         self.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
-        self.client.keyspace = Some("ks".into());
+        self.use_keyspace("ks");
+    }
+
+    /// The client is in this keyspace from now on.
+    pub fn use_keyspace(&mut self, name: &str) {
+        self.client = Arc::new(ClientState { keyspace: Some(name.into()), ..ClientState::default() });
     }
 
     pub fn try_run(&self, statement: &str, options: &QueryOptions<'_>) -> Result<Response, QueryError> {
-        block_on(self.processor.query(statement, &self.client, options))
+        self.begin_statement(Statement::Text(statement), options, Turn::BLOCKING, None).into_response()
+    }
+
+    fn begin_statement(
+        &self,
+        statement: Statement<'_>,
+        options: &QueryOptions<'_>,
+        turn: Turn<'_>,
+        out: Option<&mut Vec<u8>>,
+    ) -> Outcome {
+        let request = Request { statement, client: &self.client, options, version: Version::V5, trace: None };
+        self.processor.begin(&request, turn, out)
+    }
+
+    pub fn begin(
+        &self,
+        prepared: &Arc<Prepared>,
+        options: &QueryOptions<'_>,
+        turn: Turn<'_>,
+        out: Option<&mut Vec<u8>>,
+    ) -> Outcome {
+        let statement = Statement::Prepared { statement: prepared, client_columns: None };
+        self.begin_statement(statement, options, turn, out)
+    }
+
+    /// Carries out a prepared statement where it may wait.
+    pub fn execute(&self, prepared: &Arc<Prepared>, options: &QueryOptions<'_>) -> Result<Response, QueryError> {
+        self.begin(prepared, options, Turn::BLOCKING, None).into_response()
+    }
+
+    /// Appends the cells of the rows that a prepared SELECT asks for if they are found at once; how many rows that are.
+    pub fn find_rows(
+        &self,
+        prepared: &Arc<Prepared>,
+        options: &QueryOptions<'_>,
+        cells: &mut Vec<u8>,
+    ) -> Option<usize> {
+        // Behind the kind, the flags, the number of columns and this.
+        const COUNT_AT: usize = 16;
+        let options = QueryOptions { skip_metadata: true, ..*options };
+        let mut out = b"before".to_vec();
+        let outcome = self.begin(prepared, &options, Turn::NON_BLOCKING, Some(&mut out));
+        let body = out.strip_prefix(b"before").unwrap();
+        if !matches!(outcome, Outcome::Done(Answer::Written)) {
+            assert!(body.is_empty(), "nothing is left in the output");
+            return None;
+        }
+        cells.extend_from_slice(&body[COUNT_AT..]);
+        Some(u32::from_be_bytes(body[COUNT_AT - 4..COUNT_AT].try_into().unwrap()) as usize)
     }
 
     /// Executes a statement that must succeed.
@@ -86,11 +141,11 @@ impl TestNode {
 
     pub fn batch(
         &self,
-        kind: cql::ast::BatchKind,
+        kind: BatchKind,
         entries: &[BatchEntry<'_>],
         options: &QueryOptions<'_>,
     ) -> Result<Response, QueryError> {
-        block_on(self.processor.batch(kind, entries, &self.client, options))
+        self.begin_statement(Statement::Batch { kind, entries }, options, Turn::BLOCKING, None).into_response()
     }
 }
 

@@ -1,6 +1,5 @@
 //! SELECTs of one row in memory: the fast path without a cursor returns the row of a cursor.
 
-use engine::block_on;
 use query::{QueryOptions, Value, Values};
 use testkit::{Random, seeds};
 
@@ -27,9 +26,9 @@ fn check(node: &TestNode, select: &str, has_clustering: bool, now: i32, seen: &m
         let (key, clustering) = ((place / 4).to_be_bytes(), ["", "a", "b", "c"][place as usize % 4]);
         let values = [Value::Bytes(&key), Value::Bytes(clustering.as_bytes())];
         let options = options(&values[..1 + usize::from(has_clustering)], now);
-        let expected = rows_of(block_on(node.processor.execute(&prepared, &node.client, &options)).unwrap());
+        let expected = rows_of(node.execute(&prepared, &options).unwrap());
         let mut cells = b"before".to_vec();
-        match node.processor.find_rows(&prepared, &node.client, &options, &mut cells) {
+        match node.find_rows(&prepared, &options, &mut cells) {
             Some(count) => {
                 assert_eq!((count, &cells[6..]), (expected.row_count, &expected.cells[..]), "{select}, {place}");
                 *(if count == 1 { &mut seen.found } else { &mut seen.absent }) += 1;
@@ -129,7 +128,7 @@ fn selects_that_need_more_than_a_row_use_a_cursor() {
         let prepared = node.processor.prepare(select, Some("ks")).unwrap();
         let mut options = options(&values[..prepared.variables.len()], 1);
         change(&mut options);
-        node.processor.find_rows(&prepared, &node.client, &options, &mut Vec::new())
+        node.find_rows(&prepared, &options, &mut Vec::new())
     };
     let row = "SELECT * FROM t WHERE k = ? AND c = ?";
     assert_eq!(find(row, &|_| {}), Some(1));

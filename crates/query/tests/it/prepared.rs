@@ -1,7 +1,6 @@
 //! Preparing statements and executing them with values, compared with Cassandra.
 
-use engine::block_on;
-use query::{ColumnSpec, QueryError, QueryOptions, Response, Value, Values};
+use query::{ColumnSpec, QueryError, QueryHandler, QueryOptions, Response, Value, Values};
 use serde_json::{Value as Json, json};
 use types::hex;
 
@@ -47,7 +46,7 @@ fn execute(node: &TestNode, statement: &str, values: &Json) -> Result<Response, 
         .collect();
     let prepared = node.processor.prepare(statement, node.client.keyspace.as_deref())?;
     let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
-    block_on(node.processor.execute(&prepared, &node.client, &options))
+    node.execute(&prepared, &options)
 }
 
 #[test]
@@ -98,10 +97,10 @@ fn a_schema_change_applies_to_the_keyspace_in_which_it_was_prepared() {
         "DROP TABLE IF EXISTS t",
     ] {
         assert_eq!(node.processor.prepare(statement, None).unwrap_err().message, no_keyspace, "{statement}");
-        node.client.keyspace = Some("ks".into());
+        node.use_keyspace("ks");
         let prepared = node.processor.prepare(statement, Some("ks")).unwrap();
-        node.client.keyspace = Some("other".into());
-        let done = block_on(node.processor.execute(&prepared, &node.client, &QueryOptions::default()));
+        node.use_keyspace("other");
+        let done = node.execute(&prepared, &QueryOptions::default());
         done.unwrap_or_else(|error| panic!("{statement}: {error}"));
         let schema = node.processor.schema();
         let other = schema.keyspace("other").unwrap();
@@ -120,11 +119,13 @@ fn the_keyspace_of_a_request_must_exist_before_anything_is_checked() {
     {
         let options = QueryOptions { keyspace: Some("x"), ..QueryOptions::default() };
         assert_eq!(node.try_run(statement, &options).unwrap_err().message, unknown, "{statement}");
-        let batch = node.batch(cql::ast::BatchKind::Unlogged, &[], &options);
+        let batch = node.batch(query::BatchKind::Unlogged, &[], &options);
         assert_eq!(batch.unwrap_err().message, unknown);
-        assert_eq!(node.processor.check_keyspace(Some("x")).unwrap_err().message, unknown);
+        let prepared = QueryHandler::prepare(&*node.processor, statement, None, Some("x"), None);
+        assert_eq!(prepared.unwrap_err().message, unknown);
     }
     for known in ["ks", "system", "system_views"] {
-        assert!(node.processor.check_keyspace(Some(known)).is_ok());
+        let prepared = QueryHandler::prepare(&*node.processor, "SELECT * FROM ks.t", None, Some(known), None);
+        assert!(prepared.is_ok());
     }
 }

@@ -36,7 +36,7 @@ pub fn node(fixture: &Json, stored: Stored) -> TestNode {
     if stored == Stored::Tables {
         node.processor.engine().flush_all().unwrap();
     }
-    node.client.keyspace = Some("ks".into());
+    node.use_keyspace("ks");
     node
 }
 

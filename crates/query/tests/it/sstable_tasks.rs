@@ -22,8 +22,8 @@ fn node(compaction_throughput_bytes: u64) -> (Arc<Engine>, TestNode) {
     options.concurrent_compactors = 0;
     options.compaction_throughput_bytes = compaction_throughput_bytes;
     let engine = Engine::open(options).unwrap();
-    let processor = Processor::new(engine.clone(), ProcessorOptions::default());
-    let mut node = TestNode { processor, client: ClientState::default() };
+    let processor = Arc::new(Processor::new(engine.clone(), ProcessorOptions::default()));
+    let mut node = TestNode { processor, client: Arc::new(ClientState::default()) };
     node.create_keyspace();
     (engine, node)
 }

@@ -1,8 +1,7 @@
 //! The cost of statements in relation to their size: the steps of preparing, executing and applying them to a memtable,
 //! counted on this thread. A statement of four times the size may take little more than four times the steps.
 
-use cql::ast::BatchKind;
-use query::{BatchEntry, BatchStatement, ProcessorOptions, QueryOptions};
+use query::{BatchEntry, BatchKind, BatchStatement, ProcessorOptions, QueryOptions, Values};
 use types::steps;
 
 use crate::node::TestNode;
@@ -352,7 +351,7 @@ fn run(node: &TestNode, statements: &[String]) {
     }
     let entries: Vec<BatchEntry<'_>> = statements
         .iter()
-        .map(|statement| BatchEntry { statement: BatchStatement::Text(statement), values: &[] })
+        .map(|statement| BatchEntry { statement: BatchStatement::Text(statement), values: Values::NONE })
         .collect();
     node.batch(BatchKind::Unlogged, &entries, &QueryOptions::default()).unwrap();
 }

@@ -33,7 +33,7 @@ const NAMES: &str = "int text empty varchar map set list tuple frozen vector tab
 
 fn node_on(disk: &SimulatedDisk) -> TestNode {
     let mut node = TestNode::on_disk(disk);
-    node.client.keyspace = Some("ks".into());
+    node.use_keyspace("ks");
     node
 }
 

@@ -150,7 +150,7 @@ fn check(node: &TestNode, model: &Model, when: &str) {
 }
 
 fn of_keyspace(mut node: TestNode) -> TestNode {
-    node.client.keyspace = Some("ks".into());
+    node.use_keyspace("ks");
     node
 }
 

@@ -1,8 +1,6 @@
 //! Modifications that the recordings of Cassandra do not cover.
 
-use cql::ast::BatchKind;
-use engine::block_on;
-use query::{BatchEntry, BatchStatement, ErrorKind, ProcessorOptions, QueryOptions, Value, Values};
+use query::{BatchEntry, BatchKind, BatchStatement, ErrorKind, ProcessorOptions, QueryOptions, Value, Values};
 
 use crate::node::TestNode;
 
@@ -27,7 +25,7 @@ fn values_may_be_sent_by_name() {
     let (one, two) = (1i32.to_be_bytes(), 2i32.to_be_bytes());
     let values = [("v", Value::Bytes(&two)), ("k", Value::Bytes(&one)), ("c", Value::Bytes(&one))];
     let options = QueryOptions { values: Values::Named(&values), ..QueryOptions::default() };
-    block_on(node.processor.execute(&prepared, &node.client, &options)).unwrap();
+    node.execute(&prepared, &options).unwrap();
     assert_eq!(node.rows("SELECT k, c, v FROM t"), ["1 1 2"]);
 }
 
@@ -40,7 +38,7 @@ fn a_prepared_statement_serves_many_executions() {
         let text = if row % 3 == 0 { Value::Unset } else { Value::Bytes(b"x") };
         let values = [Value::Bytes(&key), Value::Bytes(&value), Value::Bytes(&value), text];
         let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
-        block_on(node.processor.execute(&prepared, &node.client, &options)).unwrap();
+        node.execute(&prepared, &options).unwrap();
     }
     let rows = node.rows("SELECT c, v, w FROM t WHERE k = 1");
     assert_eq!(rows.len(), 50);
@@ -112,7 +110,7 @@ fn a_batch_with_a_part_that_is_larger_than_a_record_is_refused_whole() {
 #[test]
 fn a_failing_statement_of_a_batch_leaves_nothing_of_it() {
     let node = TestNode::with(&[TABLE]);
-    let entry = |text| BatchEntry { statement: BatchStatement::Text(text), values: &[] };
+    let entry = |text| BatchEntry { statement: BatchStatement::Text(text), values: Values::NONE };
     let batch =
         [entry("INSERT INTO t (k, c, v) VALUES (1, 1, 1)"), entry("UPDATE t SET l[0] = 1 WHERE k = 2 AND c = 1")];
     let error = node.batch(BatchKind::Logged, &batch, &QueryOptions::default()).unwrap_err();

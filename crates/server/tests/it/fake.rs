@@ -1,14 +1,16 @@
-//! A handler whose action depends on the first word of a statement. `SELECT scan` ends only when it is cancelled.
+//! A handler whose action depends on the first word of a statement.
 
 use query::{
-    ChangeKind, ClientState, ColumnSpec, QueryError, QueryOptions, Response, ResponseBody, ResultColumns, Rows,
-    SchemaChange, SchemaTarget,
+    ChangeKind, ClientState, ColumnSpec, MetadataForm, MustBlock, Outcome, Pending, Prepared, QueryError, QueryHandler,
+    Request, Response, ResponseBody, ResultColumns, Rows, SchemaChange, SchemaTarget, Statement, TimeLimit, Turn,
+    Value, Values, WriteType,
 };
-use server::{BatchEntry, BatchKind, Listener, QueryHandler, Server, ServerOptions, StatementInfo};
+use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use types::CqlType;
 
@@ -19,16 +21,15 @@ pub struct Fake {
     pub executed: AtomicU64,
     /// The version of the schema, which also determines the columns of `SELECT *`.
     pub schema: AtomicU64,
-    /// The keys of the requests that were prefetched, with the statement's text.
-    pub looked_ahead: Mutex<Vec<(String, Vec<u8>)>>,
+    /// The statements that were offered for a prefetch: the text and the first value, if there is one.
+    pub prefetched: Mutex<Vec<(String, Option<Vec<u8>>)>>,
+    /// The time limit of writes and truncations.
+    pub time_limit: Duration,
 }
 
-pub struct Statement {
-    text: String,
+/// What the handler keeps of a prepared statement.
+pub struct FakePlan {
     schema: u64,
-    markers: Vec<ColumnSpec>,
-    partition_key: Vec<u16>,
-    result: Option<Arc<ResultColumns>>,
 }
 
 /// A server on a free port, and the thread that runs it.
@@ -45,10 +46,15 @@ pub fn serve() -> Running {
 }
 
 pub fn serve_with(options: ServerOptions) -> Running {
+    serve_with_limit(options, Duration::from_secs(60))
+}
+
+/// A server whose writes and truncations may take so long.
+pub fn serve_with_limit(options: ServerOptions, time_limit: Duration) -> Running {
     let options = ServerOptions { listen: ([127, 0, 0, 1], 0).into(), ..options };
     let (gate, _) = watch::channel(0);
-    let handler =
-        Arc::new(Fake { gate, executed: AtomicU64::new(0), schema: AtomicU64::new(0), looked_ahead: Mutex::default() });
+    let (executed, schema) = (AtomicU64::new(0), AtomicU64::new(0));
+    let handler = Arc::new(Fake { gate, executed, schema, prefetched: Mutex::default(), time_limit });
     let (stop, stopped) = oneshot::channel();
     let (started, ready) = std::sync::mpsc::channel();
     let given = handler.clone();
@@ -88,25 +94,12 @@ fn column(name: &str) -> ColumnSpec {
 }
 
 impl Fake {
-    async fn answer(&self, text: &str, client: &ClientState) -> Result<Response, QueryError> {
+    /// Answers what needs no waiting.
+    fn answer(&self, text: &str, client: &ClientState) -> Result<Response, QueryError> {
         let mut words = text.split(' ');
         let (verb, argument) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let body = match verb {
-            "WAIT" => {
-                let number = argument.parse().unwrap();
-                self.gate.subscribe().wait_for(|gate| *gate >= number).await.unwrap();
-                ResponseBody::Void
-            }
-            "INSERT" => {
-                self.gate.subscribe().wait_for(|gate| *gate > 0).await.unwrap();
-                ResponseBody::Void
-            }
-            "TRUNCATE" => {
-                while *self.gate.borrow() == 0 {
-                    std::thread::yield_now();
-                }
-                ResponseBody::Void
-            }
+            "WAIT" | "INSERT" | "TRUNCATE" | "SCAN" => ResponseBody::Void,
             "USE" => ResponseBody::SetKeyspace(argument.into()),
             "CREATE" => {
                 let change = change(ChangeKind::Created, SchemaTarget::Table(argument.into()));
@@ -125,6 +118,40 @@ impl Fake {
         Ok(Response { body, warnings: if argument == "warn" { vec!["careful".into()] } else { Vec::new() } })
     }
 
+    /// Waits until so many statements hold a thread or wait for the gate.
+    pub fn wait_for_scans(&self, count: usize) {
+        while self.gate.receiver_count() != count {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Begins a statement: `WAIT n` and `INSERT` wait for the gate, `TRUNCATE` and `SCAN` hold a thread until it opens;
+    /// a scan ends when it is cancelled, too.
+    fn begin_text(self: &Arc<Self>, text: &str, client: &Arc<ClientState>) -> Outcome {
+        let (fake, text, client) = (self.clone(), text.to_owned(), client.clone());
+        let opens_at = text.strip_prefix("WAIT ").map_or(1, |number| number.parse().unwrap());
+        let limit = match text.split(' ').next() {
+            Some("WAIT") => TimeLimit::NONE,
+            Some("INSERT") => TimeLimit::write(self.time_limit, query::Consistency::One, WriteType::Simple),
+            Some("TRUNCATE" | "SCAN") => {
+                let is_scan = text.starts_with("SCAN");
+                let limit = TimeLimit::truncate(self.time_limit);
+                return Outcome::MustBlock(Box::new(MustBlock::new(limit, move |_, cancelled| {
+                    let gate = fake.gate.subscribe();
+                    while *gate.borrow() == 0 && !(is_scan && cancelled.load(Ordering::SeqCst)) {
+                        std::thread::yield_now();
+                    }
+                    fake.answer(&text, &client)
+                })));
+            }
+            _ => return Outcome::done(self.answer(&text, &client)),
+        };
+        Outcome::Pending(Box::new(Pending::of_future(limit, async move {
+            fake.gate.subscribe().wait_for(|gate| *gate >= opens_at).await.unwrap();
+            fake.answer(&text, &client)
+        })))
+    }
+
     fn columns(&self) -> Vec<ColumnSpec> {
         (0..=self.schema.load(Ordering::SeqCst)).map(|number| column(&format!("c{number}"))).collect()
     }
@@ -140,83 +167,80 @@ fn rows(columns: Vec<ColumnSpec>, value: &[u8]) -> ResponseBody {
     let cell = [&(value.len() as u32).to_be_bytes()[..], value].concat();
     let cells = cell.repeat(columns.len());
     let metadata = Arc::new(ResultColumns::new(columns));
-    ResponseBody::Rows(Rows { metadata, paging_state: None, row_count: 1, cells })
+    ResponseBody::Rows(Rows { metadata, form: MetadataForm::default(), paging_state: None, row_count: 1, cells })
+}
+
+/// The form of the columns that the query layer chooses.
+fn with_form(outcome: Outcome, statement: &Prepared<FakePlan>, client_columns: Option<&[u8]>, skip: bool) -> Outcome {
+    let Outcome::Done(query::Answer::Response(response)) = outcome else { return outcome };
+    let mut response = match *response {
+        Ok(response) => response,
+        Err(error) => return Outcome::done(Err(error)),
+    };
+    if let ResponseBody::Rows(rows) = &mut response.body {
+        let changed_id = client_columns.filter(|id| *id != statement.result_id()).map(|_| *statement.result_id());
+        rows.form = MetadataForm { skip: skip && changed_id.is_none(), changed_id };
+    }
+    Outcome::done(Ok(response))
 }
 
 impl QueryHandler for Fake {
-    type Statement = Statement;
+    type Plan = FakePlan;
 
-    fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Arc<Statement>, QueryError> {
+    fn prepare(
+        &self,
+        text: &str,
+        keyspace: Option<&Arc<str>>,
+        _: Option<&str>,
+        known: Option<&Arc<Prepared<FakePlan>>>,
+    ) -> Result<Arc<Prepared<FakePlan>>, QueryError> {
+        let schema = self.schema.load(Ordering::SeqCst);
+        if let Some(known) = known.filter(|known| known.plan.schema == schema) {
+            return Ok(known.clone());
+        }
         if text.contains("unqualified") && keyspace.is_none() {
             return Err(QueryError::invalid("No keyspace has been specified."));
         }
-        let schema = self.schema.load(Ordering::SeqCst);
         if text.contains("dropped") && schema > 0 {
             return Err(QueryError::invalid("table dropped does not exist"));
         }
-        let result = text.starts_with("SELECT").then(|| Arc::new(ResultColumns::new(self.columns())));
-        // The key's columns of `pair` are bound in the other order.
-        let (markers, partition_key) = match text.contains("pair") {
-            true => (vec![column("second"), column("first")], vec![1, 0]),
-            false => (vec![column("marker")], vec![0]),
-        };
-        Ok(Arc::new(Statement { text: text.into(), schema, markers, partition_key, result }))
+        let mut prepared = Prepared::new(text.into(), keyspace.cloned(), vec![column("marker")], FakePlan { schema });
+        prepared.partition_key_bind_indexes = vec![0];
+        prepared.result_metadata = text.starts_with("SELECT").then(|| Arc::new(ResultColumns::new(self.columns())));
+        Ok(Arc::new(prepared))
     }
 
-    fn describe<'s>(&self, statement: &'s Statement) -> StatementInfo<'s> {
-        StatementInfo {
-            markers: &statement.markers,
-            partition_key: &statement.partition_key,
-            result: statement.result.as_ref(),
-            warnings: &[],
-            is_modification: statement.text.starts_with("INSERT"),
+    fn begin(self: &Arc<Self>, request: &Request<'_, FakePlan>, _: Turn<'_>, _: Option<&mut Vec<u8>>) -> Outcome {
+        if request.options.page_size == Some(0) {
+            return Outcome::done(Err(QueryError::protocol("The page size cannot be 0")));
         }
-    }
-
-    fn is_current(&self, statement: &Statement) -> bool {
-        statement.schema == self.schema.load(Ordering::SeqCst)
-    }
-
-    fn looks_far(&self, statement: &Statement) -> bool {
-        statement.text.contains("far")
-    }
-
-    fn look_ahead(&self, coming: &[(&Statement, &[u8])]) {
-        let coming = coming.iter().map(|(statement, key)| (statement.text.clone(), key.to_vec()));
-        self.looked_ahead.lock().unwrap().extend(coming);
-    }
-
-    async fn query(
-        &self,
-        text: &str,
-        client: &ClientState,
-        options: &QueryOptions<'_>,
-    ) -> Result<Response, QueryError> {
-        if text == "SELECT scan" {
-            while !options.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::SeqCst)) {
-                std::thread::yield_now();
+        match &request.statement {
+            Statement::Text(text) => self.begin_text(text, request.client),
+            Statement::Prepared { statement, client_columns } => {
+                let is_stale = statement.plan.schema != self.schema.load(Ordering::SeqCst);
+                if is_stale && statement.result_metadata.is_some() {
+                    let id = statement.id().to_vec();
+                    return Outcome::done(Err(QueryError::new(query::ErrorKind::Unprepared { id }, "not prepared")));
+                }
+                let outcome = self.begin_text(&statement.text, request.client);
+                with_form(outcome, statement, *client_columns, request.options.skip_metadata)
+            }
+            Statement::Batch { entries, .. } => {
+                self.executed.fetch_add(entries.len() as u64, Ordering::SeqCst);
+                Outcome::done(Ok(Response { body: ResponseBody::Void, warnings: Vec::new() }))
             }
         }
-        self.answer(text, client).await
     }
 
-    async fn execute(
+    fn prefetch<'c>(
         &self,
-        statement: &Statement,
-        client: &ClientState,
-        _: &QueryOptions<'_>,
-    ) -> Result<Response, QueryError> {
-        self.answer(&statement.text, client).await
-    }
-
-    async fn batch(
-        &self,
-        _: BatchKind,
-        entries: &[BatchEntry<'_, Statement>],
-        _: &ClientState,
-        _: &QueryOptions<'_>,
-    ) -> Result<Response, QueryError> {
-        self.executed.fetch_add(entries.len() as u64, Ordering::SeqCst);
-        Ok(Response { body: ResponseBody::Void, warnings: Vec::new() })
+        coming: impl Iterator<Item = (&'c Prepared<FakePlan>, impl FnOnce() -> Option<Values<'c>>)>,
+    ) {
+        let value = |values: Values<'_>| match values.iter().next() {
+            Some((_, Value::Bytes(value))) => Some(value.to_vec()),
+            _ => None,
+        };
+        let coming = coming.map(|(statement, values)| (statement.text.to_string(), values().and_then(value)));
+        self.prefetched.lock().unwrap().extend(coming);
     }
 }

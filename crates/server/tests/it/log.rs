@@ -21,11 +21,10 @@ pub struct Node {
 }
 
 fn serve(disk: &SimulatedDisk, sync: SyncMode, write_timeout: Duration) -> Node {
-    let options = ServerOptions { write_timeout, ..ServerOptions::default() };
-    serve_with(disk, sync, options, ProcessorOptions::default())
+    serve_with(disk, sync, ProcessorOptions { write_timeout, ..ProcessorOptions::default() })
 }
 
-pub fn serve_with(disk: &SimulatedDisk, sync: SyncMode, server: ServerOptions, processor: ProcessorOptions) -> Node {
+pub fn serve_with(disk: &SimulatedDisk, sync: SyncMode, processor: ProcessorOptions) -> Node {
     let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
     options.commitlog.segment_size_bytes = 256 << 10;
     options.commitlog.total_space_bytes = 4 << 20;
@@ -33,7 +32,7 @@ pub fn serve_with(disk: &SimulatedDisk, sync: SyncMode, server: ServerOptions, p
     options.concurrent_compactors = 0;
     let engine = Engine::open(options).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let server = ServerOptions { listen: ([127, 0, 0, 1], 0).into(), ..server };
+    let server = ServerOptions { listen: ([127, 0, 0, 1], 0).into(), ..ServerOptions::default() };
     let listener = runtime.block_on(Listener::bind(server)).unwrap();
     let address = listener.local_addr();
     let server = Server::new(listener, Arc::new(Processor::new(engine.clone(), processor)));

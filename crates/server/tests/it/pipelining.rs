@@ -1,6 +1,6 @@
 //! Many requests at once: order, limits, timeouts, and the end of a connection.
 
-use crate::fake::{serve, serve_with};
+use crate::fake::{serve, serve_with, serve_with_limit};
 use crate::wire::{Client, QUERY, query};
 use server::ServerOptions;
 use std::collections::HashSet;
@@ -100,8 +100,7 @@ fn a_large_answer_is_cut_into_segments() {
 
 #[test]
 fn a_write_that_takes_too_long_is_answered_with_a_timeout() {
-    let options = ServerOptions { write_timeout: Duration::from_millis(50), ..ServerOptions::default() };
-    let server = serve_with(options);
+    let server = serve_with_limit(ServerOptions::default(), Duration::from_millis(50));
     let mut client = Client::ready(server.address, 4);
     let answer = client.ask("INSERT");
     let (code, text) = answer.error();
@@ -113,8 +112,7 @@ fn a_write_that_takes_too_long_is_answered_with_a_timeout() {
 
 #[test]
 fn a_truncation_that_blocks_its_thread_times_out_and_delays_no_other_request() {
-    let options = ServerOptions { truncate_timeout: Duration::from_millis(200), ..ServerOptions::default() };
-    let server = serve_with(options);
+    let server = serve_with_limit(ServerOptions::default(), Duration::from_millis(200));
     let mut client = Client::ready(server.address, 4);
     client.query(1, "TRUNCATE t");
     client.query(2, "KEYSPACE");
@@ -129,16 +127,14 @@ fn a_truncation_that_blocks_its_thread_times_out_and_delays_no_other_request() {
 
 #[test]
 fn a_scan_of_a_client_that_left_ends() {
-    let options = ServerOptions { range_timeout: Duration::from_secs(3600), ..ServerOptions::default() };
-    let server = serve_with(options);
+    let server = serve_with_limit(ServerOptions::default(), Duration::from_secs(3600));
     let mut client = Client::ready(server.address, 4);
-    client.query(1, "SELECT scan");
+    client.query(1, "SCAN");
     client.query(2, "KEYSPACE");
     assert_eq!(client.receive().unwrap().stream, 2, "the scan runs beside the connection");
+    server.handler.wait_for_scans(1);
     drop(client);
-    while server.handler.executed.load(Ordering::SeqCst) < 2 {
-        std::thread::yield_now();
-    }
+    server.handler.wait_for_scans(0);
 }
 
 #[test]
@@ -172,6 +168,20 @@ fn a_stop_answers_pending_requests_and_accepts_no_new_ones() {
     assert_eq!(client.receive().unwrap().stream, 1);
     assert_eq!(client.receive(), None);
     assert!(std::net::TcpStream::connect(server.address).is_err());
+}
+
+/// What runs on threads that may wait is given up: the gate never opens.
+#[test]
+fn stopping_waits_for_no_scan_and_ends_it() {
+    let mut server = serve();
+    let mut client = Client::ready(server.address, 4);
+    client.query(1, "SCAN");
+    client.query(2, "KEYSPACE");
+    assert_eq!(client.receive().unwrap().stream, 2);
+    server.handler.wait_for_scans(1);
+    server.stop();
+    assert_eq!(client.receive(), None);
+    assert_eq!(server.handler.executed.load(Ordering::SeqCst), 2, "the runtime waits for the thread of the scan");
 }
 
 #[test]

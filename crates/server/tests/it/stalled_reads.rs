@@ -5,7 +5,6 @@ use crate::wire::{Client, EXECUTE, PREPARE, RESULT, long_string};
 use blockio::SimulatedDisk;
 use commitlog::SyncMode;
 use query::ProcessorOptions;
-use server::ServerOptions;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -15,9 +14,13 @@ const LONG: Duration = Duration::from_secs(600);
 #[test]
 fn who_wants_nothing_of_a_device_that_stalls_does_not_wait_for_it() {
     let disk = SimulatedDisk::new();
-    let server = ServerOptions { read_timeout: LONG, write_timeout: LONG, ..ServerOptions::default() };
-    let node =
-        serve_with(&disk, PERIODIC, server, ProcessorOptions { read_timeout: LONG, ..ProcessorOptions::default() });
+    let limits = ProcessorOptions {
+        read_timeout: LONG,
+        range_timeout: LONG,
+        write_timeout: LONG,
+        ..ProcessorOptions::default()
+    };
+    let node = serve_with(&disk, PERIODIC, limits);
     let mut client = Client::ready(node.address, 4);
     for statement in [
         "CREATE TABLE ks.stalled (k int PRIMARY KEY, v int, l list<int>)",

@@ -1,31 +1,9 @@
-//! The options of a statement: consistency, values, paging and others.
+//! The options of a statement in a request.
 
-use super::Values;
+use super::EncodedValues;
+use crate::message::{QueryOptions, Values};
 use crate::wire::reader::Reader;
 use crate::{Consistency, ProtocolError, Version};
-
-/// The options of QUERY, EXECUTE and BATCH.
-#[derive(Clone, Copy, Debug)]
-pub struct QueryOptions<'a> {
-    /// Consistency level.
-    pub consistency: Consistency,
-    /// Bound values.
-    pub values: Values<'a>,
-    /// The client needs no column metadata in the answer.
-    pub skip_metadata: bool,
-    /// Rows per page as sent. Zero is refused when the statement is executed; negative means no paging.
-    pub page_size: Option<i32>,
-    /// Where the previous page ended: this node's own bytes from its answer.
-    pub paging_state: Option<&'a [u8]>,
-    /// Consistency level of the condition's paxos round.
-    pub serial_consistency: Consistency,
-    /// Default timestamp of the writes, in microseconds.
-    pub timestamp: Option<i64>,
-    /// Keyspace for unqualified names (v5), instead of the connection's.
-    pub keyspace: Option<&'a str>,
-    /// The time for deciding expiry, in seconds (v5, for tests).
-    pub now_in_seconds: Option<i32>,
-}
 
 mod bits {
     pub(super) const VALUES: u32 = 0x01;
@@ -44,7 +22,10 @@ impl<'a> QueryOptions<'a> {
         let consistency = reader.consistency()?;
         let flags = if version >= Version::V5 { reader.int()? as u32 } else { u32::from(reader.byte()?) };
         let has = |bit| flags & bit != 0;
-        let values = if has(bits::VALUES) { Values::read(reader, version, has(bits::NAMES))? } else { Values::NONE };
+        let values = match has(bits::VALUES) {
+            true => Values::Encoded(EncodedValues::read(reader, version, has(bits::NAMES))?),
+            false => Values::NONE,
+        };
         Ok(QueryOptions {
             consistency,
             values,

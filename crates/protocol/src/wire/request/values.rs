@@ -5,18 +5,19 @@ use crate::{ProtocolError, Value, Version};
 
 /// The values of a statement: checked once, then read in place any number of times.
 #[derive(Clone, Copy, Debug)]
-pub struct Values<'a> {
+pub struct EncodedValues<'a> {
     bytes: &'a [u8],
     count: u16,
     named: bool,
     version: Version,
 }
 
-impl<'a> Values<'a> {
-    /// No values.
-    pub const NONE: Values<'static> = Values { bytes: &[], count: 0, named: false, version: Version::V5 };
-
-    pub(crate) fn read(reader: &mut Reader<'a>, version: Version, named: bool) -> Result<Values<'a>, ProtocolError> {
+impl<'a> EncodedValues<'a> {
+    pub(crate) fn read(
+        reader: &mut Reader<'a>,
+        version: Version,
+        named: bool,
+    ) -> Result<EncodedValues<'a>, ProtocolError> {
         let count = reader.short()?;
         let bytes = reader.rest();
         for _ in 0..count {
@@ -26,7 +27,7 @@ impl<'a> Values<'a> {
             reader.value(version)?;
         }
         let bytes = &bytes[..bytes.len() - reader.rest().len()];
-        Ok(Values { bytes, count, named, version })
+        Ok(EncodedValues { bytes, count, named, version })
     }
 
     /// How many there are.
@@ -49,9 +50,21 @@ impl<'a> Values<'a> {
         if self.named { &[] } else { self.bytes }
     }
 
+    /// Puts values without names into these places in their order, as many as there are of both.
+    #[inline]
+    pub fn read_into(&self, places: &mut [Value<'a>]) {
+        debug_assert!(!self.named, "a name is no value");
+        let mut reader = Reader::new(self.bytes);
+        for place in places.iter_mut().take(self.len()) {
+            // The values were checked when the request was parsed, so that none is missing.
+            let Ok(value) = reader.value(self.version) else { return };
+            *place = value;
+        }
+    }
+
     /// Each value with its name, if they have names.
     pub fn iter(&self) -> NamedValues<'a> {
-        let Values { bytes, count, named, version } = *self;
+        let EncodedValues { bytes, count, named, version } = *self;
         NamedValues { reader: Reader::new(bytes), remaining: count, named, version }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::metadata::{PreparedMetadata, ResultMetadata};
 use crate::Version;
-use crate::message::SchemaChange;
+use crate::message::{ResponseBody, Rows, SchemaChange};
 use crate::wire::writer::{put_int, put_short_bytes, put_string};
 
 const VOID: i32 = 1;
@@ -11,19 +11,45 @@ const SET_KEYSPACE: i32 = 3;
 const PREPARED: i32 = 4;
 const SCHEMA_CHANGE: i32 = 5;
 
+impl ResponseBody {
+    /// Writes the body of a RESULT.
+    pub fn write(&self, out: &mut Vec<u8>, version: Version) {
+        match self {
+            ResponseBody::Void => write_void(out),
+            ResponseBody::Rows(rows) => rows.write(out, version),
+            ResponseBody::SetKeyspace(keyspace) => write_set_keyspace(out, keyspace),
+            ResponseBody::SchemaChange { change, .. } => write_schema_change(out, change, version),
+        }
+    }
+}
+
+impl Rows {
+    fn write(&self, out: &mut Vec<u8>, version: Version) {
+        let metadata = ResultMetadata {
+            columns: &self.metadata,
+            paging_state: self.paging_state.as_deref(),
+            skip: self.form.skip,
+            changed_id: self.form.changed_id.as_ref().map(|id| &id[..]),
+        };
+        let mut writer = RowsWriter::new(out, version, &metadata);
+        writer.encoded_rows(self.row_count, &self.cells);
+        writer.finish();
+    }
+}
+
 /// Writes the result of a statement that returns nothing.
 pub fn write_void(out: &mut Vec<u8>) {
     put_int(out, VOID);
 }
 
 /// Writes the result of USE.
-pub fn write_set_keyspace(out: &mut Vec<u8>, keyspace: &str) {
+fn write_set_keyspace(out: &mut Vec<u8>, keyspace: &str) {
     put_int(out, SET_KEYSPACE);
     put_string(out, keyspace);
 }
 
 /// Writes the result of a statement that changed the schema.
-pub fn write_schema_change(out: &mut Vec<u8>, change: &SchemaChange, version: Version) {
+fn write_schema_change(out: &mut Vec<u8>, change: &SchemaChange, version: Version) {
     put_int(out, SCHEMA_CHANGE);
     change.write(out, version);
 }

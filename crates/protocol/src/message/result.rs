@@ -1,0 +1,48 @@
+//! What a statement answers.
+
+use std::sync::Arc;
+
+use super::SchemaChange;
+use crate::ResultColumns;
+
+/// The kinds of RESULT that carrying out a statement has.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ResponseBody {
+    /// Nothing to say: it is done.
+    Void,
+    /// Rows.
+    Rows(Rows),
+    /// The client is in this keyspace now.
+    SetKeyspace(Arc<str>),
+    /// The schema was changed.
+    SchemaChange {
+        /// What the statement names.
+        change: SchemaChange,
+        /// What was changed with it: a dropped keyspace's tables and types. Clients learn of these first.
+        contained: Vec<SchemaChange>,
+    },
+}
+
+/// A page of rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rows {
+    /// The columns.
+    pub metadata: Arc<ResultColumns>,
+    /// How the columns accompany the rows.
+    pub form: MetadataForm,
+    /// Where the next page starts; `None` after the last one.
+    pub paging_state: Option<Vec<u8>>,
+    /// How many rows `cells` holds.
+    pub row_count: usize,
+    /// The rows one after the other, in the protocol's form: per cell `[i32 length][bytes]`, length -1 for null.
+    pub cells: Vec<u8>,
+}
+
+/// The form in which the columns accompany rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetadataForm {
+    /// Whether names and types are left out: the client has them.
+    pub skip: bool,
+    /// The id of the columns where the client has others (v5).
+    pub changed_id: Option<[u8; 16]>,
+}

@@ -1,0 +1,444 @@
+//! The one entry for statements.
+//!
+//! A request (QUERY, EXECUTE or BATCH) enters through [`QueryHandler::begin`] and comes to one of three outcomes. It is
+//! *done*; or it is *pending*: the log, or memory, has to be waited for, which whoever serves the connection does by
+//! polling it; or it *must block*: it owns all that it needs and is to be run on a thread that may wait. On such a
+//! thread `begin` itself is always done.
+//!
+//! The order is the same for all statements, and stands here and nowhere else: the prepared form is brought up to date,
+//! the values are bound, (permissions will be checked here,) the class of the plan says how long it may take and
+//! whether it is left to a thread that may wait; then it is carried out. A read that would have to wait for a device is
+//! carried out again where it may: whatever a statement reads it reads before it writes anything.
+//!
+//! Shortcuts are private to this crate: rows that are found at once ([`crate::select`]) and writes of one row go
+//! through the same steps.
+
+mod batch;
+mod class;
+mod log_queue;
+mod outcome;
+mod prefetch;
+mod request;
+mod values;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::task::Waker;
+use std::time::Instant;
+
+use cql::ast::BatchKind;
+use engine::{BorrowedSchema, EngineError, LogHold, Turn};
+use model::Mutation;
+use protocol::response::write_void;
+use protocol::{ErrorResponse, MetadataForm, ResultMetadata, RowsWriter, Values};
+
+use crate::execution::Execution;
+use crate::modify::Traced;
+use crate::prepared::{Plan, Prepared, Work, result_id};
+use crate::processor::{noted, with_warnings};
+use crate::response::set_form;
+use crate::select::SelectPlan;
+use crate::{Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify};
+
+pub(crate) use class::Class;
+pub use class::TimeLimit;
+pub use log_queue::LogQueue;
+pub use outcome::{Answer, MustBlock, Outcome, Pending};
+pub use request::{BatchEntry, BatchStatement, Request, Statement};
+
+use outcome::PendingWork;
+use request::OwnedRequest;
+use values::BoundValues;
+
+/// Carries out statements. [`Processor`] does; tests of a server bring their own.
+pub trait QueryHandler: Send + Sync + 'static {
+    /// What it keeps of a prepared statement.
+    type Plan: Send + Sync + 'static;
+
+    /// Prepares a statement whose unqualified names are of `keyspace`. Answers `known`, an earlier form of the same, if
+    /// that is still current. The keyspace that the request `named` for itself has to be there in any case.
+    fn prepare(
+        &self,
+        text: &str,
+        keyspace: Option<&Arc<str>>,
+        named: Option<&str>,
+        known: Option<&Arc<Prepared<Self::Plan>>>,
+    ) -> Result<Arc<Prepared<Self::Plan>>, QueryError>;
+
+    /// Begins a request; see the module's text. If it is done and answers nothing but rows or that it is done, the body
+    /// of its RESULT may be appended to `out`; the outcome says so. Otherwise `out` is as it was.
+    fn begin(self: &Arc<Self>, request: &Request<'_, Self::Plan>, turn: Turn<'_>, out: Option<&mut Vec<u8>>)
+    -> Outcome;
+
+    /// Prefetches the memory that these statements, which are begun right after, will look at. The values of a
+    /// statement are asked for only where that is worth it. This is a hint: statements may be begun without it.
+    fn prefetch<'c>(
+        &self,
+        _coming: impl Iterator<Item = (&'c Prepared<Self::Plan>, impl FnOnce() -> Option<Values<'c>>)>,
+    ) {
+    }
+
+    /// A batch of wake-ups for what is begun and polled in one turn of a connection, if there is a log.
+    fn hold_log(&self, _waker: &Waker) -> Option<LogHold> {
+        None
+    }
+}
+
+/// What goes with carrying out a request beside the request itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Control<'c> {
+    pub turn: Turn<'c>,
+    pub deadline: Option<Instant>,
+    pub cancelled: Option<&'c AtomicBool>,
+}
+
+/// How the columns of the answer are told.
+#[derive(Clone, Copy)]
+enum Columns<'r> {
+    /// As the options say.
+    Asked,
+    /// A client that has prepared the statement may have them, those of this id (v5).
+    Prepared(Option<&'r [u8]>),
+}
+
+/// A request for one statement, in its prepared form.
+struct Call<'c> {
+    statement: &'c Arc<Prepared>,
+    request: &'c Request<'c>,
+    columns: Columns<'c>,
+    control: Control<'c>,
+}
+
+impl QueryHandler for Processor {
+    type Plan = Plan;
+
+    fn prepare(
+        &self,
+        text: &str,
+        keyspace: Option<&Arc<str>>,
+        named: Option<&str>,
+        known: Option<&Arc<Prepared>>,
+    ) -> Result<Arc<Prepared>, QueryError> {
+        self.check_keyspace(named)?;
+        match known.filter(|known| self.is_current(known)) {
+            Some(known) => Ok(known.clone()),
+            None => Processor::prepare(self, text, keyspace.map(|keyspace| &**keyspace)),
+        }
+    }
+
+    fn begin(self: &Arc<Self>, request: &Request<'_>, turn: Turn<'_>, out: Option<&mut Vec<u8>>) -> Outcome {
+        if request.options.page_size == Some(0) {
+            return Outcome::failed(QueryError::protocol("The page size cannot be 0"));
+        }
+        let control = Control { turn, deadline: None, cancelled: None };
+        match &request.statement {
+            Statement::Prepared { statement, client_columns } => {
+                let columns = Columns::Prepared(*client_columns);
+                self.begin_current(&Call { statement, request, columns, control }, out)
+            }
+            Statement::Text(text) => match self.prepare_once(text, request) {
+                Ok(statement) => {
+                    let call = Call { statement: &Arc::new(statement), request, columns: Columns::Asked, control };
+                    self.begin_current(&call, out)
+                }
+                Err(error) => Outcome::failed(error),
+            },
+            Statement::Batch { kind, entries } => self.begin_batch(*kind, entries, request, control),
+        }
+    }
+
+    fn prefetch<'c>(&self, coming: impl Iterator<Item = (&'c Prepared, impl FnOnce() -> Option<Values<'c>>)>) {
+        prefetch::prefetch(self, coming);
+    }
+
+    fn hold_log(&self, waker: &Waker) -> Option<LogHold> {
+        Some(self.engine().hold_log(waker))
+    }
+}
+
+impl Processor {
+    fn prepare_once(&self, text: &str, request: &Request<'_>) -> Result<Prepared, QueryError> {
+        self.check_keyspace(request.options.keyspace)?;
+        let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());
+        request.note(|| format!("Parsing {text}"));
+        let parsed = cql::parse(text)?;
+        request.note(|| "Preparing statement".to_owned());
+        self.prepare_parsed(text, parsed, keyspace)
+    }
+
+    /// Begins a statement, in a newer form if the schema of its tables has changed.
+    #[inline]
+    fn begin_current(self: &Arc<Self>, call: &Call<'_>, out: Option<&mut Vec<u8>>) -> Outcome {
+        let schema = self.engine().borrow_schema();
+        if call.statement.plan.is_current(&schema) {
+            return self.begin_bound(call, &schema, out);
+        }
+        drop(schema);
+        let newer = match call.columns {
+            Columns::Asked => Processor::prepare(self, &call.statement.text, call.statement.keyspace.as_deref()),
+            Columns::Prepared(_) => self.renew(call.statement),
+        };
+        match newer {
+            Ok(newer) => self.begin_bound(&Call { statement: &newer, ..*call }, &self.engine().borrow_schema(), out),
+            Err(error) => Outcome::failed(error),
+        }
+    }
+
+    fn is_current(&self, statement: &Prepared) -> bool {
+        statement.plan.is_current(&self.engine().borrow_schema())
+    }
+
+    /// The form of a statement under today's schema. The error has the client prepare it again.
+    fn renew(&self, statement: &Prepared) -> Result<Arc<Prepared>, QueryError> {
+        let is_current = |known: &Prepared| self.is_current(known);
+        let prepare = || Processor::prepare(self, &statement.text, statement.keyspace.as_deref()).ok();
+        statement.renewed(is_current, prepare).ok_or_else(|| {
+            let ErrorResponse { kind, message } = ErrorResponse::unprepared(&statement.id());
+            QueryError::new(kind, message)
+        })
+    }
+
+    fn begin_bound(self: &Arc<Self>, call: &Call<'_>, schema: &BorrowedSchema, out: Option<&mut Vec<u8>>) -> Outcome {
+        let Call { statement, request, control, .. } = call;
+        let bound = BoundValues::of(&request.options.values, &statement.variables);
+        let values = bound.as_slice();
+        if values.len() != statement.variables.len() {
+            return Outcome::failed(call.wrong_count(values.len()));
+        }
+        let class = statement.plan.class;
+        if !control.turn.may_block && (class.must_block() || request.trace.is_some()) {
+            return self.must_block(call, class, values);
+        }
+        let execution = Execution::new(self, schema, request, values, statement.keyspace.as_deref(), *control);
+        match &statement.plan.work {
+            Work::Select(select) => self.begin_read(select, call, execution, out),
+            Work::Modification(modification) => {
+                let written = |execution: &Execution<'_>| modification.mutation(execution);
+                let outcome = self.begin_write(written, None, class, schema, execution, out);
+                outcome.unwrap_or_else(|HasToBlock| self.must_block(call, class, values))
+            }
+            Work::Batch(batch) => {
+                let written = |execution: &Execution<'_>| batch.mutation(execution);
+                let outcome = self.begin_write(written, Some(batch.kind()), class, schema, execution, out);
+                outcome.unwrap_or_else(|HasToBlock| self.must_block(call, class, values))
+            }
+            work => {
+                let body = self.carry_out(work, call, &execution);
+                Outcome::done(with_warnings(body, execution.into_warnings(), self.engine()))
+            }
+        }
+    }
+
+    /// Carries out what neither reads nor writes rows of tables.
+    fn carry_out(&self, work: &Work, call: &Call<'_>, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+        match work {
+            Work::Use(keyspace) => {
+                self.check_keyspace(Some(keyspace))?;
+                Ok(ResponseBody::SetKeyspace(keyspace.clone()))
+            }
+            Work::Truncate(table) => modify::truncate(table, execution),
+            Work::Describe(statement) => {
+                let mut body = describe::execute(statement, execution)?;
+                call.set_form(&mut body);
+                Ok(body)
+            }
+            Work::Schema(statement) => ddl::execute(statement, execution),
+            Work::Select(_) | Work::Modification(_) | Work::Batch(_) => Err(QueryError::server("no such work")),
+        }
+    }
+
+    #[inline]
+    fn begin_read(
+        self: &Arc<Self>,
+        select: &SelectPlan,
+        call: &Call<'_>,
+        execution: Execution<'_>,
+        out: Option<&mut Vec<u8>>,
+    ) -> Outcome {
+        if let Some(out) = out
+            && self.look_up(select, call, &execution, out)
+        {
+            return Outcome::Done(Answer::Written);
+        }
+        let mut body = match select.execute(&execution) {
+            Err(error) if error.would_wait() => {
+                return self.must_block(call, call.statement.plan.class, execution.values);
+            }
+            body => body,
+        };
+        body.iter_mut().for_each(|body| call.set_form(body));
+        Outcome::done(with_warnings(body, execution.into_warnings(), self.engine()))
+    }
+
+    /// Appends the RESULT of a SELECT whose rows are a few of one partition and found at once. False, with nothing
+    /// appended, for all others.
+    #[inline]
+    fn look_up(&self, select: &SelectPlan, call: &Call<'_>, execution: &Execution<'_>, out: &mut Vec<u8>) -> bool {
+        if !select.may_be_looked_up() || self.options().guardrails.watches_reads() {
+            return false;
+        }
+        let Some(columns) = &call.statement.result_metadata else { return false };
+        let form = call.form_of_known();
+        let metadata = ResultMetadata {
+            columns,
+            paging_state: None,
+            skip: form.skip,
+            changed_id: form.changed_id.as_ref().map(|id| &id[..]),
+        };
+        let before = out.len();
+        let mut rows = RowsWriter::new(out, call.request.version, &metadata);
+        let is_found = rows.encoded_rows_with(|cells| select.find_rows(execution, cells));
+        rows.finish();
+        if !is_found {
+            out.truncate(before);
+        }
+        is_found
+    }
+
+    /// Begins a write of the mutation that `written` makes, if it makes one.
+    fn begin_write(
+        self: &Arc<Self>,
+        written: impl Fn(&Execution<'_>) -> Result<Option<Mutation>, QueryError>,
+        batch: Option<BatchKind>,
+        class: Class,
+        schema: &BorrowedSchema,
+        execution: Execution<'_>,
+        out: Option<&mut Vec<u8>>,
+    ) -> Result<Outcome, HasToBlock> {
+        let make = || written(&execution);
+        let make_again = || {
+            execution.budget().restart();
+            make()
+        };
+        let mutation = match make() {
+            Ok(Some(mutation)) => mutation,
+            Ok(None) => return Ok(void(execution.into_warnings(), out)),
+            Err(error) if error.would_wait() => return Err(HasToBlock),
+            Err(error) => {
+                return Ok(Outcome::done(with_warnings(Err(error), execution.into_warnings(), self.engine())));
+            }
+        };
+        let traced = execution.trace.map(|trace| Traced::begin(&mutation, trace, schema));
+        let is_single = mutation.updates().len() == 1;
+        let work = match self.engine().begin_write(schema, mutation) {
+            Ok(Some(write)) if write.is_done() => {
+                traced.iter().for_each(Traced::end);
+                return Ok(void(execution.into_warnings(), out));
+            }
+            Ok(Some(write)) => PendingWork::Write(write),
+            Err(EngineError::MutationTooLarge { .. }) if !is_single => self.write_later(make_again(), batch),
+            Ok(None) => self.write_later(make_again(), batch),
+            Err(error) => {
+                let refused = with_warnings(Err(error.into()), execution.into_warnings(), self.engine());
+                return Ok(Outcome::done(refused));
+            }
+        };
+        let limit = self.time_limit(class, execution.options);
+        let may_block = execution.may_block;
+        let pending = Pending::new(work, execution.into_warnings(), limit);
+        if !may_block {
+            return Ok(Outcome::Pending(Box::new(pending)));
+        }
+        let response = pending.wait();
+        traced.iter().filter(|_| response.is_ok()).for_each(Traced::end);
+        Ok(Outcome::done(response))
+    }
+
+    /// A write that waits for memory or for room in the log before it is logged, or is larger than a record of the log.
+    fn write_later(
+        self: &Arc<Self>,
+        mutation: Result<Option<Mutation>, QueryError>,
+        batch: Option<BatchKind>,
+    ) -> PendingWork {
+        let engine = Arc::clone(self.engine());
+        PendingWork::Future(Box::pin(async move {
+            if let Some(mutation) = mutation? {
+                let written = match batch {
+                    Some(BatchKind::Logged) => engine.write_batch(&mutation).await,
+                    _ => engine.write_parts(&mutation).await,
+                };
+                written.map_err(|error| noted(error.into(), &engine))?;
+            }
+            Ok(Response::void(Vec::new()))
+        }))
+    }
+
+    /// The statement as work for a thread that may wait.
+    fn must_block(self: &Arc<Self>, call: &Call<'_>, class: Class, values: &[Value<'_>]) -> Outcome {
+        let processor = Arc::clone(self);
+        let statement = Arc::clone(call.statement);
+        let owned = OwnedRequest::new(call.request, values);
+        let limit = self.time_limit(class, call.request.options);
+        let columns = match call.columns {
+            Columns::Asked => None,
+            Columns::Prepared(id) => Some(id.map(<[u8]>::to_vec)),
+        };
+        Outcome::MustBlock(Box::new(MustBlock::new(limit, move |deadline, cancelled| {
+            let control = Control { turn: Turn::BLOCKING, deadline, cancelled: Some(cancelled) };
+            let columns = match &columns {
+                None => Columns::Asked,
+                Some(id) => Columns::Prepared(id.as_deref()),
+            };
+            owned.with(Statement::Text(&statement.text), |request, _| {
+                let call = Call { statement: &statement, request, columns, control };
+                processor.begin_current(&call, None).into_response()
+            })
+        })))
+    }
+}
+
+/// The statement would have to wait for a device, and has had no effect.
+struct HasToBlock;
+
+/// The outcome of a statement that is done and answers nothing else.
+fn void(warnings: Vec<String>, out: Option<&mut Vec<u8>>) -> Outcome {
+    match out.filter(|_| warnings.is_empty()) {
+        Some(out) => {
+            write_void(out);
+            Outcome::Done(Answer::Written)
+        }
+        None => Outcome::done(Ok(Response::void(warnings))),
+    }
+}
+
+impl Call<'_> {
+    /// The form in which columns go with rows that PREPARE foresaw.
+    fn form_of_known(&self) -> MetadataForm {
+        self.form(|| *self.statement.result_id())
+    }
+
+    fn set_form(&self, body: &mut ResponseBody) {
+        set_form(body, |rows| match self.statement.result_metadata {
+            Some(_) => self.form_of_known(),
+            None => self.form(|| result_id(rows.metadata.specs())),
+        });
+    }
+
+    /// A v5 client says which columns it has; an older client is believed where the statement has always had the same
+    /// columns.
+    fn form(&self, id: impl FnOnce() -> [u8; 16]) -> MetadataForm {
+        let as_asked = MetadataForm { skip: self.request.options.skip_metadata, changed_id: None };
+        match self.columns {
+            Columns::Asked => as_asked,
+            Columns::Prepared(None) if self.statement.result_metadata.is_none() => MetadataForm::default(),
+            Columns::Prepared(None) => as_asked,
+            Columns::Prepared(Some(client_id)) => {
+                let id = id();
+                match client_id == id {
+                    true => as_asked,
+                    false => MetadataForm { skip: false, changed_id: Some(id) },
+                }
+            }
+        }
+    }
+
+    fn wrong_count(&self, got: usize) -> QueryError {
+        let expected = self.statement.variables.len();
+        match self.columns {
+            Columns::Asked => QueryError::invalid("Invalid amount of bind variables"),
+            Columns::Prepared(_) => {
+                QueryError::invalid(format!("there were {expected} markers(?) in CQL but {got} bound variables"))
+            }
+        }
+    }
+}

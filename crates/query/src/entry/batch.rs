@@ -1,0 +1,128 @@
+//! BATCH: several statements, each with its values, written as one mutation.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use cql::ast::BatchKind;
+use engine::Turn;
+use protocol::Value;
+
+use super::class::Class;
+use super::request::OwnedRequest;
+use super::values::BoundValues;
+use super::{BatchEntry, BatchStatement, Control, HasToBlock, MustBlock, Outcome, Request, Statement};
+use crate::execution::Execution;
+use crate::modify::{self, ModificationPlan};
+use crate::prepared::{Prepared, Work};
+use crate::{Processor, QueryError};
+
+/// The statements of a batch in prepared form, each with the place of its values among those of all.
+type Parts = Vec<(Arc<Prepared>, Range<usize>)>;
+
+impl Processor {
+    pub(super) fn begin_batch(
+        self: &Arc<Self>,
+        kind: protocol::BatchKind,
+        entries: &[BatchEntry<'_>],
+        request: &Request<'_>,
+        control: Control<'_>,
+    ) -> Outcome {
+        let kind = match kind {
+            protocol::BatchKind::Logged => BatchKind::Logged,
+            protocol::BatchKind::Unlogged => BatchKind::Unlogged,
+            protocol::BatchKind::Counter => BatchKind::Counter,
+        };
+        let mut values = Vec::new();
+        match self.prepare_parts(entries, request, &mut values) {
+            Ok(parts) => self.begin_parts(kind, &Arc::new(parts), &values, request, control),
+            Err(error) => Outcome::failed(error),
+        }
+    }
+
+    fn prepare_parts<'v>(
+        &self,
+        entries: &'v [BatchEntry<'v>],
+        request: &Request<'_>,
+        values: &mut Vec<Value<'v>>,
+    ) -> Result<Parts, QueryError> {
+        self.check_keyspace(request.options.keyspace)?;
+        let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());
+        // Cassandra does not trace the preparation of the statements in a BATCH.
+        let prepare = |text: &str| self.prepare_parsed(text, cql::parse(text)?, keyspace);
+        let mut statements = Vec::with_capacity(entries.len());
+        for entry in entries {
+            statements.push(match &entry.statement {
+                BatchStatement::Text(text) => Arc::new(prepare(text)?),
+                BatchStatement::Prepared(known) if self.is_current(known) => known.clone(),
+                BatchStatement::Prepared(known) => self.renew(known)?,
+            });
+        }
+        let mut parts = Parts::with_capacity(entries.len());
+        for (statement, entry) in statements.into_iter().zip(entries) {
+            modification(&statement)?;
+            let bound = BoundValues::of(&entry.values, &statement.variables);
+            let (expected, got) = (statement.variables.len(), bound.as_slice().len());
+            if expected != got {
+                let message = format!("There were {expected} markers(?) in CQL but {got} bound variables");
+                return Err(QueryError::invalid(message));
+            }
+            let start = values.len();
+            values.extend_from_slice(bound.as_slice());
+            parts.push((statement, start..values.len()));
+        }
+        Ok(parts)
+    }
+
+    fn begin_parts(
+        self: &Arc<Self>,
+        kind: BatchKind,
+        parts: &Arc<Parts>,
+        values: &[Value<'_>],
+        request: &Request<'_>,
+        control: Control<'_>,
+    ) -> Outcome {
+        if request.trace.is_some() && !control.turn.may_block {
+            return self.must_block_batch(kind, parts, values, request);
+        }
+        let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());
+        let schema = self.engine().borrow_schema();
+        let statements: Result<Vec<_>, QueryError> =
+            parts.iter().map(|(statement, place)| Ok((modification(statement)?, &values[place.clone()]))).collect();
+        let statements = match statements {
+            Ok(statements) => statements,
+            Err(error) => return Outcome::failed(error),
+        };
+        let execution = Execution::new(self, &schema, request, &[], keyspace, control);
+        let written = |execution: &Execution<'_>| modify::batch_mutation(kind, &statements, execution);
+        let outcome = self.begin_write(written, Some(kind), Class::of_batch(kind), &schema, execution, None);
+        outcome.unwrap_or_else(|HasToBlock| self.must_block_batch(kind, parts, values, request))
+    }
+
+    /// The batch as work for a thread that may wait.
+    fn must_block_batch(
+        self: &Arc<Self>,
+        kind: BatchKind,
+        parts: &Arc<Parts>,
+        values: &[Value<'_>],
+        request: &Request<'_>,
+    ) -> Outcome {
+        let (processor, parts, owned) = (Arc::clone(self), Arc::clone(parts), OwnedRequest::new(request, values));
+        let limit = self.time_limit(Class::of_batch(kind), request.options);
+        Outcome::MustBlock(Box::new(MustBlock::new(limit, move |deadline, cancelled| {
+            let control = Control { turn: Turn::BLOCKING, deadline, cancelled: Some(cancelled) };
+            owned.with(Statement::Text(""), |request, values| {
+                processor.begin_parts(kind, &parts, values, request, control).into_response()
+            })
+        })))
+    }
+}
+
+/// The modification that a statement of a batch has to be.
+fn modification(statement: &Prepared) -> Result<&ModificationPlan, QueryError> {
+    match &statement.plan.work {
+        Work::Modification(modification) => Ok(modification),
+        _ => Err(QueryError::invalid(
+            "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.",
+        )),
+    }
+}

@@ -1,0 +1,165 @@
+//! What becomes of a request that was begun.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use engine::{BegunWrite, Turn};
+
+use super::TimeLimit;
+use crate::processor::with_warnings;
+use crate::{QueryError, Response};
+
+/// What became of a request that was begun. It is small: it is handed on several times, which costs more than the
+/// allocation of what is in it.
+pub enum Outcome {
+    /// It is over.
+    Done(Answer),
+    /// It waits for the log, or for memory.
+    Pending(Box<Pending>),
+    /// It has had no effect yet, and has to be run where it may wait.
+    MustBlock(Box<MustBlock>),
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub enum Answer {
+    /// The body of its RESULT was appended to the output; there are no warnings.
+    Written,
+    /// The answer, not written yet.
+    Response(Box<Result<Response, QueryError>>),
+}
+
+impl Outcome {
+    /// It is over, and this is the answer.
+    pub fn done(response: Result<Response, QueryError>) -> Outcome {
+        Outcome::Done(Answer::Response(Box::new(response)))
+    }
+
+    pub(super) fn failed(error: QueryError) -> Outcome {
+        Outcome::done(Err(error))
+    }
+
+    /// The answer to a request that was begun where it might wait, without an output.
+    pub fn into_response(self) -> Result<Response, QueryError> {
+        match self {
+            Outcome::Done(Answer::Response(response)) => *response,
+            Outcome::Done(Answer::Written) => Err(QueryError::server("an answer was written to no output")),
+            Outcome::Pending(pending) => pending.wait(),
+            Outcome::MustBlock(work) => work.run(None),
+        }
+    }
+}
+
+/// A request that waits for the log or for memory; of its bytes nothing is needed any more. Dropped before it is ready,
+/// a write that is in the log is finished in the background; one that is not never gets there.
+#[must_use = "it is answered when it is ready"]
+pub struct Pending {
+    work: PendingWork,
+    warnings: Vec<String>,
+    limit: TimeLimit,
+}
+
+// It lies in a box already.
+#[allow(clippy::large_enum_variant)]
+pub(super) enum PendingWork {
+    Write(BegunWrite),
+    Future(Pin<Box<dyn Future<Output = Result<Response, QueryError>> + Send>>),
+}
+
+impl Pending {
+    pub(super) fn new(work: PendingWork, warnings: Vec<String>, limit: TimeLimit) -> Pending {
+        Pending { work, warnings, limit }
+    }
+
+    /// A request that any future answers.
+    pub fn of_future(
+        limit: TimeLimit,
+        future: impl Future<Output = Result<Response, QueryError>> + Send + 'static,
+    ) -> Pending {
+        Pending::new(PendingWork::Future(Box::pin(future)), Vec::new(), limit)
+    }
+
+    /// How long it may take.
+    pub fn limit(&self) -> &TimeLimit {
+        &self.limit
+    }
+
+    /// Polls it. If it is still pending and waits for the log alone, the turn's batch of wake-ups, if there is one,
+    /// says for which place ([`engine::LogHold::take_awaited`]), and `context` is not woken; otherwise it is.
+    pub fn poll(&mut self, _turn: Turn<'_>, context: &mut Context<'_>) -> Poll<Result<Response, QueryError>> {
+        match &mut self.work {
+            PendingWork::Write(write) => {
+                let Poll::Ready(written) = Pin::new(&mut *write).poll(context) else { return Poll::Pending };
+                let warnings = std::mem::take(&mut self.warnings);
+                Poll::Ready(match (written, write.engine()) {
+                    (Ok(()), _) => Ok(Response::void(warnings)),
+                    (Err(error), Some(engine)) => with_warnings(Err(error.into()), warnings, engine),
+                    (Err(error), None) => Err(QueryError { warnings, ..error.into() }),
+                })
+            }
+            PendingWork::Future(future) => {
+                let Poll::Ready(mut response) = future.as_mut().poll(context) else { return Poll::Pending };
+                let warnings = match &mut response {
+                    Ok(response) => &mut response.warnings,
+                    Err(error) => &mut error.warnings,
+                };
+                warnings.append(&mut self.warnings);
+                Poll::Ready(response)
+            }
+        }
+    }
+
+    /// Waits for it on this thread.
+    pub fn wait(mut self) -> Result<Response, QueryError> {
+        engine::block_on(std::future::poll_fn(|context| self.poll(Turn::BLOCKING, context)))
+    }
+
+    /// Has memtables prefetch what these will look at: for those that wait for the log no more and are polled right
+    /// after, some eight or more.
+    pub(super) fn prefetch<'p>(pending: impl Iterator<Item = &'p Pending>) {
+        BegunWrite::prefetch(pending.filter_map(|pending| match &pending.work {
+            PendingWork::Write(write) => Some(write),
+            PendingWork::Future(_) => None,
+        }));
+    }
+}
+
+type Run = dyn FnOnce(Option<Instant>, &AtomicBool) -> Result<Response, QueryError> + Send;
+
+/// A request that is to be run on a thread that may wait. It owns all that it needs.
+pub struct MustBlock {
+    run: Box<Run>,
+    limit: TimeLimit,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl MustBlock {
+    /// A request that `run` carries out. It gets the time when its client is answered in any case, and what says that
+    /// nobody waits for the answer any more.
+    pub fn new(
+        limit: TimeLimit,
+        run: impl FnOnce(Option<Instant>, &AtomicBool) -> Result<Response, QueryError> + Send + 'static,
+    ) -> MustBlock {
+        MustBlock { run: Box::new(run), limit, cancelled: Arc::default() }
+    }
+
+    /// How long it may take.
+    pub fn limit(&self) -> &TimeLimit {
+        &self.limit
+    }
+
+    /// To be set once nobody waits for the answer any more: a scan ends then. It is not worth to run the request then
+    /// that has not begun.
+    pub fn cancel_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cancelled)
+    }
+
+    /// Carries it out on this thread.
+    pub fn run(self, deadline: Option<Instant>) -> Result<Response, QueryError> {
+        (self.run)(deadline, &self.cancelled)
+    }
+}

@@ -1,0 +1,119 @@
+//! Requests that lie in a connection's buffer: before the first is begun, the memory that they will look at is
+//! prefetched. While it is on its way to one the others' is as well, where each on its own would wait for all of its.
+
+use std::mem::replace;
+use std::ptr;
+
+use model::PartitionKey;
+use protocol::{Value, Values};
+
+use crate::Processor;
+use crate::prepared::Prepared;
+
+/// For fewer requests it is not worth its time.
+const REQUESTS_MIN: usize = 4;
+
+/// Prefetches what these statements will look at in memtables that are large.
+pub(super) fn prefetch<'c>(
+    processor: &Processor,
+    coming: impl Iterator<Item = (&'c Prepared, impl FnOnce() -> Option<Values<'c>>)>,
+) {
+    let mut keys = Keys { bytes: Vec::new(), ends: Vec::new() };
+    // The statement that was asked about last, and whether it is worth it.
+    let mut last: Option<(&Prepared, bool)> = None;
+    for (statement, values) in coming {
+        let is_worth = match last {
+            Some((last, is_worth)) if ptr::eq(last, statement) => is_worth,
+            _ => processor.is_worth_a_prefetch(statement),
+        };
+        last = Some((statement, is_worth));
+        if is_worth && let Some(values) = values() {
+            keys.push(statement, &values);
+        }
+    }
+    if keys.ends.len() >= REQUESTS_MIN {
+        keys.prefetch(processor);
+    }
+}
+
+impl Processor {
+    /// Whether the memtables of the statement's table hold so much that a prefetch is worth its time. Writes that wait
+    /// for the log meet them later, and are prefetched then.
+    fn is_worth_a_prefetch(&self, statement: &Prepared) -> bool {
+        let comes_later = statement.plan.is_modification() && self.engine().writes_wait();
+        let is_large = || matches!(&statement.plan.tables[..], [table] if self.engine().has_large_memtables(table));
+        !statement.partition_key_bind_indexes.is_empty() && !comes_later && is_large()
+    }
+}
+
+/// Serialized partition keys of statements.
+struct Keys<'c> {
+    /// One behind the other.
+    bytes: Vec<u8>,
+    /// Of each the statement, and its end in `bytes`.
+    ends: Vec<(&'c Prepared, usize)>,
+}
+
+impl<'c> Keys<'c> {
+    fn push(&mut self, statement: &'c Prepared, values: &Values<'_>) {
+        let before = self.bytes.len();
+        match push_key(&statement.partition_key_bind_indexes, values, &mut self.bytes) {
+            Some(()) => self.ends.push((statement, self.bytes.len())),
+            None => self.bytes.truncate(before),
+        }
+    }
+
+    fn prefetch(&self, processor: &Processor) {
+        let mut start = 0;
+        for same in self.ends.chunk_by(|(one, _), (other, _)| ptr::eq(*one, *other)) {
+            let mut key = |(_, end): &(_, usize)| PartitionKey::new(&self.bytes[replace(&mut start, *end)..*end]);
+            let keys: Vec<PartitionKey> = same.iter().map(&mut key).collect();
+            if let [table] = &same[0].0.plan.tables[..] {
+                processor.engine().prefetch(table, &keys.iter().collect::<Vec<_>>());
+            }
+        }
+    }
+}
+
+/// Appends the partition key as it is serialized: its only value, or of each its length, itself and a zero. `None` if a
+/// value is missing.
+fn push_key(places: &[u16], values: &Values<'_>, key: &mut Vec<u8>) -> Option<()> {
+    if values.is_named() {
+        return None;
+    }
+    for place in places {
+        let Some((_, Value::Bytes(value))) = values.iter().nth(usize::from(*place)) else { return None };
+        if places.len() > 1 {
+            key.extend_from_slice(&u16::try_from(value.len()).ok()?.to_be_bytes());
+        }
+        key.extend_from_slice(value);
+        if places.len() > 1 {
+            key.push(0);
+        }
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(places: &[u16], values: &[Value<'_>]) -> Option<Vec<u8>> {
+        let mut key = Vec::new();
+        push_key(places, &Values::Positional(values), &mut key).map(|()| key)
+    }
+
+    #[test]
+    fn a_key_of_several_columns_is_serialized_in_its_order() {
+        let values = [Value::Bytes(b"second"), Value::Bytes(b"1st")];
+        assert_eq!(key(&[1, 0], &values).as_deref(), Some(&b"\0\x031st\0\0\x06second\0"[..]));
+        assert_eq!(key(&[0], &values).as_deref(), Some(&b"second"[..]));
+    }
+
+    #[test]
+    fn a_key_whose_value_is_missing_is_none() {
+        assert_eq!(key(&[0], &[Value::Null]), None);
+        assert_eq!(key(&[1], &[Value::Bytes(b"k")]), None);
+        assert_eq!(push_key(&[0], &Values::Named(&[("k", Value::Bytes(b"k"))]), &mut Vec::new()), None);
+    }
+}

@@ -1,0 +1,275 @@
+//! Requests begun in a connection's turn: from the bytes of a request to its answer, or to a request under way.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use protocol::{
+    Batch, Body, Encoder, ErrorKind, ErrorResponse, Header, Opcode, ProtocolError, QueryOptions, Request, ResponseHead,
+    flags,
+};
+use query::{
+    Answer, BatchEntry, BatchStatement, MustBlock, Outcome, Prepared, QueryError, QueryHandler, Response, Statement,
+    TimeLimit, Turn,
+};
+
+use crate::in_flight::{Answering, Blocking, InFlight, ReplyTo};
+use crate::prepared::{Md5Id, RecentStatements};
+use crate::session::Session;
+use crate::trace::Trace;
+use crate::{Shared, blocking};
+
+/// What became of a request.
+pub(crate) enum Begun<P> {
+    /// The answer is with the encoder.
+    Written,
+    /// The answer is known.
+    Answered(ReplyTo, Box<Reply<P>>),
+    /// It is under way, and was not polled yet.
+    UnderWay(InFlight),
+}
+
+impl<P> Begun<P> {
+    /// The id of the statement that the client has to prepare again, if that is the answer.
+    fn unprepared(&self) -> Option<&[u8]> {
+        let Begun::Answered(_, reply) = self else { return None };
+        match &**reply {
+            Reply::Response(Err(QueryError { kind: ErrorKind::Unprepared { id }, .. })) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// The answer to a request.
+pub(crate) enum Reply<P> {
+    /// That of a statement.
+    Response(Result<Response, QueryError>),
+    /// That of PREPARE.
+    Prepared(Md5Id, Arc<Prepared<P>>),
+    /// The request could not be understood.
+    Error(ErrorResponse),
+}
+
+/// What beginning a request may change of its connection, except for the statements that the connection knows.
+pub(crate) struct Requests<'t, H: QueryHandler> {
+    pub(crate) shared: &'t Arc<Shared<H>>,
+    pub(crate) session: &'t mut Session,
+    pub(crate) encoder: &'t mut Encoder,
+    pub(crate) turn: Turn<'t>,
+    /// EXECUTE requests that were begun and are not counted yet.
+    pub(crate) executes: &'t mut u64,
+}
+
+/// The parts of a request's envelope that its answer needs.
+#[derive(Clone, Copy)]
+struct Envelope<'e> {
+    header: &'e Header,
+    size_bytes: usize,
+}
+
+impl Envelope<'_> {
+    fn is_traced(&self) -> bool {
+        self.header.flags & flags::TRACING != 0
+    }
+}
+
+impl<H: QueryHandler> Requests<'_, H> {
+    /// Begins a QUERY, PREPARE, EXECUTE or BATCH.
+    pub(crate) fn begin(
+        &mut self,
+        statements: &mut RecentStatements<H::Plan>,
+        header: &Header,
+        body: &[u8],
+    ) -> Begun<H::Plan> {
+        let parsed = match Body::parse(header, body) {
+            Ok(parsed) => parsed,
+            Err(error) => return self.refuse(header.stream, error.into()),
+        };
+        let envelope = Envelope { header, size_bytes: body.len() };
+        match &parsed.request {
+            Request::Execute { id, result_metadata_id, options } => {
+                *self.executes += 1;
+                self.execute(statements, envelope, id, *result_metadata_id, options)
+            }
+            Request::Query { query, options } => {
+                self.shared.metrics.requests.add(1);
+                self.shared.metrics.regular_statements_executed.add(1);
+                self.begin_statement(Statement::Text(query), options, envelope, |trace| trace.of_query(query, options))
+            }
+            Request::Batch(batch) => {
+                self.shared.metrics.requests.add(1);
+                self.batch(statements, envelope, batch)
+            }
+            Request::Prepare { query, keyspace } => {
+                self.shared.metrics.requests.add(1);
+                self.prepare(statements, envelope, query, *keyspace)
+            }
+            // The connection answers these itself.
+            Request::Startup(_) | Request::Options | Request::Register(_) | Request::AuthResponse(_) => {
+                let message = format!("Unexpected message {}", header.opcode.name());
+                self.refuse(header.stream, ProtocolError::new(message).into())
+            }
+        }
+    }
+
+    fn refuse(&mut self, stream: i16, error: ErrorResponse) -> Begun<H::Plan> {
+        Begun::Answered(ReplyTo::new(stream, self.session.take_warnings(), None), Box::new(Reply::Error(error)))
+    }
+
+    #[inline]
+    fn execute(
+        &mut self,
+        statements: &mut RecentStatements<H::Plan>,
+        envelope: Envelope<'_>,
+        id: &[u8],
+        client_columns: Option<&[u8]>,
+        options: &QueryOptions<'_>,
+    ) -> Begun<H::Plan> {
+        let Some(statement) = statements.find(&self.shared.prepared, id) else {
+            return self.refuse(envelope.header.stream, ErrorResponse::unprepared(id));
+        };
+        if statement.keyspace.is_some() && statement.keyspace != self.session.client.keyspace {
+            self.session.warn_about_use(id, statement.keyspace.as_deref());
+        }
+        let request = Statement::Prepared { statement, client_columns };
+        let begun = self.begin_statement(request, options, envelope, |trace| trace.of_execute(statement, options));
+        if begun.unprepared().is_some() {
+            statements.forget(&self.shared.prepared, id);
+        }
+        begun
+    }
+
+    fn batch(
+        &mut self,
+        statements: &mut RecentStatements<H::Plan>,
+        envelope: Envelope<'_>,
+        batch: &Batch<'_>,
+    ) -> Begun<H::Plan> {
+        let mut entries = Vec::with_capacity(batch.queries.len());
+        for query in &batch.queries {
+            let statement = match query.statement {
+                protocol::BatchStatement::Text(text) => BatchStatement::Text(text),
+                protocol::BatchStatement::Prepared(id) => match statements.find(&self.shared.prepared, id) {
+                    Some(statement) => BatchStatement::Prepared(statement.clone()),
+                    None => return self.refuse(envelope.header.stream, ErrorResponse::unprepared(id)),
+                },
+            };
+            entries.push(BatchEntry { statement, values: query.values });
+        }
+        self.shared.metrics.batches_executed.add(1);
+        let statement = Statement::Batch { kind: batch.kind, entries: &entries };
+        let begun = self.begin_statement(statement, &batch.options, envelope, |trace| trace.of_batch(&batch.options));
+        if let Some(id) = begun.unprepared() {
+            statements.forget(&self.shared.prepared, id);
+        }
+        begun
+    }
+
+    fn prepare(
+        &mut self,
+        statements: &mut RecentStatements<H::Plan>,
+        envelope: Envelope<'_>,
+        text: &str,
+        named: Option<&str>,
+    ) -> Begun<H::Plan> {
+        let trace = envelope.is_traced().then(|| Trace::begin(self.session.client.address));
+        let keyspace = named.map(Arc::from).or_else(|| self.session.client.keyspace.clone());
+        let prepared = self.shared.prepared.prepare(&*self.shared.handler, text, keyspace.as_ref(), named);
+        let reply = match prepared {
+            Ok((id, statement)) => {
+                statements.replaced(&id);
+                if statement.keyspace.is_some() {
+                    self.session.warn_about_use(&id, keyspace.as_deref());
+                }
+                self.session.warn(&statement.warnings);
+                Reply::Prepared(id, statement)
+            }
+            Err(error) => Reply::Response(Err(error)),
+        };
+        let tracing_id = trace.as_ref().map(Trace::id);
+        if let Some(trace) = trace {
+            trace.of_prepare(text).record_in_background(self.shared.clone());
+        }
+        let to = ReplyTo::new(envelope.header.stream, self.session.take_warnings(), tracing_id);
+        Begun::Answered(to, Box::new(reply))
+    }
+
+    /// Begins a statement. If its answer is known at once and needs no warnings, the query layer writes it straight to
+    /// the encoder.
+    #[inline]
+    fn begin_statement(
+        &mut self,
+        statement: Statement<'_, H::Plan>,
+        options: &QueryOptions<'_>,
+        envelope: Envelope<'_>,
+        describe: impl FnOnce(Trace) -> Trace,
+    ) -> Begun<H::Plan> {
+        // The head of an answer says whether there are warnings, so an answer that has some is written once it is
+        // known.
+        if envelope.is_traced() || self.session.has_warnings() {
+            return self.begin_noted(statement, options, envelope, describe);
+        }
+        let Envelope { header, size_bytes } = envelope;
+        let client = &self.session.client;
+        let request = query::Request { statement, client, options, version: header.version, trace: None };
+        let head = ResponseHead::new(header.stream, Opcode::Result);
+        let (handler, turn) = (&self.shared.handler, self.turn);
+        let written = self.encoder.try_envelope(&head, |out| match handler.begin(&request, turn, Some(out)) {
+            Outcome::Done(Answer::Written) => Ok(()),
+            outcome => Err(outcome),
+        });
+        match written {
+            Ok(()) => Begun::Written,
+            Err(outcome) => self.begun(outcome, ReplyTo::plain(header.stream), size_bytes, None),
+        }
+    }
+
+    /// Begins a statement whose answer has more than the answer itself: the warnings of the session, the id of a trace.
+    #[cold]
+    fn begin_noted(
+        &mut self,
+        statement: Statement<'_, H::Plan>,
+        options: &QueryOptions<'_>,
+        envelope: Envelope<'_>,
+        describe: impl FnOnce(Trace) -> Trace,
+    ) -> Begun<H::Plan> {
+        let trace = envelope.is_traced().then(|| describe(Trace::begin(self.session.client.address)));
+        let Header { version, stream, .. } = *envelope.header;
+        let (client, log) = (&self.session.client, trace.as_ref().map(Trace::log));
+        let request = query::Request { statement, client, options, version, trace: log };
+        let outcome = self.shared.handler.begin(&request, self.turn, None);
+        let tracing_id = trace.as_ref().map(Trace::id);
+        let reply = ReplyTo::new(stream, self.session.take_warnings(), tracing_id);
+        self.begun(outcome, reply, envelope.size_bytes, trace)
+    }
+
+    fn begun(&self, outcome: Outcome, reply: ReplyTo, size_bytes: usize, trace: Option<Trace>) -> Begun<H::Plan> {
+        match outcome {
+            Outcome::Done(Answer::Written) => Begun::Written,
+            Outcome::Done(Answer::Response(response)) => {
+                if let Some(trace) = trace {
+                    trace.record_in_background(self.shared.clone());
+                }
+                Begun::Answered(reply, Box::new(Reply::Response(*response)))
+            }
+            Outcome::Pending(pending) => Begun::UnderWay(InFlight::pending(reply, size_bytes, pending)),
+            Outcome::MustBlock(work) => Begun::UnderWay(self.run_blocking(*work, trace, reply, size_bytes)),
+        }
+    }
+
+    fn run_blocking(&self, work: MustBlock, trace: Option<Trace>, reply: ReplyTo, size_bytes: usize) -> InFlight {
+        let limit: TimeLimit = *work.limit();
+        let deadline = limit.duration().map(|duration| Instant::now() + duration);
+        let answering: Answering = match trace {
+            None => Box::pin(blocking::run(work, deadline)),
+            Some(trace) => {
+                let shared = self.shared.clone();
+                Box::pin(async move {
+                    let response = blocking::run(work, deadline).await;
+                    trace.record(shared).await;
+                    response
+                })
+            }
+        };
+        InFlight::blocking(reply, size_bytes, Blocking { answering, limit, deadline })
+    }
+}
