@@ -1,17 +1,18 @@
-//! The one entry for statements.
+//! The only entry for statements.
 //!
-//! A request (QUERY, EXECUTE or BATCH) enters through [`QueryHandler::begin`] and comes to one of three outcomes. It is
-//! *done*; or it is *pending*: the log, or memory, has to be waited for, which whoever serves the connection does by
-//! polling it; or it *must block*: it owns all that it needs and is to be run on a thread that may wait. On such a
-//! thread `begin` itself is always done.
+//! A request (QUERY, EXECUTE or BATCH) enters through [`QueryHandler::begin`] and has one of three outcomes. It is
+//! *done*. Or it is *pending*: it waits for the log or for memory, and its connection polls it. Or it *must block*: it
+//! owns all that it needs, and its connection runs it on the blocking pool. On a thread of that pool `begin` is always
+//! done.
 //!
-//! The order is the same for all statements, and stands here and nowhere else: the prepared form is brought up to date,
-//! the values are bound, (permissions will be checked here,) the class of the plan says how long it may take and
-//! whether it is left to a thread that may wait; then it is carried out. A read that would have to wait for a device is
-//! carried out again where it may: whatever a statement reads it reads before it writes anything.
+//! The order of steps is the same for all statements, and only this module decides it. First the prepared form is
+//! brought up to date. Then the values are bound. (Permissions will be checked here.) The class of the plan decides the
+//! time limit, and whether the statement goes to the blocking pool. Last, the statement is executed. A statement whose
+//! reads would have to wait for a device is retried on the blocking pool. This has no side effects, because a statement
+//! reads everything before it writes.
 //!
-//! Shortcuts are private to this crate: rows that are found at once ([`crate::select`]) and writes of one row go
-//! through the same steps.
+//! Fast paths are private to this crate. Rows that are found without a cursor ([`crate::select`]) and writes of one row
+//! take the same steps.
 
 mod batch;
 mod class;
@@ -50,13 +51,13 @@ use outcome::PendingWork;
 use request::OwnedRequest;
 use values::BoundValues;
 
-/// Carries out statements. [`Processor`] does; tests of a server bring their own.
+/// Executes statements. The product has one implementation, [`Processor`]; tests of a server have their own.
 pub trait QueryHandler: Send + Sync + 'static {
-    /// What it keeps of a prepared statement.
+    /// The executable form of a prepared statement.
     type Plan: Send + Sync + 'static;
 
-    /// Prepares a statement whose unqualified names are of `keyspace`. Answers `known`, an earlier form of the same, if
-    /// that is still current. The keyspace that the request `named` for itself has to be there in any case.
+    /// Prepares a statement. Unqualified names belong to `keyspace`. Returns `known`, an earlier form of the same
+    /// statement, if that is still current. The keyspace that the request `named` for itself must exist in any case.
     fn prepare(
         &self,
         text: &str,
@@ -65,8 +66,8 @@ pub trait QueryHandler: Send + Sync + 'static {
         known: Option<&Arc<Prepared<Self::Plan>>>,
     ) -> Result<Arc<Prepared<Self::Plan>>, QueryError>;
 
-    /// Begins a request; see the module's text. If it is done and answers nothing but rows or that it is done, the body
-    /// of its RESULT may be appended to `out`; the outcome says so. Otherwise `out` is as it was.
+    /// Begins a request, as the module describes. If the request is done, and its answer is rows or an empty result,
+    /// the body of that RESULT may be appended to `out`; the outcome says so. Otherwise `out` is unchanged.
     fn begin(self: &Arc<Self>, request: &Request<'_, Self::Plan>, turn: Turn<'_>, out: Option<&mut Vec<u8>>)
     -> Outcome;
 
@@ -84,7 +85,7 @@ pub trait QueryHandler: Send + Sync + 'static {
     }
 }
 
-/// What goes with carrying out a request beside the request itself.
+/// The conditions under which a request is executed.
 #[derive(Clone, Copy)]
 pub(crate) struct Control<'c> {
     pub turn: Turn<'c>,
@@ -92,16 +93,16 @@ pub(crate) struct Control<'c> {
     pub cancelled: Option<&'c AtomicBool>,
 }
 
-/// How the columns of the answer are told.
+/// The form in which the answer describes its columns.
 #[derive(Clone, Copy)]
 enum Columns<'r> {
-    /// As the options say.
+    /// The form that the options ask for.
     Asked,
-    /// A client that has prepared the statement may have them, those of this id (v5).
+    /// The client has prepared the statement and may know its columns. In v5 it sends their id.
     Prepared(Option<&'r [u8]>),
 }
 
-/// A request for one statement, in its prepared form.
+/// A request for one statement, with its prepared form.
 struct Call<'c> {
     statement: &'c Arc<Prepared>,
     request: &'c Request<'c>,
@@ -166,7 +167,7 @@ impl Processor {
         self.prepare_parsed(text, parsed, keyspace)
     }
 
-    /// Begins a statement, in a newer form if the schema of its tables has changed.
+    /// Begins a statement, in a new form if the schema of its tables has changed.
     #[inline]
     fn begin_current(self: &Arc<Self>, call: &Call<'_>, out: Option<&mut Vec<u8>>) -> Outcome {
         let schema = self.engine().borrow_schema();
@@ -188,7 +189,7 @@ impl Processor {
         statement.plan.is_current(&self.engine().borrow_schema())
     }
 
-    /// The form of a statement under today's schema. The error has the client prepare it again.
+    /// The form of a statement under the current schema. The error tells the client to prepare it again.
     fn renew(&self, statement: &Prepared) -> Result<Arc<Prepared>, QueryError> {
         let is_current = |known: &Prepared| self.is_current(known);
         let prepare = || Processor::prepare(self, &statement.text, statement.keyspace.as_deref()).ok();
@@ -229,7 +230,7 @@ impl Processor {
         }
     }
 
-    /// Carries out what neither reads nor writes rows of tables.
+    /// Executes a statement that neither reads nor writes rows of tables.
     fn carry_out(&self, work: &Work, call: &Call<'_>, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
         match work {
             Work::Use(keyspace) => {
@@ -270,8 +271,8 @@ impl Processor {
         Outcome::done(with_warnings(body, execution.into_warnings(), self.engine()))
     }
 
-    /// Appends the RESULT of a SELECT whose rows are a few of one partition and found at once. False, with nothing
-    /// appended, for all others.
+    /// Appends the RESULT of a SELECT of a few rows of one partition, if they are found without a cursor. Otherwise it
+    /// returns false and appends nothing.
     #[inline]
     fn look_up(&self, select: &SelectPlan, call: &Call<'_>, execution: &Execution<'_>, out: &mut Vec<u8>) -> bool {
         if !select.may_be_looked_up() || self.options().guardrails.watches_reads() {
@@ -295,7 +296,7 @@ impl Processor {
         is_found
     }
 
-    /// Begins a write of the mutation that `written` makes, if it makes one.
+    /// Begins the write of the mutation that `written` returns, if it returns one.
     fn begin_write(
         self: &Arc<Self>,
         written: impl Fn(&Execution<'_>) -> Result<Option<Mutation>, QueryError>,
@@ -363,7 +364,7 @@ impl Processor {
         }))
     }
 
-    /// The statement as work for a thread that may wait.
+    /// The statement as a request for the blocking pool.
     fn must_block(self: &Arc<Self>, call: &Call<'_>, class: Class, values: &[Value<'_>]) -> Outcome {
         let processor = Arc::clone(self);
         let statement = Arc::clone(call.statement);
@@ -387,10 +388,10 @@ impl Processor {
     }
 }
 
-/// The statement would have to wait for a device, and has had no effect.
+/// The statement would have to wait for a device. It has had no effect.
 struct HasToBlock;
 
-/// The outcome of a statement that is done and answers nothing else.
+/// The outcome of a statement that is done, with an empty result.
 fn void(warnings: Vec<String>, out: Option<&mut Vec<u8>>) -> Outcome {
     match out.filter(|_| warnings.is_empty()) {
         Some(out) => {
@@ -402,7 +403,7 @@ fn void(warnings: Vec<String>, out: Option<&mut Vec<u8>>) -> Outcome {
 }
 
 impl Call<'_> {
-    /// The form in which columns go with rows that PREPARE foresaw.
+    /// The form of columns that PREPARE has described already.
     fn form_of_known(&self) -> MetadataForm {
         self.form(|| *self.statement.result_id())
     }
@@ -414,8 +415,8 @@ impl Call<'_> {
         });
     }
 
-    /// A v5 client says which columns it has; an older client is believed where the statement has always had the same
-    /// columns.
+    /// A v5 client sends the id of the columns that it knows. An older client does not, so it may skip the columns only
+    /// if the statement always has the same ones.
     fn form(&self, id: impl FnOnce() -> [u8; 16]) -> MetadataForm {
         let as_asked = MetadataForm { skip: self.request.options.skip_metadata, changed_id: None };
         match self.columns {

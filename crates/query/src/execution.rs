@@ -1,4 +1,4 @@
-//! What carrying out a statement needs at hand.
+//! The context in which a statement is executed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,37 +12,37 @@ use crate::budget::Budget;
 use crate::entry::{Control, Request};
 use crate::{ClientState, Processor, QueryError, TraceLog, Value};
 
-/// The state of carrying out one statement.
+/// The context of one statement's execution.
 pub(crate) struct Execution<'a> {
     /// The processor: engine, options, clock.
     pub processor: &'a Processor,
-    /// The schema at the start.
+    /// The schema at the start of the execution.
     pub schema: &'a Schema,
     /// The client.
     pub client: &'a ClientState,
-    /// The request's options. Its values are in `values`, by number of the marker.
+    /// The request's options. The values are in `values`.
     pub options: &'a QueryOptions<'a>,
-    /// The values of the bind markers by number; exactly as many as there are markers.
+    /// The values of the bind markers by number. There is exactly one for each marker.
     pub values: &'a [Value<'a>],
-    /// These values as they were sent, if it is known.
+    /// The bytes of these values as they were sent, if they are known.
     value_bytes: &'a [u8],
     /// The keyspace the statement was prepared in.
     pub keyspace: Option<&'a str>,
-    /// The time that TTLs are measured against, seconds since the epoch.
+    /// The time with which TTLs are compared, in seconds since the epoch.
     pub now_seconds: u32,
-    /// The clock at the start, microseconds since the epoch.
+    /// The time at the start of the execution, in microseconds since the epoch.
     pub now_micros: i64,
-    /// Whether it may wait for a device on its thread; see [`engine::Turn`].
+    /// Whether the statement may wait for a device on its thread. See [`Turn`].
     pub may_block: bool,
-    /// Where to note what happens, if the request is traced.
+    /// The log of events, if the request is traced.
     pub trace: Option<&'a TraceLog>,
-    /// When its client is answered that it took too long; `None` where somebody else looks at the clock.
+    /// The time at which the client gets a timeout; `None` if the caller watches the time itself.
     pub deadline: Option<Instant>,
-    /// Set once nobody waits for the answer any more; `None` where that cannot happen meanwhile.
+    /// Set when nobody waits for the answer any more; `None` if that cannot happen during the execution.
     pub cancelled: Option<&'a AtomicBool>,
     warnings: Mutex<Vec<String>>,
     own_budget: Budget,
-    /// The budget of the batch that it belongs to.
+    /// The budget of the batch that contains this statement.
     shared_budget: Option<&'a Budget>,
 }
 
@@ -83,34 +83,34 @@ impl<'a> Execution<'a> {
         Turn { may_block: self.may_block, log_hold: None }
     }
 
-    /// Notes what happens now, if the request is traced.
+    /// Adds an event to the trace, if the request is traced.
     pub fn note(&self, activity: impl FnOnce() -> String) {
         if let Some(trace) = self.trace {
             trace.note(activity());
         }
     }
 
-    /// Whether nobody waits for the answer any more: a long read ends then.
+    /// Whether nobody waits for the answer any more. A long read then ends.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed))
     }
 
-    /// Whether the time that the request has is over.
+    /// Whether the request's time is over.
     pub fn is_late(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Tells the client something that is not an error.
+    /// Adds a warning to the answer.
     pub fn warn(&self, message: impl Into<String>) {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(message.into());
     }
 
-    /// What the statement may take.
+    /// The budget of the statement.
     pub fn budget(&self) -> &Budget {
         self.shared_budget.unwrap_or(&self.own_budget)
     }
 
-    /// The warnings of an execution that is over.
+    /// The warnings of an execution that has ended.
     pub fn into_warnings(self) -> Vec<String> {
         self.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,9 +120,9 @@ impl<'a> Execution<'a> {
         self.values.get(marker).copied().ok_or_else(|| QueryError::invalid("Invalid amount of bind variables"))
     }
 
-    /// The values of `count` markers from `first` on as they were sent, an i32 length before each, if all bytes of that
-    /// are ASCII. Then none of them is null or unset, whose lengths are negative, and each is a valid text. `None`
-    /// says nothing.
+    /// The values of `count` markers from `first` on as they were sent, each preceded by an i32 length, if all of these
+    /// bytes are ASCII. In that case none of them is null or unset, since their lengths would be negative, and each one
+    /// is a valid text. `None` says nothing about the values.
     pub fn sent_texts(&self, first: usize, count: usize) -> Option<&'a [u8]> {
         let markers = self.values.get(first..first.checked_add(count)?)?;
         let (Value::Bytes(first), Value::Bytes(last)) = (markers.first()?, markers.last()?) else { return None };
@@ -132,12 +132,12 @@ impl<'a> Execution<'a> {
         sent.is_ascii().then_some(sent)
     }
 
-    /// The timestamp of writes that say none, microseconds.
+    /// The timestamp of writes that specify none, in microseconds.
     pub fn timestamp_micros(&self) -> i64 {
         self.options.timestamp.unwrap_or_else(|| self.processor.engine().next_timestamp_from(self.now_micros))
     }
 
-    /// The execution of another statement of the same request, with values of its own and the same budget.
+    /// The context of another statement in the same request. It has its own values and shares the budget.
     pub fn with_values<'b>(&'b self, values: &'b [Value<'b>]) -> Execution<'b> {
         let (warnings, own_budget) = (Mutex::new(Vec::new()), Budget::new());
         let shared_budget = Some(self.budget());

@@ -150,14 +150,14 @@ fn refuse_conditional(modification: &Modification, execution: &Execution<'_>) ->
     wrong.unwrap_or_else(conditions::not_supported)
 }
 
-/// The write of a traced request.
+/// The trace of a write.
 pub(crate) struct Traced<'t> {
     trace: &'t TraceLog,
     tables: Vec<Arc<str>>,
 }
 
 impl<'t> Traced<'t> {
-    /// Notes what happens before a mutation is written.
+    /// Adds the events that precede the write.
     pub fn begin(mutation: &Mutation, trace: &'t TraceLog, schema: &Schema) -> Traced<'t> {
         trace.note("Determining replicas for mutation");
         let is_logged = |keyspace: &str| schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes);
@@ -167,7 +167,7 @@ impl<'t> Traced<'t> {
         Traced { trace, tables: mutation.updates().iter().map(|update| update.table().name.clone()).collect() }
     }
 
-    /// Notes what has happened when it is written.
+    /// Adds the events of a complete write.
     pub fn end(&self) {
         self.tables.iter().for_each(|table| self.trace.note(format!("Adding to {table} memtable")));
     }

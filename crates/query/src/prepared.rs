@@ -1,4 +1,4 @@
-//! A statement ready to be carried out many times.
+//! Prepared statements, which are executed many times.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -12,32 +12,32 @@ use crate::modify::{BatchPlan, ModificationPlan};
 use crate::select::SelectPlan;
 use crate::{ColumnSpec, ResultColumns};
 
-/// A prepared statement. Its plan is `P`, which is [`Plan`] but in tests of those who only pass statements on.
+/// A prepared statement. Its plan is `P`, which is [`Plan`] except in tests of the server.
 ///
-/// It means the same as long as the schema of its tables does. After that it keeps the form that it has under the newer
-/// schema, as long as clients cannot tell the two apart.
+/// The plan is valid as long as the schema of its tables does not change. After a change the statement keeps its new
+/// form too, provided that clients see no difference.
 #[derive(Debug)]
 pub struct Prepared<P = Plan> {
-    /// What the client sent.
+    /// The text that the client sent.
     pub text: Arc<str>,
-    /// The keyspace that unqualified names were looked up in.
+    /// The keyspace of unqualified names.
     pub keyspace: Option<Arc<str>>,
     /// The bind markers by number.
     pub variables: Vec<ColumnSpec>,
-    /// The markers that give the partition key, in key order; empty where markers do not give all of it.
+    /// The numbers of the markers that bind the partition key, in the key's order. Empty unless markers bind all of it.
     pub partition_key_bind_indexes: Vec<u16>,
-    /// The columns of the answer, of statements that answer rows of columns known beforehand.
+    /// The columns of the answer, if they are known before the statement is executed.
     pub result_metadata: Option<Arc<ResultColumns>>,
-    /// Warnings for whoever prepares the statement.
+    /// Warnings for a client that prepares the statement.
     pub warnings: Vec<String>,
-    /// What carrying it out does.
+    /// The plan.
     pub plan: P,
     result_id: OnceLock<[u8; 16]>,
     newer: Mutex<Option<Arc<Prepared<P>>>>,
 }
 
 impl<P> Prepared<P> {
-    /// A statement of this text, whose unqualified names are of `keyspace`.
+    /// A statement with this text. Unqualified names belong to `keyspace`.
     pub fn new(text: Arc<str>, keyspace: Option<Arc<str>>, variables: Vec<ColumnSpec>, plan: P) -> Prepared<P> {
         Prepared {
             text,
@@ -52,24 +52,24 @@ impl<P> Prepared<P> {
         }
     }
 
-    /// The id that clients know it by.
+    /// The id by which clients refer to the statement.
     pub fn id(&self) -> [u8; 16] {
         statement_id(&self.text, self.keyspace.as_deref())
     }
 
-    /// The id of its result's columns, which v5 clients keep; see [`result_id`].
+    /// The id of the result's columns, which v5 clients keep. See [`result_id`].
     pub fn result_id(&self) -> &[u8; 16] {
         let columns = self.result_metadata.as_ref().map_or(&[][..], |columns| columns.specs());
         self.result_id.get_or_init(|| result_id(columns))
     }
 
-    /// Whether clients cannot tell the two apart by what PREPARE answered.
+    /// Whether PREPARE gives clients the same answer for both forms.
     fn looks_like(&self, other: &Prepared<P>) -> bool {
         self.result_id() == other.result_id() && self.variables == other.variables
     }
 
-    /// The form of this statement under a newer schema: the one kept last if `is_current` says so, or else the one that
-    /// `prepare` makes. `None` if it cannot be made, or a client would notice.
+    /// The form of this statement under a newer schema. That is the form kept last, if `is_current` accepts it, or else
+    /// the one that `prepare` returns. `None` if there is no such form, or if clients would see a difference.
     pub(crate) fn renewed(
         &self,
         is_current: impl FnOnce(&Prepared<P>) -> bool,
@@ -83,12 +83,12 @@ impl<P> Prepared<P> {
     }
 }
 
-/// What a statement does.
+/// The plan of a statement.
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) work: Work,
     pub(crate) class: Class,
-    /// The version of the schema it was made under.
+    /// The version of the schema under which the plan was made.
     pub(crate) schema_version: Uuid,
     pub(crate) tables: Vec<Arc<Table>>,
 }
@@ -106,7 +106,7 @@ pub(crate) enum Work {
 }
 
 impl Plan {
-    /// Whether the statement means the same under this schema.
+    /// Whether the plan is valid under this schema.
     pub(crate) fn is_current(&self, schema: &Schema) -> bool {
         let same = |table: &Arc<Table>| {
             schema.table(&table.keyspace, &table.name).is_none_or(|now| Arc::ptr_eq(now, table))
@@ -115,14 +115,14 @@ impl Plan {
         self.schema_version == schema.version || self.tables.iter().all(same)
     }
 
-    /// Whether carrying it out changes rows.
+    /// Whether the statement changes rows.
     pub(crate) fn is_modification(&self) -> bool {
         matches!(self.work, Work::Modification(_) | Work::Batch(_))
     }
 }
 
-/// Cassandra's id of a result's columns: an MD5 of their names and types. A v5 client learns from it whether the
-/// columns that it knows are still those of the result.
+/// The id of a result's columns, as in Cassandra: an MD5 digest of their names and types. A v5 client compares it with
+/// the id that it knows, and so notices a change of the columns.
 pub fn result_id(columns: &[ColumnSpec]) -> [u8; 16] {
     let mut digest = Md5::new();
     for column in columns {
@@ -134,7 +134,7 @@ pub fn result_id(columns: &[ColumnSpec]) -> [u8; 16] {
     digest.finalize().into()
 }
 
-/// The id a statement is prepared under: a digest of its text and, where names depend on it, the keyspace.
+/// The id of a prepared statement: a digest of its text and, if names depend on it, of the keyspace.
 pub fn statement_id(text: &str, keyspace: Option<&str>) -> [u8; 16] {
     let mut digest = Md5::new();
     digest.update(keyspace.unwrap_or_default().as_bytes());

@@ -1,4 +1,4 @@
-//! The processor: what all statements share, and preparing them.
+//! The processor. It holds the state that all statements share, and prepares statements.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ use crate::preparing::Preparing;
 use crate::system::{Node, VirtualTables};
 use crate::{Cause, QueryError, Response, ResponseBody, ddl, describe, modify, select};
 
-/// What the processor may be told. Names and defaults are those of `cassandra.yaml`.
+/// The options of the processor. Names and defaults are those of `cassandra.yaml`.
 #[derive(Clone, Debug)]
 pub struct ProcessorOptions {
     /// Warn of a read that meets more tombstones than this.
@@ -28,24 +28,24 @@ pub struct ProcessorOptions {
     pub batch_size_fail_threshold_bytes: u64,
     /// Warn of an unlogged batch over more partitions than this.
     pub unlogged_batch_across_partitions_warn_threshold: usize,
-    /// How long a read of given partitions may take (`read_request_timeout`).
+    /// The time limit of a read of given partitions (`read_request_timeout`).
     pub read_timeout: Duration,
-    /// How long a read of a range of partitions may take (`range_request_timeout`).
+    /// The time limit of a read of a range of partitions (`range_request_timeout`).
     pub range_timeout: Duration,
-    /// How long a write may take (`write_request_timeout`).
+    /// The time limit of a write (`write_request_timeout`).
     pub write_timeout: Duration,
-    /// How long a TRUNCATE may take (`truncate_request_timeout`).
+    /// The time limit of TRUNCATE (`truncate_request_timeout`).
     pub truncate_timeout: Duration,
     /// What one statement may hold at a time, bytes: rows of its answer, rows to be sorted, values of groups. A read
     /// that would hold more fails.
     pub statement_memory_max_bytes: u64,
     /// A page ends behind the row with which it reaches this size.
     pub page_max_bytes: usize,
-    /// What requests should not exceed or may not use.
+    /// Limits on what requests may use.
     pub guardrails: Guardrails,
-    /// Keep a snapshot of what DROP and TRUNCATE delete.
+    /// Keep a snapshot of the data that DROP and TRUNCATE delete.
     pub auto_snapshot: bool,
-    /// Who the node is.
+    /// The identity of the node.
     pub node: Node,
 }
 
@@ -70,7 +70,7 @@ impl Default for ProcessorOptions {
     }
 }
 
-/// Prepares and carries out statements. One per node; used by all connections at once.
+/// Prepares and executes statements. A node has one processor, which all connections use at the same time.
 pub struct Processor {
     engine: Arc<Engine>,
     options: ProcessorOptions,
@@ -114,7 +114,7 @@ impl Processor {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_micros() as i64)
     }
 
-    /// A timeuuid of now that this node never gave before.
+    /// A timeuuid of the current time that this node has never returned before.
     pub(crate) fn next_timeuuid(&self) -> [u8; 16] {
         self.timeuuids.next(self.now_micros())
     }
@@ -124,7 +124,7 @@ impl Processor {
         &self.prepended_paths
     }
 
-    /// Opens a cursor over rows, stored or virtual, for a reader at `now_seconds`.
+    /// Opens a cursor over stored or virtual rows for a reader at `now_seconds`.
     pub(crate) fn read<'c>(
         &'c self,
         table: &'c Arc<Table>,
@@ -138,8 +138,8 @@ impl Processor {
         Ok(self.engine.read_at(table, range, now_seconds, turn)?)
     }
 
-    /// Refuses a keyspace that a request names for itself and that is not there: before anything else is looked at, as
-    /// Cassandra does.
+    /// Refuses a keyspace that a request names for itself and that does not exist. As in Cassandra, this comes before
+    /// all other checks.
     pub(crate) fn check_keyspace(&self, keyspace: Option<&str>) -> Result<(), QueryError> {
         let Some(keyspace) = keyspace else { return Ok(()) };
         if self.engine.borrow_schema().keyspace(keyspace).is_some() || self.virtual_tables.has_keyspace(keyspace) {
@@ -148,7 +148,7 @@ impl Processor {
         Err(QueryError::invalid(format!("Keyspace '{keyspace}' does not exist")))
     }
 
-    /// Prepares a statement; unqualified names are looked up in `keyspace`.
+    /// Prepares a statement. Unqualified names belong to `keyspace`.
     pub fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Arc<Prepared>, QueryError> {
         let prepared = self.prepare_parsed(text, cql::parse(text)?, keyspace)?;
         let (count, limit) = (prepared.variables.len(), usize::from(u16::MAX));
@@ -159,8 +159,8 @@ impl Processor {
         Ok(Arc::new(prepared))
     }
 
-    /// Prepares a statement, and says in how many steps types and functions were chosen, also where that failed. It is
-    /// linear in the length of the text.
+    /// Prepares a statement, and returns the number of steps in which types and functions were chosen, also if it
+    /// failed. The number is linear in the length of the text.
     pub fn prepare_counting(&self, text: &str, keyspace: Option<&str>) -> (Result<Prepared, QueryError>, u64) {
         let parsed = match cql::parse(text) {
             Ok(parsed) => parsed,
@@ -204,7 +204,7 @@ impl Processor {
     }
 }
 
-/// The answer with the warnings of its making; a failure has them too.
+/// The answer of a statement with its warnings. An error has warnings too.
 pub(crate) fn with_warnings(
     body: Result<ResponseBody, QueryError>,
     warnings: Vec<String>,
@@ -216,7 +216,7 @@ pub(crate) fn with_warnings(
     }
 }
 
-/// An error, of which the engine is told if the disk caused it.
+/// An error. If the disk caused it, the engine is told.
 pub(crate) fn noted(error: QueryError, engine: &Engine) -> QueryError {
     if let Cause::Disk(kind) = error.cause {
         engine.disk_failed(kind, &error.message);

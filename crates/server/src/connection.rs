@@ -1,11 +1,12 @@
-//! One client's connection: bytes to requests, requests to work, work to answers, answers to bytes.
+//! One client's connection. It turns bytes into requests, and answers into bytes.
 //!
-//! One task does all of it. Work that is ready when first polled is answered at once, in the same turn; work that waits
-//! joins the set of those under way and answers whenever it is done, in any order; what waits for the log joins a
-//! queue, and is answered in bunches. A turn ends with one write of everything that became ready in it.
+//! A connection is one task that works in turns. A request that is complete when it is begun is answered in the same
+//! turn. A request that waits for the log joins a queue, whose requests are answered together. Any other request that
+//! waits joins the set of running requests, which are answered in any order. A turn ends with one write of all answers
+//! that became ready in it.
 //!
-//! Nothing grows without bound: a connection with too many requests under way, or whose client does not read its
-//! answers, is not read until that changes.
+//! Memory is bounded by back-pressure. A connection is not read while it has too many requests in flight, or while its
+//! client does not read the answers.
 
 use crate::Shared;
 use crate::events::Subscription;
@@ -34,24 +35,24 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// Answers that may wait for the socket before no further work is taken on.
+/// No further requests are begun while answers of so many bytes wait for the socket.
 const OUTPUT_WAITING_BYTES_MAX: usize = 1024 * 1024;
 
-/// Answers that are sent before the turn ends: while they are still in the processor's cache.
+/// Answers of so many bytes are sent before the turn ends, while they are still in the processor's cache.
 const OUTPUT_SENT_BYTES: usize = 128 * 1024;
 
-/// Requests begun in one turn; then other connections have theirs.
+/// The number of requests that are begun in one turn. After that, other connections have their turns.
 const REQUESTS_PER_TURN: usize = 256;
 
-/// So many requests in the buffer are prefetched together: as many as the memory has under way, and what they need
-/// stays near until their turn comes.
+/// The number of requests in the buffer that are prefetched together. The memory system can load data for so many at a
+/// time, and the data stays in the cache until the requests are begun.
 const REQUESTS_PREFETCHED: usize = 32;
 
-/// What a buffer may keep that one large request grew.
+/// A buffer that one large request has grown keeps at most this size.
 const READ_BUFFER_KEPT_BYTES: usize = 512 * 1024;
 
-/// Room made for a read. The second size is for connections whose last read took half of the first or more: what has
-/// arrived is read, and answered, in one go, not in one that fills a small room and another.
+/// The free space that the buffer has for a read. The second size is for connections whose last read took half of the
+/// first size or more, so that one read takes all that has arrived.
 const READ_SIZES_BYTES: [usize; 2] = [8 * 1024, 128 * 1024];
 
 /// One client's connection.
@@ -62,24 +63,24 @@ pub(crate) struct Connection<H: QueryHandler> {
     encoder: Encoder,
     session: Session,
     statements: RecentStatements<H::Plan>,
-    /// What STARTUP agreed on; none before it.
+    /// The result of STARTUP; `None` before it.
     agreement: Option<Agreement>,
     subscription: Option<(Subscription, Vec<EventType>)>,
     running: FuturesUnordered<InFlight>,
-    /// The others under way: they wait for the log alone.
+    /// The requests in flight that wait for the log alone.
     log_queue: LogQueue<InFlight>,
-    /// For the first of them that will be late. One is enough: they have all the same time limit, and mostly none is
-    /// late.
+    /// The timer for the next request in the log's queue that times out. One timer is enough, since few of them time
+    /// out.
     late: Option<Pin<Box<Sleep>>>,
-    /// The time of this turn, once asked for.
+    /// The time of this turn, once somebody needed it.
     now: Option<Instant>,
-    /// Of all under way.
+    /// The bytes of all requests in flight.
     running_bytes: usize,
-    /// No more requests are read: the client closed its end, broke the protocol, or the server stops.
+    /// No further requests are read, because the client closed its end or broke the protocol, or the server stops.
     closing: bool,
     paused: bool,
     reads_much: bool,
-    /// EXECUTE requests that were begun in this turn and not counted yet.
+    /// EXECUTE requests that were begun in this turn and are not counted yet.
     executes: u64,
     idle: Option<Pin<Box<Sleep>>>,
 }
@@ -109,8 +110,8 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    /// Serves the client until it goes, breaks the protocol, or `stop` becomes true; then what waits for the log is
-    /// still answered, and what runs on threads that may wait is given up.
+    /// Serves the client until it leaves or breaks the protocol, or until `stop` becomes true. At the end, requests
+    /// that wait for the log are still answered, and requests on the blocking pool are cancelled.
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) -> io::Result<()> {
         let mut stop = pin!(stop.wait_for(|stop| *stop));
         let outcome = poll_fn(|cx| {
@@ -123,7 +124,7 @@ impl<H: QueryHandler> Connection<H> {
         .await;
         self.give_up_blocking();
         if self.under_way() > 0 {
-            // The client is gone, but writes that were begun are finished.
+            // The client is gone, but its writes in flight are finished.
             let mut running = self.running;
             running.extend(self.log_queue.drain());
             tokio::spawn(async move { while running.next().await.is_some() {} });
@@ -131,13 +132,13 @@ impl<H: QueryHandler> Connection<H> {
         outcome
     }
 
-    /// Gives up the requests on the blocking pool, which cancels them, so that no scan outlives its client. A client
-    /// that closed its end counts as gone, even if it closed one direction only, as in Cassandra.
+    /// Cancels the requests on the blocking pool, so that no scan outlives its client. A client that closed its end
+    /// counts as gone, even if it closed one direction only, as in Cassandra.
     fn give_up_blocking(&mut self) {
         self.running = take(&mut self.running).into_iter().filter(|work| work.as_pending().is_some()).collect();
     }
 
-    /// One turn: everything that can be done without waiting.
+    /// One turn of the connection, which does everything that needs no waiting.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut begun = 0;
         self.now = None;
@@ -181,12 +182,12 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    /// How many requests are under way.
+    /// The number of requests in flight.
     fn under_way(&self) -> usize {
         self.running.len() + self.log_queue.len()
     }
 
-    /// Whether another request may be taken on.
+    /// Whether another request may be begun.
     fn may_begin(&mut self) -> bool {
         let options = &self.shared.options;
         let busy = self.under_way() >= options.requests_in_flight_max
@@ -201,7 +202,7 @@ impl<H: QueryHandler> Connection<H> {
         !self.closing && (!busy || throws)
     }
 
-    /// Whether the client asked for an error when there is too much under way, and there is.
+    /// Whether the connection has as many requests in flight as it may have.
     fn overloaded(&self) -> bool {
         let options = &self.shared.options;
         self.under_way() >= options.requests_in_flight_max || self.running_bytes >= options.request_bytes_in_flight_max
@@ -223,8 +224,8 @@ impl<H: QueryHandler> Connection<H> {
         progress
     }
 
-    /// The next in the log's queue that has waited for too long. With `None` the first of the others will wake `cx`
-    /// when it has.
+    /// The next request in the log's queue that has timed out. If it returns `None`, the timer wakes `cx` for the next
+    /// request that may time out.
     fn next_late(&mut self, cx: &mut Context<'_>) -> Option<InFlight> {
         loop {
             let deadline = self.log_queue.first_deadline();
@@ -267,8 +268,9 @@ impl<H: QueryHandler> Connection<H> {
         progress
     }
 
-    /// Prefetches what the requests in the buffer will look at, as far as they carry out statements that the client has
-    /// used before. How many were looked at, at least one: after these it is worth to look again.
+    /// Prefetches the memory that the requests in the buffer will read, as far as they execute statements that the
+    /// client has used before. Returns the number of requests that were examined, at least 1. After these, the caller
+    /// should prefetch again.
     fn prefetch(&mut self) -> usize {
         let mut count = 0;
         let (statements, ahead) = (&self.statements, self.decoder.ahead().take(REQUESTS_PREFETCHED));
@@ -283,8 +285,8 @@ impl<H: QueryHandler> Connection<H> {
         count.max(1)
     }
 
-    /// Begins the next request: where it lies in the buffer, if it is all there as it was sent, or else from a copy.
-    /// False if there is none.
+    /// Begins the next request. A request that lies in the buffer as a whole is read in place, and any other from a
+    /// copy. False if there is no request.
     fn begin_next(&mut self, turn: Turn<'_>, cx: &mut Context<'_>) -> Result<bool, DecodeError> {
         if self.agreement.is_some()
             && !self.overloaded()
@@ -300,7 +302,7 @@ impl<H: QueryHandler> Connection<H> {
             };
             let begun = requests.begin(&mut self.statements, &header, body);
             self.decoder.pass(&header);
-            // Looked at where it is: what most requests end with is not worth moving all that others need.
+            // Most requests are complete here, so the larger states are not moved before they are needed.
             if !matches!(begun, Begun::Written) {
                 self.take_on(begun, turn, cx);
             }
@@ -311,7 +313,7 @@ impl<H: QueryHandler> Connection<H> {
         Ok(true)
     }
 
-    /// A request that did not lie in the buffer as a whole, or concerns the connection itself.
+    /// Accepts a request that did not lie in the buffer as a whole, or that concerns the connection itself.
     fn accept(&mut self, envelope: Envelope, turn: Turn<'_>, cx: &mut Context<'_>) {
         let Envelope { header, body } = envelope;
         let (stream, opcode) = (header.stream, header.opcode);
@@ -377,7 +379,7 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    /// Polls a request under way, and puts it where it is polled again.
+    /// Polls a request in flight. If it still waits, it goes to the log's queue or to the running requests.
     fn poll_work(&mut self, mut work: InFlight, turn: Turn<'_>, cx: &mut Context<'_>) {
         match work.poll_work(turn, cx) {
             Poll::Ready(Ok(Response { body: ResponseBody::Void, warnings }))
@@ -420,7 +422,7 @@ impl<H: QueryHandler> Connection<H> {
                 self.encoder.envelope(&ResponseHead::new(stream, Opcode::Ready), |_| {});
             }
             Request::AuthResponse(_) => {
-                // Everyone is let in, whatever they say.
+                // There is no authentication yet: every client is accepted.
                 let head = ResponseHead::new(stream, Opcode::AuthSuccess);
                 self.encoder.envelope(&head, |out| write_auth_success(out, None));
             }
@@ -442,7 +444,7 @@ impl<H: QueryHandler> Connection<H> {
         );
         self.decoder.started(version, compression);
         if version == Version::V5 {
-            // The answer itself is the last bare envelope.
+            // This answer is the last envelope outside of segments.
             self.encoder.envelope(&ready, |_| {});
             self.encoder.start_segments(compression == Some(Compression::Lz4));
         } else {
@@ -461,14 +463,14 @@ impl<H: QueryHandler> Connection<H> {
         self.answer(ReplyTo { stream, ..ReplyTo::default() }, Reply::Error(error));
     }
 
-    /// Writes a reply, and does what it means for the connection and for others.
+    /// Writes a reply, and applies its effects on this and other connections.
     fn answer(&mut self, to: ReplyTo, reply: Reply<H::Plan>) {
         let version = self.encoder.version();
         let ReplyTo { stream, extra } = to;
         let Extra { mut warnings, tracing_id } = extra.map(|extra| *extra).unwrap_or_default();
         let response = match reply {
             Reply::Response(Ok(response)) => Ok(response),
-            // What the statement warned of comes first. The error's cause stays on this node.
+            // The warnings of the statement come first. The error's cause is not sent.
             Reply::Response(Err(mut error)) => {
                 error.warnings.append(&mut warnings);
                 warnings = error.warnings;
@@ -531,7 +533,7 @@ impl<H: QueryHandler> Connection<H> {
         self.answer_error(stream, ErrorResponse::new(ErrorKind::Protocol, message));
     }
 
-    /// Answers an envelope that could not be read; fatal errors end the connection after their answer.
+    /// Answers an envelope that could not be read. A fatal error ends the connection after the answer.
     fn refuse(&mut self, error: DecodeError) {
         self.shared.metrics.protocol_errors.add(1);
         tracing::debug!(client = ?self.session.client.address, message = %error.message, "bad envelope");
@@ -549,7 +551,7 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    /// Sends what is ready. True when the kernel took something.
+    /// Sends the answers that are ready. True if the kernel took some bytes.
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         self.encoder.flush();
         let mut progress = false;
@@ -572,7 +574,7 @@ impl<H: QueryHandler> Connection<H> {
         Ok(progress)
     }
 
-    /// Reads what has arrived. True when there was something, the end included.
+    /// Reads the bytes that have arrived. True if there were any, or if the input has ended.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let buffer = self.decoder.buffer();
         if buffer.is_empty() && buffer.capacity() > READ_BUFFER_KEPT_BYTES {
@@ -582,7 +584,8 @@ impl<H: QueryHandler> Connection<H> {
         if buffer.capacity() - buffer.len() < room / 2 {
             buffer.reserve(room);
         }
-        // Unlike `try_read`, this knows that a read which left room has emptied the socket, and saves the next call.
+        // Unlike `try_read`, this call knows that a read that left free space has emptied the socket. That saves a
+        // call.
         let Poll::Ready(count) = pin!(self.socket.read_buf(buffer)).poll(cx)? else { return Ok(false) };
         if count == 0 {
             self.closing = true;
@@ -600,7 +603,7 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    /// Nothing to do: waits, but not longer than an idle client may.
+    /// Waits for input, but not longer than a client may be idle.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.idle {
             Some(timer) if self.running.is_empty() && self.log_queue.is_empty() => timer.as_mut().poll(cx).map(|()| {
@@ -612,7 +615,7 @@ impl<H: QueryHandler> Connection<H> {
     }
 }
 
-/// Whether requests of this kind are about statements; the others concern the connection itself.
+/// Whether requests of this kind concern statements. All others concern the connection itself.
 fn is_for_statements(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch)
 }

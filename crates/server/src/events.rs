@@ -1,15 +1,15 @@
-//! Events to the connections that registered for them.
+//! The delivery of events to the connections that registered for them.
 
 use protocol::Event;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 
-/// Events that wait for one connection before further ones are dropped: a client that reads nothing must not cost
-/// memory without bound.
+/// The number of events that may wait for one connection. Further events are dropped, so that a client that does not
+/// read costs a bounded amount of memory.
 const EVENTS_WAITING_MAX: usize = 4096;
 
-/// Who wants to be told.
+/// The connections that receive events.
 #[derive(Debug, Default)]
 pub(crate) struct EventBus {
     listeners: Mutex<Listeners>,
@@ -21,7 +21,7 @@ struct Listeners {
     by_id: HashMap<u64, mpsc::Sender<Arc<Event>>>,
 }
 
-/// A connection's end of the bus; leaves it when dropped.
+/// A connection's subscription. It ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     id: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Subscription {
 }
 
 impl EventBus {
-    /// Joins the bus.
+    /// Adds a subscription.
     pub(crate) fn subscribe(self: &Arc<EventBus>) -> Subscription {
         let (sender, events) = mpsc::channel(EVENTS_WAITING_MAX);
         let mut listeners = self.lock();
@@ -40,7 +40,7 @@ impl EventBus {
         Subscription { id, bus: self.clone(), events }
     }
 
-    /// Tells everyone.
+    /// Sends an event to all subscriptions.
     pub(crate) fn publish(&self, event: Event) {
         let event = Arc::new(event);
         for (id, listener) in &self.lock().by_id {
@@ -56,7 +56,7 @@ impl EventBus {
 }
 
 impl Subscription {
-    /// The next event; pending while there is none.
+    /// The next event. Pending while there is none.
     pub(crate) fn poll(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Option<Arc<Event>>> {
         self.events.poll_recv(cx)
     }

@@ -1,4 +1,4 @@
-//! A request under way, with its time limit.
+//! A request in flight and its time limit.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,43 +8,43 @@ use std::time::{Duration, Instant};
 use query::{Pending, QueryError, Response, TimeLimit, Turn};
 use tokio::time::{Sleep, sleep, sleep_until};
 
-/// A future that answers a request.
+/// A future that resolves to the answer of a request.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Response, QueryError>> + Send>>;
 
-/// A request that becomes an answer: its own, or that it took too long. One that is too late is given up.
+/// A request in flight. It resolves to its own answer, or to a timeout; a request that times out is cancelled.
 pub(crate) struct InFlight {
     reply: ReplyTo,
-    /// What it counts against the connection's limit.
+    /// The bytes that the request counts against the connection's limit.
     pub(crate) size_bytes: usize,
     work: Work,
-    /// Set when it was found waiting; a request that never waits needs no timer.
+    /// The timer is set once the request was polled and still waits. A request that never waits needs no timer.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// What goes into the answer to a request beside the answer itself.
+/// The parts of an answer besides the answer itself.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyTo {
     pub(crate) stream: i16,
-    /// Of a few.
+    /// Few answers have any.
     pub(crate) extra: Option<Box<Extra>>,
 }
 
-/// What goes into few answers.
+/// The parts of an answer that few answers have.
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
-    /// For the client to log, beside the answer's own warnings.
+    /// Warnings for the client, in addition to those of the answer.
     pub(crate) warnings: Vec<String>,
-    /// Of a request that is traced.
+    /// The id of the trace, if the request is traced.
     pub(crate) tracing_id: Option<[u8; 16]>,
 }
 
 impl ReplyTo {
-    /// The answer to a request of this stream, with nothing beside it.
+    /// An answer on this stream without warnings and trace.
     pub(crate) fn plain(stream: i16) -> ReplyTo {
         ReplyTo { stream, extra: None }
     }
 
-    /// An answer with these warnings, if there are any, and this id, if there is one.
+    /// An answer on this stream with warnings and the id of a trace.
     pub(crate) fn new(stream: i16, warnings: Vec<String>, tracing_id: Option<[u8; 16]>) -> ReplyTo {
         let is_plain = warnings.is_empty() && tracing_id.is_none();
         ReplyTo { stream, extra: (!is_plain).then(|| Box::new(Extra { warnings, tracing_id })) }
@@ -52,22 +52,22 @@ impl ReplyTo {
 }
 
 enum Work {
-    /// It is polled with the connection's turn.
+    /// The connection polls it in its turns.
     Pending(Box<Pending>),
-    /// It runs on a thread that may wait.
+    /// It runs on the blocking pool.
     Blocking(Box<Blocking>),
-    /// It is answered.
+    /// The request is answered.
     Over,
 }
 
-/// A request that runs on a thread that may wait.
+/// A request on the blocking pool.
 pub(crate) struct Blocking {
     pub(crate) answering: Answering,
     pub(crate) limit: TimeLimit,
     pub(crate) deadline: Option<Instant>,
 }
 
-/// What became of a request.
+/// A request that is complete, with its answer.
 pub(crate) struct Finished {
     pub(crate) reply: ReplyTo,
     pub(crate) size_bytes: usize,
@@ -80,12 +80,12 @@ impl InFlight {
         InFlight { reply, size_bytes, work: Work::Pending(pending), timer: None }
     }
 
-    /// A request that runs on a thread that may wait.
+    /// A request on the blocking pool.
     pub(crate) fn blocking(reply: ReplyTo, size_bytes: usize, blocking: Blocking) -> InFlight {
         InFlight { reply, size_bytes, work: Work::Blocking(Box::new(blocking)), timer: None }
     }
 
-    /// The pending request that it is, if it is one.
+    /// The pending request, unless the request runs on the blocking pool.
     pub(crate) fn as_pending(&self) -> Option<&Pending> {
         match &self.work {
             Work::Pending(pending) => Some(pending),
@@ -101,12 +101,12 @@ impl InFlight {
         }
     }
 
-    /// How long it may take from now on.
+    /// The time that the request may take from now on.
     pub(crate) fn time_limit(&self) -> Option<Duration> {
         self.limit().duration()
     }
 
-    /// Whether its client needs nothing beside the answer itself.
+    /// Whether the answer has no warnings and no trace.
     pub(crate) fn is_plain(&self) -> bool {
         self.reply.extra.is_none()
     }
@@ -115,7 +115,7 @@ impl InFlight {
         self.reply.stream
     }
 
-    /// Polls the work, and nothing that limits its time.
+    /// Polls the request, but not its timer.
     pub(crate) fn poll_work(
         &mut self,
         turn: Turn<'_>,
@@ -128,16 +128,16 @@ impl InFlight {
         }
     }
 
-    /// What became of it.
+    /// Ends the request with this answer.
     pub(crate) fn finished(&mut self, response: Result<Response, QueryError>) -> Finished {
         self.work = Work::Over;
         Finished { reply: std::mem::take(&mut self.reply), size_bytes: self.size_bytes, response }
     }
 
-    /// Gives it up, because it took too long.
+    /// Ends the request with a timeout.
     pub(crate) fn time_out(&mut self) -> Finished {
-        // The engine finishes a write whose record is in the log; one that still waits for memory or for room in the
-        // log never gets there.
+        // The engine finishes a write whose record is in the log. A write that still waits for memory or for room in
+        // the log has no effect.
         let error = self.limit().error();
         self.finished(Err(error))
     }
@@ -146,7 +146,7 @@ impl InFlight {
 impl Future for InFlight {
     type Output = Finished;
 
-    /// Polls the work, and only then the clock.
+    /// Polls the request first and then its timer.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Finished> {
         if let Poll::Ready(response) = self.poll_work(Turn::NON_BLOCKING, context) {
             return Poll::Ready(self.finished(response));

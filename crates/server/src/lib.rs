@@ -1,7 +1,7 @@
-//! The node's listeners and connections of the native protocol, prepared statements, events.
+//! The native protocol of the node: its listener, connections, prepared statements and events.
 //!
-//! A connection is one task that decodes requests, has a [`QueryHandler`](query::QueryHandler) begin them, and writes
-//! the answers as they come.
+//! A connection is one task. It decodes requests, passes them to a [`QueryHandler`](query::QueryHandler), and writes
+//! the answers in the order in which they become ready.
 #![forbid(unsafe_code)]
 
 mod blocking;
@@ -24,13 +24,13 @@ pub use server::{Listener, Server};
 /// The version of CQL that SUPPORTED names, Cassandra 5.0's.
 pub const CQL_VERSION: &str = "3.4.7";
 
-/// What all connections share.
+/// The state that all connections share.
 struct Shared<H: query::QueryHandler> {
     handler: std::sync::Arc<H>,
     options: ServerOptions,
     prepared: prepared::PreparedCache<H::Plan>,
     events: std::sync::Arc<events::EventBus>,
     metrics: std::sync::Arc<Metrics>,
-    /// Where clients reach the server.
+    /// The address at which clients reach the server.
     local: std::net::SocketAddr,
 }

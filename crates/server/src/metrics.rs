@@ -1,15 +1,15 @@
-//! Counters of the server; Cassandra's names where it has them.
+//! The counters of the server. A counter that Cassandra has too is named as in Cassandra.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Threads that count share no line of the cache, up to this many.
+/// Up to this number of threads, no two threads write to the same cache line.
 const STRIPES: usize = 8;
 
-/// A number that only this process changes.
+/// A counter of this process.
 #[derive(Debug, Default)]
 pub struct Counter([Stripe; STRIPES]);
 
-/// What some of the threads counted. A stripe may be below zero, and wraps; their sum is not.
+/// The count of some of the threads. A stripe may wrap below zero, but the sum of all stripes does not.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Stripe(AtomicU64);
@@ -23,25 +23,25 @@ impl Counter {
         self.0[own_stripe()].0.fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// The number now.
+    /// The current value.
     pub fn get(&self) -> u64 {
         self.0.iter().fold(0, |sum, stripe| sum.wrapping_add(stripe.0.load(Ordering::Relaxed)))
     }
 }
 
-/// The stripe of this thread; given out in turn.
+/// The stripe of this thread. Threads get stripes in turn.
 fn own_stripe() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
     OWN.with(|own| *own)
 }
 
-/// What the server counts.
+/// All counters of the server.
 #[derive(Debug, Default)]
 pub struct Metrics {
     /// `ConnectedNativeClients`.
     pub connected_native_clients: Counter,
-    /// Connections accepted since start.
+    /// Connections accepted since the start.
     pub connections_accepted: Counter,
     /// `BytesReceived`.
     pub bytes_received: Counter,
@@ -53,16 +53,16 @@ pub struct Metrics {
     pub regular_statements_executed: Counter,
     /// `PreparedStatementsExecuted`.
     pub prepared_statements_executed: Counter,
-    /// Batches carried out.
+    /// Batches executed.
     pub batches_executed: Counter,
     /// `ProtocolException`.
     pub protocol_errors: Counter,
     /// `RequestDiscarded`.
     pub requests_discarded: Counter,
-    /// `PausedConnections`: times a connection was not read because it had too much under way.
+    /// `PausedConnections`: how often a connection was not read because it had too much in flight.
     pub connections_paused: Counter,
     /// Requests answered with a timeout.
     pub timeouts: Counter,
-    /// Calls of the kernel that sent answers.
+    /// System calls that sent answers.
     pub socket_writes: Counter,
 }

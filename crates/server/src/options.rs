@@ -1,25 +1,25 @@
-//! What the server is told.
+//! The options of the server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Options of the listener and its connections; the names in `espalier.yaml` stand beside.
+/// The options of the listener and its connections. Each one is listed with its name in `espalier.yaml`.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// `rpc_address` and `native_transport_port`.
     pub listen: SocketAddr,
     /// `native_transport_max_frame_size`.
     pub frame_size_bytes_max: usize,
-    /// `native_transport_max_concurrent_connections`; `None` is no limit.
+    /// `native_transport_max_concurrent_connections`; `None` means no limit.
     pub connections_max: Option<usize>,
-    /// `native_transport_max_concurrent_connections_per_ip`; `None` is no limit.
+    /// `native_transport_max_concurrent_connections_per_ip`; `None` means no limit.
     pub connections_per_ip_max: Option<usize>,
-    /// Requests under way on one connection before it is not read any more.
+    /// A connection is not read while it has this number of requests in flight.
     pub requests_in_flight_max: usize,
-    /// `native_transport_max_request_data_in_flight_per_ip`: bytes of requests under way on one connection before it
-    /// is not read any more.
+    /// `native_transport_max_request_data_in_flight_per_ip`: a connection is not read while its requests in flight have
+    /// this number of bytes.
     pub request_bytes_in_flight_max: usize,
-    /// `native_transport_idle_timeout`; `None` is for ever.
+    /// `native_transport_idle_timeout`; `None` means for ever.
     pub idle_timeout: Option<Duration>,
     /// `prepared_statements_cache_size`.
     pub prepared_statements_cache_size_bytes: u64,

@@ -1,4 +1,4 @@
-//! The cache of prepared statements, by the ids that clients know them by.
+//! The cache of prepared statements. Clients refer to a statement by its id.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use query::{Prepared, QueryError, QueryHandler, statement_id};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-/// An MD5, as Cassandra uses it for ids.
+/// An MD5 digest. Cassandra uses them as ids.
 pub(crate) type Md5Id = [u8; 16];
 
-/// Statements by id, the least used ones leaving when the cache is full.
+/// Statements by id. When the cache is full, it evicts the statements that are used least.
 pub(crate) struct PreparedCache<P> {
     statements: Cache<Md5Id, Arc<Prepared<P>>, ByText>,
 }
 
-/// What a statement costs: its text, and a guess at its tree.
+/// The weight of a statement: the size of its text, and an estimate for its plan.
 #[derive(Clone)]
 struct ByText;
 
@@ -32,8 +32,8 @@ impl<P: Send + Sync + 'static> PreparedCache<P> {
         PreparedCache { statements: Cache::with_weighter(STATEMENTS_ESTIMATED, size_bytes, ByText) }
     }
 
-    /// Prepares a statement, or finds it prepared. One that names its keyspaces is the same whatever keyspace the
-    /// client uses, or the request `named`.
+    /// Prepares a statement, or finds it in the cache. A statement whose names are all qualified is the same in every
+    /// keyspace, both that of the client and the one that the request `named`.
     pub(crate) fn prepare<H: QueryHandler<Plan = P>>(
         &self,
         handler: &H,
@@ -59,12 +59,12 @@ impl<P: Send + Sync + 'static> PreparedCache<P> {
         Ok((id, prepared))
     }
 
-    /// The statement of this id.
+    /// The statement with this id.
     fn get(&self, id: &Md5Id) -> Option<Arc<Prepared<P>>> {
         self.statements.get(id)
     }
 
-    /// Forgets a statement, unless it was prepared again meanwhile.
+    /// Removes a statement, unless it was prepared again in the meantime.
     fn forget(&self, id: &Md5Id, statement: &Arc<Prepared<P>>) {
         if self.statements.get(id).is_some_and(|known| Arc::ptr_eq(&known, statement)) {
             self.statements.remove(id);
@@ -72,12 +72,12 @@ impl<P: Send + Sync + 'static> PreparedCache<P> {
     }
 }
 
-/// Statements that a connection has used: to find one again touches nothing that connections share.
+/// The statements that a connection has used. A look-up here touches no memory that connections share.
 pub(crate) struct RecentStatements<P> {
     statements: Vec<(Md5Id, Arc<Prepared<P>>)>,
 }
 
-/// As many as are sooner looked through than hashed; most clients use no more at a time.
+/// Up to this number a linear search is faster than a hash table. Most clients use fewer statements.
 const RECENT_STATEMENTS_MAX: usize = 32;
 
 impl<P: Send + Sync + 'static> RecentStatements<P> {
@@ -85,13 +85,13 @@ impl<P: Send + Sync + 'static> RecentStatements<P> {
         RecentStatements { statements: Vec::new() }
     }
 
-    /// The statement of this id if the connection has used it.
+    /// The statement with this id, if the connection has used it.
     pub(crate) fn known(&self, id: &[u8]) -> Option<&Arc<Prepared<P>>> {
         let id = Md5Id::try_from(id).ok()?;
         self.statements.iter().find(|(known, _)| *known == id).map(|(_, statement)| statement)
     }
 
-    /// The statement of this id.
+    /// The statement with this id.
     pub(crate) fn find(&mut self, cache: &PreparedCache<P>, id: &[u8]) -> Option<&Arc<Prepared<P>>> {
         let id = Md5Id::try_from(id).ok()?;
         let place = match self.statements.iter().position(|(known, _)| *known == id) {
@@ -108,8 +108,8 @@ impl<P: Send + Sync + 'static> RecentStatements<P> {
         self.statements.get(place).map(|(_, statement)| statement)
     }
 
-    /// Forgets a statement that does not mean what it did when it was prepared. Answers whether it was prepared again
-    /// meanwhile.
+    /// Removes a statement whose meaning has changed since it was prepared. Returns whether it was prepared again in
+    /// the meantime.
     pub(crate) fn forget(&mut self, cache: &PreparedCache<P>, id: &[u8]) -> bool {
         let Ok(id) = Md5Id::try_from(id) else { return false };
         if let Some(place) = self.statements.iter().position(|(known, _)| *known == id) {
@@ -119,7 +119,7 @@ impl<P: Send + Sync + 'static> RecentStatements<P> {
         cache.get(&id).is_some()
     }
 
-    /// Forgets a statement that the client prepares again.
+    /// Removes a statement because the client prepares it again.
     pub(crate) fn replaced(&mut self, id: &Md5Id) {
         self.statements.retain(|(known, _)| known != id);
     }

@@ -1,4 +1,4 @@
-//! The listener: accepts connections, and stops them.
+//! The listener. It accepts connections and stops them.
 
 use crate::Shared;
 use crate::connection::Connection;
@@ -17,11 +17,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// How long connections may take to answer what waits for the log, or for their clients, when the server stops.
-/// Requests that run on threads that may wait are not waited for.
+/// The time that connections have at a stop to answer requests that wait for the log, and to send answers. Requests on
+/// the blocking pool are cancelled instead.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An address taken. Clients that connect wait until a server runs on it.
+/// A bound address. Clients that connect wait until a server runs on it.
 #[derive(Debug)]
 pub struct Listener {
     listener: TcpListener,
@@ -30,13 +30,13 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Takes the address of the options.
+    /// Binds the address in the options.
     pub async fn bind(options: ServerOptions) -> io::Result<Listener> {
         let listener = TcpListener::bind(options.listen).await?;
         Ok(Listener { local: listener.local_addr()?, listener, options })
     }
 
-    /// The address that clients reach, with its real port.
+    /// The bound address with its actual port.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -49,7 +49,7 @@ pub struct Server<H: QueryHandler> {
 }
 
 impl<H: QueryHandler> Server<H> {
-    /// A server of this listener's clients.
+    /// A server for the clients of this listener.
     pub fn new(listener: Listener, handler: Arc<H>) -> Server<H> {
         let Listener { listener, local, options } = listener;
         let shared = Shared {
@@ -68,8 +68,8 @@ impl<H: QueryHandler> Server<H> {
         self.shared.metrics.clone()
     }
 
-    /// Serves clients until `stop` is done; then no new ones, and those that are connected get the answers to what they
-    /// have sent.
+    /// Serves clients until `stop` resolves. After that it accepts no connections, and connected clients still receive
+    /// the answers to the requests that they have sent.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Server { listener, shared } = self;
         let (stopping, stopped) = watch::channel(false);
@@ -91,7 +91,7 @@ impl<H: QueryHandler> Server<H> {
                     connections.spawn(served);
                 }
                 Err(error) => {
-                    // Out of descriptors, most likely: others must go before more can come.
+                    // Most likely there are no descriptors left until another connection closes.
                     tracing::error!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -127,11 +127,11 @@ async fn serve<H: QueryHandler>(
     drop(place);
 }
 
-/// Counts connections by address.
+/// The number of connections by address.
 #[derive(Debug, Default)]
 struct PerAddress(Mutex<HashMap<IpAddr, usize>>);
 
-/// One connection's part in its address's count.
+/// One connection in the count of its address.
 struct Place {
     address: IpAddr,
     counts: Arc<PerAddress>,
@@ -149,7 +149,7 @@ impl Drop for Place {
     }
 }
 
-/// Applies the limits on connections. A client beyond them is cut, as Cassandra cuts it.
+/// Applies the limits on connections. A connection beyond a limit is closed, as in Cassandra.
 fn admit<H: QueryHandler>(
     shared: &Shared<H>,
     per_address: &Arc<PerAddress>,

@@ -1,13 +1,13 @@
-//! What a connection remembers of its client between requests.
+//! The state of a client that its connection keeps between requests.
 
 use query::ClientState;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A client's state and the warnings that go with its next answer.
+/// A client's state, and the warnings for its next answer.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Shared with the requests under way, which keep the keyspace that they began with.
+    /// Requests in flight share it, and keep the keyspace with which they began.
     pub(crate) client: Arc<ClientState>,
     warnings: Vec<String>,
     warned_about_use: bool,
@@ -19,12 +19,12 @@ impl Session {
         Session { client: Arc::new(client), warnings: Vec::new(), warned_about_use: false }
     }
 
-    /// USE was carried out.
+    /// Sets the keyspace after USE.
     pub(crate) fn set_keyspace(&mut self, keyspace: Arc<str>) {
         self.client = Arc::new(ClientState { keyspace: Some(keyspace), ..(*self.client).clone() });
     }
 
-    /// Warns once per connection that prepared statements without keyspace depend on USE.
+    /// Adds a warning, once per connection, that prepared statements without a keyspace depend on USE.
     pub(crate) fn warn_about_use(&mut self, id: &[u8], statement_keyspace: Option<&str>) {
         if std::mem::replace(&mut self.warned_about_use, true) {
             return;
@@ -41,7 +41,7 @@ impl Session {
         ));
     }
 
-    /// More warnings for the next answer.
+    /// Adds warnings to the next answer.
     pub(crate) fn warn(&mut self, warnings: &[String]) {
         self.warnings.extend_from_slice(warnings);
     }

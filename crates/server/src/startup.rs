@@ -1,12 +1,12 @@
-//! What STARTUP may ask for.
+//! The negotiation of a connection's parameters in STARTUP.
 
 use protocol::{Compression, ProtocolError, Startup, Version};
 
-/// What a connection agreed on.
+/// The parameters that client and server agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
     pub(crate) compression: Option<Compression>,
-    /// Answer with "overloaded" instead of not reading.
+    /// Under overload the server answers with an error instead of pausing the connection.
     pub(crate) throw_on_overload: bool,
     pub(crate) driver_name: Option<String>,
     pub(crate) driver_version: Option<String>,
@@ -29,7 +29,7 @@ pub(crate) fn negotiate(startup: &Startup<'_>, version: Version) -> Result<Agree
     })
 }
 
-/// CQL 3 and later, at least two numbers.
+/// Whether the version is CQL 3 or later, with at least two numbers.
 fn check_cql_version(text: &str) -> Result<(), ProtocolError> {
     let invalid = || ProtocolError::new(format!("Invalid version value: {text}"));
     let (numbers, _) = text.split_at(text.find(['-', '+']).unwrap_or(text.len()));

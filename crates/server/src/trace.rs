@@ -1,4 +1,4 @@
-//! Traced requests: an id for the client, and rows in `system_traces` that it can read.
+//! Traced requests. The client gets an id, and reads the trace from `system_traces`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use uuid::{Timestamp, Uuid};
 
 use crate::Shared;
 
-/// Node part of the time-based ids made here; its multicast bit says that it is no network card's.
+/// The node part of the time-based ids made here. Its multicast bit says that it is not the address of a network card.
 const NODE: [u8; 6] = [0x01, b'e', b's', b'p', b'a', b'l'];
 
-/// Between the beginning of the Gregorian calendar and that of 1970, in units of 100 ns.
+/// The time from the start of the Gregorian calendar to that of 1970, in units of 100 ns.
 const GREGORIAN_TO_UNIX_TICKS: u64 = 0x01B2_1DD2_1381_4000;
 
-/// Traces are kept for a day, as Cassandra's.
+/// Traces are kept for a day, as in Cassandra.
 const TTL_SECONDS: u32 = 86_400;
 
-/// Bound values are shown up to this many characters, as in Cassandra.
+/// Bound values are cut to this number of characters, as in Cassandra.
 const SHOWN_VALUE_CHARACTERS: usize = 1000;
 
-/// A request that is being traced.
+/// The trace of a request that is in flight.
 #[derive(Debug)]
 pub(crate) struct Trace {
     id: Uuid,
     client: Option<SocketAddr>,
     log: Arc<TraceLog>,
     started_at: SystemTime,
-    /// What is asked for, in Cassandra's words.
+    /// The kind of the request, in Cassandra's words.
     request: &'static str,
-    /// What the request said, as a CQL map of Cassandra's keys.
+    /// The parameters of the request, as a CQL map with Cassandra's keys.
     parameters: String,
 }
 
@@ -73,17 +73,17 @@ impl Trace {
         *self.id.as_bytes()
     }
 
-    /// Where the query layer notes what happens.
+    /// The log to which the query layer adds events.
     pub(crate) fn log(&self) -> &Arc<TraceLog> {
         &self.log
     }
 
-    /// Writes the session and its events. Failing to do so costs the trace, not the request.
+    /// Writes the session and its events. If that fails, the trace is lost, but not the request.
     pub(crate) async fn record<H: QueryHandler>(self, shared: Arc<Shared<H>>) {
         let _ = spawn_blocking(move || self.write(&shared)).await;
     }
 
-    /// The same for a request that does not wait for its trace.
+    /// Does the same in the background, for a request that does not wait for its trace.
     pub(crate) fn record_in_background<H: QueryHandler>(self, shared: Arc<Shared<H>>) {
         drop(spawn_blocking(move || self.write(&shared)));
     }
@@ -131,7 +131,7 @@ impl Trace {
     }
 }
 
-/// The id of an event at a time: events of one moment stay apart and in order.
+/// The id of an event at a time. Events of the same moment get different ids in their order.
 fn event_id(since_epoch: Duration, place: usize) -> Uuid {
     let ticks = GREGORIAN_TO_UNIX_TICKS + (since_epoch.as_nanos() / 100) as u64 + place as u64;
     Uuid::new_v1(Timestamp::from_gregorian_time(ticks, 0), &NODE)
@@ -170,7 +170,7 @@ fn parameters(text: Option<&str>, bound: Vec<String>, options: &QueryOptions<'_>
     format!("{{{}}}", pairs.join(", "))
 }
 
-/// The values bound to a prepared statement's markers, as literals.
+/// The values of a prepared statement's markers, as literals.
 fn bound_values(markers: &[ColumnSpec], options: &QueryOptions<'_>) -> Vec<String> {
     let pair = |(place, (marker, (_, value))): (usize, (&ColumnSpec, (Option<&str>, Value<'_>)))| {
         let text = match value {

@@ -1,4 +1,5 @@
-//! Requests begun in a connection's turn: from the bytes of a request to its answer, or to a request under way.
+//! The beginning of a request in a connection's turn. It leads from the bytes of the request to its answer, or to a
+//! request in flight.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,18 +19,18 @@ use crate::session::Session;
 use crate::trace::Trace;
 use crate::{Shared, blocking};
 
-/// What became of a request.
+/// The state of a request that was begun.
 pub(crate) enum Begun<P> {
-    /// The answer is with the encoder.
+    /// The encoder has the answer.
     Written,
     /// The answer is known.
     Answered(ReplyTo, Box<Reply<P>>),
-    /// It is under way, and was not polled yet.
+    /// The request is in flight, and was not polled yet.
     UnderWay(InFlight),
 }
 
 impl<P> Begun<P> {
-    /// The id of the statement that the client has to prepare again, if that is the answer.
+    /// The id of the statement, if the answer tells the client to prepare it again.
     fn unprepared(&self) -> Option<&[u8]> {
         let Begun::Answered(_, reply) = self else { return None };
         match &**reply {
@@ -41,15 +42,15 @@ impl<P> Begun<P> {
 
 /// The answer to a request.
 pub(crate) enum Reply<P> {
-    /// That of a statement.
+    /// The answer to a statement.
     Response(Result<Response, QueryError>),
-    /// That of PREPARE.
+    /// The answer to PREPARE.
     Prepared(Md5Id, Arc<Prepared<P>>),
-    /// The request could not be understood.
+    /// The request is invalid.
     Error(ErrorResponse),
 }
 
-/// What beginning a request may change of its connection, except for the statements that the connection knows.
+/// The parts of a connection that the beginning of a request may change, except for the statements that it knows.
 pub(crate) struct Requests<'t, H: QueryHandler> {
     pub(crate) shared: &'t Arc<Shared<H>>,
     pub(crate) session: &'t mut Session,

@@ -1,4 +1,4 @@
-//! What goes with a statement: consistency, values, paging and the rest.
+//! The parts of a request besides its statement: consistency, values, paging and others.
 
 use super::{Consistency, Values};
 

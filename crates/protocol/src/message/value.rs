@@ -1,4 +1,4 @@
-//! Values of bind markers.
+//! The values of bind markers.
 
 use std::slice;
 
@@ -18,11 +18,11 @@ pub enum Value<'a> {
 /// The values of a statement's bind markers.
 #[derive(Clone, Copy, Debug)]
 pub enum Values<'a> {
-    /// As a client sent them, by number of the marker or by its name.
+    /// Values as a client sent them, by the number or the name of their marker.
     Encoded(EncodedValues<'a>),
-    /// By number of the marker.
+    /// Values by the number of their marker.
     Positional(&'a [Value<'a>]),
-    /// By name of the marker.
+    /// Values by the name of their marker.
     Named(&'a [(&'a str, Value<'a>)]),
 }
 
@@ -30,7 +30,7 @@ impl<'a> Values<'a> {
     /// No values.
     pub const NONE: Values<'static> = Values::Positional(&[]);
 
-    /// How many there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         match self {
             Values::Encoded(values) => values.len(),
@@ -39,7 +39,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -53,8 +53,8 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Positional values as they were sent: an i32 length and the bytes of each, one behind the other. Empty if they
-    /// came otherwise.
+    /// Positional values as they were sent: an i32 length and the bytes of each value, one after the other. Empty if
+    /// the values have another form.
     pub fn positional_bytes(&self) -> &'a [u8] {
         match self {
             Values::Encoded(values) => values.positional_bytes(),

@@ -1,4 +1,4 @@
-//! BATCH: several statements, each with its values, written as one mutation.
+//! BATCH requests. The statements, each with its own values, are written as one mutation.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::modify::{self, ModificationPlan};
 use crate::prepared::{Prepared, Work};
 use crate::{Processor, QueryError};
 
-/// The statements of a batch in prepared form, each with the place of its values among those of all.
+/// The statements of a batch in prepared form, each with the range of its values among the values of the batch.
 type Parts = Vec<(Arc<Prepared>, Range<usize>)>;
 
 impl Processor {
@@ -98,7 +98,7 @@ impl Processor {
         outcome.unwrap_or_else(|HasToBlock| self.must_block_batch(kind, parts, values, request))
     }
 
-    /// The batch as work for a thread that may wait.
+    /// The batch as a request for the blocking pool.
     fn must_block_batch(
         self: &Arc<Self>,
         kind: BatchKind,
@@ -117,7 +117,7 @@ impl Processor {
     }
 }
 
-/// The modification that a statement of a batch has to be.
+/// The modification of a statement in a batch. Other statements are refused.
 fn modification(statement: &Prepared) -> Result<&ModificationPlan, QueryError> {
     match &statement.plan.work {
         Work::Modification(modification) => Ok(modification),

@@ -1,4 +1,4 @@
-//! What kind of work a statement is: how long it may take, and whether the thread of a connection can do it.
+//! The class of a statement. It decides the time limit, and whether the statement goes to the blocking pool.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use protocol::{Consistency, ErrorKind, QueryOptions, WriteType};
 use crate::prepared::Work;
 use crate::{Processor, QueryError};
 
-/// What kind of work a statement is.
+/// The class of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// A read of given partitions.
@@ -47,8 +47,8 @@ impl Class {
         })
     }
 
-    /// Whether it may hold its thread for long, or wait for other work of its connection: a drop of a table waits for
-    /// the writes to it.
+    /// Whether a statement of this class goes to the blocking pool: it may run for long, or it may wait for other
+    /// requests of its connection. For example, DROP TABLE waits for the writes to the table.
     pub fn must_block(self) -> bool {
         match self {
             Class::Scan | Class::Truncate | Class::Schema | Class::Describe => true,
@@ -57,7 +57,7 @@ impl Class {
     }
 }
 
-/// How long a request may take, and what its client is answered when it takes longer.
+/// The time limit of a request, and the error that its client gets when the time is over.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeLimit {
     duration: Option<Duration>,
@@ -69,35 +69,35 @@ enum Failure {
     Read(Consistency),
     Write(Consistency, WriteType),
     Truncate,
-    /// Without a limit: the request was given up before it began.
+    /// There is no limit. The request was cancelled before it began.
     Cancelled,
 }
 
 impl TimeLimit {
-    /// However long it takes.
+    /// No time limit.
     pub const NONE: TimeLimit = TimeLimit { duration: None, failure: Failure::Cancelled };
 
-    /// Of a read.
+    /// The time limit of a read.
     pub fn read(duration: Duration, consistency: Consistency) -> TimeLimit {
         TimeLimit { duration: Some(duration), failure: Failure::Read(consistency) }
     }
 
-    /// Of a write.
+    /// The time limit of a write.
     pub fn write(duration: Duration, consistency: Consistency, write_type: WriteType) -> TimeLimit {
         TimeLimit { duration: Some(duration), failure: Failure::Write(consistency, write_type) }
     }
 
-    /// Of a TRUNCATE.
+    /// The time limit of TRUNCATE.
     pub fn truncate(duration: Duration) -> TimeLimit {
         TimeLimit { duration: Some(duration), failure: Failure::Truncate }
     }
 
-    /// How long it may take; `None` for as long as it does.
+    /// The time that the request may take; `None` means no limit.
     pub fn duration(&self) -> Option<Duration> {
         self.duration
     }
 
-    /// What the client is answered when it took longer.
+    /// The error that the client gets when the time is over.
     pub fn error(&self) -> QueryError {
         let text = "Operation timed out - received only 0 responses.";
         let (received, block_for) = (0, 1);
@@ -117,7 +117,7 @@ impl TimeLimit {
 }
 
 impl Processor {
-    /// How long a request of this class may take.
+    /// The time limit of a request of this class.
     pub(super) fn time_limit(&self, class: Class, options: &QueryOptions<'_>) -> TimeLimit {
         let (level, limits) = (options.consistency, self.options());
         match class {

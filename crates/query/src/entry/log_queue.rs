@@ -1,5 +1,5 @@
-//! Requests of one connection that wait for nothing but the log. They are woken together and answered in their order:
-//! one look at the log tells how many are durable, and only the first of the rest is waited for.
+//! The queue of one connection's requests that wait for the log alone. One look at the log tells how many of them are
+//! durable. Those are answered in their order, and only the first of the rest has a waker at the log.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -11,19 +11,20 @@ use engine::{Awaited, Durable, LogHold};
 
 use super::Pending;
 
-/// Of so many settled writes keys are prefetched together; not if there are fewer than a few.
+/// The keys of up to this number of durable writes are prefetched together. With fewer than the second number of
+/// writes, a prefetch does not pay.
 const PREFETCHED_MAX: usize = 64;
 const PREFETCHED_MIN: usize = 8;
 
-/// Pending requests in the order of the places in the log that they wait for, each with something of its owner's.
+/// Pending requests in the order of the places in the log that they wait for. An item is whatever contains a request.
 pub struct LogQueue<T> {
     queue: VecDeque<Entry<T>>,
-    /// What resolves when the first of them is settled.
+    /// Resolves when the first request is settled.
     watch: Option<(Awaited, Durable)>,
-    /// The pending request that an item is.
+    /// The pending request in an item.
     pending_of: fn(&T) -> Option<&Pending>,
-    /// So many of the first were settled when it was last looked, and prefetched if they were enough. A hint: some may
-    /// have been given up since.
+    /// The number of requests at the front that were settled at the last look, and were prefetched if there were enough
+    /// of them. This is a hint, since some of them may have timed out in the meantime.
     prefetched: usize,
 }
 
@@ -34,17 +35,17 @@ struct Entry<T> {
 }
 
 impl<T> LogQueue<T> {
-    /// An empty queue of items that are these pending requests.
+    /// An empty queue. The function returns the pending request in an item.
     pub fn new(pending_of: fn(&T) -> Option<&Pending>) -> LogQueue<T> {
         LogQueue { queue: VecDeque::new(), watch: None, pending_of, prefetched: 0 }
     }
 
-    /// How many there are.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether there are none.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -54,7 +55,8 @@ impl<T> LogQueue<T> {
         self.queue.push_back(Entry { awaited, deadline, item });
     }
 
-    /// The next whose record is settled, to be polled again. With `None` the first of the others will wake `context`.
+    /// The next request whose record is settled; the caller polls it again. If it returns `None`, the first request
+    /// will wake `context`.
     pub fn next_settled(&mut self, hold: &LogHold, context: &mut Context<'_>) -> Option<T> {
         let awaited = self.queue.front()?.awaited;
         if !hold.is_settled(awaited) {
@@ -73,8 +75,8 @@ impl<T> LogQueue<T> {
         self.queue.pop_front().map(|entry| entry.item)
     }
 
-    /// Has memtables prefetch what the first that are settled will look at: one after the other each would wait for
-    /// memory by itself. Answers how many those are.
+    /// Prefetches the memory that the settled requests at the front will read, so that they do not wait for it one
+    /// after the other. Returns the number of these requests.
     fn prefetch_settled(&self, hold: &LogHold) -> usize {
         let first = self.queue.iter().take(PREFETCHED_MAX);
         let count = first.clone().take_while(|entry| hold.is_settled(entry.awaited)).count();
@@ -84,18 +86,18 @@ impl<T> LogQueue<T> {
         count
     }
 
-    /// When the first deadline of all is.
+    /// The earliest deadline in the queue.
     pub fn first_deadline(&self) -> Option<Instant> {
         self.queue.iter().filter_map(|entry| entry.deadline).min()
     }
 
-    /// Takes out one whose deadline is over.
+    /// Removes a request whose deadline is over.
     pub fn take_late(&mut self, now: Instant) -> Option<T> {
         let late = self.queue.iter().position(|entry| entry.deadline.is_some_and(|deadline| deadline <= now))?;
         self.queue.remove(late).map(|entry| entry.item)
     }
 
-    /// Takes out all of them.
+    /// Removes all requests.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.queue.drain(..).map(|entry| entry.item)
     }

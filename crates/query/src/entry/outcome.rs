@@ -1,4 +1,4 @@
-//! What becomes of a request that was begun.
+//! The outcomes of a request that was begun.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,28 +13,28 @@ use super::TimeLimit;
 use crate::processor::with_warnings;
 use crate::{QueryError, Response};
 
-/// What became of a request that was begun. It is small: it is handed on several times, which costs more than the
-/// allocation of what is in it.
+/// The outcome of a request that was begun. Its contents are boxed, because moving them several times costs more than
+/// an allocation.
 pub enum Outcome {
-    /// It is over.
+    /// The request is done.
     Done(Answer),
-    /// It waits for the log, or for memory.
+    /// The request waits for the log or for memory.
     Pending(Box<Pending>),
-    /// It has had no effect yet, and has to be run where it may wait.
+    /// The request has had no effect yet, and has to run on the blocking pool.
     MustBlock(Box<MustBlock>),
 }
 
 /// The answer to a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// The body of its RESULT was appended to the output; there are no warnings.
+    /// The body of its RESULT was appended to the output. There are no warnings.
     Written,
-    /// The answer, not written yet.
+    /// The answer was not written yet.
     Response(Box<Result<Response, QueryError>>),
 }
 
 impl Outcome {
-    /// It is over, and this is the answer.
+    /// A request that is done, with its answer.
     pub fn done(response: Result<Response, QueryError>) -> Outcome {
         Outcome::Done(Answer::Response(Box::new(response)))
     }
@@ -43,7 +43,7 @@ impl Outcome {
         Outcome::done(Err(error))
     }
 
-    /// The answer to a request that was begun where it might wait, without an output.
+    /// The answer to a request that was begun without an output on a thread that may block.
     pub fn into_response(self) -> Result<Response, QueryError> {
         match self {
             Outcome::Done(Answer::Response(response)) => *response,
@@ -54,8 +54,8 @@ impl Outcome {
     }
 }
 
-/// A request that waits for the log or for memory; of its bytes nothing is needed any more. Dropped before it is ready,
-/// a write that is in the log is finished in the background; one that is not never gets there.
+/// A request that waits for the log or for memory. It needs the bytes of its frame no longer. If it is dropped before
+/// it is ready, a write that is in the log is finished in the background, and any other write has no effect.
 #[must_use = "it is answered when it is ready"]
 pub struct Pending {
     work: PendingWork,
@@ -63,7 +63,7 @@ pub struct Pending {
     limit: TimeLimit,
 }
 
-// It lies in a box already.
+// A `Pending` is boxed already.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum PendingWork {
     Write(BegunWrite),
@@ -75,7 +75,7 @@ impl Pending {
         Pending { work, warnings, limit }
     }
 
-    /// A request that any future answers.
+    /// A request that a future answers.
     pub fn of_future(
         limit: TimeLimit,
         future: impl Future<Output = Result<Response, QueryError>> + Send + 'static,
@@ -83,7 +83,7 @@ impl Pending {
         Pending::new(PendingWork::Future(Box::pin(future)), Vec::new(), limit)
     }
 
-    /// How long it may take.
+    /// The time limit.
     pub fn limit(&self) -> &TimeLimit {
         &self.limit
     }
@@ -113,13 +113,13 @@ impl Pending {
         }
     }
 
-    /// Waits for it on this thread.
+    /// Waits for the answer on this thread.
     pub fn wait(mut self) -> Result<Response, QueryError> {
         engine::block_on(std::future::poll_fn(|context| self.poll(Turn::BLOCKING, context)))
     }
 
-    /// Has memtables prefetch what these will look at: for those that wait for the log no more and are polled right
-    /// after, some eight or more.
+    /// Prefetches the memory that these requests will read. Call it for eight requests or more whose records are
+    /// settled, right before they are polled.
     pub(super) fn prefetch<'p>(pending: impl Iterator<Item = &'p Pending>) {
         BegunWrite::prefetch(pending.filter_map(|pending| match &pending.work {
             PendingWork::Write(write) => Some(write),
@@ -130,7 +130,7 @@ impl Pending {
 
 type Run = dyn FnOnce(Option<Instant>, &AtomicBool) -> Result<Response, QueryError> + Send;
 
-/// A request that is to be run on a thread that may wait. It owns all that it needs.
+/// A request for the blocking pool. It owns all that it needs.
 pub struct MustBlock {
     run: Box<Run>,
     limit: TimeLimit,
@@ -138,8 +138,8 @@ pub struct MustBlock {
 }
 
 impl MustBlock {
-    /// A request that `run` carries out. It gets the time when its client is answered in any case, and what says that
-    /// nobody waits for the answer any more.
+    /// A request that `run` executes. Its arguments are the deadline, at which the client gets a timeout, and a flag
+    /// that is set when nobody waits for the answer any more.
     pub fn new(
         limit: TimeLimit,
         run: impl FnOnce(Option<Instant>, &AtomicBool) -> Result<Response, QueryError> + Send + 'static,
@@ -147,18 +147,18 @@ impl MustBlock {
         MustBlock { run: Box::new(run), limit, cancelled: Arc::default() }
     }
 
-    /// How long it may take.
+    /// The time limit.
     pub fn limit(&self) -> &TimeLimit {
         &self.limit
     }
 
-    /// To be set once nobody waits for the answer any more: a scan ends then. It is not worth to run the request then
-    /// that has not begun.
+    /// The flag to set when nobody waits for the answer any more. A scan then ends soon. A request that has not begun
+    /// need not be run.
     pub fn cancel_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.cancelled)
     }
 
-    /// Carries it out on this thread.
+    /// Executes the request on this thread.
     pub fn run(self, deadline: Option<Instant>) -> Result<Response, QueryError> {
         (self.run)(deadline, &self.cancelled)
     }

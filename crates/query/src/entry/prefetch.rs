@@ -1,5 +1,5 @@
-//! Requests that lie in a connection's buffer: before the first is begun, the memory that they will look at is
-//! prefetched. While it is on its way to one the others' is as well, where each on its own would wait for all of its.
+//! Prefetch for the requests in a connection's buffer. Before the first request is begun, the memory that all of them
+//! will read is prefetched, so that its latencies overlap. Without it each request would wait for its memory alone.
 
 use std::mem::replace;
 use std::ptr;
@@ -10,16 +10,16 @@ use protocol::{Value, Values};
 use crate::Processor;
 use crate::prepared::Prepared;
 
-/// For fewer requests it is not worth its time.
+/// For fewer requests a prefetch does not pay.
 const REQUESTS_MIN: usize = 4;
 
-/// Prefetches what these statements will look at in memtables that are large.
+/// Prefetches the memory that these statements will read in large memtables.
 pub(super) fn prefetch<'c>(
     processor: &Processor,
     coming: impl Iterator<Item = (&'c Prepared, impl FnOnce() -> Option<Values<'c>>)>,
 ) {
     let mut keys = Keys { bytes: Vec::new(), ends: Vec::new() };
-    // The statement that was asked about last, and whether it is worth it.
+    // The last statement, and whether a prefetch pays for it.
     let mut last: Option<(&Prepared, bool)> = None;
     for (statement, values) in coming {
         let is_worth = match last {
@@ -37,8 +37,8 @@ pub(super) fn prefetch<'c>(
 }
 
 impl Processor {
-    /// Whether the memtables of the statement's table hold so much that a prefetch is worth its time. Writes that wait
-    /// for the log meet them later, and are prefetched then.
+    /// Whether a prefetch pays, because the memtables of the statement's table are large. Writes that wait for the log
+    /// read the memtables later, and are prefetched then.
     fn is_worth_a_prefetch(&self, statement: &Prepared) -> bool {
         let comes_later = statement.plan.is_modification() && self.engine().writes_wait();
         let is_large = || matches!(&statement.plan.tables[..], [table] if self.engine().has_large_memtables(table));
@@ -46,11 +46,11 @@ impl Processor {
     }
 }
 
-/// Serialized partition keys of statements.
+/// The serialized partition keys of statements.
 struct Keys<'c> {
-    /// One behind the other.
+    /// The keys one after the other.
     bytes: Vec<u8>,
-    /// Of each the statement, and its end in `bytes`.
+    /// For each key its statement and its end in `bytes`.
     ends: Vec<(&'c Prepared, usize)>,
 }
 
@@ -75,8 +75,8 @@ impl<'c> Keys<'c> {
     }
 }
 
-/// Appends the partition key as it is serialized: its only value, or of each its length, itself and a zero. `None` if a
-/// value is missing.
+/// Appends a serialized partition key. A single value is the key itself. Of several values each is preceded by its
+/// length and followed by a zero. `None` if a value is missing.
 fn push_key(places: &[u16], values: &Values<'_>, key: &mut Vec<u8>) -> Option<()> {
     if values.is_named() {
         return None;

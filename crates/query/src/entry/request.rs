@@ -1,4 +1,4 @@
-//! What a client asks for.
+//! The requests of clients.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use protocol::{BatchKind, Consistency, QueryOptions, Value, Values, Version};
 use crate::prepared::{Plan, Prepared};
 use crate::{ClientState, TraceLog};
 
-/// A request to carry out a statement, or a batch of them.
+/// A request to execute a statement or a batch.
 #[derive(Debug)]
 pub struct Request<'r, P = Plan> {
-    /// What is to be carried out.
+    /// The statement or the batch.
     pub statement: Statement<'r, P>,
-    /// Who asks.
+    /// The client.
     pub client: &'r Arc<ClientState>,
-    /// The values and the rest.
+    /// The values and all other options.
     pub options: &'r QueryOptions<'r>,
-    /// The protocol's version that the answer is in.
+    /// The protocol version of the answer.
     pub version: Version,
-    /// Where to note what happens, if the request is traced.
+    /// The log of events, if the request is traced.
     pub trace: Option<&'r Arc<TraceLog>>,
 }
 
-/// What is to be carried out.
+/// The statement or the batch of a request.
 #[derive(Debug)]
 pub enum Statement<'r, P = Plan> {
-    /// QUERY: a text.
+    /// The text of a QUERY.
     Text(&'r str),
-    /// EXECUTE: a statement that was prepared.
+    /// The prepared statement of an EXECUTE.
     Prepared {
         /// The statement.
         statement: &'r Arc<Prepared<P>>,
-        /// The id of the result's columns that the client has (v5).
+        /// The id of the result's columns that the client knows (v5).
         client_columns: Option<&'r [u8]>,
     },
-    /// BATCH.
+    /// The statements of a BATCH.
     Batch {
         /// Logged, unlogged or counter.
         kind: BatchKind,
@@ -49,21 +49,21 @@ pub enum Statement<'r, P = Plan> {
 pub struct BatchEntry<'r, P = Plan> {
     /// The statement.
     pub statement: BatchStatement<'r, P>,
-    /// Its values, never named.
+    /// Its values. They never have names.
     pub values: Values<'r>,
 }
 
-/// How a BATCH has a statement.
+/// A statement of a BATCH, in one of its two forms.
 #[derive(Debug)]
 pub enum BatchStatement<'r, P = Plan> {
-    /// As text.
+    /// The text of the statement.
     Text(&'r str),
-    /// Prepared before.
+    /// A prepared statement.
     Prepared(Arc<Prepared<P>>),
 }
 
 impl Request<'_> {
-    /// Notes what happens now, if the request is traced.
+    /// Adds an event to the trace, if the request is traced.
     pub(super) fn note(&self, activity: impl FnOnce() -> String) {
         if let Some(trace) = self.trace {
             trace.note(activity());
@@ -71,7 +71,7 @@ impl Request<'_> {
     }
 }
 
-/// A request that owns its parts, but for its statement.
+/// A request that owns its parts, except for its statement.
 pub(super) struct OwnedRequest {
     client: Arc<ClientState>,
     version: Version,
@@ -88,7 +88,7 @@ pub(super) struct OwnedRequest {
 }
 
 impl OwnedRequest {
-    /// A copy of a request, whose values are these.
+    /// A copy of a request with these values.
     pub fn new(request: &Request<'_>, values: &[Value<'_>]) -> OwnedRequest {
         let options = request.options;
         OwnedRequest {
@@ -107,7 +107,7 @@ impl OwnedRequest {
         }
     }
 
-    /// Does something with the request and its values.
+    /// Calls a function with the request and its values.
     pub fn with<R>(&self, statement: Statement<'_>, then: impl FnOnce(&Request<'_>, &[Value<'_>]) -> R) -> R {
         let values = self.values.list();
         let options = QueryOptions {
@@ -126,7 +126,7 @@ impl OwnedRequest {
     }
 }
 
-/// Copies of values, one behind the other.
+/// Copies of values, one after the other.
 struct OwnedValues {
     bytes: Vec<u8>,
     values: Vec<OwnedValue>,

@@ -1,22 +1,22 @@
-//! The values of a request in the order of its statement's markers.
+//! The values of a request in the order of its statement's bind markers.
 
 use std::collections::HashMap;
 
 use protocol::{ColumnSpec, Value, Values};
 
-/// So many values need no memory of their own.
+/// Up to this number of values need no allocation.
 const FEW_VALUES: usize = 8;
 
-/// Values by number of the marker.
+/// Values by the number of their marker.
 pub(super) enum BoundValues<'a> {
-    /// So many of the first.
+    /// An array, and the number of values in it.
     Few([Value<'a>; FEW_VALUES], usize),
     Many(Vec<Value<'a>>),
     Given(&'a [Value<'a>]),
 }
 
 impl<'a> BoundValues<'a> {
-    /// Brings values that were sent by name into the order of the markers; those of no marker are left out.
+    /// Puts values that were sent by name into the order of the markers, without those that belong to no marker.
     #[inline]
     pub fn of(values: &Values<'a>, markers: &[ColumnSpec]) -> BoundValues<'a> {
         let values = match values {
@@ -42,7 +42,7 @@ impl<'a> BoundValues<'a> {
     }
 }
 
-/// Of several values of one name the last counts.
+/// If several values have the same name, the last one counts.
 fn by_name<'a>(values: &Values<'a>, markers: &[ColumnSpec]) -> Vec<Value<'a>> {
     let named: HashMap<&str, Value<'a>> = values.iter().filter_map(|(name, value)| Some((name?, value))).collect();
     markers.iter().filter_map(|marker| named.get(&*marker.name).copied()).collect()
