@@ -15,7 +15,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use blockio::{AlignedBuffer, BLOCK_SIZE, BlockRing, Disk, Durability, Frame, OpenOptions, SystemDisk};
-use commitlog::{CommitLog, Durable, LogError, LogOptions, LogPosition, PositionInterval, SyncMode, write_held};
+use commitlog::{CommitLog, Durable, LogError, LogHold, LogOptions, LogPosition, PositionInterval, SyncMode};
 use rustix::time::{ClockId, clock_gettime};
 use uuid::Uuid;
 
@@ -68,7 +68,7 @@ fn all(directory: &Path, time: Duration) -> Result<(), Failure> {
         // Fills the log once, so that all blocks are prewritten.
         let mut filled = 0;
         while filled < SEGMENTS * u64::from(SEGMENT_BYTES) {
-            append(&log, &[0; 60_000])?;
+            append(&log, &[0; 60_000], None)?;
             filled += 60_000;
         }
         log.sync()?;
@@ -117,9 +117,9 @@ fn open(directory: &Path, sync: SyncMode) -> Result<CommitLog, LogError> {
 }
 
 /// Appends, and marks everything as flushed when the log is full.
-fn append(log: &CommitLog, data: &[u8]) -> Result<LogPosition, LogError> {
+fn append(log: &CommitLog, data: &[u8], hold: Option<&LogHold>) -> Result<LogPosition, LogError> {
     loop {
-        match log.try_append(&[TABLE], data) {
+        match log.try_append_held(&[TABLE], data, hold) {
             Ok(appended) => return Ok(appended.position),
             Err(LogError::NoFreeSegment) => {
                 log.flushed(TABLE, PositionInterval { start: LogPosition::NONE, end: log.position() })?;
@@ -254,14 +254,15 @@ fn waking() {
 /// One writer that waits for each record before it appends the next. The log's thread writes the record, or the writer
 /// writes it itself, as a connection of the server does that defers its wake-ups.
 fn one_writer(name: &str, log: &CommitLog, time: Duration, writes_itself: bool) -> Result<(), Failure> {
-    let _held = writes_itself.then(|| log.hold_wake_ups(Waker::noop()));
+    let hold = writes_itself.then(|| log.hold_wake_ups());
     for size in [100, 1024, 4096] {
         let data = vec![7; size];
         let padding_bytes = log.metrics().padding_bytes;
         let (start, cpu, mut latencies) = (Instant::now(), cpu_time(), Vec::new());
         while start.elapsed() < time {
             let begun = Instant::now();
-            let position = append(log, &data)?;
+            let position = append(log, &data, hold.as_ref())?;
+            hold.iter().for_each(|hold| drop(hold.write()));
             log.durable(position).wait()?;
             latencies.push(begun.elapsed());
         }
@@ -316,7 +317,7 @@ fn outstanding_writes(
         }
         // Writes that become ready together are passed to the log together, as a connection does. This thread may write
         // them, since it would sleep otherwise.
-        let turn = log.map(|log| log.hold_wake_ups(Waker::noop()));
+        let turn = log.map(CommitLog::hold_wake_ups);
         for write in ready.drain(..) {
             let (Some(slot), Some(waker)) = (futures.get_mut(write), wakers.get(write)) else { continue };
             done += 1;
@@ -327,7 +328,7 @@ fn outstanding_writes(
             if let Some(finished) = slot.take() {
                 finished.wait()?;
             }
-            let mut durable = log.durable(append(log, &data)?);
+            let mut durable = log.durable(append(log, &data, turn.as_ref())?);
             match Pin::new(&mut durable).poll(&mut Context::from_waker(waker)) {
                 Poll::Pending => *slot = Some(durable),
                 Poll::Ready(result) => {
@@ -336,18 +337,9 @@ fn outstanding_writes(
                 }
             }
         }
-        write_held();
-        drop(turn);
+        turn.iter().for_each(|turn| drop(turn.write()));
     }
     Ok((done as f64 / start.elapsed().as_secs_f64(), (cpu_time() - cpu).as_nanos() as f64 / 1000.0 / done as f64))
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
 }
 
 /// Many writes in flight for which one task waits, as a connection of the server does. The writes of a turn are passed
@@ -358,29 +350,26 @@ fn waited_for_together(
     outstanding: usize,
     time: Duration,
 ) -> Result<(f64, f64), Failure> {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
     let data = vec![7; size];
     let (start, cpu, mut done) = (Instant::now(), cpu_time(), 0u64);
     let mut under_way = VecDeque::new();
     while start.elapsed() < time {
-        let turn = log.hold_wake_ups(&waker);
+        let turn = log.hold_wake_ups();
         while under_way.len() < outstanding {
-            let mut durable = log.durable(append(log, &data)?);
-            match (Pin::new(&mut durable).poll(&mut context), turn.take_awaited()) {
-                (Poll::Pending, Some(awaited)) => under_way.push_back((durable, awaited)),
-                (Poll::Pending, None) => return Err("a write waits for nothing".into()),
-                (Poll::Ready(result), _) => {
+            let wait = log.wait_for(append(log, &data, Some(&turn))?);
+            match log.look_at_wait(&wait) {
+                Poll::Pending => under_way.push_back(log.place_of_wait(&wait).ok_or("records have no order")?),
+                Poll::Ready(result) => {
                     result?;
                     done += 1;
                 }
             }
         }
-        if let Some((_, first)) = under_way.front() {
+        if let Some(first) = under_way.front() {
+            turn.write();
             turn.settled(*first).wait()?;
         }
-        while let Some((durable, _)) = under_way.pop_front_if(|(_, awaited)| turn.is_settled(*awaited)) {
-            durable.wait()?;
+        while under_way.pop_front_if(|place| turn.is_settled(*place)).is_some() {
             done += 1;
         }
     }

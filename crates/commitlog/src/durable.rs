@@ -8,7 +8,6 @@ use std::thread::{self, Thread};
 use std::time::Instant;
 
 use crate::LogError;
-use crate::hold::{self, write_held};
 use crate::shared::Shared;
 use crate::waiters::Awaits;
 
@@ -18,22 +17,34 @@ use crate::waiters::Awaits;
 pub struct LogWait {
     awaits: Awaits,
     key: Option<u64>,
-    /// Always register the waker, even where its position could be noted for a thread that polls many waits.
-    registers: bool,
 }
 
 impl LogWait {
     /// Waits for the record that ends at the position.
     pub(crate) fn new(position: u64) -> LogWait {
-        LogWait { awaits: Awaits::Record(position), key: None, registers: false }
+        LogWait { awaits: Awaits::Record(position), key: None }
     }
 
     pub(crate) fn poll(&mut self, shared: &Shared, context: &mut Context<'_>) -> Poll<Result<(), LogError>> {
-        let (waker, registers, position) = (context.waker(), self.registers, self.awaits.position());
-        let notes = || !registers && hold::notes(shared, position, waker);
-        shared.waiters.poll(self.awaits, &mut self.key, waker, notes).map_err(LogError::Closed)
+        shared.waiters.poll(self.awaits, &mut self.key, context.waker()).map_err(LogError::Closed)
+    }
+
+    /// Whether the wait is over. Registers no waker.
+    pub(crate) fn look(&self, shared: &Shared) -> Poll<Result<(), LogError>> {
+        match shared.waiters.horizon() >= self.awaits.position() {
+            true => Poll::Ready(Ok(())),
+            false => shared.closed().map_or(Poll::Pending, |closed| Poll::Ready(Err(closed))),
+        }
+    }
+
+    pub(crate) fn place(&self) -> LogPlace {
+        LogPlace(self.awaits.position())
     }
 }
+
+/// A place in the log. A caller that waits for many records compares their places, and waits for the first one only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogPlace(pub(crate) u64);
 
 /// Resolves when a record is on the device, or can no longer reach it.
 #[must_use = "a record is acknowledged only after its future has resolved"]
@@ -52,9 +63,9 @@ impl Durable {
         Durable::new(shared, LogWait { awaits: Awaits::AllUpTo(position), ..LogWait::new(position) })
     }
 
-    /// Always registers its waker, also while a [`LogHold`](crate::LogHold) collects the positions of this thread.
-    pub(crate) fn registered(shared: Arc<Shared>, position: u64) -> Durable {
-        Durable::new(shared, LogWait { registers: true, ..LogWait::new(position) })
+    /// Waits for the record that ends at the position.
+    pub(crate) fn of_record(shared: Arc<Shared>, position: u64) -> Durable {
+        Durable::new(shared, LogWait::new(position))
     }
 
     /// Blocks this thread until the wait is over.
@@ -64,11 +75,7 @@ impl Durable {
         loop {
             match Pin::new(&mut self).poll(&mut context) {
                 Poll::Ready(result) => return result,
-                Poll::Pending => {
-                    if !write_held() {
-                        thread::park();
-                    }
-                }
+                Poll::Pending => thread::park(),
             }
         }
     }

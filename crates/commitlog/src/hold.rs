@@ -1,145 +1,90 @@
-//! Batches of wake-ups: a thread that begins many writes in a row wakes the log's writer once, after the last append,
-//! so that one frame contains all of them. Otherwise the first append would be written alone, and the others would wait
-//! for its frame.
+//! Appends whose wake-ups are held back. A caller that appends many records in a row passes the same [`LogHold`] to
+//! each append. The log's writer is then woken once, after the last append, so that one frame takes all records.
+//! Without a hold the first record goes into a frame of its own, and the others wait for that frame.
 //!
-//! Waits are batched too: a task that polls many writes with one waker need not register it for each of them. The
-//! position for which such a write waits is recorded. The task takes it after each poll, and waits for the least one.
+//! A hold belongs to its caller and is an argument of an append. It changes no other append, neither on this thread nor
+//! on any other.
 
-use std::cell::RefCell;
-use std::marker::PhantomData;
+use std::cell::Cell;
 use std::sync::Arc;
-use std::task::Waker;
 
 use crate::lead::lead;
-use crate::primitive::thread_local;
 use crate::shared::Shared;
-use crate::{Durable, SyncMode};
+use crate::{Durable, LogPlace};
 
-/// The size at which a thread's appends are no longer held back, bytes: the device writes them while the thread appends
-/// more.
-const HELD_SIZE_MAX: u64 = 256 << 10;
+/// Appends of more bytes than this are not held back any longer, so that the device writes them while more are
+/// appended.
+const HELD_BYTES_MAX: u64 = 256 << 10;
 
-thread_local! {
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
-}
-
-/// The log whose writer this thread does not wake.
-struct Held {
-    shared: Arc<Shared>,
-    /// The end of this thread's held appends; 0 if there are none.
-    reach: u64,
-    /// The start of the first held append.
-    from: u64,
-    /// For futures that are polled with this waker, the awaited position is recorded instead of registering the waker.
-    waker: Waker,
-    /// The greatest recorded position, until it is taken; 0 if there is none.
-    awaited: u64,
-}
-
-fn with_held<R>(act: impl FnOnce(&mut Option<Held>) -> R) -> R {
-    HELD.with(|held| act(&mut held.borrow_mut()))
-}
-
-/// While this value lives, appends of this thread to its log do not wake the log's writer. Dropping it does. Before
-/// this thread waits for one of these appends it must call [`release_held_wake_ups`], as
-/// [`Durable::wait`](crate::Durable::wait) does.
-#[derive(Debug)]
+/// Holds back the wake-ups of the appends that it is passed to, until it is released or dropped. Nobody may wait for
+/// one of these appends on the thread that holds it without a call of [`LogHold::release`] or [`LogHold::write`].
 #[must_use = "wake-ups are held back while it lives"]
 pub struct LogHold {
     shared: Arc<Shared>,
-    on_this_thread: PhantomData<*const ()>,
+    /// The ring position up to which the appends reach; 0 if there are none.
+    reach: Cell<u64>,
+    /// The ring position at which the first of these appends begins.
+    from: Cell<u64>,
 }
 
-/// A position in the log for which a write waits. Later appends of one thread have greater positions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Awaited(u64);
+impl std::fmt::Debug for LogHold {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("LogHold").field("from", &self.from).field("reach", &self.reach).finish_non_exhaustive()
+    }
+}
 
 impl LogHold {
-    pub(crate) fn new(shared: &Arc<Shared>, waker: &Waker) -> LogHold {
-        release_held_wake_ups();
-        let held = Held { shared: Arc::clone(shared), reach: 0, from: 0, waker: waker.clone(), awaited: 0 };
-        HELD.with(|now| now.replace(Some(held)));
-        LogHold { shared: Arc::clone(shared), on_this_thread: PhantomData }
+    pub(crate) fn new(shared: &Arc<Shared>) -> LogHold {
+        LogHold { shared: Arc::clone(shared), reach: Cell::new(0), from: Cell::new(0) }
     }
 
-    /// The position for which futures wait that were polled with this hold's waker since the last call. The poller must
-    /// call this after each poll, because nothing else wakes it for that position.
-    pub fn take_awaited(&self) -> Option<Awaited> {
-        let awaited = with_held(|held| held.as_mut().map_or(0, |held| std::mem::take(&mut held.awaited)));
-        (awaited > 0).then_some(Awaited(awaited))
+    /// Notes an append that begins and ends at these ring positions. Returns whether its wake-up is held back, which is
+    /// not the case once there are enough bytes for a frame of their own.
+    pub(crate) fn holds_back(&self, start: u64, end: u64) -> bool {
+        debug_assert!(start < end, "an append has bytes");
+        if self.reach.get() == 0 {
+            self.from.set(start);
+        }
+        let holds = end - self.from.get() < HELD_BYTES_MAX;
+        self.reach.set(if holds { self.reach.get().max(end) } else { 0 });
+        holds
     }
 
-    /// Whether the position is on the device, or never will be. Futures that wait for it must then be polled again.
-    pub fn is_settled(&self, awaited: Awaited) -> bool {
-        self.shared.waiters.horizon() >= awaited.0 || self.shared.closed().is_some()
+    /// Wakes the log's writer for the appends that were held back so far. Call it before work that may take long.
+    pub fn release(&self) {
+        let reach = self.reach.take();
+        if reach > 0 {
+            self.shared.signals.appended(reach);
+        }
     }
 
-    /// Completes when the position is settled. An error means that it will never be on the device.
-    pub fn settled(&self, awaited: Awaited) -> Durable {
-        Durable::registered(Arc::clone(&self.shared), awaited.0)
+    /// Writes the appends that were held back so far on this thread if no frame is in flight, or else wakes the log's
+    /// writer. For a thread that would sleep now until they are on the device. Returns whether it wrote.
+    pub fn write(&self) -> bool {
+        let reach = self.reach.take();
+        if reach == 0 {
+            return false;
+        }
+        let has_written = lead(&self.shared, reach);
+        if !has_written {
+            self.shared.signals.appended(reach);
+        }
+        has_written
+    }
+
+    /// Whether everything up to the place is on the device, or never will be.
+    pub fn is_settled(&self, place: LogPlace) -> bool {
+        self.shared.waiters.horizon() >= place.0 || self.shared.closed().is_some()
+    }
+
+    /// Resolves when the place is settled. An error says that it never will be on the device.
+    pub fn settled(&self, place: LogPlace) -> Durable {
+        Durable::of_record(Arc::clone(&self.shared), place.0)
     }
 }
 
 impl Drop for LogHold {
     fn drop(&mut self) {
-        release_held_wake_ups();
-        HELD.with(|now| now.replace(None));
+        self.release();
     }
-}
-
-/// Wakes the log's writer for the appends that this thread's [`LogHold`] has held back. A thread calls it before it
-/// waits, or does something that takes long.
-pub fn release_held_wake_ups() {
-    if let Some((shared, reach)) = take_held() {
-        shared.signals.appended(reach);
-    }
-}
-
-/// Takes the log and the end of this thread's held appends, if there are any.
-fn take_held() -> Option<(Arc<Shared>, u64)> {
-    with_held(|held| {
-        let held = held.as_mut().filter(|held| held.reach > 0)?;
-        Some((Arc::clone(&held.shared), std::mem::take(&mut held.reach)))
-    })
-}
-
-/// Writes the appends that this thread's [`LogHold`] has held back, if no other frame is in flight, and otherwise wakes
-/// the log's writer. A thread calls it when it would otherwise sleep until its appends are on the device. Returns
-/// whether it wrote them, in which case all waiters were woken.
-pub fn write_held() -> bool {
-    let Some((shared, reach)) = take_held() else { return false };
-    let wrote = lead(&shared, reach);
-    if !wrote {
-        shared.signals.appended(reach);
-    }
-    wrote
-}
-
-/// Records an append from `start` to `end` in the ring. Returns whether its wake-up is held back. It is not if the held
-/// appends are large enough for a frame of their own.
-pub(crate) fn holds_back(shared: &Shared, start: u64, end: u64) -> bool {
-    with_held(|held| match held {
-        Some(held) if std::ptr::eq(&*held.shared, shared) => {
-            if held.reach == 0 {
-                held.from = start;
-            }
-            let holds = end - held.from < HELD_SIZE_MAX;
-            held.reach = if holds { held.reach.max(end) } else { 0 };
-            holds
-        }
-        _ => false,
-    })
-}
-
-/// Records that a future waits for a ring position. Returns false if its waker must be registered instead, as always
-/// with `each`, in which records are acknowledged one by one and out of order.
-pub(crate) fn notes(shared: &Shared, position: u64, waker: &Waker) -> bool {
-    shared.sync != SyncMode::Each
-        && with_held(|held| match held {
-            Some(held) if std::ptr::eq(&*held.shared, shared) && held.waker.will_wake(waker) => {
-                held.awaited = held.awaited.max(position);
-                true
-            }
-            _ => false,
-        })
 }

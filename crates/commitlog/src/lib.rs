@@ -49,14 +49,14 @@ pub use decision::{
     BlockKind, DECISIONS, Decision, ENTRY_DECISIONS, EntryDecision, EntryKind, FirstBlock, HorizonSide, Order, decide,
     decide_entry,
 };
-pub use durable::{Durable, LogWait, RoomChange};
+pub use durable::{Durable, LogPlace, LogWait, RoomChange};
 pub use error::{Corruption, LogError};
 pub use file::{FILE_NAME, log_path};
 pub use format::{
     BLOCK_HEADER_SIZE, BLOCK_PAYLOAD_SIZE, BlockHeader, BlockState, BookkeepingEntry, EntryFault, Geometry,
     RecordFault, SegmentState, Superblock, SuperblockFault,
 };
-pub use hold::{Awaited, LogHold, release_held_wake_ups, write_held};
+pub use hold::LogHold;
 pub use inspect::{Inspected, LogInspector, Walked};
 pub use log::{Appended, CommitLog};
 pub use metrics::{LogMetrics, WaitCount};

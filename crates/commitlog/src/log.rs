@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ use crate::segments::Segments;
 use crate::shared::Shared;
 use crate::writer;
 use crate::{
-    Durable, LogError, LogHold, LogMetrics, LogOptions, LogPosition, LogWait, PositionInterval, Pressure, Replay,
-    RoomChange, SyncMode, WaitCount, hold, last_mark, recovery,
+    Durable, LogError, LogHold, LogMetrics, LogOptions, LogPlace, LogPosition, LogWait, PositionInterval, Pressure,
+    Replay, RoomChange, SyncMode, WaitCount, last_mark, recovery,
 };
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -96,16 +96,24 @@ impl CommitLog {
     ///
     /// Fails with [`LogError::TooLarge`], [`LogError::NoFreeSegment`], [`LogError::DiskFull`] or [`LogError::Closed`].
     pub fn append(&self, tables: &[Uuid], record: &[u8]) -> Result<Appended, LogError> {
+        self.append_held(tables, record, None)
+    }
+
+    /// Like [`append`](Self::append); the hold, if there is one, holds back the wake-up of the log's writer.
+    pub fn append_held(&self, tables: &[Uuid], record: &[u8], hold: Option<&LogHold>) -> Result<Appended, LogError> {
         let mut waiting: Option<Instant> = None;
         loop {
             let epoch = self.shared.room.epoch();
-            let result = self.try_append(tables, record);
+            let result = self.try_append_held(tables, record, hold);
             let wait = matches!(result, Err(LogError::NoFreeSegment | LogError::DiskFull(_)));
             let since = *match (wait, &mut waiting) {
                 (true, waiting) => waiting.get_or_insert_with(Instant::now),
                 (false, None) => return result,
                 (false, Some(since)) => since,
             };
+            if let Some(hold) = hold {
+                hold.release();
+            }
             if !wait || !self.shared.room.wait(epoch, since + self.append_timeout) {
                 self.shared.counters.allocation_waits.add(since.elapsed());
                 return result;
@@ -116,6 +124,17 @@ impl CommitLog {
     /// Like [`append`](Self::append), but never waits: [`LogError::NoFreeSegment`] says that there is no room now. To
     /// wait for room after a refusal, call [`room`](Self::room) before the attempt.
     pub fn try_append(&self, tables: &[Uuid], record: &[u8]) -> Result<Appended, LogError> {
+        self.try_append_held(tables, record, None)
+    }
+
+    /// Like [`try_append`](Self::try_append); the hold, if there is one, holds back the wake-up of the log's writer.
+    #[inline]
+    pub fn try_append_held(
+        &self,
+        tables: &[Uuid],
+        record: &[u8],
+        hold: Option<&LogHold>,
+    ) -> Result<Appended, LogError> {
         let shared = &*self.shared;
         let head = self.head(tables.len(), record.len()).inspect_err(|_| {
             shared.counters.over_sized_mutations.fetch_add(1, Ordering::Relaxed);
@@ -131,7 +150,7 @@ impl CommitLog {
         shared.record_starts.note(record_start(start));
         fill(reservation, &head, tables, record, body_crc);
         shared.counters.completed_tasks.fetch_add(1, Ordering::Relaxed);
-        if hold::holds_back(shared, start, end) {
+        if hold.is_some_and(|hold| hold.holds_back(start, end)) {
             // Pairs with the fence of a thread that replaces a memtable: either that thread sees this record's mark, or
             // this thread sees the replacement.
             fence(Ordering::SeqCst);
@@ -199,6 +218,17 @@ impl CommitLog {
         wait.poll(&self.shared, context)
     }
 
+    /// Whether a wait for a record of this log is over. Nobody is woken for it.
+    pub fn look_at_wait(&self, wait: &LogWait) -> Poll<Result<(), LogError>> {
+        wait.look(&self.shared)
+    }
+
+    /// The place in the log that a wait is for. `None` in [`SyncMode::Each`], where records become durable in any
+    /// order, so that no place stands for those before it.
+    pub fn place_of_wait(&self, wait: &LogWait) -> Option<LogPlace> {
+        (self.shared.sync != SyncMode::Each).then(|| wait.place())
+    }
+
     /// Whether appended records are acknowledged without waiting for the device.
     pub fn is_periodic(&self) -> bool {
         matches!(self.shared.sync, SyncMode::Periodic { .. })
@@ -218,10 +248,9 @@ impl CommitLog {
         }
     }
 
-    /// While the result lives, this thread's appends are written together, and waits that are polled with `waker` are
-    /// collected.
-    pub fn hold_wake_ups(&self, waker: &Waker) -> LogHold {
-        LogHold::new(&self.shared, waker)
+    /// A hold for appends that go to the device together: see [`LogHold`].
+    pub fn hold_wake_ups(&self) -> LogHold {
+        LogHold::new(&self.shared)
     }
 
     /// The end of the log: all records appended before this call end at or before it, and all appended later end behind

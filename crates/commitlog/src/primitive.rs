@@ -3,7 +3,7 @@
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
-pub(crate) use std::{hint, thread, thread_local};
+pub(crate) use std::{hint, thread};
 
 pub(crate) use blockio::{
     BlockQueue, BlockRing, FilledBatch, Frame, QueueMeans, QueueWaker, Reservation, ReserveError, Seal, SealedBatch,

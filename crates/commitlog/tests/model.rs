@@ -60,11 +60,15 @@ enum SyncMode {
     Each,
 }
 
-/// Nothing waits by it here.
+/// No model waits by it.
 struct Durable;
 
+/// No model compares places.
+#[derive(Clone, Copy)]
+struct LogPlace(u64);
+
 impl Durable {
-    fn registered(_: std::sync::Arc<shared::Shared>, _: u64) -> Durable {
+    fn of_record(_: std::sync::Arc<shared::Shared>, _: u64) -> Durable {
         Durable
     }
 }
@@ -235,7 +239,7 @@ fn a_waiter_that_registers_during_a_failure_learns_of_it() {
         let waker = Waker::from(std::sync::Arc::clone(&bell));
         let mut key = None;
         let told = loop {
-            match waiters.poll(Awaits::Record(1), &mut key, &waker, || false) {
+            match waiters.poll(Awaits::Record(1), &mut key, &waker) {
                 Poll::Pending => bell.wait(),
                 Poll::Ready(told) => break told,
             }
@@ -289,10 +293,10 @@ fn held_appends_wake_the_writer_when_they_are_released() {
         let appender = {
             let (shared, tail) = (std::sync::Arc::clone(&shared), Arc::clone(&tail));
             thread::spawn(move || {
-                let held = hold::LogHold::new(&shared, Waker::noop());
+                let held = hold::LogHold::new(&shared);
                 for end in 1..=2 {
                     tail.store(end, Ordering::Release);
-                    assert!(hold::holds_back(&shared, end - 1, end));
+                    assert!(held.holds_back(end - 1, end));
                     fence(Ordering::SeqCst);
                 }
                 drop(held);

@@ -76,11 +76,15 @@ impl From<DiskError> for LogError {
     }
 }
 
-/// Nothing waits by it here.
+/// No model waits by it.
 struct Durable;
 
+/// No model compares places.
+#[derive(Clone, Copy)]
+struct LogPlace(u64);
+
 impl Durable {
-    fn registered(_: Arc<Shared>, _: u64) -> Durable {
+    fn of_record(_: Arc<Shared>, _: u64) -> Durable {
         Durable
     }
 }
@@ -305,10 +309,10 @@ impl primitive::BlockQueue for ModelQueue {
 
 /// Appends a record and waits until it is on the device. `holds`: as a thread that would write it itself.
 fn write(shared: &Arc<Shared>, holds: bool) {
-    let held = holds.then(|| hold::LogHold::new(shared, Waker::noop()));
+    let held = holds.then(|| hold::LogHold::new(shared));
     let place = |tail: u64| if tail.is_multiple_of(BLOCK) { tail + 40..tail + 140 } else { tail..tail + 100 };
     let range = shared.tail.reserve(place).unwrap().range();
-    if hold::holds_back(shared, range.start, range.end) {
+    if held.as_ref().is_some_and(|held| held.holds_back(range.start, range.end)) {
         fence(Ordering::SeqCst);
     } else {
         shared.signals.appended(range.end);
@@ -317,7 +321,7 @@ fn write(shared: &Arc<Shared>, holds: bool) {
     let waker = Waker::from(Arc::clone(&bell));
     let mut key = None;
     while shared.waiters.register(Awaits::Record(range.end), &mut key, &waker) {
-        if !hold::write_held() {
+        if !held.as_ref().is_some_and(hold::LogHold::write) {
             bell.wait();
         }
     }

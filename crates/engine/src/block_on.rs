@@ -23,7 +23,6 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
         if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
             return value;
         }
-        commitlog::release_held_wake_ups();
         std::thread::park();
     }
 }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -449,11 +448,9 @@ impl Engine {
         self.recovery_time
     }
 
-    /// Writes that this thread begins while what is returned lives go to the log together. Other writes do not wait for
-    /// them, nor do they for any that begins later. Those that are polled with `waker` say there what they wait
-    /// for.
-    pub fn hold_log(&self, waker: &Waker) -> LogHold {
-        self.log.hold_wake_ups(waker)
+    /// A hold for writes that go to the log together: see [`Turn::log_hold`](crate::Turn).
+    pub fn hold_log(&self) -> LogHold {
+        self.log.hold_wake_ups()
     }
 
     /// The log's counters.

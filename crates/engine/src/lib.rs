@@ -30,7 +30,9 @@ mod write;
 
 pub use self::compaction::tasks::{ActiveCompaction, CompactionStats};
 pub use block_on::block_on;
-pub use commitlog::{Awaited, Durable, LogHold};
+pub use commitlog::{Durable, LogHold, LogPlace};
+pub use compaction_tasks::{ActiveCompaction, CompactionStats};
+pub use disk_access::DiskAccess;
 pub use disk_failure::{DiskFailureHook, DiskFailureKind};
 pub use engine::{BorrowedSchema, Engine};
 pub use error::EngineError;
@@ -48,4 +50,4 @@ pub use schema::change::Keyspaces;
 pub use schema::schema_rows::SchemaDamage;
 pub use sstable::{Edge, PartitionSlice};
 pub use turn::Turn;
-pub use write::BegunWrite;
+pub use write::{BegunWrite, Oversized};

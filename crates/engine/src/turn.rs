@@ -12,9 +12,9 @@ pub struct Turn<'t> {
     /// that long. Where it may not, a read that would have to wait fails with
     /// [`WouldWait`](blockio::DiskErrorKind::WouldWait) and has no effect, and a write answers that it is pending.
     pub may_block: bool,
-    /// The batch of wake-ups that appends of this call join, if the caller holds one: the log's writer is woken once
-    /// for all of them, when the caller releases the batch. A call that may block is given none, since it could wait
-    /// for an append whose wake-up is still held back.
+    /// The wake-up batch that appends of this call join, if the caller holds one: the log's writer is woken once for
+    /// all of them, when the caller releases the batch. A call that may block is given none, since it could wait for an
+    /// append whose wake-up is still held back.
     pub log_hold: Option<&'t LogHold>,
 }
 

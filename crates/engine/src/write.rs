@@ -25,12 +25,13 @@ use model::Mutation;
 
 use crate::engine::{BorrowedSchema, Engine};
 use crate::error::EngineError;
+use crate::turn::Turn;
 
 pub(crate) use abandoned::Finisher;
 pub(crate) use groups::WriteGroups;
-pub use order::BegunWrite;
 pub(crate) use order::Durability;
 use order::Write;
+pub use order::{BegunWrite, Oversized};
 pub(crate) use pool::MemtablePool;
 
 impl Engine {
@@ -66,19 +67,21 @@ impl Engine {
         }
     }
 
-    /// Begins a write that was created with this schema, without waiting. `None` means that the write would have to
-    /// wait for memory or room, and that nothing has happened. A begun write waits only for the log.
+    /// Begins a write that was made under this schema. This call waits for nothing, whatever the turn permits: what the
+    /// write has to wait for is left to the result. Its record joins the turn's wake-up batch.
     pub fn begin_write(
         self: &Arc<Engine>,
         schema: &BorrowedSchema,
         mutation: Mutation,
-    ) -> Result<Option<BegunWrite>, EngineError> {
+        oversized: Oversized,
+        turn: Turn<'_>,
+    ) -> Result<BegunWrite, EngineError> {
         let [update] = mutation.updates() else {
             let stores = self.stores_of(&mutation)?;
-            return order::begin(self, mutation, &stores);
+            return order::begin(self, mutation, &stores, oversized, turn.log_hold);
         };
         let store = schema.catalog().store(update.table())?;
-        order::begin(self, mutation, slice::from_ref(store))
+        order::begin(self, mutation, slice::from_ref(store), oversized, turn.log_hold)
     }
 
     /// Writes to system tables. Blocks until the log has room and the write is as durable as `commitlog_sync` requires,

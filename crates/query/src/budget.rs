@@ -95,7 +95,7 @@ impl Execution<'_> {
     #[cold]
     fn look_at_limits(&self, done: u64) -> Result<(), QueryError> {
         self.budget().next_look.store(done.saturating_add(STEPS_PER_LOOK), Relaxed);
-        if done > TURN_STEPS_MAX && !self.turn().may_block {
+        if done > TURN_STEPS_MAX && !self.turn.may_block {
             return Err(QueryError::failed(Cause::WouldWait, "The statement needs more than its turn"));
         }
         let is_over = self.processor.now_micros() >= self.budget().deadline_micros.load(Relaxed);

@@ -24,19 +24,18 @@ mod values;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::task::Waker;
 use std::time::Instant;
 
 use cql::ast::BatchKind;
-use engine::{BorrowedSchema, EngineError, LogHold, Turn};
+use engine::{BorrowedSchema, LogHold, Oversized, Turn};
 use model::Mutation;
 use protocol::response::write_void;
 use protocol::{ErrorResponse, MetadataForm, ResultMetadata, RowsWriter, Values};
 
 use crate::execution::Execution;
-use crate::modify::Traced;
+use crate::modify::WriteTrace;
 use crate::prepared::{Plan, Prepared, Work, result_id};
-use crate::processor::{noted, with_warnings};
+use crate::processor::with_warnings;
 use crate::response::set_form;
 use crate::select::SelectPlan;
 use crate::{Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify};
@@ -79,8 +78,8 @@ pub trait QueryHandler: Send + Sync + 'static {
     ) {
     }
 
-    /// A batch of wake-ups for what is begun and polled in one turn of a connection, if there is a log.
-    fn hold_log(&self, _waker: &Waker) -> Option<LogHold> {
+    /// A wake-up batch for the requests that are begun in one turn of a connection, if there is a log.
+    fn hold_log(&self) -> Option<LogHold> {
         None
     }
 }
@@ -152,8 +151,8 @@ impl QueryHandler for Processor {
         prefetch::prefetch(self, coming);
     }
 
-    fn hold_log(&self, waker: &Waker) -> Option<LogHold> {
-        Some(self.engine().hold_log(waker))
+    fn hold_log(&self) -> Option<LogHold> {
+        Some(self.engine().hold_log())
     }
 }
 
@@ -216,22 +215,27 @@ impl Processor {
             Work::Modification(modification) => {
                 let written = |execution: &Execution<'_>| modification.mutation(execution);
                 let outcome = self.begin_write(written, None, class, schema, execution, out);
-                outcome.unwrap_or_else(|HasToBlock| self.must_block(call, class, values))
+                outcome.unwrap_or_else(|WouldBlock| self.must_block(call, class, values))
             }
             Work::Batch(batch) => {
                 let written = |execution: &Execution<'_>| batch.mutation(execution);
                 let outcome = self.begin_write(written, Some(batch.kind()), class, schema, execution, out);
-                outcome.unwrap_or_else(|HasToBlock| self.must_block(call, class, values))
+                outcome.unwrap_or_else(|WouldBlock| self.must_block(call, class, values))
             }
             work => {
-                let body = self.carry_out(work, call, &execution);
+                let body = self.execute_other(work, call, &execution);
                 Outcome::done(with_warnings(body, execution.into_warnings(), self.engine()))
             }
         }
     }
 
     /// Executes a statement that neither reads nor writes rows of tables.
-    fn carry_out(&self, work: &Work, call: &Call<'_>, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    fn execute_other(
+        &self,
+        work: &Work,
+        call: &Call<'_>,
+        execution: &Execution<'_>,
+    ) -> Result<ResponseBody, QueryError> {
         match work {
             Work::Use(keyspace) => {
                 self.check_keyspace(Some(keyspace))?;
@@ -299,69 +303,43 @@ impl Processor {
     /// Begins the write of the mutation that `written` returns, if it returns one.
     fn begin_write(
         self: &Arc<Self>,
-        written: impl Fn(&Execution<'_>) -> Result<Option<Mutation>, QueryError>,
+        written: impl FnOnce(&Execution<'_>) -> Result<Option<Mutation>, QueryError>,
         batch: Option<BatchKind>,
         class: Class,
         schema: &BorrowedSchema,
         execution: Execution<'_>,
         out: Option<&mut Vec<u8>>,
-    ) -> Result<Outcome, HasToBlock> {
-        let make = || written(&execution);
-        let make_again = || {
-            execution.budget().restart();
-            make()
-        };
-        let mutation = match make() {
+    ) -> Result<Outcome, WouldBlock> {
+        let mutation = match written(&execution) {
             Ok(Some(mutation)) => mutation,
             Ok(None) => return Ok(void(execution.into_warnings(), out)),
-            Err(error) if error.would_wait() => return Err(HasToBlock),
+            Err(error) if error.would_wait() => return Err(WouldBlock),
             Err(error) => {
                 return Ok(Outcome::done(with_warnings(Err(error), execution.into_warnings(), self.engine())));
             }
         };
-        let traced = execution.trace.map(|trace| Traced::begin(&mutation, trace, schema));
-        let is_single = mutation.updates().len() == 1;
-        let work = match self.engine().begin_write(schema, mutation) {
-            Ok(Some(write)) if write.is_done() => {
-                traced.iter().for_each(Traced::end);
+        let traced = execution.trace.map(|trace| WriteTrace::begin(&mutation, trace, schema));
+        let oversized = if batch == Some(BatchKind::Logged) { Oversized::Batch } else { Oversized::Parts };
+        let write = match self.engine().begin_write(schema, mutation, oversized, execution.turn) {
+            Ok(write) if write.is_done() => {
+                traced.iter().for_each(WriteTrace::end);
                 return Ok(void(execution.into_warnings(), out));
             }
-            Ok(Some(write)) => PendingWork::Write(write),
-            Err(EngineError::MutationTooLarge { .. }) if !is_single => self.write_later(make_again(), batch),
-            Ok(None) => self.write_later(make_again(), batch),
+            Ok(write) => write,
             Err(error) => {
                 let refused = with_warnings(Err(error.into()), execution.into_warnings(), self.engine());
                 return Ok(Outcome::done(refused));
             }
         };
         let limit = self.time_limit(class, execution.options);
-        let may_block = execution.may_block;
-        let pending = Pending::new(work, execution.into_warnings(), limit);
+        let may_block = execution.turn.may_block;
+        let pending = Pending::new(PendingWork::Write(write), execution.into_warnings(), limit);
         if !may_block {
             return Ok(Outcome::Pending(Box::new(pending)));
         }
         let response = pending.wait();
-        traced.iter().filter(|_| response.is_ok()).for_each(Traced::end);
+        traced.iter().filter(|_| response.is_ok()).for_each(WriteTrace::end);
         Ok(Outcome::done(response))
-    }
-
-    /// A write that waits for memory or for room in the log before it is logged, or is larger than a record of the log.
-    fn write_later(
-        self: &Arc<Self>,
-        mutation: Result<Option<Mutation>, QueryError>,
-        batch: Option<BatchKind>,
-    ) -> PendingWork {
-        let engine = Arc::clone(self.engine());
-        PendingWork::Future(Box::pin(async move {
-            if let Some(mutation) = mutation? {
-                let written = match batch {
-                    Some(BatchKind::Logged) => engine.write_batch(&mutation).await,
-                    _ => engine.write_parts(&mutation).await,
-                };
-                written.map_err(|error| noted(error.into(), &engine))?;
-            }
-            Ok(Response::void(Vec::new()))
-        }))
     }
 
     /// The statement as a request for the blocking pool.
@@ -389,7 +367,7 @@ impl Processor {
 }
 
 /// The statement would have to wait for a device. It has had no effect.
-struct HasToBlock;
+struct WouldBlock;
 
 /// The outcome of a statement that is done, with an empty result.
 fn void(warnings: Vec<String>, out: Option<&mut Vec<u8>>) -> Outcome {

@@ -32,8 +32,8 @@ pub(crate) struct Execution<'a> {
     pub now_seconds: u32,
     /// The time at the start of the execution, in microseconds since the epoch.
     pub now_micros: i64,
-    /// Whether the statement may wait for a device on its thread. See [`Turn`].
-    pub may_block: bool,
+    /// What the statement may do on its thread.
+    pub turn: Turn<'a>,
     /// The log of events, if the request is traced.
     pub trace: Option<&'a TraceLog>,
     /// The time at which the client gets a timeout; `None` if the caller watches the time itself.
@@ -68,7 +68,7 @@ impl<'a> Execution<'a> {
             keyspace,
             now_seconds: options.now_in_seconds.map_or(clock_seconds, |seconds| seconds as u32),
             now_micros,
-            may_block: control.turn.may_block,
+            turn: control.turn,
             trace: request.trace.map(|trace| &**trace),
             deadline: control.deadline,
             cancelled: control.cancelled,
@@ -76,11 +76,6 @@ impl<'a> Execution<'a> {
             own_budget: Budget::new(),
             shared_budget: None,
         }
-    }
-
-    /// What reads of the statement may do on this thread.
-    pub fn turn(&self) -> Turn<'static> {
-        Turn { may_block: self.may_block, log_hold: None }
     }
 
     /// Adds an event to the trace, if the request is traced.

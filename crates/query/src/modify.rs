@@ -151,20 +151,20 @@ fn refuse_conditional(modification: &Modification, execution: &Execution<'_>) ->
 }
 
 /// The trace of a write.
-pub(crate) struct Traced<'t> {
+pub(crate) struct WriteTrace<'t> {
     trace: &'t TraceLog,
     tables: Vec<Arc<str>>,
 }
 
-impl<'t> Traced<'t> {
+impl<'t> WriteTrace<'t> {
     /// Adds the events that precede the write.
-    pub fn begin(mutation: &Mutation, trace: &'t TraceLog, schema: &Schema) -> Traced<'t> {
+    pub fn begin(mutation: &Mutation, trace: &'t TraceLog, schema: &Schema) -> WriteTrace<'t> {
         trace.note("Determining replicas for mutation");
         let is_logged = |keyspace: &str| schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes);
         if mutation.updates().iter().any(|update| is_logged(&update.table().keyspace)) {
             trace.note("Appending to commitlog");
         }
-        Traced { trace, tables: mutation.updates().iter().map(|update| update.table().name.clone()).collect() }
+        WriteTrace { trace, tables: mutation.updates().iter().map(|update| update.table().name.clone()).collect() }
     }
 
     /// Adds the events of a complete write.

@@ -10,11 +10,11 @@
 
 use crate::Shared;
 use crate::events::Subscription;
-use crate::in_flight::{Extra, Finished, InFlight, ReplyTo};
+use crate::in_flight::{Extra, FinishedRequest, InFlight, ReplyTo};
 use crate::prepared::RecentStatements;
 use crate::session::Session;
 use crate::startup::{Agreement, negotiate};
-use crate::turn::{Begun, Reply, Requests};
+use crate::turn::{Reply, RequestState, Requests};
 use bytes::BytesMut;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use protocol::response::{write_auth_success, write_prepared, write_supported, write_void};
@@ -22,7 +22,7 @@ use protocol::{
     Body, Compression, DecodeError, Decoder, Encoder, Envelope, ErrorKind, ErrorResponse, Event, EventType, Header,
     Opcode, PreparedMetadata, ProtocolError, Request, ResponseHead, ResultMetadata, Version, executed_statement,
 };
-use query::{LogHold, LogQueue, QueryHandler, Response, ResponseBody, Turn};
+use query::{LogQueue, QueryHandler, Response, ResponseBody, Turn};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::take;
@@ -117,12 +117,12 @@ impl<H: QueryHandler> Connection<H> {
         let outcome = poll_fn(|cx| {
             if !self.closing && stop.as_mut().poll(cx).is_ready() {
                 self.closing = true;
-                self.give_up_blocking();
+                self.cancel_blocking();
             }
             self.turn(cx)
         })
         .await;
-        self.give_up_blocking();
+        self.cancel_blocking();
         if self.under_way() > 0 {
             // The client is gone, but its writes in flight are finished.
             let mut running = self.running;
@@ -134,7 +134,7 @@ impl<H: QueryHandler> Connection<H> {
 
     /// Cancels the requests on the blocking pool, so that no scan outlives its client. A client that closed its end
     /// counts as gone, even if it closed one direction only, as in Cassandra.
-    fn give_up_blocking(&mut self) {
+    fn cancel_blocking(&mut self) {
         self.running = take(&mut self.running).into_iter().filter(|work| work.as_pending().is_some()).collect();
     }
 
@@ -143,7 +143,7 @@ impl<H: QueryHandler> Connection<H> {
         let mut begun = 0;
         self.now = None;
         loop {
-            let hold = self.shared.handler.hold_log(cx.waker());
+            let hold = self.shared.handler.hold_log();
             let turn = Turn { may_block: false, log_hold: hold.as_ref() };
             let mut progress = self.collect_settled(turn, cx) | self.collect_finished(cx) | self.collect_events(cx);
             let mut prefetched = 0;
@@ -209,11 +209,13 @@ impl<H: QueryHandler> Connection<H> {
     }
 
     fn collect_settled(&mut self, turn: Turn<'_>, cx: &mut Context<'_>) -> bool {
-        let Some(hold) = turn.log_hold.filter(|_| !self.log_queue.is_empty()) else { return false };
+        if self.log_queue.is_empty() {
+            return false;
+        }
         let mut progress = false;
         while self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX {
-            if let Some(work) = self.log_queue.next_settled(hold, cx) {
-                self.poll_work(work, turn, cx);
+            if let Some(work) = self.log_queue.next_settled(turn, cx) {
+                self.poll_request(work, turn, cx);
             } else if let Some(mut late) = self.next_late(cx) {
                 self.answer_finished(late.time_out());
             } else {
@@ -303,7 +305,7 @@ impl<H: QueryHandler> Connection<H> {
             let begun = requests.begin(&mut self.statements, &header, body);
             self.decoder.pass(&header);
             // Most requests are complete here, so the larger states are not moved before they are needed.
-            if !matches!(begun, Begun::Written) {
+            if !matches!(begun, RequestState::Written) {
                 self.take_on(begun, turn, cx);
             }
             return Ok(true);
@@ -368,20 +370,20 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    fn take_on(&mut self, begun: Begun<H::Plan>, turn: Turn<'_>, cx: &mut Context<'_>) {
+    fn take_on(&mut self, begun: RequestState<H::Plan>, turn: Turn<'_>, cx: &mut Context<'_>) {
         match begun {
-            Begun::Written => {}
-            Begun::Answered(to, reply) => self.answer(to, *reply),
-            Begun::UnderWay(work) => {
+            RequestState::Written => {}
+            RequestState::Answered(to, reply) => self.answer(to, *reply),
+            RequestState::InFlight(work) => {
                 self.running_bytes += work.size_bytes;
-                self.poll_work(work, turn, cx);
+                self.poll_request(work, turn, cx);
             }
         }
     }
 
     /// Polls a request in flight. If it still waits, it goes to the log's queue or to the running requests.
-    fn poll_work(&mut self, mut work: InFlight, turn: Turn<'_>, cx: &mut Context<'_>) {
-        match work.poll_work(turn, cx) {
+    fn poll_request(&mut self, mut work: InFlight, turn: Turn<'_>, cx: &mut Context<'_>) {
+        match work.poll_request(turn, cx) {
             Poll::Ready(Ok(Response { body: ResponseBody::Void, warnings }))
                 if warnings.is_empty() && work.is_plain() =>
             {
@@ -392,14 +394,16 @@ impl<H: QueryHandler> Connection<H> {
                 let finished = work.finished(response);
                 self.answer_finished(finished);
             }
-            Poll::Pending => match turn.log_hold.and_then(LogHold::take_awaited) {
-                Some(awaited) => {
-                    let now = *self.now.get_or_insert_with(Instant::now);
-                    let deadline = work.time_limit().map(|limit| (now + limit).into_std());
-                    self.log_queue.push(awaited, deadline, work);
+            Poll::Pending => {
+                let now = &mut self.now;
+                let deadline = |work: &InFlight| {
+                    let limit = work.time_limit()?;
+                    Some((*now.get_or_insert_with(Instant::now) + limit).into_std())
+                };
+                if let Err(work) = self.log_queue.push(work, deadline) {
+                    self.running.push(work);
                 }
-                None => self.running.push(work),
-            },
+            }
         }
     }
 
@@ -454,7 +458,7 @@ impl<H: QueryHandler> Connection<H> {
         self.agreement = Some(agreement);
     }
 
-    fn answer_finished(&mut self, finished: Finished) {
+    fn answer_finished(&mut self, finished: FinishedRequest) {
         self.running_bytes -= finished.size_bytes;
         self.answer(finished.reply, Reply::Response(finished.response));
     }
@@ -589,7 +593,7 @@ impl<H: QueryHandler> Connection<H> {
         let Poll::Ready(count) = pin!(self.socket.read_buf(buffer)).poll(cx)? else { return Ok(false) };
         if count == 0 {
             self.closing = true;
-            self.give_up_blocking();
+            self.cancel_blocking();
         }
         self.reads_much = count >= READ_SIZES_BYTES[0] / 2;
         self.shared.metrics.bytes_received.add(count as u64);

@@ -9,7 +9,7 @@ use query::{Pending, QueryError, Response, TimeLimit, Turn};
 use tokio::time::{Sleep, sleep, sleep_until};
 
 /// A future that resolves to the answer of a request.
-pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Response, QueryError>> + Send>>;
+pub(crate) type AnswerFuture = Pin<Box<dyn Future<Output = Result<Response, QueryError>> + Send>>;
 
 /// A request in flight. It resolves to its own answer, or to a timeout; a request that times out is cancelled.
 pub(crate) struct InFlight {
@@ -55,20 +55,20 @@ enum Work {
     /// The connection polls it in its turns.
     Pending(Box<Pending>),
     /// It runs on the blocking pool.
-    Blocking(Box<Blocking>),
+    Blocking(Box<BlockingRequest>),
     /// The request is answered.
-    Over,
+    Finished,
 }
 
 /// A request on the blocking pool.
-pub(crate) struct Blocking {
-    pub(crate) answering: Answering,
+pub(crate) struct BlockingRequest {
+    pub(crate) answering: AnswerFuture,
     pub(crate) limit: TimeLimit,
     pub(crate) deadline: Option<Instant>,
 }
 
 /// A request that is complete, with its answer.
-pub(crate) struct Finished {
+pub(crate) struct FinishedRequest {
     pub(crate) reply: ReplyTo,
     pub(crate) size_bytes: usize,
     pub(crate) response: Result<Response, QueryError>,
@@ -81,7 +81,7 @@ impl InFlight {
     }
 
     /// A request on the blocking pool.
-    pub(crate) fn blocking(reply: ReplyTo, size_bytes: usize, blocking: Blocking) -> InFlight {
+    pub(crate) fn blocking(reply: ReplyTo, size_bytes: usize, blocking: BlockingRequest) -> InFlight {
         InFlight { reply, size_bytes, work: Work::Blocking(Box::new(blocking)), timer: None }
     }
 
@@ -89,7 +89,7 @@ impl InFlight {
     pub(crate) fn as_pending(&self) -> Option<&Pending> {
         match &self.work {
             Work::Pending(pending) => Some(pending),
-            Work::Blocking(_) | Work::Over => None,
+            Work::Blocking(_) | Work::Finished => None,
         }
     }
 
@@ -97,7 +97,7 @@ impl InFlight {
         match &self.work {
             Work::Pending(pending) => *pending.limit(),
             Work::Blocking(blocking) => blocking.limit,
-            Work::Over => TimeLimit::NONE,
+            Work::Finished => TimeLimit::NONE,
         }
     }
 
@@ -116,7 +116,7 @@ impl InFlight {
     }
 
     /// Polls the request, but not its timer.
-    pub(crate) fn poll_work(
+    pub(crate) fn poll_request(
         &mut self,
         turn: Turn<'_>,
         context: &mut Context<'_>,
@@ -124,18 +124,18 @@ impl InFlight {
         match &mut self.work {
             Work::Pending(pending) => pending.poll(turn, context),
             Work::Blocking(blocking) => blocking.answering.as_mut().poll(context),
-            Work::Over => Poll::Pending,
+            Work::Finished => Poll::Pending,
         }
     }
 
     /// Ends the request with this answer.
-    pub(crate) fn finished(&mut self, response: Result<Response, QueryError>) -> Finished {
-        self.work = Work::Over;
-        Finished { reply: std::mem::take(&mut self.reply), size_bytes: self.size_bytes, response }
+    pub(crate) fn finished(&mut self, response: Result<Response, QueryError>) -> FinishedRequest {
+        self.work = Work::Finished;
+        FinishedRequest { reply: std::mem::take(&mut self.reply), size_bytes: self.size_bytes, response }
     }
 
     /// Ends the request with a timeout.
-    pub(crate) fn time_out(&mut self) -> Finished {
+    pub(crate) fn time_out(&mut self) -> FinishedRequest {
         // The engine finishes a write whose record is in the log. A write that still waits for memory or for room in
         // the log has no effect.
         let error = self.limit().error();
@@ -144,17 +144,17 @@ impl InFlight {
 }
 
 impl Future for InFlight {
-    type Output = Finished;
+    type Output = FinishedRequest;
 
     /// Polls the request first and then its timer.
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Finished> {
-        if let Poll::Ready(response) = self.poll_work(Turn::NON_BLOCKING, context) {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<FinishedRequest> {
+        if let Poll::Ready(response) = self.poll_request(Turn::NON_BLOCKING, context) {
             return Poll::Ready(self.finished(response));
         }
         let Some(duration) = self.time_limit() else { return Poll::Pending };
         let deadline = match &self.work {
             Work::Blocking(blocking) => blocking.deadline,
-            Work::Pending(_) | Work::Over => None,
+            Work::Pending(_) | Work::Finished => None,
         };
         let timer = self.timer.get_or_insert_with(|| match deadline {
             Some(deadline) => Box::pin(sleep_until(deadline.into())),

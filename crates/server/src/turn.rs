@@ -13,26 +13,26 @@ use query::{
     TimeLimit, Turn,
 };
 
-use crate::in_flight::{Answering, Blocking, InFlight, ReplyTo};
+use crate::in_flight::{AnswerFuture, BlockingRequest, InFlight, ReplyTo};
 use crate::prepared::{Md5Id, RecentStatements};
 use crate::session::Session;
 use crate::trace::Trace;
 use crate::{Shared, blocking};
 
 /// The state of a request that was begun.
-pub(crate) enum Begun<P> {
+pub(crate) enum RequestState<P> {
     /// The encoder has the answer.
     Written,
     /// The answer is known.
     Answered(ReplyTo, Box<Reply<P>>),
     /// The request is in flight, and was not polled yet.
-    UnderWay(InFlight),
+    InFlight(InFlight),
 }
 
-impl<P> Begun<P> {
+impl<P> RequestState<P> {
     /// The id of the statement, if the answer tells the client to prepare it again.
     fn unprepared(&self) -> Option<&[u8]> {
-        let Begun::Answered(_, reply) = self else { return None };
+        let RequestState::Answered(_, reply) = self else { return None };
         match &**reply {
             Reply::Response(Err(QueryError { kind: ErrorKind::Unprepared { id }, .. })) => Some(id),
             _ => None,
@@ -80,7 +80,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         statements: &mut RecentStatements<H::Plan>,
         header: &Header,
         body: &[u8],
-    ) -> Begun<H::Plan> {
+    ) -> RequestState<H::Plan> {
         let parsed = match Body::parse(header, body) {
             Ok(parsed) => parsed,
             Err(error) => return self.refuse(header.stream, error.into()),
@@ -112,8 +112,8 @@ impl<H: QueryHandler> Requests<'_, H> {
         }
     }
 
-    fn refuse(&mut self, stream: i16, error: ErrorResponse) -> Begun<H::Plan> {
-        Begun::Answered(ReplyTo::new(stream, self.session.take_warnings(), None), Box::new(Reply::Error(error)))
+    fn refuse(&mut self, stream: i16, error: ErrorResponse) -> RequestState<H::Plan> {
+        RequestState::Answered(ReplyTo::new(stream, self.session.take_warnings(), None), Box::new(Reply::Error(error)))
     }
 
     #[inline]
@@ -124,7 +124,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         id: &[u8],
         client_columns: Option<&[u8]>,
         options: &QueryOptions<'_>,
-    ) -> Begun<H::Plan> {
+    ) -> RequestState<H::Plan> {
         let Some(statement) = statements.find(&self.shared.prepared, id) else {
             return self.refuse(envelope.header.stream, ErrorResponse::unprepared(id));
         };
@@ -144,7 +144,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         statements: &mut RecentStatements<H::Plan>,
         envelope: Envelope<'_>,
         batch: &Batch<'_>,
-    ) -> Begun<H::Plan> {
+    ) -> RequestState<H::Plan> {
         let mut entries = Vec::with_capacity(batch.queries.len());
         for query in &batch.queries {
             let statement = match query.statement {
@@ -171,7 +171,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         envelope: Envelope<'_>,
         text: &str,
         named: Option<&str>,
-    ) -> Begun<H::Plan> {
+    ) -> RequestState<H::Plan> {
         let trace = envelope.is_traced().then(|| Trace::begin(self.session.client.address));
         let keyspace = named.map(Arc::from).or_else(|| self.session.client.keyspace.clone());
         let prepared = self.shared.prepared.prepare(&*self.shared.handler, text, keyspace.as_ref(), named);
@@ -191,7 +191,7 @@ impl<H: QueryHandler> Requests<'_, H> {
             trace.of_prepare(text).record_in_background(self.shared.clone());
         }
         let to = ReplyTo::new(envelope.header.stream, self.session.take_warnings(), tracing_id);
-        Begun::Answered(to, Box::new(reply))
+        RequestState::Answered(to, Box::new(reply))
     }
 
     /// Begins a statement. If its answer is known at once and needs no warnings, the query layer writes it straight to
@@ -203,7 +203,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         options: &QueryOptions<'_>,
         envelope: Envelope<'_>,
         describe: impl FnOnce(Trace) -> Trace,
-    ) -> Begun<H::Plan> {
+    ) -> RequestState<H::Plan> {
         // The head of an answer says whether there are warnings, so an answer that has some is written once it is
         // known.
         if envelope.is_traced() || self.session.has_warnings() {
@@ -219,7 +219,7 @@ impl<H: QueryHandler> Requests<'_, H> {
             outcome => Err(outcome),
         });
         match written {
-            Ok(()) => Begun::Written,
+            Ok(()) => RequestState::Written,
             Err(outcome) => self.begun(outcome, ReplyTo::plain(header.stream), size_bytes, None),
         }
     }
@@ -232,7 +232,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         options: &QueryOptions<'_>,
         envelope: Envelope<'_>,
         describe: impl FnOnce(Trace) -> Trace,
-    ) -> Begun<H::Plan> {
+    ) -> RequestState<H::Plan> {
         let trace = envelope.is_traced().then(|| describe(Trace::begin(self.session.client.address)));
         let Header { version, stream, .. } = *envelope.header;
         let (client, log) = (&self.session.client, trace.as_ref().map(Trace::log));
@@ -243,24 +243,30 @@ impl<H: QueryHandler> Requests<'_, H> {
         self.begun(outcome, reply, envelope.size_bytes, trace)
     }
 
-    fn begun(&self, outcome: Outcome, reply: ReplyTo, size_bytes: usize, trace: Option<Trace>) -> Begun<H::Plan> {
+    fn begun(
+        &self,
+        outcome: Outcome,
+        reply: ReplyTo,
+        size_bytes: usize,
+        trace: Option<Trace>,
+    ) -> RequestState<H::Plan> {
         match outcome {
-            Outcome::Done(Answer::Written) => Begun::Written,
+            Outcome::Done(Answer::Written) => RequestState::Written,
             Outcome::Done(Answer::Response(response)) => {
                 if let Some(trace) = trace {
                     trace.record_in_background(self.shared.clone());
                 }
-                Begun::Answered(reply, Box::new(Reply::Response(*response)))
+                RequestState::Answered(reply, Box::new(Reply::Response(*response)))
             }
-            Outcome::Pending(pending) => Begun::UnderWay(InFlight::pending(reply, size_bytes, pending)),
-            Outcome::MustBlock(work) => Begun::UnderWay(self.run_blocking(*work, trace, reply, size_bytes)),
+            Outcome::Pending(pending) => RequestState::InFlight(InFlight::pending(reply, size_bytes, pending)),
+            Outcome::MustBlock(work) => RequestState::InFlight(self.run_blocking(*work, trace, reply, size_bytes)),
         }
     }
 
     fn run_blocking(&self, work: MustBlock, trace: Option<Trace>, reply: ReplyTo, size_bytes: usize) -> InFlight {
         let limit: TimeLimit = *work.limit();
         let deadline = limit.duration().map(|duration| Instant::now() + duration);
-        let answering: Answering = match trace {
+        let answering: AnswerFuture = match trace {
             None => Box::pin(blocking::run(work, deadline)),
             Some(trace) => {
                 let shared = self.shared.clone();
@@ -271,6 +277,6 @@ impl<H: QueryHandler> Requests<'_, H> {
                 })
             }
         };
-        InFlight::blocking(reply, size_bytes, Blocking { answering, limit, deadline })
+        InFlight::blocking(reply, size_bytes, BlockingRequest { answering, limit, deadline })
     }
 }

@@ -32,10 +32,8 @@ enum ThreadLocal {
 }
 
 /// The files of the product that have thread-local variables.
-const THREAD_LOCALS: [(&str, ThreadLocal); 13] = [
+const THREAD_LOCALS: [(&str, ThreadLocal); 12] = [
     ("crates/blockio/src/system.rs", ThreadLocal::Buffer),
-    // Whether an append wakes the log's writer, or leaves that to the end of the thread's batch.
-    ("crates/commitlog/src/hold.rs", ThreadLocal::Behaviour),
     ("crates/commitlog/src/last_mark.rs", ThreadLocal::Cache),
     ("crates/memtable/src/find.rs", ThreadLocal::Buffer),
     ("crates/memtable/src/shard.rs", ThreadLocal::Buffer),

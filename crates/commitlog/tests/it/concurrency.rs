@@ -232,8 +232,9 @@ fn at_most_the_formats_number_of_frames_is_in_flight() {
         let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
         disk.hold();
         let data = vec![7; length];
-        let together = log.hold_wake_ups(Waker::noop());
-        let positions: Vec<_> = (0..records).map(|_| log.append(&[], &data).unwrap().position).collect();
+        let together = log.hold_wake_ups();
+        let positions: Vec<_> =
+            (0..records).map(|_| log.append_held(&[], &data, Some(&together)).unwrap().position).collect();
         drop(together);
         disk.wait_for(frames_max);
         disk.let_all_go();
@@ -323,14 +324,15 @@ fn a_sync_ends_when_the_records_before_it_are_written() {
     log.shutdown().unwrap();
 }
 
-/// The writer learns of appends that a thread held back when the thread releases them, when it waits, and when another
-/// thread appends.
+/// The writer learns of appends that were held back when the hold is released or dropped, and when another thread
+/// appends.
 #[test]
 fn held_appends_are_written() {
     let (log, _) = CommitLog::open(Arc::new(SimulatedDisk::new()), options(SyncMode::Batch)).unwrap();
     for _ in 0..20 {
-        let held = log.hold_wake_ups(std::task::Waker::noop());
-        let positions: Vec<_> = (0..10u8).map(|number| log.append(&[], &[number; 10]).unwrap().position).collect();
+        let held = log.hold_wake_ups();
+        let append = |number: u8| log.append_held(&[], &[number; 10], Some(&held)).unwrap().position;
+        let positions: Vec<_> = (0..10).map(append).collect();
         std::thread::scope(|scope| {
             scope.spawn(|| log.durable(log.append(&[], b"other").unwrap().position).wait().unwrap());
         });
@@ -339,9 +341,11 @@ fn held_appends_are_written() {
             log.durable(position).wait().unwrap();
         }
     }
-    // Waiting releases them.
-    let _held = log.hold_wake_ups(std::task::Waker::noop());
-    log.durable(log.append(&[], b"last").unwrap().position).wait().unwrap();
+    // The thread may release them before it waits, and keep its hold.
+    let held = log.hold_wake_ups();
+    let last = log.append_held(&[], b"last", Some(&held)).unwrap().position;
+    held.release();
+    log.durable(last).wait().unwrap();
 }
 
 /// Appends that are worth a frame of their own are written while the thread appends more, although it holds wake-ups
@@ -352,10 +356,12 @@ fn many_held_appends_are_written_while_the_thread_holds_wake_ups() {
     let options = LogOptions { segment_size_bytes: 2 << 20, total_space_bytes: 8 << 20, ..options(SyncMode::Batch) };
     let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
     disk.hold();
-    let _held = log.hold_wake_ups(Waker::noop());
-    let positions: Vec<_> = (0..40).map(|_| log.append(&[], &[7; 10_000]).unwrap().position).collect();
+    let held = log.hold_wake_ups();
+    let append = |_| log.append_held(&[], &[7; 10_000], Some(&held)).unwrap().position;
+    let positions: Vec<_> = (0..40).map(append).collect();
     disk.wait_for(1);
     disk.let_all_go();
+    drop(held);
     positions.into_iter().for_each(|position| log.durable(position).wait().unwrap());
 }
 
@@ -381,8 +387,9 @@ fn a_waiting_thread_writes_its_held_appends_while_the_writer_sleeps() {
     let before = log.metrics().frames;
     // The writer may not be asleep yet.
     let has_led = (0..200).any(|_| {
-        let _held = log.hold_wake_ups(Waker::noop());
-        let position = log.append(&[], b"held back").unwrap().position;
+        let held = log.hold_wake_ups();
+        let position = log.append_held(&[], b"held back", Some(&held)).unwrap().position;
+        held.write();
         log.durable(position).wait().unwrap();
         std::thread::sleep(Duration::from_millis(1));
         led(&log, &disk, before) > 0
@@ -393,8 +400,10 @@ fn a_waiting_thread_writes_its_held_appends_while_the_writer_sleeps() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..100 {
-                    let _held = log.hold_wake_ups(Waker::noop());
-                    log.durable(log.append(&[], &[7; 100]).unwrap().position).wait().unwrap();
+                    let held = log.hold_wake_ups();
+                    let position = log.append_held(&[], &[7; 100], Some(&held)).unwrap().position;
+                    held.write();
+                    log.durable(position).wait().unwrap();
                 }
             });
         }
@@ -406,7 +415,8 @@ fn a_waiting_thread_writes_its_held_appends_while_the_writer_sleeps() {
 fn a_waiting_thread_writes_on_both_sides_of_a_segment_border() {
     let disk = HoldingDisk::new();
     let log = begun_log(&disk);
-    let append = || log.append(&[], &[7; 10_000]).unwrap().position;
+    let append_held = |hold| log.append_held(&[], &[7; 10_000], hold).unwrap().position;
+    let append = || append_held(None);
     // Once around the log: only the writer writes blocks that were never written before.
     for _ in 0..500 {
         log.durable(append()).wait().unwrap();
@@ -420,8 +430,9 @@ fn a_waiting_thread_writes_on_both_sides_of_a_segment_border() {
         }
         std::thread::sleep(Duration::from_millis(2));
         let (frames, came) = (log.metrics().frames, disk.came());
-        let _held = log.hold_wake_ups(Waker::noop());
-        let positions = [append(), append(), append()];
+        let held = log.hold_wake_ups();
+        let positions = [(); 3].map(|()| append_held(Some(&held)));
+        held.write();
         positions.iter().for_each(|position| log.durable(*position).wait().unwrap());
         positions[2].segment > before.segment && (log.metrics().frames - frames, disk.came() - came) == (2, 0)
     });
@@ -433,9 +444,10 @@ fn a_write_that_fails_in_the_writers_place_closes_the_log_as_the_writers_own_doe
     for _ in 0..10 {
         let disk = HoldingDisk::new();
         let log = begun_log(&disk);
-        let held = log.hold_wake_ups(Waker::noop());
-        let lost = log.append(&[], b"lost").unwrap().position;
+        let held = log.hold_wake_ups();
+        let lost = log.append_held(&[], b"lost", Some(&held)).unwrap().position;
         disk.inject(blockio::Fault::Fail);
+        held.write();
         let told = log.durable(lost).wait().unwrap_err();
         assert!(matches!(&told, LogError::Closed(reason) if reason.contains("/log/commitlog.log at offset")), "{told}");
         drop(held);

@@ -118,7 +118,7 @@ impl Node {
         self.disk = self.disk.crash_image(image_seed);
     }
 
-    fn append(&mut self, log: &CommitLog) -> Result<LogPosition, LogError> {
+    fn append(&mut self, log: &CommitLog, hold: Option<&LogHold>) -> Result<LogPosition, LogError> {
         let number = self.sent.len();
         let length = match self.choices.below(20) {
             0 => self.choices.below(u64::from(SEGMENT) / 2 - 200),
@@ -136,7 +136,7 @@ impl Node {
             flushed: BTreeSet::new(),
         });
         loop {
-            match log.append(&tables, &self.sent[number].data) {
+            match log.append_held(&tables, &self.sent[number].data, hold) {
                 Ok(at) => {
                     self.sent[number].position = Some(at.position);
                     return Ok(at.position);
@@ -176,14 +176,15 @@ impl Node {
             }
             log.discard_replayed()?;
         }
-        // The waiting thread then writes itself, if nothing is in flight.
-        let _held = (self.choices.below(2) == 0).then(|| log.hold_wake_ups(Waker::noop()));
+        // With a hold the waiting thread writes itself, if nothing is in flight.
+        let hold = (self.choices.below(2) == 0).then(|| log.hold_wake_ups());
         let mut waiting = Vec::new();
         for _ in 0..20 + self.choices.below(60) {
             self.clock.fetch_add(self.choices.below(2000) as i64 - 1000, Ordering::Relaxed);
-            waiting.push(self.append(&log)?);
+            waiting.push(self.append(&log, hold.as_ref())?);
             if self.choices.below(3) == 0 {
                 let upto = waiting.remove(self.choices.below(waiting.len() as u64) as usize);
+                hold.iter().for_each(|hold| drop(hold.write()));
                 if matches!(self.sync, SyncMode::Periodic { .. }) {
                     log.sync()?;
                 } else {
@@ -308,7 +309,7 @@ fn the_promise_holds_over_a_kill_at_every_operation_and_a_power_cut_after_it() {
             let (log, replay) = node.open().unwrap_or_else(|error| panic!("{sync}, operation {operation}: {error}"));
             node.replay(replay).unwrap();
             node.take_replayed_for_acknowledged();
-            let at = node.append(&log).unwrap();
+            let at = node.append(&log, None).unwrap();
             log.sync().unwrap();
             assert!(at.segment > 0);
             node.sent.last_mut().unwrap().acknowledged = true;
@@ -356,7 +357,7 @@ fn silent_fault(seed: u64) -> bool {
     node.disk.inject(fault, skip);
     for _ in 0..60 {
         node.clock.fetch_add(node.choices.below(2000) as i64 - 1000, Ordering::Relaxed);
-        let at = node.append(&log).unwrap();
+        let at = node.append(&log, None).unwrap();
         log.durable(at).wait().unwrap();
         node.sent.last_mut().unwrap().acknowledged = true;
         if node.choices.below(8) == 0 {
@@ -410,10 +411,11 @@ fn failed_operation(seed: u64) -> bool {
     let fault = [Fault::Fail, Fault::ShortWrite, Fault::FailSync, Fault::Full][seed as usize % 4];
     let skip = seed / 4 % 60;
     node.disk.inject(fault, skip);
-    let held = (node.choices.below(2) == 0).then(|| log.hold_wake_ups(Waker::noop()));
+    let hold = (node.choices.below(2) == 0).then(|| log.hold_wake_ups());
     let mut outcome = Ok(());
     for _ in 0..60 {
-        outcome = node.append(&log).and_then(|at| {
+        outcome = node.append(&log, hold.as_ref()).and_then(|at| {
+            hold.iter().for_each(|hold| drop(hold.write()));
             log.sync()?;
             for sent in node.sent.iter_mut().filter(|sent| sent.position.is_some_and(|position| position <= at)) {
                 sent.acknowledged = true;
@@ -429,7 +431,7 @@ fn failed_operation(seed: u64) -> bool {
         assert!(outcome.is_err(), "seed {seed}: {fault:?} {skip}");
         assert!(log.append(&[], b"x").is_err(), "seed {seed}: {error}");
     }
-    drop((held, log));
+    drop((hold, log));
     for image_seed in 0..3 {
         let disk = node.disk.crash_image(image_seed);
         let (log, replay) = CommitLog::open(Arc::new(disk), node.options()).unwrap();
@@ -456,7 +458,7 @@ fn a_clock_that_steps_back_changes_nothing() {
         assert!(id > last && id >= time, "{id} after {last} at {time}");
         last = id;
         node.replay(replay).unwrap();
-        node.append(&log).unwrap();
+        node.append(&log, None).unwrap();
     }
     node.open().unwrap().0.discard_replayed().unwrap();
     // SSTables may belong to a log that was lost.

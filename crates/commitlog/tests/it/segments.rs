@@ -46,9 +46,9 @@ fn the_next_segment_is_ready_before_it_is_needed() {
     assert_eq!(live(&disk), 2);
 
     // The thread that crosses the border writes nothing: the next write of any thread fails.
-    let held = log.hold_wake_ups(Waker::noop());
+    let held = log.hold_wake_ups();
     disk.inject(Fault::Fail, 0);
-    let crossing = log.try_append(&[TABLE], &[9; 20_000]).unwrap();
+    let crossing = log.try_append_held(&[TABLE], &[9; 20_000], Some(&held)).unwrap();
     assert_eq!(crossing.start.offset, 40, "the first record of its segment");
     assert!(log.closed().is_none());
     drop(held);

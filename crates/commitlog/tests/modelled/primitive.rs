@@ -8,13 +8,6 @@ pub(crate) use loom::{hint, thread};
 
 pub(crate) use crate::ring::{BlockRing, FilledBatch, Frame, Reservation, ReserveError, Seal, SealedBatch};
 
-macro_rules! modelled_thread_local {
-    (static $name:ident: $type:ty = const { $value:expr };) => {
-        loom::thread_local! { static $name: $type = $value; }
-    };
-}
-pub(crate) use modelled_thread_local as thread_local;
-
 /// The standard one; its uses are steps of the model.
 #[derive(Debug, Default)]
 pub(crate) struct OnceLock<T>(std::sync::OnceLock<T>, AtomicBool);

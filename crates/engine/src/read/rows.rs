@@ -49,8 +49,10 @@ impl Engine {
         gc_before: u32,
         turn: Turn<'_>,
     ) -> Result<BoxCursor<'static>, EngineError> {
-        // It may take long: writes that were begun before it on this thread go first.
-        commitlog::release_held_wake_ups();
+        // A read may take long, so the writes that were begun before it in this turn go to the log first.
+        if let Some(hold) = turn.log_hold {
+            hold.release();
+        }
         let catalog = self.catalog();
         let store = catalog.store(table)?;
         let view = store.borrow_view();

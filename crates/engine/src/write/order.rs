@@ -20,7 +20,7 @@
 //! | [`InFlight`] | the same                                   | the device           | finished in the background   |
 //!
 //! So nobody waits for memory or for room inside a group. There are three drivers: [`begin`] waits for nothing and
-//! returns what waits for the device, to be polled by a connection; [`drive`] is a future that waits for everything;
+//! returns the rest of the write, to be polled by a connection; [`drive`] is a future that waits for everything;
 //! [`block`] waits on its thread for the device alone. What is dropped in flight goes to [`super::abandoned`].
 
 use std::borrow::Borrow;
@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use commitlog::{LogError, LogPosition, LogWait};
+use commitlog::{LogError, LogHold, LogPlace, LogPosition, LogWait};
 use model::Mutation;
 
 use super::admission::Admitted;
@@ -72,7 +72,7 @@ pub(super) struct Entered {
 impl Admitted<'_> {
     /// Enters the write group and appends to the log; no other code does. Returns `None` if the log has no room. The
     /// group is then left, because a flush makes room, and a flush waits for the group.
-    pub fn enter(&self) -> Result<Option<Entered>, EngineError> {
+    pub fn enter(&self, hold: Option<&LogHold>) -> Result<Option<Entered>, EngineError> {
         let Write { engine, mutation, stores } = self.write;
         let membership = engine.groups().enter();
         // A drop, a quarantine and a shutdown change the state first and wait for the groups afterwards, so a write
@@ -84,7 +84,7 @@ impl Admitted<'_> {
         if !stores.iter().any(|store| store.durable_writes.load(Ordering::Relaxed)) {
             return Ok(Some(Entered { membership, logged: None }));
         }
-        match append(engine, mutation) {
+        match append(engine, mutation, hold) {
             Ok(end) => Ok(Some(Entered { membership, logged: Some(end) })),
             Err(LogError::NoFreeSegment) => Ok(None),
             Err(error) => Err(engine.not_appended(mutation.updates(), error)),
@@ -96,7 +96,7 @@ impl Admitted<'_> {
         let engine = self.write.engine;
         loop {
             let room = engine.log().room();
-            if let Some(entered) = self.enter()? {
+            if let Some(entered) = self.enter(None)? {
                 return Ok(entered);
             }
             engine.request_cleanup();
@@ -135,17 +135,17 @@ impl Admitted<'_> {
 
 /// Appends the record of a mutation. Returns the end of the record.
 #[inline]
-fn append(engine: &Engine, mutation: &Mutation) -> Result<LogPosition, LogError> {
+fn append(engine: &Engine, mutation: &Mutation, hold: Option<&LogHold>) -> Result<LogPosition, LogError> {
     let log = engine.log();
     let appended = match mutation.updates() {
-        [update] => log.try_append(&[update.table().id.0], update.as_bytes()),
+        [update] => log.try_append_held(&[update.table().id.0], update.as_bytes(), hold),
         updates => {
             let mut tables: Vec<_> = updates.iter().map(|update| update.table().id.0).collect();
             tables.sort_unstable();
             tables.dedup();
             let mut record = Vec::with_capacity(mutation.record_size());
             mutation.write_record(&mut record);
-            log.try_append(&tables, &record)
+            log.try_append_held(&tables, &record, hold)
         }
     };
     appended.map(|appended| appended.position)
@@ -200,11 +200,17 @@ where
         self.logged.is_none()
     }
 
-    /// Applies the write when its record is durable; no other code polls the log. Afterwards it stays done.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EngineError>> {
+    /// Applies the write when its record is durable; no other code polls the log. Afterwards it stays done. Without a
+    /// context nobody is woken.
+    fn poll(&mut self, context: Option<&mut Context<'_>>) -> Poll<Result<(), EngineError>> {
         let Some(logged) = &self.logged else { return Poll::Ready(Ok(())) };
         debug_assert!(logged.membership.is_counted(), "flushes wait for it");
-        match self.engine.log().poll_wait(&mut self.wait, context) {
+        let log = self.engine.log();
+        let durable = match context {
+            Some(context) => log.poll_wait(&mut self.wait, context),
+            None => log.look_at_wait(&self.wait),
+        };
+        match durable {
             Poll::Ready(durable) => Poll::Ready(self.settle(durable)),
             Poll::Pending => Poll::Pending,
         }
@@ -213,7 +219,7 @@ where
     /// Waits for the device on this thread.
     fn block(mut self, durability: Durability) -> Result<(), EngineError> {
         match durability {
-            Durability::Configured => crate::block_on(poll_fn(|context| self.poll(context))),
+            Durability::Configured => crate::block_on(poll_fn(|context| self.poll(Some(context)))),
             Durability::OnDevice => {
                 let durable = self.engine.log().sync();
                 self.settle(durable)
@@ -317,58 +323,148 @@ async fn drive_admitted(admitted: Admitted<'_>) -> Result<(), EngineError> {
     let Write { engine, mutation, stores } = admitted.write;
     let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) else { return Ok(()) };
     let mut in_flight = InFlight::new(engine, mutation, stores, kept);
-    poll_fn(|context| in_flight.poll(context)).await
+    poll_fn(|context| in_flight.poll(Some(context))).await
 }
 
 /// Executes a write without admission, and waits for the device on this thread. Returns false if the log has no room.
 pub(super) fn block(write: Write<'_>, durability: Durability) -> Result<bool, EngineError> {
     let admitted = write.admit_exempt();
-    let Some(entered) = admitted.enter()? else { return Ok(false) };
+    let Some(entered) = admitted.enter(None)? else { return Ok(false) };
     if let Some(kept) = admitted.apply_unless_waiting(entered, durability) {
         InFlight::new(write.engine, write.mutation, write.stores, kept).block(durability)?;
     }
     Ok(true)
 }
 
-/// Begins a write as far as possible without waiting. Returns `None` if it would have to wait for more than the device.
-/// If it need not wait, it changes no reference count that threads share.
+/// Begins a write as far as it goes without waiting. What would have to wait for more than the device is left to the
+/// other drivers, which the result polls. Where there is nothing to wait for, no count of owners changes that threads
+/// share.
+#[inline(always)]
 pub(super) fn begin(
     engine: &Arc<Engine>,
     mutation: Mutation,
     stores: &[Arc<TableStore>],
-) -> Result<Option<BegunWrite>, EngineError> {
-    let write = Write { engine, mutation: &mutation, stores };
-    let Some(admitted) = write.admit_now()? else { return Ok(None) };
-    let Some(entered) = admitted.enter()? else { return Ok(None) };
-    let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) else {
-        return Ok(Some(BegunWrite { waiting: None }));
+    oversized: Oversized,
+    hold: Option<&LogHold>,
+) -> Result<BegunWrite, EngineError> {
+    let advanced = advance(Write { engine, mutation: &mutation, stores }, hold);
+    let state = match advanced {
+        Ok(Advanced::Applied) => State::Done,
+        Ok(Advanced::Logged(kept)) => State::InFlight(InFlight::new(Arc::clone(engine), mutation, stores.into(), kept)),
+        Ok(Advanced::Stopped) => State::driven(engine, mutation, oversized),
+        Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {
+            State::driven(engine, mutation, oversized)
+        }
+        Err(error) => return Err(error),
     };
-    Ok(Some(BegunWrite { waiting: Some(InFlight::new(Arc::clone(engine), mutation, stores.into(), kept)) }))
+    Ok(BegunWrite { state })
 }
 
-/// A begun write. Completes when it is as durable as `commitlog_sync` requires and visible to every read that starts
-/// later. If it is dropped before that, it is finished in the background.
+/// How far a write came without waiting.
+enum Advanced {
+    /// It is visible.
+    Applied,
+    /// It waits for the device.
+    Logged(Kept),
+    /// It would have to wait for memory or room, and nothing has happened.
+    Stopped,
+}
+
+#[inline(always)]
+fn advance(write: Write<'_>, hold: Option<&LogHold>) -> Result<Advanced, EngineError> {
+    let Some(admitted) = write.admit_now()? else { return Ok(Advanced::Stopped) };
+    let Some(entered) = admitted.enter(hold)? else { return Ok(Advanced::Stopped) };
+    Ok(match admitted.apply_unless_waiting(entered, Durability::Configured) {
+        None => Advanced::Applied,
+        Some(kept) => Advanced::Logged(kept),
+    })
+}
+
+/// How a mutation of several updates is written that is larger than a log record may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Oversized {
+    /// As [`Engine::write_batch`] does: all of it is visible at some time, whatever happens.
+    Batch,
+    /// As [`Engine::write_parts`] does: nothing was promised of the updates together.
+    Parts,
+}
+
+/// A write that was begun: ready once it is as durable as `commitlog_sync` says and visible to every read that starts
+/// later. Dropped before, it is finished in the background if its record is in the log; otherwise nothing has happened.
 #[must_use = "it is acknowledged when it is ready"]
 pub struct BegunWrite {
-    /// `None` if it never had to wait.
-    waiting: Option<InFlight<Arc<Engine>, Mutation, WrittenStores>>,
+    state: State,
+}
+
+// Most writes that wait are in flight, and would pay for an allocation with each of them.
+#[allow(clippy::large_enum_variant)]
+enum State {
+    /// There never was anything to wait for.
+    Done,
+    InFlight(InFlight<Arc<Engine>, Mutation, WrittenStores>),
+    /// It waits for memory, for room, or for one of its parts.
+    Driven(Arc<Engine>, Pin<Box<dyn Future<Output = Result<(), EngineError>> + Send>>),
+}
+
+impl State {
+    #[cold]
+    fn driven(engine: &Arc<Engine>, mutation: Mutation, oversized: Oversized) -> State {
+        let driven = Arc::clone(engine);
+        let drive = async move {
+            match oversized {
+                Oversized::Batch => driven.write_batch(&mutation).await,
+                Oversized::Parts => driven.write_parts(&mutation).await,
+            }
+        };
+        State::Driven(Arc::clone(engine), Box::pin(drive))
+    }
 }
 
 impl BegunWrite {
     /// Whether it need not wait, or not any more.
     pub fn is_done(&self) -> bool {
-        self.waiting.as_ref().is_none_or(InFlight::is_done)
+        match &self.state {
+            State::Done => true,
+            State::InFlight(write) => write.is_done(),
+            State::Driven(..) => false,
+        }
     }
 
     /// The engine of a write that had to wait; no other write can fail.
     pub fn engine(&self) -> Option<&Engine> {
-        self.waiting.as_ref().map(|waiting| &*waiting.engine)
+        match &self.state {
+            State::Done => None,
+            State::InFlight(write) => Some(&write.engine),
+            State::Driven(engine, _) => Some(engine),
+        }
+    }
+
+    /// The place in the log that the write waits for. `None` if it waits for something else, or if its place says
+    /// nothing about other writes: then it has to be polled with a waker.
+    pub fn log_place(&self) -> Option<LogPlace> {
+        match &self.state {
+            State::InFlight(write) if !write.is_done() => write.engine.log().place_of_wait(&write.wait),
+            _ => None,
+        }
+    }
+
+    /// Applies a write that is in the log if its record is settled. Nobody is woken for it: the caller waits for
+    /// [`BegunWrite::log_place`], together with other writes.
+    pub fn look(&mut self) -> Poll<Result<(), EngineError>> {
+        match &mut self.state {
+            State::Done => Poll::Ready(Ok(())),
+            State::InFlight(write) => write.poll(None),
+            State::Driven(..) => Poll::Pending,
+        }
     }
 
     /// Prefetches the memory that these writes will read first in memtables. The writes must be durable and polled soon
     /// after; about eight are needed for a gain.
     pub fn prefetch<'w>(writes: impl Iterator<Item = &'w BegunWrite>) {
-        let waiting = writes.filter_map(|write| write.waiting.as_ref()).filter(|waiting| !waiting.is_done());
+        let waiting = writes.filter_map(|write| match &write.state {
+            State::InFlight(waiting) if !waiting.is_done() => Some(waiting),
+            _ => None,
+        });
         prefetch(waiting.filter_map(|waiting| waiting.stores.first().zip(waiting.mutation.updates().first())));
     }
 }
@@ -377,7 +473,11 @@ impl Future for BegunWrite {
     type Output = Result<(), EngineError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.waiting.as_mut().map_or(Poll::Ready(Ok(())), |waiting| waiting.poll(context))
+        match &mut self.state {
+            State::Done => Poll::Ready(Ok(())),
+            State::InFlight(write) => write.poll(Some(context)),
+            State::Driven(_, write) => write.as_mut().poll(context),
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use blockio::{Fault, SimulatedDisk};
 use commitlog::SyncMode;
-use engine::{BegunWrite, Engine, EngineError, block_on};
-use model::Table;
+use engine::{BegunWrite, Engine, EngineError, Oversized, Turn, block_on};
+use model::{Mutation, Table};
 use types::CqlType;
 
 use crate::fixture::{create_table, insertion, rows, small_options};
@@ -22,8 +22,17 @@ fn open(disk: &SimulatedDisk) -> Arc<Engine> {
     Engine::open(options).unwrap()
 }
 
-fn begin(engine: &Arc<Engine>, table: &Arc<Table>, row: i32, value: &str) -> Option<BegunWrite> {
-    engine.begin_write(&engine.borrow_schema(), insertion(table, 1, row, value, 10)).unwrap()
+fn try_begin(engine: &Arc<Engine>, mutation: Mutation, turn: Turn<'_>) -> Result<BegunWrite, EngineError> {
+    engine.begin_write(&engine.borrow_schema(), mutation, Oversized::Parts, turn)
+}
+
+fn begin(engine: &Arc<Engine>, table: &Arc<Table>, row: i32, value: &str) -> BegunWrite {
+    try_begin(engine, insertion(table, 1, row, value, 10), Turn::NON_BLOCKING).unwrap()
+}
+
+/// Whether the write is in the log, or did not need to be.
+fn is_logged(write: &BegunWrite) -> bool {
+    write.is_done() || write.log_place().is_some()
 }
 
 fn poll(write: &mut BegunWrite) {
@@ -35,10 +44,10 @@ fn a_begun_write_is_visible_when_it_is_ready_and_when_it_was_dropped() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_table(&engine);
-    block_on(begin(&engine, &table, 0, "ready").unwrap()).unwrap();
+    block_on(begin(&engine, &table, 0, "ready")).unwrap();
     assert_eq!(rows(&engine, &table).len(), 1);
     drop(begin(&engine, &table, 1, "dropped"));
-    let mut polled = begin(&engine, &table, 2, "dropped after it was polled").unwrap();
+    let mut polled = begin(&engine, &table, 2, "dropped after it was polled");
     poll(&mut polled);
     drop(polled);
     // A flush waits for all of these writes and includes them.
@@ -56,20 +65,21 @@ fn a_begun_write_whose_record_is_lost_is_refused_and_never_visible() {
     let engine = open(&disk);
     let table = create_table(&engine);
     disk.inject(Fault::Fail, 0);
-    let refused = block_on(begin(&engine, &table, 0, "lost").unwrap());
+    let refused = block_on(begin(&engine, &table, 0, "lost"));
     assert!(matches!(refused, Err(EngineError::ClosedForWrites(_))), "{refused:?}");
-    assert!(engine.begin_write(&engine.borrow_schema(), insertion(&table, 1, 1, "after", 10)).is_err());
+    assert!(try_begin(&engine, insertion(&table, 1, 1, "after", 10), Turn::NON_BLOCKING).is_err());
     assert_eq!(rows(&engine, &table), []);
 }
 
 #[test]
-fn a_write_that_would_have_to_wait_for_room_is_not_begun() {
+fn a_write_that_waits_for_room_has_no_effect_if_it_is_dropped() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_table(&engine);
     let large = "x".repeat(6_000);
     // The writes come faster than the device completes them, and they delay flushes.
-    let mut begun: Vec<BegunWrite> = (0..).map_while(|row| begin(&engine, &table, row, &large)).collect();
+    let begun = (0..).map(|row| begin(&engine, &table, row, &large));
+    let mut begun: Vec<BegunWrite> = begun.take_while(is_logged).collect();
     begun.iter_mut().for_each(poll);
     let count = begun.len();
     assert!(count > 10);
@@ -77,19 +87,43 @@ fn a_write_that_would_have_to_wait_for_room_is_not_begun() {
     assert_eq!(rows(&engine, &table).len(), count, "and without any effect");
     let next = loop {
         match begin(&engine, &table, -1, "there is room again") {
-            Some(next) => break next,
-            None => std::thread::yield_now(),
+            next if is_logged(&next) => break next,
+            _ => std::thread::yield_now(),
         }
     };
     block_on(next).unwrap();
     assert_eq!(rows(&engine, &table).len(), count + 1);
 }
 
+#[test]
+fn a_write_that_waits_for_room_continues_by_itself_once_there_is_room() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let table = create_table(&engine);
+    let large = "x".repeat(6_000);
+    let mut begun = Vec::new();
+    let mut waiting = loop {
+        let write = begin(&engine, &table, begun.len() as i32, &large);
+        match is_logged(&write) {
+            true => begun.push(write),
+            false => break write,
+        }
+    };
+    assert!(waiting.look().is_pending() && !waiting.is_done());
+    poll(&mut waiting);
+    let count = begun.len() + 1;
+    begun.into_iter().for_each(|write| block_on(write).unwrap());
+    block_on(waiting).unwrap();
+    assert_eq!(rows(&engine, &table).len(), count);
+}
+
 /// Begins writes as a connection does: the log's writer is woken only after the last one. If the writer was awake
 /// already, some of the writes may be complete.
 fn begin_all(engine: &Arc<Engine>, table: &Arc<Table>, rows: Range<i32>) -> Vec<BegunWrite> {
-    let _held = engine.hold_log(Waker::noop());
-    rows.map(|row| begin(engine, table, row, "together").expect("there is room")).collect()
+    let held = engine.hold_log();
+    let turn = Turn { may_block: false, log_hold: Some(&held) };
+    let begun = |row| try_begin(engine, insertion(table, 1, row, "together", 10), turn).unwrap();
+    rows.map(begun).inspect(|write| assert!(is_logged(write), "there is room")).collect()
 }
 
 fn done<'w>(writes: impl IntoIterator<Item = &'w BegunWrite>) -> usize {
@@ -118,7 +152,7 @@ fn begun_writes_whose_table_is_altered_and_flushed_meanwhile_are_all_there() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_table(&engine);
-    block_on(begin(&engine, &table, -1, "for the flush").unwrap()).unwrap();
+    block_on(begin(&engine, &table, -1, "for the flush")).unwrap();
     let before = begin_all(&engine, &table, 0..20);
     put_table(&engine, Some(Arc::new(table.to_builder().regular("u", CqlType::Text).build())));
     let altered = engine.schema().table("ks", "t").unwrap().clone();
@@ -147,7 +181,7 @@ fn begun_writes_do_not_reach_a_table_that_replaced_theirs() {
         move || [None, Some(new)].into_iter().for_each(|table| put_table(&engine, table))
     });
     // The table will be dropped soon.
-    while engine.begin_write(&engine.borrow_schema(), insertion(&old, 1, 99, "also before", 10)).is_ok() {
+    while try_begin(&engine, insertion(&old, 1, 99, "also before", 10), Turn::NON_BLOCKING).is_ok() {
         thread::sleep(Duration::from_millis(1));
     }
     BegunWrite::prefetch(begun.iter());
@@ -168,9 +202,11 @@ fn begun_writes_that_a_failing_log_refuses_are_not_visible() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_table(&engine);
-    block_on(begin(&engine, &table, -1, "before").unwrap()).unwrap();
-    let held = engine.hold_log(Waker::noop());
-    let begun: Vec<_> = (0..20).map(|row| begin(&engine, &table, row, "lost").unwrap()).collect();
+    block_on(begin(&engine, &table, -1, "before")).unwrap();
+    let held = engine.hold_log();
+    let turn = Turn { may_block: false, log_hold: Some(&held) };
+    let lost = |row| try_begin(&engine, insertion(&table, 1, row, "lost", 10), turn).unwrap();
+    let begun: Vec<_> = (0..20).map(lost).collect();
     disk.inject(Fault::Fail, 0);
     drop(held);
     BegunWrite::prefetch(begun.iter());

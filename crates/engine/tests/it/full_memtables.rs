@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use blockio::SimulatedDisk;
 use commitlog::SyncMode;
-use engine::{Engine, EngineError, EngineOptions, MemtableConfiguration, TrieOptions, block_on};
+use engine::{Engine, EngineError, EngineOptions, MemtableConfiguration, Oversized, TrieOptions, Turn, block_on};
 use model::{Keyspace, Mutation, Table};
 
 use crate::fixture::{create_table, insert, insertion, open_with, rows, small_options};
@@ -102,7 +102,7 @@ fn too_large(table: &Arc<Table>, row: i32) -> Mutation {
 type Write = fn(&Arc<Engine>, Mutation) -> Result<(), EngineError>;
 
 fn begin(engine: &Arc<Engine>, mutation: Mutation) -> Result<(), EngineError> {
-    block_on(engine.begin_write(&engine.borrow_schema(), mutation)?.unwrap())
+    block_on(engine.begin_write(&engine.borrow_schema(), mutation, Oversized::Parts, Turn::NON_BLOCKING)?)
 }
 
 #[test]

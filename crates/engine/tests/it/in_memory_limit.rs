@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 
 use blockio::SimulatedDisk;
-use engine::{Engine, EngineError, EngineOptions, InMemoryNotice, InMemoryNotices, block_on};
+use engine::{
+    BegunWrite, Engine, EngineError, EngineOptions, InMemoryNotice, InMemoryNotices, Oversized, Turn, block_on,
+};
 use model::{
     Cell, DeletionTime, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder, RowBuilder, Slice, Table,
     TableBuilder, TableId, TableOptions,
@@ -71,8 +73,12 @@ fn a_write_waits_for_reserved_memory_and_is_refused_for_used_memory() {
     let engine = open(&disk);
     let table = create_in_memory(&engine, 1);
     let small = |key| insertion(&table, key, 1, "small", 1);
-    let begin = |key| engine.begin_write(&engine.borrow_schema(), small(key)).expect("nothing is refused");
-    let begun: Vec<_> = (0..10_000).map_while(begin).collect();
+    let begin = |key| {
+        let write = engine.begin_write(&engine.borrow_schema(), small(key), Oversized::Parts, Turn::NON_BLOCKING);
+        write.expect("nothing is refused")
+    };
+    let has_room = |write: &BegunWrite| write.is_done() || write.log_place().is_some();
+    let begun: Vec<_> = (0..10_000).map(begin).take_while(has_room).collect();
     let count = begun.len() as i32;
     assert!((100..5_000).contains(&count), "{count} writes under way reserve all there is");
     let waiting = small(count);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use blockio::{Disk, Fault, SimulatedDisk};
 use commitlog::SyncMode;
-use engine::{Engine, EngineError, block_on};
+use engine::{Engine, EngineError, Oversized, Turn, block_on};
 use model::{Cell, Mutation, PartitionKey, PartitionUpdateBuilder, RowBuilder, Table, TableBuilder, TableId};
 use types::CqlType;
 use uuid::Uuid;
@@ -154,8 +154,14 @@ fn what_was_resolved_before_a_drop_reaches_nothing_of_a_table_made_under_the_sam
     }
     let is_gone = |outcome: Result<(), EngineError>| matches!(outcome, Err(EngineError::UnknownTable(_)));
     assert!(is_gone(block_on(engine.write(&late))));
-    assert!(is_gone(engine.begin_write(&schema, late.clone()).map(drop)), "by the schema of before");
-    assert!(is_gone(engine.begin_write(&engine.borrow_schema(), late).map(drop)), "by that of now");
+    assert!(
+        is_gone(engine.begin_write(&schema, late.clone(), Oversized::Parts, Turn::NON_BLOCKING).map(drop)),
+        "by the schema of before"
+    );
+    assert!(
+        is_gone(engine.begin_write(&engine.borrow_schema(), late, Oversized::Parts, Turn::NON_BLOCKING).map(drop)),
+        "by that of now"
+    );
     assert!(is_gone(engine.read(&old, &model::ReadRange::all_rows(model::KeyRange::all())).map(drop)));
 
     let new = engine.schema().table("ks", "t").unwrap().clone();

@@ -10,14 +10,14 @@ use protocol::Value;
 use super::class::Class;
 use super::request::OwnedRequest;
 use super::values::BoundValues;
-use super::{BatchEntry, BatchStatement, Control, HasToBlock, MustBlock, Outcome, Request, Statement};
+use super::{BatchEntry, BatchStatement, Control, MustBlock, Outcome, Request, Statement, WouldBlock};
 use crate::execution::Execution;
 use crate::modify::{self, ModificationPlan};
 use crate::prepared::{Prepared, Work};
 use crate::{Processor, QueryError};
 
 /// The statements of a batch in prepared form, each with the range of its values among the values of the batch.
-type Parts = Vec<(Arc<Prepared>, Range<usize>)>;
+type BatchParts = Vec<(Arc<Prepared>, Range<usize>)>;
 
 impl Processor {
     pub(super) fn begin_batch(
@@ -44,7 +44,7 @@ impl Processor {
         entries: &'v [BatchEntry<'v>],
         request: &Request<'_>,
         values: &mut Vec<Value<'v>>,
-    ) -> Result<Parts, QueryError> {
+    ) -> Result<BatchParts, QueryError> {
         self.check_keyspace(request.options.keyspace)?;
         let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());
         // Cassandra does not trace the preparation of the statements in a BATCH.
@@ -57,7 +57,7 @@ impl Processor {
                 BatchStatement::Prepared(known) => self.renew(known)?,
             });
         }
-        let mut parts = Parts::with_capacity(entries.len());
+        let mut parts = BatchParts::with_capacity(entries.len());
         for (statement, entry) in statements.into_iter().zip(entries) {
             modification(&statement)?;
             let bound = BoundValues::of(&entry.values, &statement.variables);
@@ -76,7 +76,7 @@ impl Processor {
     fn begin_parts(
         self: &Arc<Self>,
         kind: BatchKind,
-        parts: &Arc<Parts>,
+        parts: &Arc<BatchParts>,
         values: &[Value<'_>],
         request: &Request<'_>,
         control: Control<'_>,
@@ -95,14 +95,14 @@ impl Processor {
         let execution = Execution::new(self, &schema, request, &[], keyspace, control);
         let written = |execution: &Execution<'_>| modify::batch_mutation(kind, &statements, execution);
         let outcome = self.begin_write(written, Some(kind), Class::of_batch(kind), &schema, execution, None);
-        outcome.unwrap_or_else(|HasToBlock| self.must_block_batch(kind, parts, values, request))
+        outcome.unwrap_or_else(|WouldBlock| self.must_block_batch(kind, parts, values, request))
     }
 
     /// The batch as a request for the blocking pool.
     fn must_block_batch(
         self: &Arc<Self>,
         kind: BatchKind,
-        parts: &Arc<Parts>,
+        parts: &Arc<BatchParts>,
         values: &[Value<'_>],
         request: &Request<'_>,
     ) -> Outcome {

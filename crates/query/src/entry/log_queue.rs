@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::Context;
 use std::time::Instant;
 
-use engine::{Awaited, Durable, LogHold};
+use engine::{Durable, LogHold, LogPlace, Turn};
 
 use super::Pending;
 
@@ -20,7 +20,7 @@ const PREFETCHED_MIN: usize = 8;
 pub struct LogQueue<T> {
     queue: VecDeque<Entry<T>>,
     /// Resolves when the first request is settled.
-    watch: Option<(Awaited, Durable)>,
+    watch: Option<(LogPlace, Durable)>,
     /// The pending request in an item.
     pending_of: fn(&T) -> Option<&Pending>,
     /// The number of requests at the front that were settled at the last look, and were prefetched if there were enough
@@ -29,7 +29,7 @@ pub struct LogQueue<T> {
 }
 
 struct Entry<T> {
-    awaited: Awaited,
+    place: LogPlace,
     deadline: Option<Instant>,
     item: T,
 }
@@ -50,19 +50,26 @@ impl<T> LogQueue<T> {
         self.queue.is_empty()
     }
 
-    /// Adds one that waits for this place, and for no longer than until the deadline.
-    pub fn push(&mut self, awaited: Awaited, deadline: Option<Instant>, item: T) {
-        self.queue.push_back(Entry { awaited, deadline, item });
+    /// Adds a request that waits for the log, and for no longer than until the deadline. Gives it back if it waits for
+    /// something else: then it has to be polled with a waker.
+    pub fn push(&mut self, item: T, deadline: impl FnOnce(&T) -> Option<Instant>) -> Result<(), T> {
+        match (self.pending_of)(&item).and_then(Pending::log_place) {
+            Some(place) => {
+                self.queue.push_back(Entry { place, deadline: deadline(&item), item });
+                Ok(())
+            }
+            None => Err(item),
+        }
     }
 
     /// The next request whose record is settled; the caller polls it again. If it returns `None`, the first request
     /// will wake `context`.
-    pub fn next_settled(&mut self, hold: &LogHold, context: &mut Context<'_>) -> Option<T> {
-        let awaited = self.queue.front()?.awaited;
-        if !hold.is_settled(awaited) {
+    pub fn next_settled(&mut self, turn: Turn<'_>, context: &mut Context<'_>) -> Option<T> {
+        let (place, hold) = (self.queue.front()?.place, turn.log_hold?);
+        if !hold.is_settled(place) {
             let watch = match &mut self.watch {
-                Some((of, watch)) if *of == awaited => watch,
-                watch => &mut watch.insert((awaited, hold.settled(awaited))).1,
+                Some((of, watch)) if *of == place => watch,
+                watch => &mut watch.insert((place, hold.settled(place))).1,
             };
             if Pin::new(watch).poll(context).is_pending() {
                 return None;
@@ -79,7 +86,7 @@ impl<T> LogQueue<T> {
     /// after the other. Returns the number of these requests.
     fn prefetch_settled(&self, hold: &LogHold) -> usize {
         let first = self.queue.iter().take(PREFETCHED_MAX);
-        let count = first.clone().take_while(|entry| hold.is_settled(entry.awaited)).count();
+        let count = first.clone().take_while(|entry| hold.is_settled(entry.place)).count();
         if count >= PREFETCHED_MIN {
             Pending::prefetch(first.take(count).filter_map(|entry| (self.pending_of)(&entry.item)));
         }

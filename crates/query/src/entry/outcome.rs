@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use engine::{BegunWrite, Turn};
+use engine::{BegunWrite, LogPlace, Turn};
 
 use super::TimeLimit;
 use crate::processor::with_warnings;
@@ -88,12 +88,16 @@ impl Pending {
         &self.limit
     }
 
-    /// Polls it. If it is still pending and waits for the log alone, the turn's batch of wake-ups, if there is one,
-    /// says for which place ([`engine::LogHold::take_awaited`]), and `context` is not woken; otherwise it is.
-    pub fn poll(&mut self, _turn: Turn<'_>, context: &mut Context<'_>) -> Poll<Result<Response, QueryError>> {
+    /// Polls the request. With the turn's wake-up batch nobody is woken for a request that waits for the log alone: it
+    /// belongs into a [`LogQueue`](super::LogQueue), which waits for many of them. Otherwise the context is woken.
+    pub fn poll(&mut self, turn: Turn<'_>, context: &mut Context<'_>) -> Poll<Result<Response, QueryError>> {
         match &mut self.work {
             PendingWork::Write(write) => {
-                let Poll::Ready(written) = Pin::new(&mut *write).poll(context) else { return Poll::Pending };
+                let written = match turn.log_hold.is_some() && write.log_place().is_some() {
+                    true => write.look(),
+                    false => Pin::new(&mut *write).poll(context),
+                };
+                let Poll::Ready(written) = written else { return Poll::Pending };
                 let warnings = std::mem::take(&mut self.warnings);
                 Poll::Ready(match (written, write.engine()) {
                     (Ok(()), _) => Ok(Response::void(warnings)),
@@ -116,6 +120,14 @@ impl Pending {
     /// Waits for the answer on this thread.
     pub fn wait(mut self) -> Result<Response, QueryError> {
         engine::block_on(std::future::poll_fn(|context| self.poll(Turn::BLOCKING, context)))
+    }
+
+    /// The place in the log that the request waits for, if it waits for nothing else.
+    pub(super) fn log_place(&self) -> Option<LogPlace> {
+        match &self.work {
+            PendingWork::Write(write) => write.log_place(),
+            PendingWork::Future(_) => None,
+        }
     }
 
     /// Prefetches the memory that these requests will read. Call it for eight requests or more whose records are

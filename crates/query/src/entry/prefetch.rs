@@ -22,12 +22,12 @@ pub(super) fn prefetch<'c>(
     // The last statement, and whether a prefetch pays for it.
     let mut last: Option<(&Prepared, bool)> = None;
     for (statement, values) in coming {
-        let is_worth = match last {
-            Some((last, is_worth)) if ptr::eq(last, statement) => is_worth,
-            _ => processor.is_worth_a_prefetch(statement),
+        let pays = match last {
+            Some((last, pays)) if ptr::eq(last, statement) => pays,
+            _ => processor.pays_for_prefetch(statement),
         };
-        last = Some((statement, is_worth));
-        if is_worth && let Some(values) = values() {
+        last = Some((statement, pays));
+        if pays && let Some(values) = values() {
             keys.push(statement, &values);
         }
     }
@@ -39,7 +39,7 @@ pub(super) fn prefetch<'c>(
 impl Processor {
     /// Whether a prefetch pays, because the memtables of the statement's table are large. Writes that wait for the log
     /// read the memtables later, and are prefetched then.
-    fn is_worth_a_prefetch(&self, statement: &Prepared) -> bool {
+    fn pays_for_prefetch(&self, statement: &Prepared) -> bool {
         let comes_later = statement.plan.is_modification() && self.engine().writes_wait();
         let is_large = || matches!(&statement.plan.tables[..], [table] if self.engine().has_large_memtables(table));
         !statement.partition_key_bind_indexes.is_empty() && !comes_later && is_large()

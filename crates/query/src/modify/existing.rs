@@ -61,7 +61,7 @@ impl ExistingLists {
         };
         execution.work(1)?;
         let range = ReadRange { keys: KeyRange::Single(key.clone()), slices, reversed: false };
-        let mut cursor = execution.processor.read(table, &range, execution.now_seconds, execution.turn())?;
+        let mut cursor = execution.processor.read(table, &range, execution.now_seconds, execution.turn)?;
         if !cursor.advance_partition()? {
             return Ok(ExistingLists::default());
         }

@@ -202,7 +202,7 @@ impl<'p> Page<'p> {
         self.sizes.begin_read();
         (self.live_before, self.tombstones) = (self.live_rows, 0);
         let mut cursor =
-            self.execution.processor.read(table, &range, self.execution.now_seconds, self.execution.turn())?;
+            self.execution.processor.read(table, &range, self.execution.now_seconds, self.execution.turn)?;
         self.rows_expected(&range, is_resumed).iter().for_each(|rows| cursor.expect_rows(*rows));
         self.plan.regulars.iter().for_each(|regulars| cursor.expect_columns(regulars));
         cursor.pause_after(STEPS_PER_LOOK as u32);
