@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_join_in_whatever_order_they_come() {
+    fn intervals_join_in_any_order() {
         let pieces = [(0, 10), (10, 20), (20, 30), (25, 40), (50, 60)];
         // All orders of five pieces, enumerated with the factorial number system.
         for mut code in 0..120usize {

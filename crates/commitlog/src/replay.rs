@@ -175,7 +175,7 @@ impl Replay {
                     let file = &self.shared.file;
                     let offset = file.geometry().segment_offset(current.segment.slot) + u64::from(start);
                     let gap = Gap::of(file.corrupt(offset, "a record", fault.to_string()), 0, Some(current.segment.id));
-                    self.got_over(gap)?;
+                    self.report_gap(gap)?;
                 }
             }
         };
@@ -337,7 +337,7 @@ impl Replay {
             let damage = self.shared.file.corrupt(offset, expected, image.state(range.start).to_string());
             let length = u64::from(range.end - range.start) * BLOCK_SIZE as u64;
             debug_assert!(length > 0 && range.end <= image.blocks());
-            self.got_over(Gap::of(damage, length, Some(segment.id)))?;
+            self.report_gap(Gap::of(damage, length, Some(segment.id)))?;
         }
         if self.keeps_copies || !verdict.damaged.is_empty() {
             self.keep_copy(segment, image)?;
@@ -346,7 +346,7 @@ impl Replay {
     }
 
     /// Reports damage: as an error, unless the log is opened with salvage.
-    fn got_over(&mut self, gap: Gap) -> Result<(), LogError> {
+    fn report_gap(&mut self, gap: Gap) -> Result<(), LogError> {
         if !self.salvage {
             return Err(LogError::Corrupt(Box::new(gap.damage)));
         }

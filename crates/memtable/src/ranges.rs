@@ -80,8 +80,8 @@ fn in_force(mut ranges: Cursor<'_>, layout: &Layout, lead: usize, position: &[u8
     }
     let range = DeletedRange::read(layout, ranges.content());
     let end = range.end(ranges.key().get(lead..).unwrap_or_default());
-    let goes_on = if inclusive { end.as_slice() > position } else { end.as_slice() >= position };
-    if goes_on { range.deletion } else { DeletionTime::LIVE }
+    let covers = if inclusive { end.as_slice() > position } else { end.as_slice() >= position };
+    if covers { range.deletion } else { DeletionTime::LIVE }
 }
 
 /// The range deletion in force just before a position, or just behind it if `inclusive`, in the partition of a tail.

@@ -66,7 +66,7 @@ fn flags_are_a_byte_below_v5() {
 }
 
 #[test]
-fn unset_came_with_v4() {
+fn unset_exists_from_v4_on() {
     let body = [long_string("X"), vec![0, 1], vec![0x01], vec![0, 1, 255, 255, 255, 254]].concat();
     for (version, value) in [(Version::V3, Value::Null), (Version::V4, Value::Unset)] {
         let body = parse(version, Opcode::Query, &body).unwrap();

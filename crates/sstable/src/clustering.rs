@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_of_values_come_back() {
+    fn groups_of_values_round_trip() {
         let types: Vec<CqlType> = (0..70).map(|i| if i % 3 == 0 { CqlType::Int } else { CqlType::Text }).collect();
         let lengths: Vec<_> = types.iter().map(CqlType::fixed_length).collect();
         for count in [0, 1, 5, 31, 32, 33, 64, 70] {

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_tell_when_they_were_made() {
+    fn ids_contain_their_creation_time() {
         // 2023-11-14T22:13:20Z.
         let ticks = (1_700_000_000 + UUID_EPOCH_SECONDS) * TICKS_PER_SECOND + 5;
         let high = ticks << 32 | (ticks >> 32 & 0xFFFF) << 16 | 0x1000 | ticks >> 48;

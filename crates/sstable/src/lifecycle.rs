@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back_and_damage_is_seen() {
+    fn records_round_trip_and_damage_is_detected() {
         let record = Record {
             added: vec![SSTableId::from_sequence(9)],
             removed: vec![SSTableId::from_sequence(1), SSTableId::from_sequence(2)],

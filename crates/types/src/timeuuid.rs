@@ -102,7 +102,7 @@ mod tests {
     use crate::CqlType;
 
     #[test]
-    fn times_come_back() {
+    fn times_round_trip() {
         for millis in [0, 1, -1, 1_700_000_000_123, -12_219_292_800_000] {
             assert_eq!(unix_millis(&min_for_millis(millis)), millis);
             assert_eq!(version(&min_for_millis(millis)), 1);

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edges_of_each_size_come_back() {
+    fn edges_of_each_size_round_trip() {
         for bits in 0..64 {
             for value in [1u64 << bits, (1u64 << bits) - 1, (1u64 << bits) | 1, u64::MAX >> bits] {
                 let mut out = Vec::new();

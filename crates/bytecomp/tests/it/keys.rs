@@ -120,7 +120,7 @@ fn broken_keys_are_refused_where_they_break() {
 }
 
 #[test]
-fn keys_of_every_length_are_put_together_alike() {
+fn keys_of_every_length_are_encoded_in_the_same_way() {
     for length in 0..40_u8 {
         for zero_at in (0..length).map(Some).chain([None]) {
             let key: Vec<u8> = (0..length).map(|at| if Some(at) == zero_at { 0 } else { at + 1 }).collect();

@@ -168,7 +168,7 @@ fn bytes_order_random_values_as_types_do() {
 }
 
 #[test]
-fn random_values_come_back_equal() {
+fn random_values_round_trip() {
     let mut random = Values::new();
     for cql_type in all_types() {
         for _ in 0..500 {

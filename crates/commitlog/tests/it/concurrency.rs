@@ -26,7 +26,7 @@ fn options(sync: SyncMode) -> LogOptions {
 
 /// Eight threads append more than the log holds while another flushes: nothing is lost, doubled or stuck.
 #[test]
-fn appends_and_flushes_keep_out_of_each_others_way() {
+fn appends_and_flushes_do_not_disturb_each_other() {
     let ordered = [
         SyncMode::Batch,
         SyncMode::Periodic { period: Duration::from_millis(1) },

@@ -493,7 +493,7 @@ fn bytes_of(disk: &SimulatedDisk) -> Vec<u8> {
 }
 
 #[test]
-fn the_decoder_takes_any_bytes() {
+fn the_decoder_accepts_or_refuses_any_bytes() {
     let (disk, records) = log_of(9, 3000);
     let bytes = bytes_of(&disk);
     assert_eq!(commitlog::count_records(&bytes), records.len() as u64);

@@ -81,7 +81,7 @@ fn log_segments(size: u64) -> usize {
 }
 
 #[test]
-fn a_device_fills_and_comes_back() {
+fn a_full_device_is_used_again_after_flushes() {
     let disk = SimulatedDisk::new();
     let path = Path::new("/dev/log");
     device(&disk, path, &used(400_000));

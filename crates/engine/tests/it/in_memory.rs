@@ -42,7 +42,7 @@ fn read(engine: &Engine, disk: &SimulatedDisk, table: &Arc<Table>) -> (Vec<(i32,
 }
 
 #[test]
-fn reads_look_at_no_file_whatever_was_overwritten_deleted_and_flushed() {
+fn reads_use_no_file_after_overwrites_deletions_and_flushes() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_in_memory(&engine, 64);

@@ -482,7 +482,7 @@ fn a_power_cut_while_a_log_is_created_does_not_stop_the_next_start() {
 }
 
 #[test]
-fn a_keyspace_without_durable_writes_is_not_in_the_log_and_keeps_what_was_flushed() {
+fn a_keyspace_without_durable_writes_is_not_in_the_log_and_keeps_flushed_rows() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let t = table("t", Uuid::new_v4());

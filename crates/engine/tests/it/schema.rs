@@ -137,7 +137,7 @@ fn a_dropped_table_is_gone_and_its_name_can_be_used_again() {
 
 /// A statement that was resolved before a drop does not reach the table that has the id now.
 #[test]
-fn what_was_resolved_before_a_drop_reaches_nothing_of_a_table_made_under_the_same_id() {
+fn a_statement_resolved_before_a_drop_does_not_reach_a_new_table_with_the_same_id() {
     let directory = Directory::new();
     let engine = open(&directory);
     let old = create_table(&engine);
@@ -354,7 +354,7 @@ fn a_table_that_cannot_be_opened_is_not_stored() {
 
 /// This includes changes that were replayed and are not in an SSTable yet.
 #[test]
-fn changes_of_the_schema_are_newer_than_those_before_though_the_clock_was_set_back() {
+fn schema_changes_are_newer_than_earlier_ones_after_the_clock_was_set_back() {
     let disk = SimulatedDisk::new();
     let mut options = small_options(&disk);
     options.memtable_space_bytes = 4 << 20;

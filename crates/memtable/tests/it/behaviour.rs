@@ -363,7 +363,7 @@ fn an_observer_sees_every_changed_row_of(kind: Kind) {
 
 /// A clustering of several components with nulls and empty values is read as it was written.
 #[test]
-fn clusterings_come_back_as_they_were_written() {
+fn clusterings_are_read_as_they_were_written() {
     for_all_kinds(clusterings_come_back_as_they_were_written_of);
 }
 

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inverse_comes_back() {
+    fn the_inverse_function_restores_the_value() {
         for text in ["0.001", "1.5", "-7", "123.456", "-0.0000001"] {
             let value = decimal(text);
             let back = log(&exp(&value).unwrap()).unwrap();

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn floors_go_by_whole_durations_from_the_start() {
+    fn floors_are_whole_durations_after_the_start() {
         let day = |year, month, day| days_from_civil(year, month, day) * MILLIS_PER_DAY;
         let month = Duration { months: 1, days: 0, nanoseconds: 0 };
         assert_eq!(floor_millis(day(2024, 5, 17), &month, 0).unwrap(), day(2024, 5, 1));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_answers_as_a_vector_does() {
+    fn a_list_equals_a_vector() {
         for seed in testkit::seeds(0..40) {
             let mut random = Random(seed);
             let count = random.below(40);

@@ -44,7 +44,7 @@ mod tests {
     use types::CqlType;
 
     #[test]
-    fn paths_go_back_from_call_to_call_and_forward_within_one() {
+    fn paths_decrease_between_calls_and_increase_within_one() {
         let paths = PrependedPaths::new(1, 2);
         let mut earliest = timeuuid::min_for_millis(1_262_304_000_000);
         for now_micros in [1_700_000_000_000_000, 1_700_000_000_000_000, 1_600_000_000_000_000] {

@@ -63,11 +63,11 @@ impl SelectPlan {
         let state = options.paging_state.map(|state| PagingState::from_bytes(state, &self.table)).transpose()?;
         let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());
         let mut page = Page::new(self, execution, filter, limits, &partitions);
-        let goes_on = match self.resumed(&slices, state.as_ref()) {
+        let has_room = match self.resumed(&slices, state.as_ref()) {
             Some(segment) => page.read(segment)?,
             None => true,
         };
-        if goes_on {
+        if has_room {
             self.read_rest(&partitions, slices, state.as_ref(), &mut page)?;
         }
         page.finish()?;

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_come_back_and_damaged_ones_are_refused() {
+    fn states_round_trip_and_damaged_ones_are_refused() {
         let table = TableBuilder::new("k", "t", TableId(uuid::Uuid::nil()))
             .partition_key("p", CqlType::Int)
             .clustering("c", CqlType::Int, false)

@@ -207,7 +207,7 @@ impl<'p> Page<'p> {
         cursor.pause_after(STEPS_PER_LOOK as u32);
         self.range = range;
         let mut static_bytes = Vec::new();
-        let mut goes_on = true;
+        let mut has_room = true;
         while cursor.advance_partition()? {
             let head = cursor.partition();
             self.execution.work(self.steps_per_row)?;
@@ -224,7 +224,7 @@ impl<'p> Page<'p> {
                 self.limits.remaining_in_partition = self.limits.per_partition;
             }
             if self.read_partition(&mut cursor, &partition, &static_bytes, is_resumed)? == Flow::Stop {
-                goes_on = false;
+                has_room = false;
                 break;
             }
         }
@@ -234,7 +234,7 @@ impl<'p> Page<'p> {
             self.plan.warn_of_tombstones(&self.scan(), self.execution);
         }
         self.sizes.end_read(&self.scan());
-        Ok(goes_on)
+        Ok(has_room)
     }
 
     /// The number of rows that will be read in a segment, if none of them is dead.

@@ -25,18 +25,18 @@ pub(crate) struct RowParts {
 
 #[derive(Default)]
 struct Known {
-    asked: HashMap<Source, u32>,
+    selections: HashMap<Source, u32>,
     values: HashMap<Source, Option<Rc<Parts>>>,
     cells: HashMap<Source, Rc<LiveCells>>,
 }
 
 impl RowParts {
     /// Whether so many parts of this column were requested that it should be decoded once.
-    fn is_asked_often(&self, source: Source) -> bool {
+    fn is_selected_often(&self, source: Source) -> bool {
         let mut known = self.known.borrow_mut();
-        let asked = known.get_or_insert_default().asked.entry(source).or_default();
-        *asked = asked.saturating_add(1);
-        *asked > PLAIN_MAX
+        let selections = known.get_or_insert_default().selections.entry(source).or_default();
+        *selections = selections.saturating_add(1);
+        *selections > PLAIN_MAX
     }
 
     /// The parts of a column's value, if it should be decoded once and can be. `read` returns the value.
@@ -46,7 +46,7 @@ impl RowParts {
         ty: &CqlType,
         read: impl FnOnce() -> Result<Option<Vec<u8>>, E>,
     ) -> Result<Option<Rc<Parts>>, E> {
-        if !self.is_asked_often(source) {
+        if !self.is_selected_often(source) {
             return Ok(None);
         }
         if let Some(parts) = self.known.borrow().as_ref().and_then(|known| known.values.get(&source)) {
@@ -68,7 +68,7 @@ impl RowParts {
         cells: ComplexCells<'_>,
         now_seconds: u32,
     ) -> Option<Rc<LiveCells>> {
-        if !self.is_asked_often(source) {
+        if !self.is_selected_often(source) {
             return None;
         }
         let mut known = self.known.borrow_mut();

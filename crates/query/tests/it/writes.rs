@@ -184,7 +184,7 @@ fn snapshots(node: &TestNode) -> usize {
 }
 
 #[test]
-fn an_element_set_twice_in_one_statement_is_set_to_what_reconciliation_keeps() {
+fn an_element_set_twice_in_one_statement_gets_the_value_that_reconciliation_keeps() {
     let node = TestNode::with(&["CREATE TABLE m (k int PRIMARY KEY, m map<int, int>, l list<int>)"]);
     node.run("UPDATE m SET m[1] = 5, m[2] = 7, m[1] = 3 WHERE k = 1");
     assert_eq!(node.rows("SELECT m FROM m"), ["{1: 5, 2: 7}"]);

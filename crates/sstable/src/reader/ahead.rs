@@ -26,7 +26,7 @@ pub(super) struct Ahead {
     /// The file offset of the piece that is being prefetched.
     begun: Option<u64>,
     /// Whether a piece was used up: the next one is then likely to be needed.
-    goes_on: bool,
+    is_sequential: bool,
     memory: AlignedBuffer,
     /// The part of the buffer that holds bytes of the file.
     held: Range<usize>,
@@ -38,7 +38,15 @@ pub(super) struct Ahead {
 
 impl Ahead {
     pub fn new(reader: Option<ReadAhead>) -> Self {
-        Ahead { reader, begun: None, goes_on: false, memory: AlignedBuffer::new(0), held: 0..0, start: 0, spare: None }
+        Ahead {
+            reader,
+            begun: None,
+            is_sequential: false,
+            memory: AlignedBuffer::new(0),
+            held: 0..0,
+            start: 0,
+            spare: None,
+        }
     }
 
     /// The file offset of the held bytes.
@@ -73,7 +81,7 @@ impl Ahead {
             self.start = offset;
         } else {
             self.held = 0..0;
-            self.goes_on = false;
+            self.is_sequential = false;
             self.start = offset / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
         }
     }
@@ -95,7 +103,7 @@ impl Ahead {
         // The first piece begins at a block, which may be before the wanted offset.
         self.held.start += from.saturating_sub(end) as usize;
         self.start = from;
-        if mem::replace(&mut self.goes_on, true) && self.end() < data.file_length() {
+        if mem::replace(&mut self.is_sequential, true) && self.end() < data.file_length() {
             self.begin(data, self.end());
         }
         Ok(())
@@ -150,7 +158,7 @@ impl Ahead {
     /// Starts to prefetch the piece at a block's start, if the reader can.
     fn begin(&mut self, data: &DataFile, offset: u64) {
         let Some(reader) = &mut self.reader else { return };
-        let length = if self.goes_on { PIECE_AHEAD_BYTES } else { PIECE_BYTES };
+        let length = if self.is_sequential { PIECE_AHEAD_BYTES } else { PIECE_BYTES };
         data.count_read(length.min(data.file_length() - offset));
         reader.begin(to_be_read(self.spare.take(), data, offset, length));
         self.begun = Some(offset);

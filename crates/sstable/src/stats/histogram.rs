@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_counted_in_its_bucket_wherever_the_one_before_was() {
+    fn a_value_is_counted_in_its_bucket_after_any_other_value() {
         let offsets = EstimatedHistogram::new(20).offsets;
         let values = offsets.iter().flat_map(|end| [end - 1, *end, end + 1]).chain([-3, i64::MIN, i64::MAX]);
         for value in values {

@@ -58,7 +58,7 @@ fn rewritten(version: &str, table: &str) -> Vec<Value> {
 }
 
 #[test]
-fn partitions_cells_and_their_deletions_come_along() {
+fn partitions_cells_and_their_deletions_are_preserved() {
     for version in ["nb", "oa"] {
         let rows = rewritten(version, "kv");
         assert_eq!(rows.len(), 200);
@@ -86,7 +86,7 @@ fn partitions_cells_and_their_deletions_come_along() {
 }
 
 #[test]
-fn expiring_rows_of_uncompressed_tables_come_along() {
+fn expiring_rows_of_uncompressed_tables_are_preserved() {
     for version in ["nb", "oa"] {
         let rows = rewritten(version, "ttl");
         assert_eq!(rows.len(), 200);
@@ -102,7 +102,7 @@ fn expiring_rows_of_uncompressed_tables_come_along() {
 }
 
 #[test]
-fn rows_markers_and_static_rows_of_wide_partitions_come_along() {
+fn rows_markers_and_static_rows_of_wide_partitions_are_preserved() {
     for version in ["nb", "oa"] {
         let rows = rewritten(version, "wide");
         let of_kind = |kind: &str| rows.iter().filter(|row| row["row"]["type"] == kind).count();

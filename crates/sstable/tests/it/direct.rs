@@ -254,7 +254,7 @@ fn damage_and_truncation_stop_a_merge_after_the_rows_before_it() {
 }
 
 #[test]
-fn a_reader_ahead_begins_anywhere_and_goes_back() {
+fn a_read_ahead_starts_anywhere_and_can_go_back() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
     disk.create_dir_all(Path::new("/t")).unwrap();
     for (id, compression) in [None, Some(lz4(4_096))].into_iter().enumerate() {

@@ -123,7 +123,7 @@ fn damaged_indexes_and_filters_cost_nothing() {
 }
 
 #[test]
-fn nothing_is_left_where_nothing_can_be_read() {
+fn nothing_is_saved_if_nothing_can_be_read() {
     let fixture = Fixture::load("kv");
     for component in [Component::Statistics, Component::CompressionInfo, Component::Data] {
         let (scratch, copied) = (Scratch::new(), Scratch::new());
