@@ -43,6 +43,10 @@ impl Engine {
             let stores = self.writes.stores_of(&mutation)?;
             return begin(&self.writes, own, BegunWrite, mutation, &stores);
         };
+        if self.shared.options().read_only {
+            // It says which writes a node takes that was started to read only.
+            self.writes.stores_of(&mutation)?;
+        }
         let store = schema.catalog().store(update.table())?;
         begin(&self.writes, own, BegunWrite, mutation, slice::from_ref(store))
     }

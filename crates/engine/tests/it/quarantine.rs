@@ -373,6 +373,7 @@ fn a_start_to_read_only_changes_no_file_and_refuses_writes() {
         assert_eq!(engine.quarantined_tables().len(), 1);
         let refused = [
             block_on(engine.write(&crate::fixture::insertion(&table, 3, 1, "refused", 10))),
+            engine.begin_write(&engine.borrow_schema(), insertion(&table, 3, 1, "refused", 10)).map(|_| ()),
             engine.truncate(&table),
             engine.snapshot(&table, "tag", "").map(|_| ()),
             crate::fixture::set_options(&engine, &table, crate::fixture::memory_only(1)).map(|_| ()),
