@@ -126,7 +126,7 @@ fn open_shared(options: EngineOptions, queue: &Arc<FlushQueue>) -> Result<(Share
     let (log, replay) =
         CommitLog::open(disk.clone(), log_options).map_err(|error| EngineError::Startup(error.to_string()))?;
     host.took(&log)?;
-    // Only now: whoever was refused a log was not here.
+    // This comes after the log is opened, so that a refused start leaves no data directory.
     disk.create_dir_all(&data)?;
     let files = TableFiles::new(&options, log.host_id());
     Ok((Shared::new(options, Schema::new(Uuid::nil(), keyspaces), files, log, directory), replay))

@@ -1,5 +1,5 @@
-//! What the engine tells its host: failures of the disk, for whoever decides what becomes of the node
-//! (`disk_failure_policy`), tables that are quarantined, and tables in memory that approach their limits.
+//! The hooks through which the engine reports to its host: failures of the disk, on which `disk_failure_policy` acts,
+//! tables that are quarantined, and tables in memory that approach their limits.
 //!
 //! The engine itself continues in any case: the request that met the failure fails, a flush keeps its memtable, and a
 //! merge keeps its inputs.

@@ -215,7 +215,7 @@ pub(crate) fn with_warnings(
     }
 }
 
-/// An error. If the disk caused it, the engine is told.
+/// Returns the error. If the disk caused it, this reports it to the engine.
 pub(crate) fn noted(error: QueryError, engine: &Engine) -> QueryError {
     if let Cause::Disk(kind) = error.cause {
         engine.disk_failed(kind, &error.message);

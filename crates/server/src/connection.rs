@@ -35,16 +35,17 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// No further requests are begun while answers of so many bytes wait for the socket.
+/// No further requests are begun while this number of bytes of answers waits for the socket.
 const OUTPUT_WAITING_BYTES_MAX: usize = 1024 * 1024;
 
-/// Answers of so many bytes are sent before the turn ends, while they are still in the processor's cache.
+/// Answers that reach this number of bytes are sent before the turn ends, while they are still in the processor's
+/// cache.
 const OUTPUT_SENT_BYTES: usize = 128 * 1024;
 
 /// The number of requests that are begun in one turn. After that, other connections have their turns.
 const REQUESTS_PER_TURN: usize = 256;
 
-/// The number of requests in the buffer that are prefetched together. The memory system can load data for so many at a
+/// The number of requests in the buffer that are prefetched together. The memory system can load their data at the same
 /// time, and the data stays in the cache until the requests are begun.
 const REQUESTS_PREFETCHED: usize = 32;
 

@@ -208,7 +208,7 @@ fn find_clustered_row(
     let slice = PartitionSlice { token, key, start: edge(-1), end: edge(1), reversed: false, borders_max: 0 };
     let mut is_same = true;
     let is_known = sstable::find_rows(sstables, table, &slice, &mut |row| {
-        // Some types have several forms of a value: whoever reads wants the one that was written.
+        // Some types have several forms of a value. A read returns the form that was written.
         is_same = row.clustering == place.clustering;
         if is_same {
             take(row);

@@ -31,7 +31,7 @@ struct Known {
 }
 
 impl RowParts {
-    /// Whether so many parts of this column were requested that it should be decoded once.
+    /// Whether enough parts of this column were requested for decoding the column once.
     fn is_asked_often(&self, source: Source) -> bool {
         let mut known = self.known.borrow_mut();
         let asked = known.get_or_insert_default().asked.entry(source).or_default();

@@ -118,7 +118,7 @@ impl Fake {
         Ok(Response { body, warnings: if argument == "warn" { vec!["careful".into()] } else { Vec::new() } })
     }
 
-    /// Waits until so many statements hold a thread or wait for the gate.
+    /// Waits until this number of statements hold a thread or wait for the gate.
     pub fn wait_for_scans(&self, count: usize) {
         while self.gate.receiver_count() != count {
             std::thread::yield_now();

@@ -23,7 +23,7 @@ impl Node {
         lost
     }
 
-    /// Cuts the power and flips so many bits of the log. Returns whether a start reports damage.
+    /// Cuts the power and flips this number of bits of the log. Returns whether a start reports damage.
     pub fn check_flipped_bits(&mut self, flips: usize) -> bool {
         let image = self.disk.crash_image(self.choices.next());
         self.kill();
