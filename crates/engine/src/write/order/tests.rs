@@ -107,6 +107,8 @@ impl House {
                 None => std::thread::yield_now(),
             }
         }
+        // Writing the last records moves the end of the log to the next block, which would look like another record.
+        self.engine.shared.log().sync().unwrap();
         begun
     }
 }
