@@ -13,6 +13,7 @@ import time
 
 from proof import places
 from proof.drivers.checks import Checks
+from proof.node.containment import containment
 from proof.node.damage import damage
 from proof.node.in_memory import in_memory
 from proof.node.wide import wide_rows
@@ -28,7 +29,7 @@ CREATE = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'rep
 
 def main() -> None:
     checks = Checks("node")
-    for part in (start_and_stop, steering, refusals, configuration, pipelining, hostile_bytes, too_large, damage, wide_rows, in_memory):
+    for part in (start_and_stop, steering, refusals, configuration, pipelining, hostile_bytes, too_large, damage, containment, wide_rows, in_memory):
         with checks.part(part.__name__):
             part(checks)
     checks.end()

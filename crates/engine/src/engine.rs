@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use blockio::OverlayDisk;
 use commitlog::{CommitLog, Replay};
-use model::{Schema, Table};
+use model::Schema;
 use uuid::Uuid;
 
 use crate::compaction::Compaction;
@@ -20,13 +20,12 @@ use crate::error::EngineError;
 use crate::files::{TableFiles, keep_found_names};
 use crate::flush::{Flush, FlushQueue};
 use crate::options::EngineOptions;
-use crate::quarantine::Quarantine;
+use crate::quarantine::{Quarantine, is_indispensable, refusal};
 use crate::recovery::Start;
 use crate::recovery::log_host::LogHost;
 use crate::residents::Residents;
 use crate::schema::SchemaState;
 use crate::schema::change::Keyspaces;
-use crate::schema::schema_rows;
 use crate::shared::Shared;
 use crate::system::system_keyspaces;
 use crate::table::TableStore;
@@ -59,11 +58,13 @@ impl Engine {
         if options.read_only {
             options.disk = Arc::new(OverlayDisk::new(options.disk));
             options.concurrent_compactors = 0;
+            // Who asks for it wants to see what there is.
+            options.opens_damaged = true;
         }
         let queue = Arc::new(FlushQueue::default());
         let (shared, replay) = open_shared(options, &queue)?;
         let mut engine = Engine::over(Arc::new(shared), queue);
-        engine.recover(replay)?;
+        engine.recover(replay).map_err(refusal)?;
         engine.flush.start()?;
         engine.compaction.start()?;
         engine.writes.start()?;
@@ -79,7 +80,7 @@ impl Engine {
         let flush = Arc::new(Flush::new(&shared, &compaction, &quarantine, queue));
         Engine {
             residents: Arc::new(Residents::new(&shared, &flush)),
-            writes: Arc::new(Writes::new(&shared, &flush)),
+            writes: Arc::new(Writes::new(&shared, &flush, &quarantine)),
             schema_state: SchemaState::default(),
             start: Start::default(),
             leftovers: Mutex::default(),
@@ -134,13 +135,8 @@ fn open_shared(options: EngineOptions, queue: &Arc<FlushQueue>) -> Result<(Share
 
 /// The tables that say how records are replayed: those of the schema, and those that know of truncations and drops.
 fn tables_to_preview(system: &Keyspaces) -> Vec<Uuid> {
-    let decides = |table: &Table| match &*table.keyspace {
-        "system_schema" => true,
-        "system" => [schema_rows::LAYOUTS, "local"].contains(&&*table.name),
-        _ => false,
-    };
     let tables = system.values().flat_map(|keyspace| keyspace.tables.values());
-    tables.filter(|table| decides(table)).map(|table| table.id.0).collect()
+    tables.filter(|table| is_indispensable(table)).map(|table| table.id.0).collect()
 }
 
 /// What a drain says of a table that it could not flush.

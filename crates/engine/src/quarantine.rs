@@ -7,15 +7,18 @@
 //! be wrong. Repair (`repair.rs`) and DROP TABLE end a quarantine.
 
 mod flush_failures;
+mod indispensable;
 mod side_file;
+mod unreadable;
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use commitlog::{LogPosition, Replay};
 use memtable::for_each_update;
-use model::{KeyRange, Mutation, ReadRange, Table, TableId};
+use model::{KeyRange, Mutation, PartitionUpdate, ReadRange, Table, TableId};
 use sstable::SSTableError;
 use uuid::Uuid;
 
@@ -24,11 +27,11 @@ use crate::error::EngineError;
 use crate::hooks::{DiskFailureKind, QuarantineHook};
 use crate::lock::lock;
 use crate::shared::Shared;
-use crate::system::is_system_keyspace;
 use crate::table::TableStore;
 pub(crate) use flush_failures::{FlushFailures, TRIES};
-use side_file::SideFileHead;
+pub(crate) use indispensable::{is_indispensable, refusal};
 pub(crate) use side_file::SideFiles;
+use side_file::{SideFileHead, SideFileWriter};
 
 /// A table that is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +52,8 @@ pub(crate) struct Quarantine {
     compaction: Arc<Compaction>,
     flush_failures: FlushFailures,
     side_files: SideFiles,
+    /// Held while the side files of quarantined tables grow, or are applied or removed.
+    moving: Mutex<()>,
 }
 
 impl Quarantine {
@@ -57,6 +62,7 @@ impl Quarantine {
         Quarantine {
             side_files: SideFiles::new(&options.disk, &options.directory),
             flush_failures: FlushFailures::default(),
+            moving: Mutex::default(),
             shared: Arc::clone(shared),
             compaction: Arc::clone(compaction),
         }
@@ -72,6 +78,11 @@ impl Quarantine {
         &self.side_files
     }
 
+    /// Held while the side files of quarantined tables grow, or are applied or removed.
+    pub fn moving(&self) -> &Mutex<()> {
+        &self.moving
+    }
+
     /// The tables that are not served, by keyspace and name.
     pub fn tables(&self) -> Vec<QuarantinedTable> {
         let quarantined = |store: &Arc<TableStore>| {
@@ -81,6 +92,7 @@ impl Quarantine {
             Some(QuarantinedTable { keyspace, table: name, reason: reason.to_string(), side_files })
         };
         let mut all: Vec<_> = self.shared.stores().iter().filter_map(quarantined).collect();
+        all.extend(self.unreadable_tables());
         all.sort_by(|a, b| (&a.keyspace, &a.table).cmp(&(&b.keyspace, &b.table)));
         all
     }
@@ -106,10 +118,10 @@ impl Quarantine {
     }
 
     /// Takes a table out of service and moves its log records to a side file. Fails, and leaves the table as it is,
-    /// where those cannot be written. Tables of the system cannot be quarantined: nothing works without them.
+    /// where those cannot be written. Tables that nothing works without cannot be quarantined.
     pub fn quarantine(&self, store: &Arc<TableStore>, reason: &EngineError) -> Result<(), EngineError> {
         let table = store.table.load_full();
-        if is_system_keyspace(&table.keyspace) {
+        if is_indispensable(&table) {
             return Err(reason.clone());
         }
         let _no_flush = lock(&store.flushing);
@@ -175,40 +187,66 @@ impl Quarantine {
 
     /// After a replay: moves the log's records of quarantined tables, as far as SSTables and truncations do not cover
     /// them, to side files. `replay` is a second reading of the same log.
+    /// `unknown` are tables of which the log has records, and the schema nothing.
     pub fn set_replayed_aside(
         &self,
         replay: Replay,
+        unknown: BTreeSet<TableId>,
         is_covered: impl Fn(TableId, LogPosition) -> bool,
     ) -> Result<(), EngineError> {
-        let stores = self.shared.stores();
-        let quarantined = stores.iter().filter_map(|store| {
-            let (reason, table) = (store.quarantine_reason()?, store.table.load_full());
-            Some((table.id, self.head_of(&table, &reason)))
-        });
-        let heads: HashMap<TableId, SideFileHead> = quarantined.collect();
-        if heads.is_empty() {
+        let mut aside = self.set_aside();
+        let unknown = self.heads_of_unknown(unknown)?;
+        unknown.into_iter().for_each(|head| _ = aside.heads.entry(head.id).or_insert(head));
+        if aside.heads.is_empty() {
             return Ok(());
         }
-        let mut files = HashMap::new();
-        let mut replay = replay.only(heads.keys().map(|id| id.0).collect());
+        let mut replay = replay.only(aside.heads.keys().map(|id| id.0).collect());
         let startup = |error: String| EngineError::Startup(error);
         while let Some(record) = replay.next_record().map_err(|error| startup(error.to_string()))? {
             let damaged = |error| startup(format!("commit log record ending at {}: {error}", record.position));
             for update in Mutation::split_record(record.data) {
                 let (id, bytes) = update.map_err(damaged)?;
-                let Some(head) = heads.get(&id).filter(|_| !is_covered(id, record.position)) else { continue };
-                let file = match files.remove(&id) {
-                    None => self.side_files.create(head)?,
-                    Some(file) => file,
-                };
-                files.entry(id).or_insert(file).append(bytes)?;
+                if !is_covered(id, record.position) {
+                    aside.append(id, bytes)?;
+                }
             }
         }
-        for (_, file) in files {
-            file.finish()?;
-        }
         let end = self.shared.log().position();
-        heads.keys().try_for_each(|id| self.shared.forget_log(*id, end))
+        aside.finish()?.into_iter().try_for_each(|id| self.shared.forget_log(id, end))
+    }
+
+    /// Writes those updates of a record of a kept batch to side files whose tables are quarantined, durably.
+    pub fn set_batch_aside(&self, record: &[u8], is_gone: impl Fn(TableId) -> bool) -> Result<(), EngineError> {
+        let mut aside = self.set_aside();
+        for update in Mutation::split_record(record) {
+            let (id, bytes) = update.map_err(|error| EngineError::Startup(error.to_string()))?;
+            if !is_gone(id) {
+                aside.append(id, bytes)?;
+            }
+        }
+        aside.finish().map(|_| ())
+    }
+
+    /// Writes an update whose table is quarantined to a side file, durably. False, and nothing happens, if the table is
+    /// served or gone. Waits for repairs and for drops of quarantined tables.
+    pub fn set_part_aside(&self, update: &PartitionUpdate) -> Result<bool, EngineError> {
+        let _no_repair = lock(&self.moving);
+        let mut aside = self.set_aside();
+        let is_quarantined = aside.heads.contains_key(&update.table().id);
+        if is_quarantined {
+            aside.append(update.table().id, update.as_bytes())?;
+        }
+        aside.finish().map(|_| is_quarantined)
+    }
+
+    fn set_aside(&self) -> SetAside<'_> {
+        let stores = self.shared.stores();
+        let quarantined = stores.iter().filter_map(|store| {
+            let (reason, table) = (store.quarantine_reason()?, store.table.load_full());
+            Some((table.id, self.head_of(&table, &reason)))
+        });
+        let heads = quarantined.chain(self.heads_of_unreadable()).collect();
+        SetAside { side_files: &self.side_files, heads, files: HashMap::new() }
     }
 
     /// Why a start has to quarantine the table, if records of it were set aside before.
@@ -221,7 +259,7 @@ impl Quarantine {
         Ok(Some(EngineError::SetAside { path, reason: why }))
     }
 
-    /// Quarantines the table of an update that could not be read. False if there is none, or it is a system's.
+    /// Quarantines the table of an update that could not be read. False if there is none, or it is indispensable.
     pub fn quarantine_unreadable(&self, id: Uuid, reason: &EngineError) -> bool {
         let stores = self.shared.stores();
         let store = stores.iter().find(|store| store.table.load().id.0 == id && store.is_served());
@@ -231,7 +269,7 @@ impl Quarantine {
     /// As [`quarantine`](Self::quarantine) during a replay, for a caller that is in a write group and so cannot wait
     /// for a barrier. What it or others still apply to the memtables goes with them.
     fn quarantine_in_group(&self, store: &Arc<TableStore>, reason: &EngineError) -> bool {
-        let may_be = self.shared.is_replaying() && !is_system_keyspace(&store.table.load().keyspace);
+        let may_be = self.shared.is_replaying() && !is_indispensable(&store.table.load());
         if may_be {
             store.set_quarantined(reason);
         }
@@ -243,6 +281,32 @@ impl Quarantine {
         let stores = self.shared.stores();
         let quarantined = stores.iter().filter(|store| store.quarantine_reason().is_some());
         quarantined.for_each(|store| self.forget_memory(store));
+    }
+}
+
+/// Side files that are being written, of all tables that are quarantined.
+struct SetAside<'e> {
+    side_files: &'e SideFiles,
+    heads: HashMap<TableId, SideFileHead>,
+    files: HashMap<TableId, SideFileWriter>,
+}
+
+impl SetAside<'_> {
+    /// Takes an update, if its table is quarantined.
+    fn append(&mut self, id: TableId, update: &[u8]) -> Result<(), EngineError> {
+        let Some(head) = self.heads.get(&id) else { return Ok(()) };
+        match self.files.entry(id) {
+            Entry::Occupied(file) => file.into_mut().append(update),
+            Entry::Vacant(place) => place.insert(self.side_files.create(head)?).append(update),
+        }
+    }
+
+    /// Makes what was taken durable; the tables that are quarantined.
+    fn finish(self) -> Result<Vec<TableId>, EngineError> {
+        for (_, file) in self.files {
+            file.finish()?;
+        }
+        Ok(self.heads.into_keys().collect())
     }
 }
 

@@ -16,7 +16,7 @@ mod start;
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use commitlog::{IntervalSet, LogPosition};
 use memtable::MemtableFull;
@@ -25,8 +25,9 @@ use model::{Keyspace, Mutation, PartitionUpdate, ReadUpdates, Table, TableId};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::flush::contained;
+use crate::lock::lock;
 use crate::read;
-use crate::schema::schema_rows::{self, SchemaDamage, SchemaRows};
+use crate::schema_rows::{self, SchemaDamage, SchemaRows};
 use crate::shared::Catalog;
 use crate::system::is_system_keyspace;
 use crate::table::TableStore;
@@ -81,9 +82,20 @@ pub(crate) struct Covered {
     /// The last segment that an SSTable of ours or a truncation names. They may be older than the log: then it must
     /// never come to such ids, for its records would be taken for theirs.
     last_segment: i64,
+    /// Tables of which the log has records, and the schema nothing.
+    unknown: Mutex<BTreeSet<TableId>>,
 }
 
 impl Covered {
+    fn note_unknown(&self, table: TableId) {
+        lock(&self.unknown).insert(table);
+    }
+
+    /// Tables of which the log has records, and the schema nothing.
+    pub fn unknown(&self) -> BTreeSet<TableId> {
+        lock(&self.unknown).clone()
+    }
+
     pub fn add(&mut self, table: TableId, intervals: &IntervalSet) {
         let set = self.by_table.entry(table).or_default();
         intervals.intervals().iter().for_each(|interval| set.add(*interval));
@@ -199,7 +211,7 @@ impl Engine {
 
     /// Has the flush of the table's newest memtable, which comes after those of all others, cover all that was
     /// replayed; false if nothing of it is in memory.
-    fn ends_replay(&self, store: &TableStore) -> bool {
+    pub(super) fn ends_replay(&self, store: &TableStore) -> bool {
         let view = store.view();
         let Some(newest) = view.generations().find(|generation| !generation.memtable.is_empty()) else { return false };
         newest.lower(self.shared.log());
@@ -207,8 +219,8 @@ impl Engine {
         true
     }
 
-    /// Reads the user keyspaces out of the system tables. What is not whole of them stops the start; a salvage leaves
-    /// it out.
+    /// Reads the user keyspaces out of the system tables. A table whose rows cannot be read is quarantined by name; it
+    /// stops a start that is to open nothing damaged, and a salvage leaves it out.
     pub(crate) fn load_keyspaces(&self) -> Result<StoredSchema, EngineError> {
         let rows = |keyspace: &str, table: &str| read::system_rows(&self.shared, keyspace, table);
         let rows = SchemaRows {
@@ -220,11 +232,16 @@ impl Engine {
             layouts: rows("system", schema_rows::LAYOUTS)?,
             is_foreign: false,
         };
+        let (mut keyspaces, mut damage) = schema_rows::load_whole(&rows);
         if !self.shared.options().commitlog.salvage {
-            let keyspaces = schema_rows::load(&rows).map_err(|damage| EngineError::Startup(damage.to_string()))?;
-            return Ok(StoredSchema { keyspaces, ..StoredSchema::default() });
+            schema_rows::add_rowless(&rows, &mut keyspaces, &mut damage);
+            if let Some(damage) = damage.first().filter(|_| !self.shared.options().opens_damaged) {
+                return Err(EngineError::Startup(damage.to_string()));
+            }
+            self.quarantine.find_unreadable(schema_rows::unclaimed_ids(&rows), &mut keyspaces)?;
+            return Ok(StoredSchema { keyspaces, damage, ..StoredSchema::default() });
         }
-        let (keyspaces, mut damage) = schema_rows::load_whole(&rows);
+        keyspaces.iter_mut().for_each(|keyspace| keyspace.unreadable.clear());
         let lost_keyspaces = schema_rows::without_keyspace(&rows);
         damage.extend(lost_keyspaces.iter().map(|name| SchemaDamage(format!("keyspace {name}: only parts of it"))));
         Ok(StoredSchema { keyspaces, damage, lost_keyspaces })
@@ -252,7 +269,7 @@ impl Engine {
 #[derive(Default)]
 pub(crate) struct StoredSchema {
     pub keyspaces: Vec<Keyspace>,
-    /// What a salvage left out.
+    /// What cannot be read. A salvage leaves it out, otherwise its tables are quarantined.
     pub damage: Vec<SchemaDamage>,
     /// Of which there are parts, but not themselves.
     lost_keyspaces: BTreeSet<String>,
@@ -272,6 +289,9 @@ impl<'s> Known<'s> {
     fn new(id: TableId, catalog: &'s Catalog, in_tables: &'s Covered) -> Known<'s> {
         let is_quarantined = catalog.any_store(id).is_some_and(|store| store.quarantine_reason().is_some());
         let table = catalog.schema().table_by_id(id);
+        if table.is_none() {
+            in_tables.note_unknown(id);
+        }
         Known { id, table, in_tables: in_tables.by_table.get(&id), is_quarantined }
     }
 }

@@ -6,7 +6,7 @@
 pub(crate) mod change;
 mod check;
 mod drops;
-pub(crate) mod schema_rows;
+mod indispensable_stores;
 mod stores;
 mod truncation;
 

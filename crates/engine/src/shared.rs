@@ -8,8 +8,8 @@ mod groups;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -22,6 +22,7 @@ use uuid::Uuid;
 use crate::error::EngineError;
 use crate::files::TableFiles;
 use crate::hooks::DiskFailureKind;
+use crate::lock::lock;
 use crate::options::EngineOptions;
 use crate::system::is_system_keyspace;
 use crate::table::by_table_id::ByTableId;
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     /// Until the log was read to its end.
     replaying: AtomicBool,
     last_timestamp_micros: AtomicI64,
+    faults: Mutex<Vec<String>>,
     /// Keeps other processes out.
     _directory: DirectoryLock,
 }
@@ -122,9 +124,20 @@ impl Shared {
             shut_down: AtomicBool::new(false),
             replaying: AtomicBool::new(true),
             last_timestamp_micros: AtomicI64::new(0),
+            faults: Mutex::default(),
             _directory: directory,
             options,
         }
+    }
+
+    /// The damage that the start found beside quarantined tables, and what became of it.
+    pub fn faults(&self) -> Vec<String> {
+        lock(&self.faults).clone()
+    }
+
+    /// Notes such damage.
+    pub fn note_fault(&self, fault: String) {
+        lock(&self.faults).push(fault);
     }
 
     /// Makes a schema with the stores of its tables the current one. Returns what was current.

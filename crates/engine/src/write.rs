@@ -23,6 +23,7 @@ use model::Mutation;
 
 use crate::error::EngineError;
 use crate::flush::Flush;
+use crate::quarantine::Quarantine;
 use crate::shared::Shared;
 
 use abandoned::Finisher;
@@ -35,12 +36,14 @@ pub(crate) use order::{Begun, begin};
 pub(crate) struct Writes {
     shared: Arc<Shared>,
     flush: Arc<Flush>,
+    quarantine: Arc<Quarantine>,
     finisher: Finisher,
 }
 
 impl Writes {
-    pub fn new(shared: &Arc<Shared>, flush: &Arc<Flush>) -> Writes {
-        Writes { shared: Arc::clone(shared), flush: Arc::clone(flush), finisher: Finisher::new() }
+    pub fn new(shared: &Arc<Shared>, flush: &Arc<Flush>, quarantine: &Arc<Quarantine>) -> Writes {
+        let (shared, flush, quarantine) = (Arc::clone(shared), Arc::clone(flush), Arc::clone(quarantine));
+        Writes { shared, flush, quarantine, finisher: Finisher::new() }
     }
 
     /// Starts the thread that finishes abandoned writes.

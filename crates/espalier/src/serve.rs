@@ -106,7 +106,9 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let (failure, mut failed) = watch::channel(None);
     let failure = Arc::new(failure);
     options.commitlog.on_failure = Some(on_log_failure(config.commit_failure_policy, failure.clone()));
-    options.on_disk_failure = Some(on_disk_failure(config.disk_failure_policy, failure));
+    // Who asks to read only wants to see what there is.
+    let policy = if config.read_only { DiskFailurePolicy::BestEffort } else { config.disk_failure_policy };
+    options.on_disk_failure = Some(on_disk_failure(policy, failure));
     let engine = Engine::open(options).map_err(|error| open_failed(&config, &error))?;
     let listener = Listener::bind(server_options(&config))
         .await
@@ -257,6 +259,9 @@ fn log_opened(engine: &Engine) {
     }
     for table in engine.quarantined_tables() {
         tracing::error!("table {}.{} is quarantined: {}", table.keyspace, table.table, table.reason);
+    }
+    for fault in engine.faults() {
+        tracing::error!("{fault}");
     }
     for damage in engine.schema_damage() {
         tracing::error!(

@@ -34,5 +34,5 @@ pub use row::{
 };
 pub use schema::{
     Column, ColumnId, ColumnKind, ColumnSet, ColumnSets, DroppedColumn, Keyspace, Schema, Table, TableBuilder, TableId,
-    TableOptions,
+    TableOptions, UnreadableTable,
 };

@@ -667,12 +667,24 @@ pub struct Keyspace {
     pub tables: BTreeMap<Arc<str>, Arc<Table>>,
     /// The user types by name.
     pub types: BTreeMap<Arc<str>, Arc<UserType>>,
+    /// Tables by name that are stored and whose definitions cannot be read. Their names are taken.
+    pub unreadable: BTreeMap<Arc<str>, UnreadableTable>,
+}
+
+/// A table whose stored definition cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnreadableTable {
+    /// Its id, where that is known.
+    pub id: Option<TableId>,
+    /// Which stored row cannot be read, and why.
+    pub reason: Arc<str>,
 }
 
 impl Keyspace {
     /// A keyspace without tables.
     pub fn new(name: &str, replication: BTreeMap<String, String>, durable_writes: bool) -> Self {
-        Keyspace { name: name.into(), durable_writes, replication, tables: BTreeMap::new(), types: BTreeMap::new() }
+        let (tables, types, unreadable) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Keyspace { name: name.into(), durable_writes, replication, tables, types, unreadable }
     }
 }
 
@@ -701,6 +713,18 @@ impl Schema {
     /// The table of that name.
     pub fn table(&self, keyspace: &str, name: &str) -> Option<&Arc<Table>> {
         self.keyspaces.get(keyspace)?.tables.get(name)
+    }
+
+    /// The table of that name, if it is stored and its definition cannot be read.
+    pub fn unreadable(&self, keyspace: &str, name: &str) -> Option<&UnreadableTable> {
+        self.keyspaces.get(keyspace)?.unreadable.get(name)
+    }
+
+    /// All tables that are stored and whose definitions cannot be read, with keyspace and name.
+    pub fn all_unreadable(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, &UnreadableTable)> {
+        let keyspaces = self.keyspaces.values();
+        keyspaces
+            .flat_map(|keyspace| keyspace.unreadable.iter().map(move |(name, table)| (&keyspace.name, name, table)))
     }
 
     /// The table of that id.

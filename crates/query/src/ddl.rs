@@ -14,6 +14,7 @@ mod user_type;
 use std::sync::Arc;
 
 use cql::ast::{Identifier, QualifiedName, Statement};
+use engine::Engine;
 use engine::Keyspaces;
 use model::{Keyspace, Schema, Table};
 use types::identifier::Quoted;
@@ -169,7 +170,11 @@ fn check_modifiable(
     if execution.processor.virtual_tables().has_keyspace(keyspace) {
         return Err(QueryError::invalid(format!("Virtual keyspace '{keyspace}' is not user-modifiable")));
     }
-    Ok(())
+    let unreadable = table.and_then(|table| Engine::unreadable_table(execution.schema, keyspace, table));
+    match (access, unreadable) {
+        (Access::Create | Access::Alter, Some(quarantined)) => Err(quarantined.into()),
+        _ => Ok(()),
+    }
 }
 
 /// The keyspace and name of a statement's table.

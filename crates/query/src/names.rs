@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cql::ast::{Identifier, QualifiedName};
+use engine::Engine;
 use model::{Column, Schema, Table};
 use types::identifier::Quoted;
 pub(crate) use types::identifier::hash_slot;
@@ -34,7 +35,10 @@ pub(crate) fn find_table(
     }
     let table =
         schema.table(keyspace, name.name.as_str()).or_else(|| virtual_tables.table(keyspace, name.name.as_str()));
-    table.cloned().ok_or_else(|| QueryError::invalid(format!("table {} does not exist", name.name.as_str())))
+    table.cloned().ok_or_else(|| match Engine::unreadable_table(schema, keyspace, name.name.as_str()) {
+        Some(quarantined) => quarantined.into(),
+        None => QueryError::invalid(format!("table {} does not exist", name.name.as_str())),
+    })
 }
 
 /// A column that a statement names.

@@ -17,11 +17,11 @@ use crate::hooks::DiskFailureKind;
 use crate::lock::lock;
 use crate::metrics::{TableStats, all_table_stats, stats_of};
 use crate::options::EngineOptions;
-use crate::quarantine::QuarantinedTable;
+use crate::quarantine::{Quarantine, QuarantinedTable};
 use crate::read::{self, Rows, Target};
 use crate::recovery::ReplaySummary;
 use crate::schema::change::Keyspaces;
-use crate::schema::schema_rows::SchemaDamage;
+use crate::schema_rows::SchemaDamage;
 use crate::shared::BorrowedSchema;
 use crate::system::SystemWrite;
 use crate::turn::Turn;
@@ -291,6 +291,16 @@ impl Engine {
     /// are.
     pub fn schema_damage(&self) -> &[SchemaDamage] {
         &self.start.schema_damage
+    }
+
+    /// The damage that the start found beside quarantined tables, and what became of it.
+    pub fn faults(&self) -> Vec<String> {
+        self.shared.faults()
+    }
+
+    /// The answer to a request to a table whose definition cannot be read; `None` if there is no such table.
+    pub fn unreadable_table(schema: &Schema, keyspace: &str, name: &str) -> Option<EngineError> {
+        Quarantine::unreadable_table(schema, keyspace, name)
     }
 
     /// Files of tables' directories that belong to no SSTable, and where the start put them.

@@ -89,6 +89,20 @@ impl SideFiles {
         Ok(numbers.into_iter().map(|number| self.directory.join(name_of(id, number))).collect())
     }
 
+    /// The paths of the files of tables that are not known.
+    pub fn of_others(&self, is_known: impl Fn(TableId) -> bool) -> Result<Vec<PathBuf>, EngineError> {
+        if !self.disk.exists(&self.directory)? {
+            return Ok(Vec::new());
+        }
+        let entries = self.disk.list(&self.directory)?;
+        let is_others = |name: &str| id_of(name).is_some_and(|id| !is_known(id));
+        Ok(entries
+            .iter()
+            .filter(|entry| is_others(&entry.name))
+            .map(|entry| self.directory.join(&entry.name))
+            .collect())
+    }
+
     /// Begins a new file of a table.
     pub fn create(&self, head: &SideFileHead) -> Result<SideFileWriter, EngineError> {
         self.disk.create_dir_all(&self.directory)?;
@@ -289,6 +303,11 @@ fn crc_of(parts: &[&[u8]]) -> u32 {
 
 fn name_of(id: TableId, number: u32) -> String {
     format!("{}-{number}{SUFFIX}", id.0.simple())
+}
+
+fn id_of(name: &str) -> Option<TableId> {
+    let id = TableId(Uuid::try_parse(name.split_once('-')?.0).ok()?);
+    number_of(name, id).map(|_| id)
 }
 
 fn number_of(name: &str, id: TableId) -> Option<u32> {

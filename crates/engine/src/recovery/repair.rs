@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use model::ReadUpdates;
+use model::{ReadUpdates, Schema, Table};
+use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -25,24 +26,60 @@ impl Engine {
         self.shared.check_writable()?;
         let schema = self.shared.schema();
         let unknown = || EngineError::UnknownTable(format!("{keyspace}.{name}"));
+        let _no_part_aside = lock(self.quarantine.moving());
+        if schema.unreadable(keyspace, name).is_some() {
+            return self.repair_unreadable(keyspace, name);
+        }
         let table = schema.table(keyspace, name).cloned().ok_or_else(unknown)?;
         let old = self.shared.catalog().any_store(table.id).cloned().ok_or_else(unknown)?;
         if old.quarantine_reason().is_none() {
             return Err(EngineError::Unsupported(format!("table {keyspace}.{name} is not quarantined")));
         }
         let (_no_flush, _no_merge) = (lock(&old.flushing), old.merges.stop());
-        let fresh = self.open_files(&table)?;
-        self.finish_truncation_of(&fresh)?;
-        let applied = self.apply_set_aside(&fresh).inspect_err(|_| {
-            fresh.view().generations().for_each(|generation| generation.release(self.shared.pool()));
-        })?;
-        self.quarantine.side_files().remove(table.id)?;
+        let (fresh, applied) = self.open_repaired(&table)?;
         let mut stores = self.stores_for(&schema)?;
         stores.insert(table.id, fresh.clone());
         self.publish(&schema, stores);
         self.residents.settle(&fresh);
         self.compaction.request(&fresh);
         Ok(applied)
+    }
+
+    /// Reads the definition once more, and takes the table back with what was set aside. Called with the schema's lock
+    /// held.
+    fn repair_unreadable(&self, keyspace: &str, name: &str) -> Result<u64, EngineError> {
+        let stored = self.load_keyspaces()?;
+        let stored = stored.keyspaces.iter().find(|stored| &*stored.name == keyspace);
+        let Some(table) = stored.and_then(|stored| stored.tables.get(name)).cloned() else {
+            let now = stored.and_then(|stored| stored.unreadable.get(name));
+            let reason = now.map_or("no row of it is stored", |table| &table.reason).to_owned();
+            let (keyspace, table) = (keyspace.to_owned(), name.to_owned());
+            return Err(EngineError::Quarantined { keyspace, table, reason });
+        };
+        let (fresh, applied) = self.open_repaired(&table)?;
+        let schema = self.shared.schema();
+        let mut keyspaces = schema.keyspaces.clone();
+        if let Some(edited) = keyspaces.get_mut(keyspace).map(Arc::make_mut) {
+            edited.unreadable.remove(name);
+            edited.tables.insert(table.name.clone(), table.clone());
+        }
+        let mut stores = self.stores_for(&schema)?;
+        stores.insert(table.id, fresh.clone());
+        self.publish(&Arc::new(Schema::new(Uuid::new_v4(), keyspaces)), stores);
+        self.residents.settle(&fresh);
+        self.compaction.request(&fresh);
+        Ok(applied)
+    }
+
+    /// Opens a table anew and applies what was set aside of it, which is removed then; also how many updates that was.
+    fn open_repaired(&self, table: &Arc<Table>) -> Result<(Arc<TableStore>, u64), EngineError> {
+        let fresh = self.open_files(table)?;
+        self.finish_truncation_of(&fresh)?;
+        let applied = self.apply_set_aside(&fresh).inspect_err(|_| {
+            fresh.view().generations().for_each(|generation| generation.release(self.shared.pool()));
+        })?;
+        self.quarantine.side_files().remove(table.id)?;
+        Ok((fresh, applied))
     }
 
     fn apply_set_aside(&self, fresh: &Arc<TableStore>) -> Result<u64, EngineError> {
@@ -61,15 +98,19 @@ impl Engine {
                         found: error.to_string(),
                     }
                 })?;
+                // Before more is applied, so that the last flush has something to write.
+                if self.shared.pool().wants_flush() {
+                    self.flush.try_flush_store(fresh)?;
+                }
                 for update in read.updates() {
                     self.replay_update(fresh, update);
                     applied += 1;
                 }
-                if self.shared.pool().wants_flush() {
-                    self.flush.try_flush_store(fresh)?;
-                }
             }
         }
+        // Whatever the log still holds of the table is in its SSTables then: a later start must not replay it over
+        // deletions that were purged meanwhile.
+        self.ends_replay(fresh);
         self.flush.try_flush_store(fresh)?;
         Ok(applied)
     }

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::read;
 use crate::schema::change::Keyspaces;
-use crate::schema::schema_rows::{self, SchemaDamage};
+use crate::schema_rows::{self, SchemaDamage};
 use crate::system::{
     SystemRow, is_local_system_keyspace, is_system_keyspace, newest_timestamp, read_rows, system_keyspaces,
 };
@@ -41,7 +41,8 @@ impl Engine {
         }
         let stored = self.load_keyspaces()?;
         self.open_schema(&stored.keyspaces)?;
-        if !stored.damage.is_empty() {
+        let is_salvage = self.shared.options().commitlog.salvage;
+        if is_salvage && !stored.damage.is_empty() {
             // Records of what is left out are passed over.
             replay.keep_copies();
         }
@@ -54,21 +55,24 @@ impl Engine {
         self.replay_all(&mut replay, &mut recovery)?;
         self.shared.end_replay();
         self.quarantine.forget_unreadable();
-        self.quarantine.set_replayed_aside(second_reading, |id, position| recovery.covered.contains(id, position))?;
+        let unknown = recovery.covered.unknown();
+        let is_covered = |id, position| recovery.covered.contains(id, position);
+        self.quarantine.set_replayed_aside(second_reading, unknown, is_covered)?;
         self.start.replayed = recovery.summary;
         self.start.log_report = replay.report().clone();
         self.start.recovery_time = started.elapsed();
         self.settle_replayed()?;
         self.go_on_from_stored_timestamps()?;
         self.store_system_schema(&stored.keyspaces)?;
-        if self.shared.options().commitlog.salvage
-            && !(self.start.log_report.gaps.is_empty() && stored.damage.is_empty())
-        {
+        if is_salvage && !(self.start.log_report.gaps.is_empty() && stored.damage.is_empty()) {
             self.store_salvaged_schema(&stored)?;
         }
-        self.start.schema_damage = stored.damage;
         // What cannot be deleted of dropped tables is tried again at the next change of the schema, or start.
         self.finish_drops().unwrap_or_else(|error| self.shared.tell_failure(&error));
+        match is_salvage {
+            true => self.start.schema_damage = stored.damage,
+            false => self.quarantine.tell_damage(&stored.damage),
+        }
         self.finish_truncations()?;
         // While the log holds records from before, a start has to know what of them was truncated.
         if self.shared.log().replayed_tables().is_empty() { self.forget_truncations() } else { Ok(()) }

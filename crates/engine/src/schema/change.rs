@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 use model::{Keyspace, Mutation, PartitionUpdate, Schema, Table};
 use uuid::Uuid;
 
-use super::{check, schema_rows};
+use super::check;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::lock::lock;
 use crate::read;
+use crate::schema_rows;
 use crate::shared::Stores;
 use crate::system::SystemWrite;
 
@@ -48,7 +49,8 @@ impl Engine {
         // Everything that can fail comes first: clients see the stored schema, so it must equal the schema.
         let stores = self.stores_for(&new)?;
         self.store_schema(updates, &new)?;
-        self.publish_schema(&new, stores)?;
+        let drops_unreadable = self.note_dropped_unreadable(&old, &new);
+        self.publish_schema(&new, stores, drops_unreadable)?;
         Ok((result, new))
     }
 
@@ -82,14 +84,14 @@ impl Engine {
         self.writes.durably(Mutation::new(updates))
     }
 
-    fn publish_schema(&self, new: &Arc<Schema>, stores: Stores) -> Result<(), EngineError> {
+    fn publish_schema(&self, new: &Arc<Schema>, stores: Stores, drops_unreadable: bool) -> Result<(), EngineError> {
         let removed = self.publish(new, stores);
         self.schema_state.tables_dropped.fetch_add(removed.len() as u64, Ordering::Relaxed);
         self.residents.settle_all();
         // If the data of one table cannot be deleted, that of the others still is.
         let results: Vec<_> = removed.iter().map(|store| self.drop_store(store)).collect();
         results.into_iter().collect::<Result<(), _>>()?;
-        if removed.is_empty() { Ok(()) } else { self.finish_drops() }
+        if removed.is_empty() && !drops_unreadable { Ok(()) } else { self.finish_drops() }
     }
 }
 

@@ -12,7 +12,7 @@ use sstable::WriterOptions;
 use types::CqlType;
 
 use crate::error::EngineError;
-use crate::schema::schema_rows::{self, SchemaRows, UserTypes};
+use crate::schema_rows::{self, SchemaRows, UserTypes};
 use crate::system::rows_of;
 
 /// Fails if `updates`, which store the difference between `old` and `new`, do not load as `new`.

@@ -9,14 +9,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use model::{Mutation, TableId};
+use model::{Mutation, Schema, TableId};
 use sstable::remove_all_tables;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::lock::lock;
 use crate::read;
-use crate::schema::schema_rows;
+use crate::schema_rows;
 use crate::table::TableStore;
 
 impl Engine {
@@ -35,6 +35,16 @@ impl Engine {
         self.shared.forget_log(store.table.load().id, self.shared.log().position())
     }
 
+    /// Has the files of unreadable tables that `new` does not have any more deleted with those of other dropped tables.
+    pub(super) fn note_dropped_unreadable(&self, old: &Schema, new: &Schema) -> bool {
+        let is_gone = |(keyspace, name, _): (&Arc<str>, &Arc<str>, _)| new.unreadable(keyspace, name).is_none();
+        let any = old.all_unreadable().any(is_gone);
+        if any {
+            self.schema_state.drops_unfinished.store(true, Ordering::Relaxed);
+        }
+        any
+    }
+
     /// Deletes the files of tables that were dropped.
     pub(crate) fn finish_drops(&self) -> Result<(), EngineError> {
         if !self.schema_state.drops_unfinished.swap(false, Ordering::Relaxed) {
@@ -51,7 +61,10 @@ impl Engine {
 
     fn finish_drop(&self, id: TableId, directory: &Path) -> Result<(), EngineError> {
         self.remove_directory(directory)?;
-        self.quarantine.side_files().remove(id)?;
+        {
+            let _no_part_aside = lock(self.quarantine.moving());
+            self.quarantine.side_files().remove(id)?;
+        }
         let timestamp = self.shared.next_timestamp_micros();
         let forgotten = schema_rows::forget_layout(&self.shared.schema(), id, timestamp);
         let truncated = self.truncation(id, self.shared.log().position(), timestamp);

@@ -11,8 +11,9 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::Opened;
 use crate::lock::lock;
+use crate::quarantine::is_indispensable;
 use crate::shared::Stores;
-use crate::system::{is_local_system_keyspace, is_system_keyspace};
+use crate::system::is_local_system_keyspace;
 use crate::table::TableStore;
 use crate::table::by_table_id::ByTableId;
 use crate::table::in_memory::memory_only;
@@ -65,8 +66,8 @@ impl Engine {
     /// The store of a table of the schema; quarantined where its SSTables cannot be opened, or log records of it were
     /// set aside.
     fn open_store(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
-        if is_system_keyspace(&table.keyspace) {
-            return self.open_files(table);
+        if is_indispensable(table) {
+            return self.open_indispensable(table);
         }
         let (store, reason) = match self.open_files(table) {
             Ok(store) => (store, self.quarantine.set_aside_before(table.id)?),
@@ -92,7 +93,7 @@ impl Engine {
         }
     }
 
-    fn new_store(&self, table: &Arc<Table>, sstables: Vec<Arc<SSTableReader>>) -> Arc<TableStore> {
+    pub(crate) fn new_store(&self, table: &Arc<Table>, sstables: Vec<Arc<SSTableReader>>) -> Arc<TableStore> {
         let held_bytes = sstables.iter().map(|sstable| sstable.data_length_bytes()).sum();
         let resident = self.residents.create(table, held_bytes);
         resident.iter().filter(|_| sstables.is_empty()).for_each(|resident| resident.set_complete());
@@ -101,7 +102,7 @@ impl Engine {
         Arc::new(TableStore::new(table.clone(), self.table_directory(table), active, sstables))
     }
 
-    fn table_directory(&self, table: &Table) -> PathBuf {
+    pub(crate) fn table_directory(&self, table: &Table) -> PathBuf {
         self.shared.directory_of(&table.keyspace, &table.name, table.id)
     }
 }

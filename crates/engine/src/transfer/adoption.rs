@@ -14,8 +14,9 @@ use sstable::{
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::quarantine::Quarantine;
 use crate::schema::check_options;
-use crate::schema::schema_rows::{self, SchemaRows};
+use crate::schema_rows::{self, SchemaRows};
 use crate::system::{SystemRow, is_system_keyspace, read_rows};
 
 /// Memory for a foreign schema's index pages.
@@ -208,6 +209,9 @@ impl Engine {
         let unfinished = data.with_extension("unfinished");
         let disk = &self.shared.options().disk;
         let schema = self.shared.schema();
+        if let Some((keyspace, name, _)) = schema.all_unreadable().next() {
+            return Quarantine::unreadable_table(&schema, keyspace, name).map_or(Ok(0), Err);
+        }
         if disk.exists(&unfinished)? {
             disk.remove_dir_all(&unfinished)?;
         }

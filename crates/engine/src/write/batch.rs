@@ -18,12 +18,16 @@ use uuid::Uuid;
 use super::Writes;
 use super::order::{self, Write};
 use crate::error::EngineError;
+use crate::hooks::DiskFailureKind;
 use crate::read;
-use crate::system::SystemWrite;
+use crate::system::{SystemRow, SystemWrite};
 use crate::table::in_memory::{self, Reservations};
 
-/// Of what is in `mutations`: records of ours, one behind the other, cut anywhere. Cassandra's versions are greater.
-const VERSION: i32 = 1;
+/// The version of `mutations`: a record of ours and its CRC-32 behind it, cut anywhere. Without the checksum, a
+/// salvaged log that lost an element would make another record of the rest. Cassandra's versions are greater.
+const VERSION: i32 = 2;
+/// The same without the checksum.
+const VERSION_UNCHECKED: i32 = 1;
 /// What a record holds beside an element: far less than this.
 const PIECE_OVERHEAD: u64 = 1024;
 const PIECE_SIZE_MAX: usize = 1 << 20;
@@ -90,12 +94,19 @@ impl Writes {
     /// Finishes the batches that the node left behind, before anybody writes. `truncated` has the tables that were
     /// truncated, and when, in milliseconds since the epoch.
     pub fn finish_batches(&self, truncated: &[(TableId, i64)]) -> Result<(), EngineError> {
-        for row in read::system_rows(&self.shared, "system", "batches")? {
+        for row in self.kept_batches()? {
             let (Some(id), version) = (row.uuid("id"), row.int("version")) else { continue };
             match version {
                 // Another's.
-                Some(version) if version != VERSION => continue,
-                Some(_) => self.write_kept(id, row.get("mutations").unwrap_or_default(), truncated)?,
+                Some(version) if ![VERSION, VERSION_UNCHECKED].contains(&version) => continue,
+                Some(version) => match self.read_kept(row.get("mutations").unwrap_or_default(), version) {
+                    Ok((record, updates)) => self.write_kept(id, &record, updates, truncated)?,
+                    Err(error) => {
+                        // Its row stays: it may be of another version of this program.
+                        self.shared.note_fault(format!("the batch {id} in system.batches is not finished: {error}"));
+                        continue;
+                    }
+                },
                 None => {}
             }
             self.system(&self.forget_batch(id))?;
@@ -103,20 +114,49 @@ impl Writes {
         Ok(())
     }
 
-    fn write_kept(&self, id: Uuid, mutations: &[u8], truncated: &[(TableId, i64)]) -> Result<(), EngineError> {
-        let damaged = |what: String| EngineError::Startup(format!("the batch {id} in system.batches: {what}"));
+    /// The rows of `system.batches`; none if the table is quarantined, as it is here if it cannot be read.
+    fn kept_batches(&self) -> Result<Vec<SystemRow>, EngineError> {
+        match read::system_rows(&self.shared, "system", "batches") {
+            Err(EngineError::Quarantined { .. }) => Ok(Vec::new()),
+            Err(error) if DiskFailureKind::of(&error).is_some() => {
+                let store = self.shared.store(&self.shared.find_table("system", "batches"))?;
+                self.quarantine.quarantine(&store, &error).map(|()| Vec::new())
+            }
+            rows => rows,
+        }
+    }
+
+    /// The record that a batch was kept as, and its updates of tables that exist.
+    fn read_kept(&self, mutations: &[u8], version: i32) -> Result<(Vec<u8>, Vec<PartitionUpdate>), String> {
         let mut record = Vec::new();
-        for piece in collection::elements(mutations).map_err(|error| damaged(error.to_string()))? {
-            let piece = piece.map_err(|error| damaged(error.to_string()))?;
+        for piece in collection::elements(mutations).map_err(|error| error.to_string())? {
+            let piece = piece.map_err(|error| error.to_string())?;
             record.extend_from_slice(piece.unwrap_or_default());
         }
-        let read = Mutation::read_record(&record, &self.shared.schema());
-        let (mutation, _of_dropped_tables) = read.map_err(|error| damaged(error.to_string()))?;
+        if version == VERSION {
+            let checksum = record.split_off(record.len().saturating_sub(4));
+            if checksum != crc32fast::hash(&record).to_be_bytes() {
+                return Err("the checksum of its record does not match".to_owned());
+            }
+        }
+        let (mutation, _of_dropped_tables) =
+            Mutation::read_record(&record, &self.shared.schema()).map_err(|error| error.to_string())?;
+        Ok((record, mutation.into_updates()))
+    }
+
+    fn write_kept(
+        &self,
+        id: Uuid,
+        record: &[u8],
+        updates: Vec<PartitionUpdate>,
+        truncated: &[(TableId, i64)],
+    ) -> Result<(), EngineError> {
         let begun_millis = begun_millis(id);
-        let is_gone = |update: &PartitionUpdate| {
-            truncated.iter().any(|(table, millis)| *table == update.table().id && *millis >= begun_millis)
-        };
-        let mut kept = mutation.into_updates().into_iter().filter(|update| !is_gone(update));
+        let is_gone = |id| truncated.iter().any(|(table, millis)| *table == id && *millis >= begun_millis);
+        self.quarantine.set_batch_aside(record, is_gone)?;
+        let is_served = |id| self.shared.catalog().any_store(id).is_some_and(|store| store.is_served());
+        let is_kept = |update: &PartitionUpdate| !is_gone(update.table().id) && is_served(update.table().id);
+        let mut kept = updates.into_iter().filter(is_kept);
         kept.try_for_each(|update| self.system(&Mutation::from(update)))
     }
 
@@ -146,6 +186,8 @@ impl LargeBatch {
     async fn keep(&mut self, mutation: &Mutation) -> Result<(), EngineError> {
         let mut record = Vec::with_capacity(mutation.record_size());
         mutation.write_record(&mut record);
+        let checksum = crc32fast::hash(&record).to_be_bytes();
+        record.extend_from_slice(&checksum);
         let room = self.writes.shared.log().record_size_max().saturating_sub(PIECE_OVERHEAD);
         let piece_size = usize::try_from(room).unwrap_or(usize::MAX).clamp(1, PIECE_SIZE_MAX);
         for (number, piece) in (0..).zip(record.chunks(piece_size)) {
@@ -172,6 +214,10 @@ impl LargeBatch {
             match self.writes.write_part(&Mutation::from(update.clone())).await {
                 // A table that was dropped meanwhile takes its part with it.
                 Ok(()) | Err(EngineError::UnknownTable(_)) => {}
+                // Setting its part aside waits for a repair that is under way: the background does that.
+                Err(error @ EngineError::Quarantined { .. }) if !self.is_last => return Err(error),
+                Err(EngineError::Quarantined { .. }) if !self.writes.quarantine.set_part_aside(update)? => continue,
+                Err(EngineError::Quarantined { .. }) => {}
                 Err(error) => {
                     self.is_last = true;
                     return Err(error);

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use blockio::{Disk, Fault, SimulatedDisk};
+use blockio::{Disk, Fault, OpenOptions, SimulatedDisk};
 use commitlog::SyncMode;
 use engine::{Engine, EngineError, EngineOptions, block_on};
-use model::{KeyRange, Keyspace, Mutation, ReadRange, Table, Unfiltered, UnfilteredCursor};
+use model::{KeyRange, Keyspace, Mutation, ReadRange, Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor};
+use types::CqlType;
+use uuid::Uuid;
 
 use crate::fixture::{
     create_table, delete_partition, insertion, memory_only, open_with, rows, set_options, small_options,
@@ -205,4 +207,85 @@ fn a_batch_keeps_its_reservation_in_a_table_in_memory_until_it_is_written() {
     }
     block_on(written).unwrap();
     assert_eq!(kept(&engine), 0);
+}
+
+/// A node with `ks.t` and a table like it, `other.u`.
+fn two_tables(options: &EngineOptions) -> (Arc<Engine>, Arc<Table>, Arc<Table>) {
+    let engine = open_with(options);
+    let table = create_table(&engine);
+    let builder = TableBuilder::new("other", "u", TableId(Uuid::new_v4())).partition_key("k", CqlType::Int);
+    let builder = builder.clustering("c", CqlType::Int, false).static_column("s", CqlType::Text);
+    let mut keyspace = Keyspace::new("other", BTreeMap::new(), true);
+    keyspace.tables.insert("u".into(), Arc::new(builder.regular("v", CqlType::Text).build()));
+    engine.set_keyspace(keyspace).unwrap();
+    let other = engine.schema().table("other", "u").unwrap().clone();
+    (engine, table, other)
+}
+
+fn count_of(byte: u8, disk: &SimulatedDisk, path: &Path) -> usize {
+    let file = disk.open(path, OpenOptions::read()).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes.iter().filter(|other| **other == byte).count()
+}
+
+#[test]
+fn a_table_that_is_quarantined_amid_a_large_batch_keeps_no_other_from_its_part() {
+    // Which part the quarantine comes before is a matter of luck.
+    const PARTS: usize = 24;
+    let mut amid = 0;
+    for polls in (1..400).map(|attempt| 1 + attempt % 20) {
+        if amid > 0 {
+            break;
+        }
+        let disk = SimulatedDisk::new();
+        let mut options = options(&disk);
+        options.opens_damaged = true;
+        let (engine, table, other) = two_tables(&options);
+        // It cannot be flushed, and only a drain or a flush finds that.
+        let wrong = crate::quarantine::what_cannot_be_stored(&table);
+        block_on(engine.write(&wrong)).unwrap();
+        let value = "v".repeat(40_000);
+        let part = |key: i32| {
+            let table = if key % 2 == 0 { &table } else { &other };
+            insertion(table, key, 5, &value, 20).into_updates()
+        };
+        let mutation = Mutation::new((0..PARTS as i32).flat_map(part).collect());
+        let mut write = Box::pin(engine.write_batch(&mutation));
+        let mut result = None;
+        for _ in 0..polls {
+            if let Poll::Ready(ready) = write.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                result = Some(ready);
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let is_kept = kept(&engine) == 1;
+        // The flush waits for writes that are under way.
+        let result = std::thread::scope(|scope| {
+            let flush = scope.spawn(|| engine.flush(&table).unwrap_err());
+            let result = result.unwrap_or_else(|| block_on(write));
+            flush.join().unwrap();
+            result
+        });
+        // Until whoever finishes it lets go of the engine.
+        while Arc::strong_count(&engine) > 1 {
+            std::thread::yield_now();
+        }
+        match result {
+            Ok(()) => continue,
+            Err(EngineError::Quarantined { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+        let of_other = rows(&engine, &other).len();
+        assert!(of_other == 0 || of_other == PARTS / 2, "whole or not at all: {of_other} after {polls} polls");
+        assert_eq!(kept(&engine), 0, "after {polls} polls");
+        let side_file = engine.quarantined_tables()[0].side_files.clone();
+        let set_aside: usize = side_file.iter().map(|path| count_of(b'v', &disk, path)).sum();
+        if of_other > 0 {
+            assert!(set_aside >= PARTS / 2 * value.len(), "{set_aside} bytes after {polls} polls");
+            amid += usize::from(is_kept);
+        }
+    }
+    assert!(amid > 0);
 }

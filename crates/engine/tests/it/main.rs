@@ -27,3 +27,4 @@ mod schema;
 mod sstables;
 mod torture;
 mod unasked_compactions;
+mod unreadable;

@@ -34,8 +34,12 @@ fn tables(engine: &Engine) -> (Arc<Table>, Arc<Table>) {
     (schema.table("ks", "t").unwrap().clone(), schema.table("other", "u").unwrap().clone())
 }
 
-/// Writes a row without a clustering, which can be neither stored in an SSTable of the table nor replayed.
 fn write_what_cannot_be_stored(engine: &Engine, table: &Arc<Table>) {
+    block_on(engine.write(&what_cannot_be_stored(table))).unwrap();
+}
+
+/// A row without a clustering, which can be neither stored in an SSTable of the table nor replayed.
+pub fn what_cannot_be_stored(table: &Arc<Table>) -> Mutation {
     let mut builder = RowBuilder::default();
     builder.start(table.regulars(), false);
     builder.liveness(Liveness::at(10));
@@ -44,7 +48,7 @@ fn write_what_cannot_be_stored(engine: &Engine, table: &Arc<Table>) {
     builder.finish(&mut blob);
     let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&9_i32.to_be_bytes()));
     update.row(&[], &blob);
-    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+    Mutation::new(vec![update.build()])
 }
 
 fn side_files(directory: &Directory) -> Vec<PathBuf> {

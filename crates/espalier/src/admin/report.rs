@@ -41,7 +41,7 @@ pub(super) fn status(node: &NodeState) -> String {
     let puts = stats.iter().flat_map(|table| &table.memtable_puts);
     let puts = put_lines(puts.fold(PutCounts::default(), |sum, shard| sum.and(*shard)));
     let flushes = flush_metrics(&node.engine, pending_flushes);
-    let quarantined = quarantined(&node.engine);
+    let quarantined = quarantined(&node.engine).into_iter().chain(faults(&node.engine));
     lines.into_iter().chain(quarantined).chain(puts).chain(flushes).chain(log_metrics(&node.engine)).fold(
         String::new(),
         |mut out, (name, value)| {
@@ -50,6 +50,11 @@ pub(super) fn status(node: &NodeState) -> String {
             out
         },
     )
+}
+
+/// A line for each fault that the start found and that is no quarantined table.
+fn faults(engine: &Engine) -> impl Iterator<Item = (&'static str, String)> {
+    engine.faults().into_iter().map(|fault| ("Fault", fault))
 }
 
 /// A line for each table that is not served.

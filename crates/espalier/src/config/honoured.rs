@@ -339,7 +339,8 @@ pub(super) const HONOURED: &[Honoured] = &[
                clients if the operating system fails to read or write SSTables, `stop_paranoid` also if an SSTable \
                is damaged, and `die` ends the process with status 100 in both cases. `best_effort` and `ignore` \
                continue. If SSTables cannot be opened at the start, `stop_paranoid` and `die` refuse to start; under \
-               other policies their tables are quarantined (see `espalier repair-table`)",
+               other policies their tables are quarantined (see `espalier repair-table`). `--read-only` overrides the policy with \
+               `best_effort`",
         apply: disk_failure_policy,
     },
     Honoured {

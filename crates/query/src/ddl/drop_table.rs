@@ -1,7 +1,7 @@
 //! DROP TABLE, and the snapshot taken before data is deleted.
 
 use cql::ast::DropTable;
-use engine::EngineError;
+use engine::{Engine, EngineError};
 use model::Table;
 
 use super::{Access, Changed, check_modifiable, edit_keyspace, no_table, qualify, table_changed};
@@ -14,12 +14,16 @@ pub(super) fn execute(drop: &DropTable, execution: &Execution<'_>) -> Result<Opt
     if let Some(table) = execution.schema.table(keyspace, name) {
         snapshot(table, "dropped", execution)?;
     }
+    if let Some(quarantined) = Engine::unreadable_table(execution.schema, keyspace, name) {
+        execution.warn(format!("No snapshot was taken. {quarantined}"));
+    }
     let (dropped, _) = execution.processor.engine().change_schema(|_, keyspaces| {
-        let removed = edit_keyspace(keyspaces, keyspace).and_then(|edited| edited.tables.remove(name));
-        match removed {
-            Some(_) => Ok(Some(table_changed(ChangeKind::Dropped, keyspace, name))),
-            None if drop.if_exists => Ok(None),
-            None => Err(no_table(keyspace, name)),
+        let is_removed = edit_keyspace(keyspaces, keyspace)
+            .is_some_and(|edited| edited.tables.remove(name).is_some() || edited.unreadable.remove(name).is_some());
+        match is_removed {
+            true => Ok(Some(table_changed(ChangeKind::Dropped, keyspace, name))),
+            false if drop.if_exists => Ok(None),
+            false => Err(no_table(keyspace, name)),
         }
     })?;
     Ok(dropped)

@@ -18,12 +18,12 @@
 //! layout := u8 0  keyspace  name
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use model::{
     Column, ColumnId, ColumnKind, ColumnSet, DroppedColumn, Keyspace, PartitionUpdate, Schema, Table, TableBuilder,
-    TableId, TableOptions,
+    TableId, TableOptions, UnreadableTable,
 };
 use types::{CqlType, UserType, collection, vint};
 
@@ -103,14 +103,18 @@ pub(crate) fn drop_keyspace(schema: &Schema, keyspace: &Keyspace, timestamp: i64
         write.clear();
         writes.push(write.build());
     }
-    keyspace.tables.values().for_each(|table| writes.push(drop_layout(schema, table, timestamp)));
+    let readable = keyspace.tables.values().map(|table| (table.id, &table.name));
+    let unreadable = keyspace.unreadable.iter().filter_map(|(name, table)| Some((table.id?, name)));
+    for (id, name) in readable.chain(unreadable) {
+        writes.push(drop_layout(schema, id, [&keyspace.name, name], timestamp));
+    }
 }
 
-fn drop_layout(schema: &Schema, table: &Table, timestamp: i64) -> PartitionUpdate {
-    let mut write = SystemWrite::new(schema_table(schema, LAYOUTS), table.id.0.as_bytes(), timestamp);
+fn drop_layout(schema: &Schema, id: TableId, [keyspace, name]: [&str; 2], timestamp: i64) -> PartitionUpdate {
+    let mut write = SystemWrite::new(schema_table(schema, LAYOUTS), id.0.as_bytes(), timestamp);
     let mut dropped = vec![DROPPED];
-    write_text(&table.keyspace, &mut dropped);
-    write_text(&table.name, &mut dropped);
+    write_text(keyspace, &mut dropped);
+    write_text(name, &mut dropped);
     write.row(&[], &[("layout", Some(dropped))]);
     write.build()
 }
@@ -160,8 +164,18 @@ fn change_keyspace(
             write.clear_rows(&[name.as_bytes()]);
         }
         if keyspace.tables.get(name).is_none_or(|new| new.id != table.id) {
-            writes.push(drop_layout(schema, table, timestamp));
+            writes.push(drop_layout(schema, table.id, [&table.keyspace, name], timestamp));
         }
+    }
+    for (name, table) in before.iter().flat_map(|before| &before.unreadable) {
+        if keyspace.unreadable.contains_key(name) {
+            continue;
+        }
+        changed = true;
+        for write in [&mut tables, &mut columns, &mut dropped] {
+            write.clear_rows(&[name.as_bytes()]);
+        }
+        writes.extend(table.id.map(|id| drop_layout(schema, id, [&keyspace.name, name], timestamp)));
     }
     for (name, table) in &keyspace.tables {
         if old_tables.and_then(|old| old.get(name)) == Some(table) {
@@ -408,6 +422,55 @@ pub(crate) fn load_whole(rows: &SchemaRows) -> (Vec<Keyspace>, Vec<SchemaDamage>
     (keyspaces, damage)
 }
 
+/// A keyspace whose own row is gone.
+pub(crate) fn rowless_keyspace(name: &str) -> Keyspace {
+    let replication = [("class", "org.apache.cassandra.locator.SimpleStrategy"), ("replication_factor", "1")];
+    let replication = replication.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    Keyspace::new(name, replication.into(), true)
+}
+
+/// Adds what has rows, but not its own: keyspaces, and tables as such that cannot be read.
+pub(crate) fn add_rowless(rows: &SchemaRows, keyspaces: &mut Vec<Keyspace>, damage: &mut Vec<SchemaDamage>) {
+    for name in without_keyspace(rows) {
+        let mut keyspace = rowless_keyspace(&name);
+        let reason: Arc<str> = format!("system_schema.keyspaces has no row of keyspace {name}").into();
+        let unreadable = |row: &SystemRow| {
+            let id = row.uuid("id").map(TableId);
+            (row.text("table_name").into(), UnreadableTable { id, reason: reason.clone() })
+        };
+        keyspace.unreadable = of_keyspace(&rows.tables, &name).map(unreadable).collect();
+        keyspaces.push(keyspace);
+        damage.push(SchemaDamage(reason.to_string()));
+    }
+    let known: HashSet<_> = rows.tables.iter().map(|row| (row.get("keyspace_name"), row.get("table_name"))).collect();
+    for row in &rows.columns {
+        let keyspace = keyspaces.iter_mut().find(|keyspace| Some(keyspace.name.as_bytes()) == row.get("keyspace_name"));
+        if let Some(keyspace) = keyspace
+            && !known.contains(&(row.get("keyspace_name"), row.get("table_name")))
+        {
+            let name = row.text("table_name");
+            let reason = format!(
+                "table {}.{name}: system_schema.columns has rows of it, system_schema.tables has none",
+                keyspace.name
+            );
+            let unreadable = UnreadableTable { id: None, reason: reason.as_str().into() };
+            if keyspace.unreadable.insert(name.as_str().into(), unreadable).is_none() {
+                damage.push(SchemaDamage(reason));
+            }
+        }
+    }
+}
+
+/// The ids of tables that have a layout, are not dropped, and are in no row of `system_schema.tables`.
+pub(crate) fn unclaimed_ids(rows: &SchemaRows) -> BTreeSet<TableId> {
+    let claimed: HashSet<_> = rows.tables.iter().filter_map(|row| row.get("id")).collect();
+    let is_unclaimed = |row: &&SystemRow| {
+        let is_dropped = row.get("layout").is_none_or(|layout| layout.first() == Some(&DROPPED));
+        !is_dropped && row.get("table_id").is_some_and(|id| !claimed.contains(id))
+    };
+    rows.layouts.iter().filter(is_unclaimed).filter_map(|row| row.uuid("table_id").map(TableId)).collect()
+}
+
 /// The keyspaces that have rows though they are not there themselves.
 pub(crate) fn without_keyspace(rows: &SchemaRows) -> BTreeSet<String> {
     let parts = [&rows.tables, &rows.columns, &rows.dropped_columns, &rows.types].into_iter().flatten();
@@ -463,24 +526,21 @@ fn load_keyspace(
     let name = row.text("keyspace_name");
     let mut keyspace = load_settings(row);
     keyspace.types = load_types(&name, rows, UserTypes::new(), damage);
-    keyspace.tables = load_tables(&keyspace, rows, by_table, damage);
+    load_tables(&mut keyspace, rows, by_table, damage);
     keyspace
 }
 
-fn load_tables(
-    keyspace: &Keyspace,
-    rows: &SchemaRows,
-    by_table: &RowsByTable<'_>,
-    damage: &mut Vec<SchemaDamage>,
-) -> BTreeMap<Arc<str>, Arc<Table>> {
-    let mut tables = BTreeMap::new();
-    for row in of_keyspace(&rows.tables, &keyspace.name) {
+fn load_tables(keyspace: &mut Keyspace, rows: &SchemaRows, by_table: &RowsByTable<'_>, damage: &mut Vec<SchemaDamage>) {
+    for row in of_keyspace(&rows.tables, &keyspace.name.clone()) {
         match load_table(keyspace, row, by_table) {
-            Ok(table) => drop(tables.insert(table.name.clone(), Arc::new(table))),
-            Err(wrong) => damage.push(wrong),
+            Ok(table) => drop(keyspace.tables.insert(table.name.clone(), Arc::new(table))),
+            Err(wrong) => {
+                let unreadable = UnreadableTable { id: row.uuid("id").map(TableId), reason: wrong.0.clone().into() };
+                keyspace.unreadable.insert(row.text("table_name").into(), unreadable);
+                damage.push(wrong);
+            }
         }
     }
-    tables
 }
 
 /// What the rows make of a keyspace whose unchanged types are `types` and whose unchanged tables are not asked for.
@@ -489,7 +549,7 @@ pub(crate) fn load_changes(rows: &SchemaRows, types: UserTypes) -> Result<Keyspa
     let row = rows.keyspaces.first().ok_or_else(|| SchemaDamage("no row of the keyspace".into()))?;
     let mut keyspace = load_settings(row);
     keyspace.types = load_types(&keyspace.name, rows, types, &mut damage);
-    keyspace.tables = load_tables(&keyspace, rows, &by_table, &mut damage);
+    load_tables(&mut keyspace, rows, &by_table, &mut damage);
     damage.into_iter().next().map_or(Ok(keyspace), Err)
 }
 
@@ -529,23 +589,26 @@ fn load_types(keyspace: &str, rows: &SchemaRows, mut types: UserTypes, damage: &
 fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &RowsByTable<'_>) -> Result<Table, SchemaDamage> {
     let name = row.text("table_name");
     let damage = |what: &str| SchemaDamage(format!("table {}.{name}: {what}", keyspace.name));
-    let id = TableId(row.uuid("id").ok_or_else(|| damage("no id"))?);
+    let id = TableId(row.uuid("id").ok_or_else(|| damage("its row in system_schema.tables has no id"))?);
     let layout = rows
         .layouts
         .get(&id.0.as_bytes()[..])
         .and_then(|bytes| LayoutReader { bytes, version: LAYOUT_VERSION, types: &keyspace.types }.layout());
     if layout.is_none() && !rows.is_foreign {
-        return Err(damage("no layout that this version knows"));
+        return Err(damage("system.table_layouts has no row of it that this version can read"));
     }
     let place = (keyspace.name.as_bytes(), name.as_bytes());
     let columns = rows.columns.get(&place).map(Vec::as_slice).unwrap_or_default();
     if !columns.iter().any(|row| row.text("kind") == "partition_key") {
-        return Err(damage("no partition key"));
+        return Err(damage("system_schema.columns has no row of a partition key"));
     }
     let is_known =
         |row: &&SystemRow| CqlType::parse_name(&row.text("type"), &|user| keyspace.types.get(user).cloned()).is_some();
-    if !columns.iter().all(is_known) {
-        return Err(damage("a column of unknown type"));
+    if let Some(unknown) = columns.iter().find(|row| !is_known(row)) {
+        let (column, ty) = (unknown.text("column_name"), unknown.text("type"));
+        return Err(damage(&format!(
+            "the row of column {column} in system_schema.columns has the unknown type {ty:?}"
+        )));
     }
     let mut builder = TableBuilder::new(&keyspace.name, &name, id).options(load_options(row));
     for kind in ["partition_key", "clustering"] {
