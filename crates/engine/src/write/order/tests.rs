@@ -97,18 +97,27 @@ impl House {
         // Only the writes of this table keep segments in use, and their group delays every flush.
         self.engine.flush_all().unwrap();
         let mut begun = Vec::new();
+        let mut is_written = false;
         while begun.len() < 1000 {
+            let pressure = self.engine.shared.log().pressure();
             match self.begin(self.insertion(1000 + begun.len() as i32, 8 << 10), &stores).unwrap() {
-                Some(write) => begun.push(write),
-                None if self.engine.shared.log().pressure().is_some_and(|pressure| pressure.free_segments == 0) => {
-                    break;
+                Some(write) => {
+                    begun.push(write);
+                    is_written = false;
                 }
-                // The log's writer is preparing a segment.
-                None => std::thread::yield_now(),
+                None if pressure.is_none_or(|pressure| pressure.free_segments > 0) => {
+                    // The log's writer is preparing a segment.
+                    std::thread::yield_now();
+                }
+                None if is_written => break,
+                None => {
+                    // Too many records may wait for the device. Besides, the end of the log moves to the next block
+                    // when the last records are written.
+                    self.engine.shared.log().sync().unwrap();
+                    is_written = true;
+                }
             }
         }
-        // Writing the last records moves the end of the log to the next block, which would look like another record.
-        self.engine.shared.log().sync().unwrap();
         begun
     }
 }
