@@ -52,3 +52,4 @@ pub use sstable::{Edge, PartitionSlice};
 pub use table::in_memory::InMemoryStats;
 pub use transfer::AdoptedTable;
 pub use turn::Turn;
+pub use write::{Derive, Derived};

@@ -4,7 +4,8 @@
 //! admit → lock → read and derive → enter the group → log → durable → apply → leave → answer.
 //! [`admission`] limits what writes may take of memory, the write groups let flushes wait for writes under way,
 //! [`apply`] puts a logged mutation into memtables, [`batch`] writes logged batches that no log record can hold, and
-//! [`abandoned`] finishes writes whose callers gave up.
+//! [`abandoned`] finishes writes whose callers gave up. [`derived`] writes what follows from what was read, under
+//! [`locks`] of the partitions; [`readers`] are threads for such reads.
 //!
 //! It guarantees that an acknowledged write is as durable as `commitlog_sync` says and visible to every later read,
 //! that a write whose record is in the log becomes visible unless the log fails, and that a refused write shows
@@ -14,7 +15,10 @@ mod abandoned;
 mod admission;
 mod apply;
 mod batch;
+mod derived;
+mod locks;
 mod order;
+mod readers;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -28,9 +32,12 @@ use crate::shared::Shared;
 
 use abandoned::Finisher;
 use batch::Owner;
+pub use derived::{Derive, Derived};
+use locks::PartitionLocks;
 pub(crate) use order::Durability;
 use order::Write;
 pub(crate) use order::{Begun, begin};
+use readers::Readers;
 
 /// Writes mutations.
 pub(crate) struct Writes {
@@ -38,12 +45,15 @@ pub(crate) struct Writes {
     flush: Arc<Flush>,
     quarantine: Arc<Quarantine>,
     finisher: Finisher,
+    locks: Arc<PartitionLocks>,
+    readers: Readers,
 }
 
 impl Writes {
     pub fn new(shared: &Arc<Shared>, flush: &Arc<Flush>, quarantine: &Arc<Quarantine>) -> Writes {
         let (shared, flush, quarantine) = (Arc::clone(shared), Arc::clone(flush), Arc::clone(quarantine));
-        Writes { shared, flush, quarantine, finisher: Finisher::new() }
+        let (finisher, locks, readers) = (Finisher::new(), PartitionLocks::new(), Readers::default());
+        Writes { shared, flush, quarantine, finisher, locks, readers }
     }
 
     /// Starts the thread that finishes abandoned writes.
@@ -51,8 +61,9 @@ impl Writes {
         self.finisher.start(self)
     }
 
-    /// Ends that thread once it has finished what it took over.
+    /// Ends that thread once it has finished what it took over, and those that read for writes.
     pub fn stop(&self) {
+        self.readers.stop();
         self.finisher.stop();
     }
 

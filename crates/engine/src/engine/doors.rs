@@ -25,6 +25,7 @@ use crate::schema_rows::SchemaDamage;
 use crate::shared::BorrowedSchema;
 use crate::system::SystemWrite;
 use crate::turn::Turn;
+use crate::write::Derive;
 
 /// Reads.
 impl Engine {
@@ -102,6 +103,12 @@ impl Engine {
     /// for updates that need not become visible together. Each of them must fit into a record, or nothing is written.
     pub async fn write_parts(&self, mutation: &Mutation) -> Result<(), EngineError> {
         self.writes.write_parts(mutation).await
+    }
+
+    /// Executes a write that reads before it writes, under the locks of its partitions. Completes as [`Engine::write`]
+    /// does. With `may_block` its reads wait for devices on this thread.
+    pub async fn write_derived<D: Derive>(&self, derive: &Arc<D>, may_block: bool) -> Result<D::Answer, D::Error> {
+        self.writes.write_derived(derive, may_block).await
     }
 
     /// Writes columns of the node's row of `system.local`, durably. Blocks on the log.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use model::Mutation;
 
 use super::Writes;
+use super::locks::HeldLocks;
 use super::order::Write;
 use crate::error::EngineError;
 use crate::system::is_system_keyspace;
@@ -24,6 +25,8 @@ pub(super) struct Admitted<'w> {
     pub room: Reservations,
     /// The memory of the pool.
     pub memory: Taken<'w>,
+    /// The locks of its partitions, if it read them.
+    pub locks: HeldLocks,
 }
 
 impl<'w> Write<'w> {
@@ -38,7 +41,7 @@ impl<'w> Write<'w> {
             true => pool.find_room(size_bytes),
             false => pool.take_now(size_bytes),
         };
-        Ok(memory.map(|memory| Admitted { write: self, room, memory }))
+        Ok(memory.map(|memory| Admitted { write: self, room, memory, locks: HeldLocks::NONE }))
     }
 
     /// Admits the write once there are room and memory for it.
@@ -52,14 +55,21 @@ impl<'w> Write<'w> {
     pub async fn admit_with_room(self, room: Reservations) -> Admitted<'w> {
         self.check();
         let memory = self.writes.shared.pool().take(self.mutation.record_size()).await;
-        Admitted { write: self, room, memory }
+        Admitted { write: self, room, memory, locks: HeldLocks::NONE }
+    }
+
+    /// Admits a write for which an earlier attempt reserved room and memory.
+    pub fn admitted_with(self, room: Reservations, memory: Taken<'w>) -> Admitted<'w> {
+        self.check();
+        Admitted { write: self, room, memory, locks: HeldLocks::NONE }
     }
 
     /// Admits a write that needs neither room nor memory: flushes may be waiting for it, and it is small, or it was
     /// admitted before a restart.
     pub fn admit_exempt(self) -> Admitted<'w> {
         self.check();
-        Admitted { write: self, room: Reservations::default(), memory: self.writes.shared.pool().take_nothing() }
+        let memory = self.writes.shared.pool().take_nothing();
+        Admitted { write: self, room: Reservations::default(), memory, locks: HeldLocks::NONE }
     }
 
     fn check(&self) {

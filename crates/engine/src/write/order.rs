@@ -9,19 +9,21 @@
 //! ```
 //!
 //! Each state is a type and each step consumes the state before it, so that a wrong order does not compile. The steps
-//! in brackets have no user yet: whatever reads before it writes will take its partition's lock there, once it is
-//! admitted. A write that finds no room in the log gives that lock back as it leaves its group.
+//! in brackets are those of writes that read before they write ([`super::derived`]). Such a write takes the locks of its
+//! partitions and holds them until it is visible. Only then is its size known. If there is no memory for it, or no room
+//! in the log, it gives the locks back, waits, and starts again at the lock.
 //!
 //! | state        | it holds                                   | it may wait for      | dropped there                |
 //! |--------------|--------------------------------------------|----------------------|------------------------------|
 //! | [`Write`]    | nothing                                    | room, then memory    | nothing happened             |
-//! | [`Admitted`] | room in tables in memory, memory           | room in the log      | nothing happened             |
+//! | [`Admitted`] | room in tables in memory, memory, [locks]  | room in the log      | nothing happened             |
 //! | [`Entered`]  | also a place in the group and in the log   | nothing              | never: no step between waits |
 //! | [`InFlight`] | the same                                   | the device           | finished in the background   |
 //!
-//! So nobody waits for memory or for room inside a group. There are three drivers: [`begin`] waits for nothing and
-//! returns what waits for the device, to be polled by a connection; [`drive`] is a future that waits for everything;
-//! [`block`] waits on its thread for the device alone. What is dropped in flight goes to [`super::abandoned`].
+//! So nobody waits for memory or for room inside a group or under a lock, nor for a lock inside a group. There are four
+//! drivers: [`begin`] waits for nothing and returns what waits for the device, to be polled by a connection; [`drive`]
+//! is a future that waits for everything; [`drive_under`] is one that waits for the device alone, under locks; [`block`]
+//! waits on its thread for the device alone. What is dropped in flight goes to [`super::abandoned`], with its locks.
 
 use std::borrow::Borrow;
 use std::future::poll_fn;
@@ -37,6 +39,7 @@ use model::Mutation;
 use super::Writes;
 use super::admission::Admitted;
 use super::apply::prefetch;
+use super::locks::HeldLocks;
 use crate::error::EngineError;
 use crate::shared::{Membership, Shared};
 use crate::table::TableStore;
@@ -112,7 +115,7 @@ impl Admitted<'_> {
             "it has something to wait for"
         );
         self.write.apply(logged);
-        drop((self.room, membership, self.memory));
+        drop((self.room, membership, self.memory, self.locks));
         self.write.writes.flush.request_if_wanted();
     }
 
@@ -127,7 +130,7 @@ impl Admitted<'_> {
                 None
             }
             Some(end) => Some(Kept {
-                logged: Logged { room: self.room, membership: entered.membership.that_waits(), end },
+                logged: Logged { room: self.room, membership: entered.membership.that_waits(), end, locks: self.locks },
                 wait: log.wait_for(end),
                 taken_bytes: self.memory.into_bytes(),
             }),
@@ -160,6 +163,7 @@ pub(super) struct Logged {
     membership: Membership,
     /// The end of its record.
     end: LogPosition,
+    locks: HeldLocks,
 }
 
 /// The parts of a write that it keeps while it waits for the device.
@@ -227,11 +231,11 @@ where
     fn settle(&mut self, durable: Result<(), LogError>) -> Result<(), EngineError> {
         debug_assert!(self.logged.is_some(), "a write is applied once");
         let outcome = durable.map_err(|error| self.writes.shared.log_failed(error));
-        if let Some(Logged { room, membership, end }) = self.logged.take() {
+        if let Some(Logged { room, membership, end, locks }) = self.logged.take() {
             if outcome.is_ok() {
                 self.write().apply(Some(end));
             }
-            drop((room, membership));
+            drop((room, membership, locks));
         }
         self.give_back();
         outcome
@@ -320,6 +324,24 @@ async fn drive_admitted(admitted: Admitted<'_>) -> Result<(), EngineError> {
     let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) else { return Ok(()) };
     let mut in_flight = InFlight::new(writes, mutation, stores, kept);
     poll_fn(|context| in_flight.poll(context)).await
+}
+
+/// The outcome of an attempt to write under locks.
+pub(super) enum Attempt {
+    Written,
+    /// Nothing has happened, because the log has no room. The locks were given back.
+    NoRoom,
+}
+
+/// Executes a write that holds the locks of its partitions and is admitted. It waits for the device alone.
+pub(super) async fn drive_under(admitted: Admitted<'_>) -> Result<Attempt, EngineError> {
+    let Some(entered) = admitted.enter()? else { return Ok(Attempt::NoRoom) };
+    let Write { writes, mutation, stores } = admitted.write;
+    if let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) {
+        let mut in_flight = InFlight::new(writes, mutation, stores, kept);
+        poll_fn(|context| in_flight.poll(context)).await?;
+    }
+    Ok(Attempt::Written)
 }
 
 /// Executes a write without admission, and waits for the device on this thread. Returns false if the log has no room.

@@ -1,0 +1,121 @@
+//! Writes that follow from what is read before them: conditions, and lists whose elements are named by index.
+//!
+//! The locks of the partitions make one step of reading, deciding and writing. Whoever comes later reads what was
+//! written, because a lock is passed on only when the write is visible. Plain writes take no lock, as in Cassandra.
+
+use std::sync::Arc;
+
+use model::{Mutation, TableId};
+use types::Token;
+
+use super::Writes;
+use super::locks::HeldLocks;
+use super::order::{Attempt, Write, drive_under};
+use crate::error::EngineError;
+use crate::table::Taken;
+use crate::table::in_memory::{self, Reservations};
+use crate::turn::Turn;
+
+/// What a write derives from what it reads.
+pub struct Derived<A> {
+    /// What is written; `None` if nothing is.
+    pub mutation: Option<Mutation>,
+    /// The answer to the client, once the mutation is visible.
+    pub answer: A,
+}
+
+/// A write that reads before it writes. It owns all that it needs, because another thread may carry it on.
+pub trait Derive: Send + Sync + 'static {
+    /// The answer.
+    type Answer: Send + 'static;
+    /// Why there is none.
+    type Error: From<EngineError> + Send + 'static;
+
+    /// The partitions that it reads and writes.
+    fn partitions(&self) -> Vec<(TableId, Token)>;
+
+    /// Reads, decides, and makes the mutation, while nobody else does so in these partitions. It may be called again
+    /// if nothing came of it.
+    fn derive(&self, turn: Turn<'_>) -> Result<Derived<Self::Answer>, Self::Error>;
+
+    /// Whether the error says that a read would have to wait for a device.
+    fn would_wait(error: &Self::Error) -> bool;
+}
+
+/// What an attempt reserved for its write, which the next attempt will use.
+struct Reserved<'w> {
+    room: Reservations,
+    memory: Taken<'w>,
+    /// The size of the write for which it was reserved, bytes.
+    size_bytes: usize,
+}
+
+/// Times are written with variable length, so the same write may grow a little when it is derived again.
+const SLACK_BYTES: usize = 64;
+
+impl Writes {
+    /// Executes a write that reads first. Completes as [`Writes::write`] does. With `may_block` its reads wait for
+    /// devices on this thread.
+    ///
+    /// The future may be dropped before it completes. A write that is in the log by then is finished in the background,
+    /// and its locks are held until it is visible.
+    pub async fn write_derived<D: Derive>(&self, derive: &Arc<D>, may_block: bool) -> Result<D::Answer, D::Error> {
+        let partitions = derive.partitions();
+        let mut reserved = None;
+        loop {
+            let locks = self.locks.lock(&partitions).await;
+            let Derived { mutation, answer } = self.derive(derive, may_block).await?;
+            let Some(mutation) = mutation else { return Ok(answer) };
+            if self.attempt(&mutation, locks, &mut reserved).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    async fn derive<D: Derive>(&self, derive: &Arc<D>, may_block: bool) -> Result<Derived<D::Answer>, D::Error> {
+        if may_block {
+            return derive.derive(Turn::BLOCKING);
+        }
+        match derive.derive(Turn::NON_BLOCKING) {
+            Err(error) if D::would_wait(&error) => {
+                let derive = Arc::clone(derive);
+                self.readers.run(move || derive.derive(Turn::BLOCKING)).await?
+            }
+            derived => derived,
+        }
+    }
+
+    /// Writes a mutation under these locks. Returns false if it did not come to that: then the locks were given back
+    /// before it waited for memory or for room in the log, and the mutation must be derived again.
+    async fn attempt<'w>(
+        &'w self,
+        mutation: &Mutation,
+        locks: HeldLocks,
+        reserved: &mut Option<Reserved<'w>>,
+    ) -> Result<bool, EngineError> {
+        let stores = self.stores_of(mutation)?;
+        let write = Write { writes: self, mutation, stores: &stores };
+        let size_bytes = mutation.record_size();
+        let admitted = match reserved.take().filter(|reserved| size_bytes <= reserved.size_bytes + SLACK_BYTES) {
+            Some(Reserved { room, memory, .. }) => Some(write.admitted_with(room, memory)),
+            None => write.admit_now()?,
+        };
+        let Some(mut admitted) = admitted else {
+            drop(locks);
+            let room = in_memory::reserve(mutation, &stores).await?;
+            let memory = self.shared.pool().take(size_bytes).await;
+            *reserved = Some(Reserved { room, memory, size_bytes });
+            return Ok(false);
+        };
+        admitted.locks = locks;
+        let room = self.shared.log().room();
+        match drive_under(admitted).await? {
+            Attempt::Written => Ok(true),
+            Attempt::NoRoom => {
+                self.flush.request_cleanup();
+                room.await;
+                Ok(false)
+            }
+        }
+    }
+}

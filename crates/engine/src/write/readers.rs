@@ -1,0 +1,189 @@
+//! Threads for reads that precede writes and would have to wait for a device.
+//!
+//! A write that reads first is driven by a connection, on a thread that must not wait. If what it reads is not at hand,
+//! a thread of this pool reads it. These threads wait for devices alone: a job never takes a lock on a partition.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+use std::thread;
+
+use crate::error::EngineError;
+use crate::lock::lock;
+
+/// Further reads wait for a thread.
+const THREADS_MAX: usize = 32;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The threads, which are started when there are jobs for them.
+#[derive(Default)]
+pub(super) struct Readers(Arc<Shop>);
+
+#[derive(Default)]
+struct Shop {
+    state: Mutex<State>,
+    has_changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle_threads: usize,
+    is_closed: bool,
+}
+
+impl Readers {
+    /// Runs a job on one of the threads. If the future is dropped, the job has no receiver, but it may still run.
+    pub async fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> Result<R, EngineError> {
+        let slot = Arc::new(Slot { state: Mutex::new((Outcome::Awaited, None)) });
+        let sender = Sender(Arc::clone(&slot));
+        self.0.add(Box::new(move || {
+            if let Ok(result) = catch_unwind(AssertUnwindSafe(job)) {
+                sender.send(result);
+            }
+        }));
+        poll_fn(|context| {
+            let (outcome, waker) = &mut *lock(&slot.state);
+            match std::mem::replace(outcome, Outcome::Awaited) {
+                Outcome::Done(result) => Poll::Ready(Ok(result)),
+                Outcome::Lost => {
+                    Poll::Ready(Err(EngineError::ClosedForWrites("a read before a write was lost".into())))
+                }
+                Outcome::Awaited => {
+                    *waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Ends the threads. Jobs that no thread has begun are lost.
+    pub fn stop(&self) {
+        let mut state = lock(&self.0.state);
+        state.is_closed = true;
+        let jobs = std::mem::take(&mut state.jobs);
+        drop(state);
+        self.0.has_changed.notify_all();
+        drop(jobs);
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shop {
+    fn add(self: &Arc<Self>, job: Job) {
+        let mut state = lock(&self.state);
+        if state.is_closed {
+            drop(state);
+            return drop(job);
+        }
+        state.jobs.push_back(job);
+        if state.jobs.len() > state.idle_threads && state.threads < THREADS_MAX {
+            let shop = Arc::clone(self);
+            // A thread that cannot be started is done without, if there are others.
+            let started = thread::Builder::new().name("write-reader".into()).spawn(move || shop.work());
+            state.threads += usize::from(started.is_ok());
+            if state.threads == 0 {
+                let lost = std::mem::take(&mut state.jobs);
+                drop(state);
+                return drop(lost);
+            }
+        }
+        drop(state);
+        self.has_changed.notify_one();
+    }
+
+    fn work(&self) {
+        let mut state = lock(&self.state);
+        while !state.is_closed {
+            if let Some(job) = state.jobs.pop_front() {
+                drop(state);
+                job();
+                state = lock(&self.state);
+                continue;
+            }
+            state.idle_threads += 1;
+            state = self.has_changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle_threads -= 1;
+        }
+        state.threads -= 1;
+    }
+}
+
+/// Where the result of a job is put.
+struct Slot<R> {
+    state: Mutex<(Outcome<R>, Option<Waker>)>,
+}
+
+enum Outcome<R> {
+    Awaited,
+    Done(R),
+    /// The job was dropped, or it panicked; the panic hook reported that.
+    Lost,
+}
+
+/// Puts the result there. If it is dropped before, the result is lost.
+struct Sender<R>(Arc<Slot<R>>);
+
+impl<R> Sender<R> {
+    fn send(&self, result: R) {
+        self.put(Outcome::Done(result));
+    }
+
+    fn put(&self, outcome: Outcome<R>) {
+        let mut state = lock(&self.0.state);
+        state.0 = outcome;
+        let waker = state.1.take();
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl<R> Drop for Sender<R> {
+    fn drop(&mut self) {
+        let is_awaited = matches!(lock(&self.0.state).0, Outcome::Awaited);
+        // A result that was taken leaves `Awaited` behind, which nobody looks at again.
+        if is_awaited {
+            self.put(Outcome::Lost);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_have_results_unless_they_panic_or_the_threads_have_ended() {
+        let readers = Readers::default();
+        let results: Vec<_> = (0..100).map(|number| crate::block_on(readers.run(move || number + 1))).collect();
+        assert!(results.into_iter().map(Result::unwrap).eq(1..101));
+        let panicked: Result<(), _> = crate::block_on(readers.run(|| std::panic::resume_unwind(Box::new(()))));
+        assert!(panicked.is_err());
+        assert_eq!(crate::block_on(readers.run(|| 5)).unwrap(), 5, "the thread lives on");
+        readers.stop();
+        assert!(crate::block_on(readers.run(|| 5)).is_err());
+    }
+
+    #[test]
+    fn many_jobs_run_at_the_same_time() {
+        let readers = Readers::default();
+        let barrier = Arc::new(std::sync::Barrier::new(THREADS_MAX));
+        thread::scope(|scope| {
+            for _ in 0..THREADS_MAX {
+                let (readers, barrier) = (&readers, Arc::clone(&barrier));
+                scope.spawn(move || crate::block_on(readers.run(move || barrier.wait())).unwrap());
+            }
+        });
+        assert_eq!(lock(&readers.0.state).threads, THREADS_MAX);
+    }
+}
