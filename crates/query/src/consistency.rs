@@ -43,6 +43,25 @@ pub(crate) fn check_read(
     check_alive(consistency, schema, keyspace, data_center)
 }
 
+/// Refuses a level at which conditional writes cannot be committed.
+pub(crate) fn validate_commit(consistency: Consistency, schema: &Schema, keyspace: &str) -> Result<(), QueryError> {
+    if consistency.is_serial() {
+        return Err(QueryError::invalid(format!(
+            "{consistency} is not supported as conditional update commit consistency. Use ANY if you mean \"make sure it \
+             is accepted but I don't care how many replicas commit it for non-SERIAL reads\""
+        )));
+    }
+    let class = schema.keyspace(keyspace).and_then(|keyspace| keyspace.replication.get("class"));
+    match (consistency, class) {
+        (Consistency::EachQuorum, Some(class)) if !class.ends_with("NetworkTopologyStrategy") => {
+            Err(QueryError::invalid(format!(
+                "consistency level EACH_QUORUM not compatible with replication strategy ({class})"
+            )))
+        }
+        (other, _) => refuse_node_local(other),
+    }
+}
+
 /// Refuses EACH_QUORUM if a data center has no live quorum.
 fn check_each_center(replication: &Replication, data_center: &str) -> Result<(), QueryError> {
     let lacks = |(name, count): &&(String, i32)| {

@@ -15,6 +15,7 @@
 //! take the same steps.
 
 mod batch;
+mod derived;
 mod log_queue;
 mod outcome;
 mod prefetch;
@@ -27,9 +28,10 @@ use std::task::Waker;
 
 use cql::ast::BatchKind;
 use engine::{BorrowedSchema, EngineError, LogHold, Turn};
-use model::Mutation;
+use model::{Mutation, TableId};
 use protocol::response::write_void;
 use protocol::{ErrorResponse, MetadataForm, ResultMetadata, RowsWriter, Values};
+use types::Token;
 
 use crate::execution::{Control, Execution};
 use crate::modify::Traced;
@@ -44,6 +46,7 @@ pub use outcome::{Answer, MustBlock, Outcome, Pending};
 pub use request::{BatchEntry, BatchStatement, Request, Statement};
 pub use time_limit::TimeLimit;
 
+use derived::Modifying;
 use outcome::PendingWork;
 use request::OwnedRequest;
 use values::BoundValues;
@@ -207,6 +210,14 @@ impl Processor {
                 let outcome = self.begin_write(written, None, class, schema, execution, out);
                 outcome.unwrap_or_else(|HasToBlock| self.must_block(call, class, values))
             }
+            Work::Derived(modification) => {
+                let partitions = modification.partitions(&execution);
+                self.begin_derived_statement(call, partitions, execution)
+            }
+            Work::Batch(batch) if batch.derives() => {
+                let partitions = batch.partitions(&execution);
+                self.begin_derived_statement(call, partitions, execution)
+            }
             Work::Batch(batch) => {
                 let written = |execution: &Execution<'_>| batch.mutation(execution);
                 let outcome = self.begin_write(written, Some(batch.kind()), class, schema, execution, out);
@@ -216,6 +227,24 @@ impl Processor {
                 let body = self.carry_out(work, call, &execution);
                 Outcome::done(with_warnings(body, execution.into_warnings(), self.engine()))
             }
+        }
+    }
+
+    /// Begins a statement that reads these partitions before it writes.
+    fn begin_derived_statement(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        partitions: Result<Vec<(TableId, Token)>, QueryError>,
+        execution: Execution<'_>,
+    ) -> Outcome {
+        let Call { statement, request, columns, control } = *call;
+        match partitions {
+            Ok(partitions) => {
+                let (modifying, class) = (Modifying::Statement(Arc::clone(statement)), statement.plan.class);
+                let values = execution.values;
+                self.begin_derived(modifying, partitions, (request, values), columns, class, control.turn)
+            }
+            Err(error) => Outcome::done(with_warnings(Err(error), execution.into_warnings(), self.engine())),
         }
     }
 
@@ -233,7 +262,9 @@ impl Processor {
                 Ok(body)
             }
             Work::Schema(statement) => ddl::execute(statement, execution),
-            Work::Select(_) | Work::Modification(_) | Work::Batch(_) => Err(QueryError::server("no such work")),
+            Work::Select(_) | Work::Modification(_) | Work::Derived(_) | Work::Batch(_) => {
+                Err(QueryError::server("no such work"))
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use model::Schema;
 use protocol::QueryOptions;
 
 use crate::budget::Budget;
+use crate::modify::AppendedPaths;
 use crate::{ClientState, Processor, QueryError, TraceLog, Value};
 
 /// The conditions under which a request is executed.
@@ -59,6 +60,8 @@ pub(crate) struct Execution<'a> {
     own_budget: Budget,
     /// The budget of the batch that contains this statement.
     shared_budget: Option<&'a Budget>,
+    /// The paths of appended list elements, if the modification is conditional.
+    list_paths: Option<&'a AppendedPaths>,
 }
 
 impl<'a> Execution<'a> {
@@ -90,6 +93,7 @@ impl<'a> Execution<'a> {
             warnings: Mutex::new(Vec::new()),
             own_budget: Budget::new(),
             shared_budget: None,
+            list_paths: None,
         }
     }
 
@@ -150,6 +154,17 @@ impl<'a> Execution<'a> {
     /// The timestamp of writes that specify none, in microseconds.
     pub fn timestamp_micros(&self) -> i64 {
         self.options.timestamp.unwrap_or_else(|| self.processor.engine().next_timestamp_from(self.now_micros))
+    }
+
+    /// The path of an element that is appended to a list.
+    pub fn next_list_path(&self) -> [u8; 16] {
+        self.list_paths.map_or_else(|| self.processor.next_timeuuid(), AppendedPaths::next)
+    }
+
+    /// The same context with these paths of appended list elements.
+    pub fn with_list_paths<'b>(&'b self, paths: &'b AppendedPaths) -> Execution<'b> {
+        let value_bytes = self.value_bytes;
+        Execution { list_paths: Some(paths), value_bytes, ..self.with_values(self.values) }
     }
 
     /// The context of another statement in the same request. It has its own values and shares the budget.

@@ -8,6 +8,7 @@ mod attributes;
 mod batch;
 mod batch_size;
 mod change;
+mod conditional;
 mod conditions;
 mod elements;
 mod existing;
@@ -21,19 +22,20 @@ mod times;
 mod truncate;
 mod updates;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use cql::ast::Statement;
-use model::{Mutation, Schema, Table};
+use model::{Mutation, Schema, Table, TableId};
+use types::Token;
 
 use crate::execution::Execution;
 use crate::preparing::Preparing;
-use crate::restrictions::StatementType;
-use crate::{QueryError, TraceLog, consistency};
+use crate::{QueryError, ResponseBody, TraceLog, consistency};
 
-pub(crate) use batch::{BatchPlan, batch_mutation, prepare_batch};
+pub(crate) use batch::{BatchPlan, batch_mutation, batch_partitions, derive_batch, prepare_batch};
 pub(crate) use json::unreadable as unreadable_json;
-pub(crate) use list_paths::PrependedPaths;
+pub(crate) use list_paths::{AppendedPaths, PrependedPaths};
 pub(crate) use truncate::truncate;
 
 use json::{InsertDocument, MarkerDocument};
@@ -49,6 +51,24 @@ enum Kind {
     Terms(Box<Modification>),
     /// An INSERT JSON whose document is bound at execution. Only the document determines the changes.
     Document(Box<MarkerDocument>),
+}
+
+/// The modification of an execution.
+enum Resolved<'p> {
+    Known(&'p Modification),
+    /// It was made from a document.
+    Made(Box<Modification>),
+}
+
+impl Deref for Resolved<'_> {
+    type Target = Modification;
+
+    fn deref(&self) -> &Modification {
+        match self {
+            Resolved::Known(modification) => modification,
+            Resolved::Made(modification) => modification,
+        }
+    }
 }
 
 /// Prepares an INSERT, UPDATE or DELETE.
@@ -72,6 +92,35 @@ impl ModificationPlan {
         self.resolve(execution, |modification| mutation_of(modification, execution))
     }
 
+    /// Whether it reads before it writes, so that it needs the locks of its partitions.
+    pub fn derives(&self) -> bool {
+        self.is_conditional() || matches!(&self.0, Kind::Terms(modification) if modification.reads)
+    }
+
+    /// The partitions that it reads before it writes, after the checks that need no lock.
+    pub fn partitions(&self, execution: &Execution<'_>) -> Result<Vec<(TableId, Token)>, QueryError> {
+        self.resolve(execution, |modification| {
+            modification.validate(execution)?;
+            let table = modification.table.id;
+            if modification.condition.is_some() {
+                let key = conditional::partition_of(&[(modification, execution)], false)?;
+                return Ok(vec![(table, key.token())]);
+            }
+            Ok(modification.target.keys(execution)?.iter().map(|key| (table, key.token())).collect())
+        })
+    }
+
+    /// Reads, and makes the mutation and the answer.
+    pub fn derive(&self, execution: &Execution<'_>) -> Result<(Option<Mutation>, ResponseBody), QueryError> {
+        self.resolve(execution, |modification| {
+            if modification.condition.is_some() {
+                modification.validate(execution)?;
+                return conditional::derive(&[(modification, execution)], None, execution);
+            }
+            Ok((mutation_of(modification, execution)?, ResponseBody::Void))
+        })
+    }
+
     /// Calls `then` with the modification of this execution.
     fn resolve<R>(
         &self,
@@ -81,6 +130,14 @@ impl ModificationPlan {
         match &self.0 {
             Kind::Terms(modification) => then(modification),
             Kind::Document(document) => then(&document.resolve(execution)?),
+        }
+    }
+
+    /// The modification of this execution.
+    fn resolved(&self, execution: &Execution<'_>) -> Result<Resolved<'_>, QueryError> {
+        match &self.0 {
+            Kind::Terms(modification) => Ok(Resolved::Known(modification)),
+            Kind::Document(document) => document.resolve(execution).map(|made| Resolved::Made(Box::new(made))),
         }
     }
 
@@ -95,7 +152,8 @@ impl ModificationPlan {
         plan::is_counter(self.table())
     }
 
-    fn is_conditional(&self) -> bool {
+    /// Whether it has an IF clause.
+    pub fn is_conditional(&self) -> bool {
         match &self.0 {
             Kind::Terms(modification) => modification.condition.is_some(),
             Kind::Document(document) => document.start.condition.is_some(),
@@ -120,34 +178,11 @@ impl ModificationPlan {
 /// The mutation of a modification; `None` if it writes nothing.
 fn mutation_of(modification: &Modification, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
     modification.validate(execution)?;
-    if modification.condition.is_some() {
-        return Err(refuse_conditional(modification, execution));
-    }
     modification.check_level(execution.options.consistency)?;
     let mut updates = Updates::default();
     modification.add_to(&mut updates, execution.timestamp_micros(), execution)?;
     check_alive(&updates, execution)?;
     Ok(updates.into_mutation())
-}
-
-/// The error of a conditional modification: another mistake in it if there is one, and otherwise that conditions are
-/// not supported.
-fn refuse_conditional(modification: &Modification, execution: &Execution<'_>) -> QueryError {
-    let what = match modification.statement {
-        StatementType::Delete => "deletions",
-        _ => "updates",
-    };
-    let on = |part: &str| QueryError::invalid(format!("IN on the {part} is not supported with conditional {what}"));
-    match modification.target.keys(execution) {
-        Err(error) => return error,
-        Ok(keys) if keys.len() > 1 => return on("partition key"),
-        Ok(_) => {}
-    }
-    if modification.target.has_clustering_in() {
-        return on("clustering key columns");
-    }
-    let wrong = modification.add_to(&mut Updates::default(), execution.timestamp_micros(), execution).err();
-    wrong.unwrap_or_else(conditions::not_supported)
 }
 
 /// The trace of a write.

@@ -100,6 +100,8 @@ pub struct Plan {
 pub(crate) enum Work {
     Select(Box<SelectPlan>),
     Modification(Box<ModificationPlan>),
+    /// A modification that reads before it writes.
+    Derived(Box<ModificationPlan>),
     Batch(Box<BatchPlan>),
     Use(Arc<str>),
     Truncate(Arc<Table>),
@@ -120,7 +122,7 @@ impl Plan {
 
     /// Whether the statement changes rows.
     pub(crate) fn is_modification(&self) -> bool {
-        matches!(self.work, Work::Modification(_) | Work::Batch(_))
+        matches!(self.work, Work::Modification(_) | Work::Derived(_) | Work::Batch(_))
     }
 }
 

@@ -33,6 +33,8 @@ pub struct ProcessorOptions {
     pub range_timeout: Duration,
     /// The time limit of a write (`write_request_timeout`).
     pub write_timeout: Duration,
+    /// The time limit of a conditional write (`cas_contention_timeout`).
+    pub cas_contention_timeout: Duration,
     /// The time limit of TRUNCATE (`truncate_request_timeout`).
     pub truncate_timeout: Duration,
     /// What one statement may hold at a time, bytes: rows of its answer, rows to be sorted, values of groups. A read
@@ -59,6 +61,7 @@ impl Default for ProcessorOptions {
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(2),
+            cas_contention_timeout: Duration::from_millis(1_800),
             truncate_timeout: Duration::from_secs(60),
             statement_memory_max_bytes: 256 << 20,
             page_max_bytes: 16 << 20,
@@ -227,7 +230,8 @@ fn work(statement: Statement, preparing: &mut Preparing<'_>) -> Result<Work, Que
     Ok(match statement {
         Statement::Select(select) => Work::Select(Box::new(select::prepare(&select, preparing)?)),
         Statement::Insert(_) | Statement::InsertJson(_) | Statement::Update(_) | Statement::Delete(_) => {
-            Work::Modification(Box::new(modify::prepare(statement, preparing)?))
+            let modification = Box::new(modify::prepare(statement, preparing)?);
+            if modification.derives() { Work::Derived(modification) } else { Work::Modification(modification) }
         }
         Statement::Batch(batch) => Work::Batch(Box::new(modify::prepare_batch(batch, preparing)?)),
         Statement::Use(keyspace) => Work::Use(keyspace.as_str().into()),

@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use cql::ast::BatchKind;
 use engine::Turn;
-use protocol::Value;
+use protocol::{Value, WriteType};
 
+use super::derived::Modifying;
 use super::request::OwnedRequest;
 use super::values::BoundValues;
-use super::{BatchEntry, BatchStatement, HasToBlock, MustBlock, Outcome, Request, Statement};
+use super::{BatchEntry, BatchStatement, Columns, HasToBlock, MustBlock, Outcome, Request, Statement};
 use crate::execution::{Control, Execution};
 use crate::modify::{self, ModificationPlan};
 use crate::prepared::{Class, Prepared, Work};
+use crate::processor::with_warnings;
 use crate::{Processor, QueryError};
 
 /// The statements of a batch in prepared form, each with the range of its values among the values of the batch.
-type Parts = Vec<(Arc<Prepared>, Range<usize>)>;
+pub(super) type Parts = Vec<(Arc<Prepared>, Range<usize>)>;
 
 impl Processor {
     pub(super) fn begin_batch(
@@ -92,6 +94,25 @@ impl Processor {
             Err(error) => return Outcome::failed(error),
         };
         let execution = Execution::new(self, &schema, request.parts(), &[], keyspace, control);
+        match modify::batch_partitions(kind, &statements, &execution) {
+            Ok(partitions) if partitions.is_empty() => {}
+            Ok(partitions) => {
+                let is_conditional = statements.iter().any(|(modification, _)| modification.is_conditional());
+                let class = if is_conditional { Class::Write(WriteType::Cas) } else { Class::of_batch(kind) };
+                let modifying = Modifying::Batch(kind, Arc::clone(parts));
+                return self.begin_derived(
+                    modifying,
+                    partitions,
+                    (request, values),
+                    Columns::Prepared(None),
+                    class,
+                    control.turn,
+                );
+            }
+            Err(error) => {
+                return Outcome::done(with_warnings(Err(error), execution.into_warnings(), self.engine()));
+            }
+        }
         let written = |execution: &Execution<'_>| modify::batch_mutation(kind, &statements, execution);
         let outcome = self.begin_write(written, Some(kind), Class::of_batch(kind), &schema, execution, None);
         outcome.unwrap_or_else(|HasToBlock| self.must_block_batch(kind, parts, values, request))
@@ -117,9 +138,9 @@ impl Processor {
 }
 
 /// The modification of a statement in a batch. Other statements are refused.
-fn modification(statement: &Prepared) -> Result<&ModificationPlan, QueryError> {
+pub(super) fn modification(statement: &Prepared) -> Result<&ModificationPlan, QueryError> {
     match &statement.plan.work {
-        Work::Modification(modification) => Ok(modification),
+        Work::Modification(modification) | Work::Derived(modification) => Ok(modification),
         _ => Err(QueryError::invalid(
             "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.",
         )),

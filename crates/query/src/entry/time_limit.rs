@@ -56,6 +56,12 @@ impl TimeLimit {
                 let kind = ErrorKind::ReadTimeout { consistency, received, block_for, data_present: false };
                 QueryError::new(kind, text)
             }
+            Failure::Write(consistency, WriteType::Cas) => {
+                let write_type = WriteType::Cas;
+                let kind = ErrorKind::WriteTimeout { consistency, received, block_for, write_type, contentions: 0 };
+                let text = "CAS operation timed out: received 0 of 1 required responses after 0 contention retries";
+                QueryError::new(kind, text)
+            }
             Failure::Write(consistency, write_type) => {
                 let kind = ErrorKind::WriteTimeout { consistency, received, block_for, write_type, contentions: 0 };
                 QueryError::new(kind, text)
@@ -73,6 +79,9 @@ impl Processor {
         match class {
             Class::Read => TimeLimit::read(limits.read_timeout, level),
             Class::Scan => TimeLimit::read(limits.range_timeout, level),
+            Class::Write(WriteType::Cas) => {
+                TimeLimit::write(limits.cas_contention_timeout, options.serial_consistency, WriteType::Cas)
+            }
             Class::Write(write_type) => TimeLimit::write(limits.write_timeout, level, write_type),
             Class::Truncate => TimeLimit::truncate(limits.truncate_timeout),
             Class::Schema | Class::Describe | Class::Session => TimeLimit::NONE,

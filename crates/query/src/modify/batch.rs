@@ -1,17 +1,17 @@
 //! BATCH in CQL and in the protocol.
 
 use cql::ast::{Batch, BatchKind, Modification as RawModification, Statement};
-use model::{Mutation, PartitionKey};
+use model::{Mutation, TableId};
+use types::Token;
 
 use super::attributes::Attributes;
 use super::batch_size;
-use super::conditions;
-use super::plan::Modification;
+use super::conditional;
 use super::updates::Updates;
 use super::{ModificationPlan, check_alive, prepare as prepare_modification};
 use crate::execution::Execution;
 use crate::preparing::Preparing;
-use crate::{QueryError, Value};
+use crate::{QueryError, ResponseBody, Value};
 
 /// A prepared CQL batch.
 #[derive(Debug)]
@@ -44,6 +44,28 @@ impl BatchPlan {
         self.kind
     }
 
+    /// Whether one of its statements has an IF clause.
+    pub fn is_conditional(&self) -> bool {
+        self.statements.iter().any(ModificationPlan::is_conditional)
+    }
+
+    /// Whether one of its statements reads before it writes.
+    pub fn derives(&self) -> bool {
+        self.statements.iter().any(ModificationPlan::derives)
+    }
+
+    /// The partitions that it reads before it writes.
+    pub fn partitions(&self, execution: &Execution<'_>) -> Result<Vec<(TableId, Token)>, QueryError> {
+        let statements: Vec<_> = self.statements.iter().map(|statement| (statement, execution)).collect();
+        partitions_of(&statements)
+    }
+
+    /// Reads, and makes the mutation and the answer.
+    pub fn derive(&self, execution: &Execution<'_>) -> Result<(Option<Mutation>, ResponseBody), QueryError> {
+        let statements: Vec<_> = self.statements.iter().map(|statement| (statement, execution)).collect();
+        derive(self.kind, &self.attributes, &statements, execution)
+    }
+
     /// The mutation of the batch, after all checks; `None` if it writes nothing.
     pub fn mutation(&self, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
         let statements: Vec<(&ModificationPlan, &Execution<'_>)> =
@@ -64,6 +86,74 @@ pub(crate) fn batch_mutation(
     let executions: Vec<Execution<'_>> = statements.iter().map(|(_, values)| execution.with_values(values)).collect();
     let statements: Vec<(&ModificationPlan, &Execution<'_>)> = plans.into_iter().zip(&executions).collect();
     mutation_of(kind, &attributes, &statements, execution)
+}
+
+/// The partitions that a protocol batch reads before it writes; none if it reads nothing.
+pub(crate) fn batch_partitions(
+    kind: BatchKind,
+    statements: &[(&ModificationPlan, &[Value<'_>])],
+    execution: &Execution<'_>,
+) -> Result<Vec<(TableId, Token)>, QueryError> {
+    let plans: Vec<&ModificationPlan> = statements.iter().map(|(plan, _)| *plan).collect();
+    if !plans.iter().any(|plan| plan.derives()) {
+        return Ok(Vec::new());
+    }
+    validate(kind, &Attributes::default(), &plans)?;
+    let executions: Vec<Execution<'_>> = statements.iter().map(|(_, values)| execution.with_values(values)).collect();
+    let statements: Vec<(&ModificationPlan, &Execution<'_>)> = plans.into_iter().zip(&executions).collect();
+    partitions_of(&statements)
+}
+
+/// Reads, and makes the mutation and the answer of a protocol batch.
+pub(crate) fn derive_batch(
+    kind: BatchKind,
+    statements: &[(&ModificationPlan, &[Value<'_>])],
+    execution: &Execution<'_>,
+) -> Result<(Option<Mutation>, ResponseBody), QueryError> {
+    let executions: Vec<Execution<'_>> = statements.iter().map(|(_, values)| execution.with_values(values)).collect();
+    let plans = statements.iter().map(|(plan, _)| *plan);
+    let statements: Vec<(&ModificationPlan, &Execution<'_>)> = plans.zip(&executions).collect();
+    derive(kind, &Attributes::default(), &statements, execution)
+}
+
+/// The partitions that statements read before they write.
+fn partitions_of(statements: &[(&ModificationPlan, &Execution<'_>)]) -> Result<Vec<(TableId, Token)>, QueryError> {
+    if statements.iter().any(|(statement, _)| statement.is_conditional()) {
+        return with_parts(statements, |parts| {
+            parts.iter().try_for_each(|(modification, execution)| modification.validate(execution))?;
+            let key = conditional::partition_of(parts, true)?;
+            Ok(parts.iter().take(1).map(|(modification, _)| (modification.table.id, key.token())).collect())
+        });
+    }
+    let mut partitions = Vec::new();
+    for (statement, execution) in statements.iter().filter(|(statement, _)| statement.derives()) {
+        partitions.extend(statement.partitions(execution)?);
+    }
+    Ok(partitions)
+}
+
+/// Calls `then` with the modifications of all statements.
+fn with_parts<R>(
+    statements: &[(&ModificationPlan, &Execution<'_>)],
+    then: impl FnOnce(&[conditional::Part<'_>]) -> Result<R, QueryError>,
+) -> Result<R, QueryError> {
+    let resolved: Result<Vec<_>, QueryError> =
+        statements.iter().map(|(plan, execution)| plan.resolved(execution)).collect();
+    let resolved = resolved?;
+    let parts = resolved.iter().zip(statements).map(|(modification, (_, execution))| (&**modification, *execution));
+    then(&parts.collect::<Vec<_>>())
+}
+
+fn derive(
+    kind: BatchKind,
+    attributes: &Attributes,
+    statements: &[(&ModificationPlan, &Execution<'_>)],
+    execution: &Execution<'_>,
+) -> Result<(Option<Mutation>, ResponseBody), QueryError> {
+    if statements.iter().any(|(statement, _)| statement.is_conditional()) {
+        return with_parts(statements, |parts| conditional::derive(parts, Some(kind), execution));
+    }
+    Ok((mutation_of(kind, attributes, statements, execution)?, ResponseBody::Void))
 }
 
 /// Refuses batches whose statements may not be combined.
@@ -124,22 +214,14 @@ fn mutation_of(
     execution: &Execution<'_>,
 ) -> Result<Option<Mutation>, QueryError> {
     let mut updates = Updates::default();
-    let is_conditional = statements.iter().any(|(statement, _)| statement.is_conditional());
-    let mut only_key = None;
     let default = execution.timestamp_micros();
     for (place, (statement, execution)) in statements.iter().enumerate() {
         statement.resolve(execution, |modification| {
             modification.validate(execution)?;
-            if is_conditional {
-                return check_one_partition(modification, &mut only_key, execution);
-            }
             let timestamp = attributes.timestamp(default, execution)?;
             let added = modification.add_to(&mut updates, timestamp, execution);
             added.map_err(|error| wrong_key(&statements[place..]).unwrap_or(error))
         })?;
-    }
-    if is_conditional {
-        return Err(conditions::not_supported());
     }
     let alive = check_alive(&updates, execution);
     let Some(mutation) = updates.into_mutation() else { return alive.map(|()| None) };
@@ -155,23 +237,4 @@ fn wrong_key(statements: &[(&ModificationPlan, &Execution<'_>)]) -> Option<Query
         statement.resolve(execution, |modification| modification.target.keys(execution).map(drop)).err()
     };
     statements.iter().find_map(keys)
-}
-
-/// Checks that a conditional batch changes only one partition.
-fn check_one_partition(
-    modification: &Modification,
-    known: &mut Option<PartitionKey>,
-    execution: &Execution<'_>,
-) -> Result<(), QueryError> {
-    let keys = modification.target.keys(execution)?;
-    let [key] = keys.as_slice() else {
-        return Err(QueryError::invalid(
-            "Batch with conditions cannot span multiple partitions (you cannot use IN on the partition key)",
-        ));
-    };
-    if known.as_ref().is_some_and(|known| known != key) {
-        return Err(QueryError::invalid("Batch with conditions cannot span multiple partitions"));
-    }
-    *known = Some(key.clone());
-    Ok(())
 }

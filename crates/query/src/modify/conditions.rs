@@ -1,4 +1,8 @@
-//! IF clauses, which are checked when a statement is prepared, and refused when it is executed.
+//! IF clauses.
+
+mod compare;
+
+use std::sync::Arc;
 
 use cql::ast::{self, ConditionTarget, ConditionValue, Conditions, Identifier, Operator};
 use model::{Column, ColumnKind, Table};
@@ -9,28 +13,70 @@ use crate::preparing::Preparing;
 use crate::terms::{InTerms, Term, prepare as prepare_term};
 use crate::{ColumnSpec, QueryError};
 
+pub(super) use compare::BoundCondition;
+
 /// The condition of a modification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Condition {
     /// The modification is not conditional.
     None,
-    /// A condition on the row or on columns. `regulars` tells whether it names regular columns.
-    Some { regulars: bool },
+    /// `IF NOT EXISTS`.
+    NotExists,
+    /// `IF EXISTS`.
+    Exists,
+    /// `IF column = value AND ...`.
+    Columns(Arc<[ColumnCondition]>),
+}
+
+/// A condition on a column or a part of it.
+#[derive(Debug)]
+pub(super) struct ColumnCondition {
+    pub column: Arc<Column>,
+    part: Part,
+    operator: Operator,
+    wanted: Wanted,
+}
+
+/// What of a column is compared.
+#[derive(Debug)]
+enum Part {
+    Whole,
+    /// The element of a list at an index.
+    Index(Term),
+    /// The entry of a map with a key.
+    Key(Term),
+    /// A field of a user type.
+    Field(usize),
+}
+
+/// What it is compared with.
+#[derive(Debug)]
+enum Wanted {
+    Term(Term),
+    In(InTerms),
 }
 
 impl Condition {
     /// Whether the modification is conditional.
-    pub fn is_some(self) -> bool {
-        self != Condition::None
+    pub fn is_some(&self) -> bool {
+        !matches!(self, Condition::None)
     }
 
     /// Whether the condition names regular columns.
-    pub fn asks_regulars(self) -> bool {
-        self == Condition::Some { regulars: true }
+    pub fn asks_regulars(&self) -> bool {
+        self.columns().iter().any(|condition| condition.column.kind == ColumnKind::Regular)
+    }
+
+    /// The conditions on columns.
+    pub fn columns(&self) -> &[ColumnCondition] {
+        match self {
+            Condition::Columns(columns) => columns,
+            Condition::None | Condition::NotExists | Condition::Exists => &[],
+        }
     }
 }
 
-/// Checks an IF clause.
+/// Checks and prepares an IF clause.
 pub(super) fn prepare(
     conditions: &Conditions,
     table: &Table,
@@ -39,100 +85,88 @@ pub(super) fn prepare(
 ) -> Result<Condition, QueryError> {
     let columns = match conditions {
         Conditions::None => return Ok(Condition::None),
-        Conditions::NotExists | Conditions::Exists => return Ok(Condition::Some { regulars: false }),
+        Conditions::NotExists => return Ok(Condition::NotExists),
+        Conditions::Exists => return Ok(Condition::Exists),
         Conditions::Columns(columns) => columns,
     };
     if has_timestamp {
         return Err(QueryError::invalid("Cannot provide custom timestamp for conditional updates"));
     }
-    let mut regulars = false;
+    let mut prepared = Vec::with_capacity(columns.len());
     for condition in columns {
         let column = find_column(table, &condition.column)?;
-        check(condition, &column, table, preparing)?;
+        prepared.push(prepare_column(condition, &column, table, preparing)?);
         if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
             let message = format!("PRIMARY KEY column '{}' cannot have IF conditions", column.name);
             return Err(QueryError::invalid(message));
         }
-        regulars |= column.kind == ColumnKind::Regular;
     }
-    Ok(Condition::Some { regulars })
+    Ok(Condition::Columns(prepared.into()))
 }
 
 fn refuse<T>(message: impl Into<String>) -> Result<T, QueryError> {
     Err(QueryError::invalid(message))
 }
 
-fn check(
+fn prepare_column(
     condition: &ast::Condition,
-    column: &Column,
+    column: &Arc<Column>,
     table: &Table,
     preparing: &mut Preparing<'_>,
-) -> Result<(), QueryError> {
+) -> Result<ColumnCondition, QueryError> {
     if column.ty == CqlType::Counter {
         return refuse("Conditions on counters are not supported");
     }
     let spec = column_spec(table, column);
-    let receiver = match &condition.target {
-        ConditionTarget::Column => spec,
-        ConditionTarget::Element(element) => element_spec(element, &spec, preparing)?,
-        ConditionTarget::Field(field) => field_spec(field, &spec)?,
+    let (part, receiver) = match &condition.target {
+        ConditionTarget::Column => (Part::Whole, spec),
+        ConditionTarget::Element(element) => prepare_element(element, &spec, preparing)?,
+        ConditionTarget::Field(field) => prepare_field(field, &spec)?,
     };
-    check_value(condition, &receiver, preparing)
+    let wanted = prepare_wanted(condition, &receiver, preparing)?;
+    Ok(ColumnCondition { column: column.clone(), part, operator: condition.operator, wanted })
 }
 
-fn element_spec(
+fn prepare_element(
     element: &ast::Term,
     column: &ColumnSpec,
     preparing: &mut Preparing<'_>,
-) -> Result<ColumnSpec, QueryError> {
+) -> Result<(Part, ColumnSpec), QueryError> {
     let name = &column.name;
     match &column.ty {
         CqlType::List { element: ty, .. } => {
             let index = column.sibling(format!("idx({name})"), CqlType::Int);
-            check_element(prepare_term(element, &index, preparing)?, "list")?;
-            Ok(column.sibling(format!("value({name})"), (**ty).clone()))
+            let index = Part::Index(prepare_term(element, &index, preparing)?);
+            Ok((index, column.sibling(format!("value({name})"), (**ty).clone())))
         }
         CqlType::Map { key, value, .. } => {
             let key = column.sibling(format!("key({name})"), (**key).clone());
-            check_element(prepare_term(element, &key, preparing)?, "map")?;
-            Ok(column.sibling(format!("value({name})"), (**value).clone()))
+            let key = Part::Key(prepare_term(element, &key, preparing)?);
+            Ok((key, column.sibling(format!("value({name})"), (**value).clone())))
         }
         CqlType::Set { .. } => refuse(format!("Invalid element access syntax for set column {name}")),
         _ => refuse(format!("Invalid element access syntax for non-collection column {name}")),
     }
 }
 
-/// Checks an index or key that is already known.
-fn check_element(element: Term, of: &str) -> Result<(), QueryError> {
-    match (&element, of) {
-        (Term::Value(None), _) => refuse(format!("Invalid null value for {of} element access")),
-        (Term::Value(Some(bytes)), "list") => match <[u8; 4]>::try_from(&**bytes).map(i32::from_be_bytes) {
-            Ok(index) if index < 0 => refuse(format!("Invalid negative list index {index}")),
-            _ => Ok(()),
-        },
-        _ => Ok(()),
-    }
-}
-
-fn field_spec(field: &Identifier, column: &ColumnSpec) -> Result<ColumnSpec, QueryError> {
+fn prepare_field(field: &Identifier, column: &ColumnSpec) -> Result<(Part, ColumnSpec), QueryError> {
     let name = &column.name;
     let unknown = || format!("Unknown field {} for column {name}", field.as_str());
     match &column.ty {
         CqlType::Udt { definition, .. } => {
-            match definition.fields().iter().find(|(known, _)| **known == *field.as_str()) {
-                Some((known, ty)) => Ok(column.sibling(format!("{name}.{known}"), ty.clone())),
-                None => refuse(unknown()),
-            }
+            let Some(place) = definition.field_index(field.as_str()) else { return refuse(unknown()) };
+            let (known, ty) = &definition.fields()[place];
+            Ok((Part::Field(place), column.sibling(format!("{name}.{known}"), ty.clone())))
         }
         _ => refuse(unknown()),
     }
 }
 
-fn check_value(
+fn prepare_wanted(
     condition: &ast::Condition,
     receiver: &ColumnSpec,
     preparing: &mut Preparing<'_>,
-) -> Result<(), QueryError> {
+) -> Result<Wanted, QueryError> {
     let (name, operator) = (&condition.column, condition.operator);
     let receiver = match (operator, &receiver.ty) {
         (Operator::ContainsKey, CqlType::Map { key, .. }) => {
@@ -155,13 +189,8 @@ fn check_value(
         _ => receiver.clone(),
     };
     match &condition.value {
-        ConditionValue::In(values) => InTerms::prepare(values, &receiver, preparing).map(drop),
-        ConditionValue::Term(term) => match prepare_term(term, &receiver, preparing)? {
-            Term::Value(None) if !matches!(operator, Operator::Eq | Operator::Neq) => {
-                refuse(format!("Invalid comparison with null for operator \"{operator}\""))
-            }
-            _ => Ok(()),
-        },
+        ConditionValue::In(values) => InTerms::prepare(values, &receiver, preparing).map(Wanted::In),
+        ConditionValue::Term(term) => prepare_term(term, &receiver, preparing).map(Wanted::Term),
     }
 }
 
@@ -177,9 +206,4 @@ fn refuse_durations(operator: Operator, ty: &CqlType) -> Result<(), QueryError> 
         CqlType::Udt { .. } => refuse("Slice conditions are not supported on UDTs containing durations"),
         _ => refuse(format!("Slice conditions ( {operator} ) are not supported on durations")),
     }
-}
-
-/// The error for a conditional modification without mistakes.
-pub(super) fn not_supported() -> QueryError {
-    QueryError::not_supported("a conditional modification (IF)")
 }

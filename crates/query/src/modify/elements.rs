@@ -104,7 +104,7 @@ fn new_places(changes: &[Change], bound: &[BoundChange<'_>], execution: &Executi
         let count = value.as_bytes().map_or(0, elements);
         match change {
             Change::Set(_) | Change::Append(_) | Change::Add(_) => {
-                places.extend((0..count).map(|_| execution.processor.next_timeuuid()));
+                places.extend((0..count).map(|_| execution.next_list_path()));
             }
             Change::Prepend(_) => {
                 places.extend(execution.processor.prepended_paths().next(execution.now_micros, count));

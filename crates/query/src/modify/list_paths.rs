@@ -1,12 +1,35 @@
 //! The paths of list cells. They are timeuuids, so a list has the order in which it was written.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use types::timeuuid;
 
 /// 2010-01-01 in 100 ns intervals since 1970. As in Cassandra, the time of a prepended element is as far before this
 /// date as the current time is after it.
 const REFERENCE_TICKS: i64 = 1_262_304_000_000 * 10_000;
+
+/// The paths of the elements that a conditional modification appends to lists: the time of all is its timestamp, so
+/// that they follow what was there before.
+#[derive(Debug)]
+pub(crate) struct AppendedPaths {
+    timestamp_micros: i64,
+    count: AtomicU64,
+}
+
+impl AppendedPaths {
+    /// The paths of a modification with this timestamp.
+    pub fn new(timestamp_micros: i64) -> AppendedPaths {
+        AppendedPaths { timestamp_micros, count: AtomicU64::new(0) }
+    }
+
+    /// The path after all that this returned before.
+    pub fn next(&self) -> [u8; 16] {
+        // Paths of the same time are ordered by their last bytes as signed numbers.
+        const SIGNS: u64 = 0x8080_8080_8080_8080;
+        let low = self.count.fetch_add(1, Ordering::Relaxed) ^ SIGNS;
+        timeuuid::from_unix_ticks(self.timestamp_micros.saturating_mul(10), low)
+    }
+}
 
 /// Creates the paths of prepended elements. Their times only decrease.
 #[derive(Debug)]
@@ -42,6 +65,14 @@ impl PrependedPaths {
 mod tests {
     use super::*;
     use types::CqlType;
+
+    #[test]
+    fn appended_paths_ascend_and_follow_those_of_earlier_timestamps() {
+        let (earlier, later) = (AppendedPaths::new(1_700_000_000_000_000), AppendedPaths::new(1_700_000_000_000_001));
+        let paths: Vec<_> = (0..1000).map(|_| earlier.next()).chain((0..1000).map(|_| later.next())).collect();
+        assert!(paths.windows(2).all(|pair| CqlType::Timeuuid.compare(&pair[0], &pair[1]).is_lt()));
+        assert!(paths.iter().all(|path| CqlType::Timeuuid.validate(path).is_ok()));
+    }
 
     #[test]
     fn paths_go_back_from_call_to_call_and_forward_within_one() {

@@ -79,14 +79,14 @@ impl Modification {
 
     fn refuse_virtual(&self) -> QueryError {
         let table = &self.table;
-        QueryError::invalid(match (&self.attributes, self.condition) {
+        QueryError::invalid(match (&self.attributes, self.condition.is_some()) {
             (attributes, _) if attributes.has_timestamp() => {
                 "Custom timestamp is not supported by virtual tables".to_owned()
             }
             (attributes, _) if attributes.has_time_to_live() => {
                 "Expiring columns are not supported by virtual tables".to_owned()
             }
-            (_, Condition::Some { .. }) => "Conditional updates are not supported by virtual tables".to_owned(),
+            (_, true) => "Conditional updates are not supported by virtual tables".to_owned(),
             _ => format!("Modification is not supported by table {}.{}", table.keyspace, table.name),
         })
     }

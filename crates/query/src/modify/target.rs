@@ -81,6 +81,14 @@ impl Target {
         }
     }
 
+    /// Whether a partition key column is restricted by IN.
+    pub fn has_partition_in(&self) -> bool {
+        match self {
+            Target::Row(_) => false,
+            Target::Restricted(restrictions) => restrictions.has_partition_in(),
+        }
+    }
+
     /// Whether a clustering column is restricted by IN.
     pub fn has_clustering_in(&self) -> bool {
         match self {

@@ -27,7 +27,9 @@ impl Class {
         match work {
             Work::Select(select) if select.is_scan() => Class::Scan,
             Work::Select(_) => Class::Read,
-            Work::Modification(_) => Class::Write(WriteType::Simple),
+            Work::Derived(modification) if modification.is_conditional() => Class::Write(WriteType::Cas),
+            Work::Modification(_) | Work::Derived(_) => Class::Write(WriteType::Simple),
+            Work::Batch(batch) if batch.is_conditional() => Class::Write(WriteType::Cas),
             Work::Batch(batch) => Class::of_batch(batch.kind()),
             Work::Truncate(_) => Class::Truncate,
             Work::Schema(_) => Class::Schema,

@@ -57,6 +57,11 @@ impl SelectPlan {
         let reads_nothing = self.reads_nothing(&partitions, &slices);
         let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
         if !self.names_nothing(&partitions, &slices) {
+            if options.consistency.is_serial() && matches!(&partitions, Partitions::Keys(keys) if keys.len() > 1) {
+                return Err(QueryError::invalid(
+                    "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time",
+                ));
+            }
             let data_center = &processor.options().node.data_center;
             consistency::check_read(options.consistency, execution.schema, &self.table.keyspace, data_center)?;
         }

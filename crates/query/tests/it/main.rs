@@ -4,6 +4,7 @@
 mod allocations;
 mod budget;
 mod combinations;
+mod conditions;
 mod cost;
 mod dropped_columns;
 mod errors;

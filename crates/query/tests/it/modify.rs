@@ -14,10 +14,14 @@ fn fixture() -> Json {
     serde_json::from_str(include_str!("../from_cassandra/modify.json")).unwrap()
 }
 
-fn node(fixture: &Json) -> TestNode {
+/// A node after the setup statements, except for one that begins with `left_out`.
+pub fn node(fixture: &Json, left_out: &str) -> TestNode {
     let node = TestNode::new();
     for statement in fixture["setup"].as_array().unwrap() {
-        node.run(statement.as_str().unwrap());
+        let statement = statement.as_str().unwrap();
+        if left_out.is_empty() || !statement.starts_with(left_out) {
+            node.run(statement);
+        }
     }
     node
 }
@@ -45,7 +49,7 @@ fn bound<'v>(step: &Json, bytes: &'v [Option<Vec<u8>>]) -> Vec<Value<'v>> {
     given.iter().zip(bytes).map(value).collect()
 }
 
-fn run(node: &TestNode, step: &Json) -> Result<Response, QueryError> {
+pub fn run(node: &TestNode, step: &Json) -> Result<Response, QueryError> {
     let bytes = values_of(step);
     let values = bound(step, &bytes);
     let options = QueryOptions {
@@ -53,6 +57,9 @@ fn run(node: &TestNode, step: &Json) -> Result<Response, QueryError> {
             .as_u64()
             .map_or(Consistency::One, |number| Consistency::from_number(number as u16).unwrap()),
         values: Values::Positional(&values),
+        serial_consistency: step["serial"]
+            .as_u64()
+            .map_or(Consistency::Serial, |number| Consistency::from_number(number as u16).unwrap()),
         timestamp: step["timestamp"].as_i64(),
         now_in_seconds: step["now"].as_i64().map(|now| now as i32),
         ..QueryOptions::default()
@@ -88,7 +95,7 @@ fn run_batch(
 }
 
 /// The answer in the recording's form.
-fn recorded(answer: Result<Response, QueryError>) -> Json {
+pub fn recorded(answer: Result<Response, QueryError>) -> Json {
     let response = match answer {
         Ok(response) => response,
         Err(error) => return json!({"code": code(&error), "message": comparable(&error.message)}),
@@ -107,7 +114,7 @@ fn recorded(answer: Result<Response, QueryError>) -> Json {
 }
 
 /// Whether a difference is intended.
-fn is_ours(step: &Json, got: &Json) -> bool {
+pub fn is_ours(step: &Json, got: &Json) -> bool {
     // Cassandra's replica fails to delete a range that ends at null. Here this is an invalid request.
     step["code"] == "0x1500"
         // A request that caused an internal error in Cassandra is invalid here.
@@ -120,7 +127,7 @@ fn both_say(words: &str, step: &Json, got: &Json) -> bool {
     [step, got].iter().all(|side| side["message"].as_str().is_some_and(|message| message.contains(words)))
 }
 
-fn flush(node: &TestNode) {
+pub fn flush(node: &TestNode) {
     let engine = node.processor.engine();
     let schema = engine.schema();
     for table in ["ks", "three"].iter().flat_map(|keyspace| schema.keyspace(keyspace).unwrap().tables.values()) {
@@ -150,7 +157,7 @@ fn modifications_do_so_over_memtables_and_sstables() {
 /// Executes the recorded steps, calls `between` after each, and compares the results.
 fn compare(between: impl Fn(&TestNode, usize)) {
     let fixture = fixture();
-    let node = node(&fixture);
+    let node = node(&fixture, "");
     let mut count = 0;
     let mut differences = Vec::new();
     for case in fixture["cases"].as_array().unwrap() {

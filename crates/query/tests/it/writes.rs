@@ -119,21 +119,6 @@ fn a_failing_statement_of_a_batch_leaves_nothing_of_it() {
 }
 
 #[test]
-fn conditional_modifications_are_refused_by_name() {
-    let node = TestNode::with(&[TABLE]);
-    let refused = "a conditional modification (IF) is not supported yet";
-    for statement in [
-        "INSERT INTO t (k, c) VALUES (1, 1) IF NOT EXISTS",
-        "UPDATE t SET v = 1 WHERE k = 1 AND c = 1 IF v = 2 AND w IN ('a', 'b')",
-        "DELETE FROM t WHERE k = 1 AND c = 1 IF EXISTS",
-        "BEGIN BATCH INSERT INTO t (k, c) VALUES (1, 1) IF NOT EXISTS; APPLY BATCH",
-    ] {
-        assert_eq!(node.failure(statement), refused, "{statement}");
-    }
-    assert!(node.rows("SELECT * FROM t").is_empty());
-}
-
-#[test]
 fn tables_of_the_node_itself_are_not_written_to() {
     let node = TestNode::with(&[]);
     for (statement, keyspace) in [

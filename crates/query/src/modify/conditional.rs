@@ -1,0 +1,580 @@
+//! Conditional modifications, alone or in a batch: what they read, whether they apply, what they write, and the answer.
+//!
+//! All of this happens under the lock of the partition. All conditions see the state before the modification.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use cql::ast::BatchKind;
+use model::{
+    Cell, Column, ColumnData, ColumnKind, DeletionTime, KeyRange, Liveness, Mutation, PartitionKey, PartitionUpdate,
+    PartitionUpdateBuilder, ReadError, ReadRange, Row, RowBuilder, Slice, Slices, Table, Unfiltered, UnfilteredCursor,
+};
+use protocol::ResultColumns;
+use types::{CqlType, collection};
+
+use super::check_alive;
+use super::conditions::{BoundCondition, Condition};
+use super::list_paths::AppendedPaths;
+use super::plan::Modification;
+use super::target::Rows;
+use super::updates::Updates;
+use crate::budget::{STEPS_PER_LOOK, steps_of_bytes};
+use crate::execution::Execution;
+use crate::names::column_spec;
+use crate::restrictions::StatementType;
+use crate::row_view::{RowView, Source, split_key};
+use crate::{ColumnSpec, MetadataForm, QueryError, ResponseBody, consistency};
+
+/// A modification and its execution, which has its values.
+pub(super) type Part<'p> = (&'p Modification, &'p Execution<'p>);
+
+/// How far in the future a stored timestamp may be for a conditional write to be later than it, microseconds.
+///
+/// This covers clients whose clocks are ahead, and a node whose clock was set back. What was written with a timestamp
+/// beyond it hides the conditional write, as it hides all other writes.
+const AHEAD_MAX_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
+
+/// What must hold of one row.
+enum RowCondition<'c> {
+    Exists,
+    NotExists,
+    Columns(Vec<BoundCondition<'c>>),
+}
+
+/// The conditions of one or more modifications of a partition.
+struct Conditions<'c> {
+    table: Arc<Table>,
+    key: PartitionKey,
+    /// The conditions on rows, by clustering in ascending order.
+    rows: Vec<(Vec<u8>, RowCondition<'c>)>,
+    /// The condition on the static row.
+    statics: Option<RowCondition<'c>>,
+    /// The columns of the answer if the conditions do not hold; `None` if these are all.
+    columns: Option<Vec<Arc<Column>>>,
+    /// Whether regular columns are read, or only which rows there are.
+    reads_regulars: bool,
+    /// Whether all static columns are read, or only those of conditions.
+    reads_all_statics: bool,
+    is_batch: bool,
+}
+
+/// Serialized values by the index of their column.
+type Values = Vec<Option<Vec<u8>>>;
+
+/// What was read of a partition.
+#[derive(Default)]
+struct Current {
+    /// The live rows, in the order of the table.
+    rows: Vec<(Vec<u8>, Values)>,
+    /// The static row, if it is live.
+    statics: Option<Values>,
+    /// The newest timestamp of anything that was read, dead or alive; `i64::MIN` if nothing was.
+    newest_micros: i64,
+}
+
+/// The key of the partition that these modifications change.
+pub(super) fn partition_of(parts: &[Part<'_>], is_batch: bool) -> Result<PartitionKey, QueryError> {
+    let mut known: Option<PartitionKey> = None;
+    for (modification, execution) in parts {
+        let keys = modification.target.keys(execution)?;
+        if modification.target.has_partition_in() || keys.len() != 1 {
+            return Err(QueryError::invalid(match is_batch {
+                true => {
+                    "Batch with conditions cannot span multiple partitions (you cannot use IN on the partition key)"
+                        .to_owned()
+                }
+                false => refuse_in(modification, "partition key"),
+            }));
+        }
+        if known.as_ref().is_some_and(|known| *known != keys[0]) {
+            return Err(QueryError::invalid("Batch with conditions cannot span multiple partitions"));
+        }
+        known = keys.into_iter().next();
+    }
+    known.ok_or_else(|| QueryError::server("a conditional modification without a partition"))
+}
+
+fn refuse_in(modification: &Modification, part: &str) -> String {
+    let what = match modification.statement {
+        StatementType::Delete => "deletions",
+        _ => "updates",
+    };
+    format!("IN on the {part} is not supported with conditional {what}")
+}
+
+/// Reads, decides, and makes the mutation and the answer.
+pub(super) fn derive(
+    parts: &[Part<'_>],
+    batch: Option<BatchKind>,
+    execution: &Execution<'_>,
+) -> Result<(Option<Mutation>, ResponseBody), QueryError> {
+    let conditions = Conditions::of(parts, batch.is_some())?;
+    check_levels(&conditions.table, execution)?;
+    let current = conditions.read(execution)?;
+    if !conditions.hold(&current, execution)? {
+        return Ok((None, conditions.refusal(&current, execution)));
+    }
+    let table = &conditions.table;
+    let newest_micros = conditions.newest_of_targets(parts, current.newest_micros, execution)?;
+    let mutation = write(parts, table, newest_micros, execution)?;
+    let columns = ResultColumns::new(vec![applied_spec(table)]);
+    Ok((mutation, answer(columns, 1, applied_cell(true))))
+}
+
+fn check_levels(table: &Table, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let (schema, options) = (execution.schema, execution.options);
+    let data_center = &execution.processor.options().node.data_center;
+    consistency::validate_commit(options.consistency, schema, &table.keyspace)?;
+    consistency::check_read(options.serial_consistency, schema, &table.keyspace, data_center)
+}
+
+/// The mutation of modifications whose conditions hold.
+fn write(
+    parts: &[Part<'_>],
+    table: &Table,
+    newest_micros: i64,
+    execution: &Execution<'_>,
+) -> Result<Option<Mutation>, QueryError> {
+    let now = execution.processor.engine().next_timestamp_from(execution.now_micros);
+    let is_near = newest_micros < now.saturating_add(AHEAD_MAX_MICROS);
+    let timestamp = if is_near { now.max(newest_micros.saturating_add(1)) } else { now };
+    let paths = AppendedPaths::new(timestamp);
+    let mut updates = Updates::default();
+    for (modification, execution) in parts {
+        modification.add_to(&mut updates, timestamp, &execution.with_list_paths(&paths))?;
+    }
+    check_alive(&updates, execution)?;
+    let Some(mutation) = updates.into_mutation() else { return Ok(None) };
+    let updates = mutation.into_updates().iter().map(|update| with_timestamp(update, table, timestamp)).collect();
+    Ok(Some(Mutation::new(updates)))
+}
+
+/// The same update with all cells at this timestamp. Deletions are a microsecond older, so that an insertion in the same
+/// batch survives them.
+fn with_timestamp(update: &PartitionUpdate, table: &Table, timestamp: i64) -> PartitionUpdate {
+    let mut changed = PartitionUpdateBuilder::new(update.table().clone(), update.key().clone());
+    let (mut builder, mut blob) = (RowBuilder::default(), Vec::new());
+    let deletion = |deletion: DeletionTime| match deletion.is_live() {
+        true => deletion,
+        false => DeletionTime::new(timestamp - 1, deletion.local_deletion_time),
+    };
+    changed.delete_partition(deletion(update.partition_deletion()));
+    if let Some(row) = update.static_row() {
+        rewrite(row, table, timestamp, &deletion, &mut builder, &mut blob);
+        changed.static_row(&blob);
+    }
+    for row in update.rows() {
+        rewrite(row.row, table, timestamp, &deletion, &mut builder, &mut blob);
+        changed.row(row.clustering, &blob);
+    }
+    for range in update.range_deletions() {
+        changed.delete_range(range.slice, deletion(range.deletion));
+    }
+    changed.build()
+}
+
+fn rewrite(
+    row: Row<'_>,
+    table: &Table,
+    timestamp: i64,
+    deletion: &impl Fn(DeletionTime) -> DeletionTime,
+    builder: &mut RowBuilder,
+    blob: &mut Vec<u8>,
+) {
+    fn at<'c>(timestamp: i64, cell: Cell<'c>) -> Cell<'c> {
+        Cell { timestamp: timestamp - i64::from(cell.is_tombstone()), ..cell }
+    }
+    builder.start(table.columns(row.is_static()), row.is_static());
+    let liveness = row.liveness();
+    if !liveness.is_empty() {
+        builder.liveness(Liveness { timestamp, ..liveness });
+    }
+    if row.has_deletion() {
+        builder.deletion(deletion(row.deletion()));
+    }
+    for (index, data) in row.columns(table) {
+        match data {
+            ColumnData::Simple(simple) => builder.cell(index, &at(timestamp, simple)),
+            ColumnData::Complex(cells) => {
+                builder.complex(index, deletion(cells.deletion));
+                cells.for_each(|element| builder.complex_cell(&at(timestamp, element)));
+            }
+        }
+    }
+    blob.clear();
+    builder.finish(blob);
+}
+
+impl<'c> Conditions<'c> {
+    fn of(parts: &'c [Part<'c>], is_batch: bool) -> Result<Conditions<'c>, QueryError> {
+        let Some((first, _)) = parts.first() else { return Err(QueryError::server("a batch without modifications")) };
+        let mut conditions = Conditions {
+            table: first.table.clone(),
+            key: partition_of(parts, is_batch)?,
+            rows: Vec::new(),
+            statics: None,
+            columns: Some(Vec::new()),
+            reads_regulars: false,
+            reads_all_statics: false,
+            is_batch,
+        };
+        for (modification, execution) in parts {
+            conditions.add(modification, execution)?;
+        }
+        Ok(conditions)
+    }
+
+    fn add(&mut self, modification: &'c Modification, execution: &Execution<'_>) -> Result<(), QueryError> {
+        let Modification { table, target, condition, .. } = modification;
+        if target.has_clustering_in() {
+            return Err(QueryError::invalid(refuse_in(modification, "clustering key columns")));
+        }
+        self.reads_regulars |= table.clustering().is_empty() || target.has_clustering();
+        self.reads_all_statics |= !modification.changes.statics.is_empty();
+        if !condition.is_some() {
+            return Ok(());
+        }
+        let clustering = match target.rows(execution)? {
+            Rows::Partition => table.clustering().is_empty().then(Vec::new),
+            Rows::Clusterings(clusterings) => clusterings.into_iter().next(),
+            Rows::Slices(_) => return Err(QueryError::server("a condition on a range of rows")),
+        };
+        match condition {
+            Condition::None => Ok(()),
+            Condition::Exists => self.add_existence(clustering, RowCondition::Exists),
+            Condition::NotExists => self.add_existence(clustering, RowCondition::NotExists),
+            Condition::Columns(_) => {
+                for kind in [ColumnKind::Regular, ColumnKind::Static] {
+                    let mut bound = Vec::new();
+                    for column in condition.columns().iter().filter(|condition| condition.column.kind == kind) {
+                        bound.push(column.bind(execution)?);
+                        self.columns.iter_mut().for_each(|columns| add_column(columns, &column.column));
+                    }
+                    if !bound.is_empty() {
+                        let place = if kind == ColumnKind::Static { None } else { clustering.clone() };
+                        self.add_columns(place, bound)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The condition of a row, or of the static row if there is no clustering.
+    fn condition_of(&mut self, clustering: Option<&[u8]>) -> Option<&mut RowCondition<'c>> {
+        match clustering {
+            None => self.statics.as_mut(),
+            Some(clustering) => {
+                self.rows.iter_mut().find(|(known, _)| known == clustering).map(|(_, condition)| condition)
+            }
+        }
+    }
+
+    fn set_condition(&mut self, clustering: Option<Vec<u8>>, condition: RowCondition<'c>) {
+        let Some(clustering) = clustering else {
+            self.statics = Some(condition);
+            return;
+        };
+        let comparator = self.table.comparator();
+        let place = self.rows.partition_point(|(known, _)| comparator.compare(known, &clustering) == Ordering::Less);
+        self.rows.insert(place, (clustering, condition));
+    }
+
+    fn add_existence(&mut self, clustering: Option<Vec<u8>>, condition: RowCondition<'c>) -> Result<(), QueryError> {
+        self.columns = None;
+        let negation = if matches!(condition, RowCondition::NotExists) { "NOT " } else { "" };
+        match (self.condition_of(clustering.as_deref()), &condition) {
+            (None, _) => {
+                self.set_condition(clustering, condition);
+                Ok(())
+            }
+            (Some(RowCondition::Exists), RowCondition::Exists)
+            | (Some(RowCondition::NotExists), RowCondition::NotExists) => Ok(()),
+            (Some(RowCondition::Columns(_)), _) => {
+                let message = format!("Cannot mix IF conditions and IF {negation}EXISTS for the same row");
+                Err(QueryError::invalid(message))
+            }
+            _ => Err(QueryError::invalid("Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row")),
+        }
+    }
+
+    fn add_columns(
+        &mut self,
+        clustering: Option<Vec<u8>>,
+        mut bound: Vec<BoundCondition<'c>>,
+    ) -> Result<(), QueryError> {
+        match self.condition_of(clustering.as_deref()) {
+            None => self.set_condition(clustering, RowCondition::Columns(bound)),
+            Some(RowCondition::Columns(known)) => known.append(&mut bound),
+            Some(_) => {
+                let message = "Cannot mix IF conditions and IF NOT EXISTS for the same row";
+                return Err(QueryError::invalid(message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a static column is read.
+    fn reads_static(&self, name: &str) -> bool {
+        let named = || match &self.statics {
+            Some(RowCondition::Columns(columns)) => columns.iter().any(|bound| *bound.condition.column.name == *name),
+            _ => false,
+        };
+        self.reads_all_statics || named()
+    }
+
+    /// Reads the rows of the conditions. If there are conditions on the static row alone, the first live row is read, so
+    /// that a partition without static content is told from one that does not exist.
+    fn read(&self, execution: &Execution<'_>) -> Result<Current, QueryError> {
+        let slices: Vec<Slice> = self.rows.iter().map(|(clustering, _)| Slice::prefix(clustering)).collect();
+        let slices = if slices.is_empty() { Slices::all() } else { Slices::new(slices, self.table.comparator()) };
+        let mut current = Current { newest_micros: i64::MIN, ..Current::default() };
+        let (table, now) = (&*self.table, execution.now_seconds);
+        read_rows(&self.table, &self.key, slices, execution, &mut |found| {
+            current.newest_micros = current.newest_micros.max(newest_of(&found, table));
+            match found {
+                Found::Deletion(_) => {}
+                Found::Statics(row) => {
+                    let mut values = values_of(row, table, now);
+                    for (value, column) in values.iter_mut().zip(&table.statics().columns) {
+                        *value = value.take().filter(|_| self.reads_static(&column.name));
+                    }
+                    current.statics = values.iter().any(Option::is_some).then_some(values);
+                }
+                Found::Row(clustering, row) => {
+                    let is_live = match self.reads_regulars {
+                        true => row.is_live(table, now),
+                        false => row.liveness().is_live(now),
+                    };
+                    if is_live {
+                        let values = if self.reads_regulars { values_of(row, table, now) } else { Values::new() };
+                        current.rows.push((clustering.to_vec(), values));
+                        return !self.rows.is_empty();
+                    }
+                }
+            }
+            true
+        })?;
+        Ok(current)
+    }
+
+    fn hold(&self, current: &Current, execution: &Execution<'_>) -> Result<bool, QueryError> {
+        if let Some(condition) = &self.statics
+            && !condition.holds(current.statics.as_ref(), &self.table, execution)?
+        {
+            return Ok(false);
+        }
+        for (clustering, condition) in &self.rows {
+            let row = current.rows.iter().find(|(known, _)| self.is_same(known, clustering));
+            if !condition.holds(row.map(|(_, values)| values), &self.table, execution)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_same(&self, one: &[u8], other: &[u8]) -> bool {
+        self.table.comparator().compare(one, other) == Ordering::Equal
+    }
+
+    /// The newest timestamp, also of the rows that are written and were not read for a condition.
+    fn newest_of_targets(
+        &self,
+        parts: &[Part<'_>],
+        mut newest_micros: i64,
+        execution: &Execution<'_>,
+    ) -> Result<i64, QueryError> {
+        let mut others = Vec::new();
+        for (modification, execution) in parts {
+            if let Rows::Clusterings(clusterings) = modification.target.rows(execution)? {
+                let is_unknown = |clustering: &Vec<u8>| !self.rows.iter().any(|(known, _)| known == clustering);
+                others.extend(clusterings.iter().filter(|clustering| is_unknown(clustering)).map(|c| Slice::prefix(c)));
+            }
+        }
+        if !others.is_empty() {
+            let slices = Slices::new(others, self.table.comparator());
+            read_rows(&self.table, &self.key, slices, execution, &mut |found| {
+                newest_micros = newest_micros.max(newest_of(&found, &self.table));
+                true
+            })?;
+        }
+        Ok(newest_micros)
+    }
+
+    /// The answer if the conditions do not hold: what was read.
+    fn refusal(&self, current: &Current, execution: &Execution<'_>) -> ResponseBody {
+        let table = &self.table;
+        let none = Values::new();
+        let statics = current.statics.as_ref().unwrap_or(&none);
+        let mut rows: Vec<(Option<&[u8]>, &Values)> =
+            current.rows.iter().map(|(clustering, values)| (Some(clustering.as_slice()), values)).collect();
+        if rows.is_empty() && current.statics.is_some() {
+            rows.push((None, &none));
+        }
+        if rows.is_empty() {
+            return answer(ResultColumns::new(vec![applied_spec(table)]), 1, applied_cell(false));
+        }
+        let columns = match &self.columns {
+            None => table.columns_in_select_order(),
+            Some(columns) => {
+                let mut all = Vec::new();
+                if self.is_batch {
+                    all.extend(table.partition_key().iter().chain(table.clustering()).cloned());
+                }
+                columns.iter().for_each(|column| add_column(&mut all, column));
+                all
+            }
+        };
+        let mut key = Vec::new();
+        split_key(table, self.key.bytes(), &mut key);
+        let mut cells = Vec::new();
+        for (clustering, regulars) in &rows {
+            cells.extend_from_slice(&applied_cell(false));
+            let clustering: Vec<Option<&[u8]>> =
+                clustering.map(|all| model::Clusterings(all).collect()).unwrap_or_default();
+            let view = RowView {
+                key: &key,
+                clustering: &clustering,
+                statics: &[],
+                regulars: &[],
+                now_seconds: execution.now_seconds,
+            };
+            for column in &columns {
+                let value = |values: &Values, index: usize| values.get(index).cloned().flatten();
+                match Source::of(table, column) {
+                    Source::Static(index) => collection::write_part(value(statics, index).as_deref(), &mut cells),
+                    Source::Regular(index) => collection::write_part(value(regulars, index).as_deref(), &mut cells),
+                    of_key => collection::write_part(view.value(of_key, &column.ty).as_deref(), &mut cells),
+                }
+            }
+        }
+        let specs = columns.iter().map(|column| column_spec(table, column));
+        let specs = std::iter::once(applied_spec(table)).chain(specs).collect();
+        answer(ResultColumns::new(specs), rows.len(), cells)
+    }
+}
+
+fn add_column(columns: &mut Vec<Arc<Column>>, column: &Arc<Column>) {
+    if !columns.iter().any(|known| known.id == column.id) {
+        columns.push(column.clone());
+    }
+}
+
+impl RowCondition<'_> {
+    fn holds(&self, row: Option<&Values>, table: &Table, execution: &Execution<'_>) -> Result<bool, QueryError> {
+        let columns = match self {
+            RowCondition::Exists => return Ok(row.is_some()),
+            RowCondition::NotExists => return Ok(row.is_none()),
+            RowCondition::Columns(columns) => columns,
+        };
+        for bound in columns {
+            let column = &bound.condition.column;
+            let index = table.columns(column.kind == ColumnKind::Static).index_of(&column.name);
+            let value = row.zip(index).and_then(|(values, index)| values.get(index)?.as_deref());
+            if !bound.holds(value, execution)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The values that clients see of a row.
+fn values_of(row: Row<'_>, table: &Table, now_seconds: u32) -> Values {
+    let is_static = row.is_static();
+    let columns = &table.columns(is_static).columns;
+    let mut values = vec![None; columns.len()];
+    for (index, data) in row.columns(table) {
+        if let (Some(slot), Some(column)) = (values.get_mut(index), columns.get(index)) {
+            let slots = [Some(data)];
+            let (statics, regulars) = if is_static { (&slots[..], &[][..]) } else { (&[][..], &slots[..]) };
+            let view = RowView { key: &[], clustering: &[], statics, regulars, now_seconds };
+            let source = if is_static { Source::Static(0) } else { Source::Regular(0) };
+            *slot = view.value(source, &column.ty).map(|value| value.into_owned());
+        }
+    }
+    values
+}
+
+/// A part of a partition that is read.
+enum Found<'r> {
+    Deletion(DeletionTime),
+    Statics(Row<'r>),
+    Row(&'r [u8], Row<'r>),
+}
+
+/// The newest timestamp of this part, dead or alive.
+fn newest_of(found: &Found<'_>, table: &Table) -> i64 {
+    let (Found::Statics(row) | Found::Row(_, row)) = found else {
+        let Found::Deletion(deletion) = found else { return i64::MIN };
+        return deletion.marked_for_delete_at;
+    };
+    let of_row = row.liveness().timestamp.max(row.deletion().marked_for_delete_at);
+    row.columns(table).fold(of_row, |newest, (_, data)| match data {
+        ColumnData::Simple(cell) => newest.max(cell.timestamp),
+        ColumnData::Complex(cells) => {
+            let newest = newest.max(cells.deletion.marked_for_delete_at);
+            cells.fold(newest, |newest, cell| newest.max(cell.timestamp))
+        }
+    })
+}
+
+/// Passes these parts of a partition to `take`, until that returns false.
+fn read_rows(
+    table: &Arc<Table>,
+    key: &PartitionKey,
+    slices: Slices,
+    execution: &Execution<'_>,
+    take: &mut dyn FnMut(Found<'_>) -> bool,
+) -> Result<(), QueryError> {
+    execution.work(1 + slices.as_slice().len() as u64)?;
+    let range = ReadRange { keys: KeyRange::Single(key.clone()), slices, reversed: false };
+    let mut cursor = execution.processor.read(table, &range, execution.now_seconds, execution.turn())?;
+    cursor.pause_after(STEPS_PER_LOOK as u32);
+    if !cursor.advance_partition()? {
+        return Ok(());
+    }
+    let head = cursor.partition();
+    take(Found::Deletion(head.deletion));
+    head.static_row.map(|row| take(Found::Statics(row)));
+    loop {
+        match cursor.advance() {
+            Err(ReadError::Paused) => {
+                execution.work(STEPS_PER_LOOK)?;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+            Ok(false) => return Ok(()),
+            Ok(true) => {}
+        }
+        let goes_on = match cursor.unfiltered() {
+            Unfiltered::Marker(marker) => take(Found::Deletion(marker.before)) && take(Found::Deletion(marker.after)),
+            Unfiltered::Row(row) => {
+                let row_bytes = row.row.as_bytes().len();
+                execution.work(steps_of_bytes(row_bytes))?;
+                execution.charge(row_bytes)?;
+                take(Found::Row(row.clustering, row.row))
+            }
+        };
+        if !goes_on {
+            return Ok(());
+        }
+    }
+}
+
+fn applied_spec(table: &Table) -> ColumnSpec {
+    let (keyspace, table) = (table.keyspace.clone(), table.name.clone());
+    ColumnSpec { keyspace, table, name: "[applied]".into(), ty: CqlType::Boolean }
+}
+
+fn applied_cell(is_applied: bool) -> Vec<u8> {
+    let mut cell = Vec::new();
+    collection::write_part(Some(&[u8::from(is_applied)]), &mut cell);
+    cell
+}
+
+fn answer(columns: ResultColumns, row_count: usize, cells: Vec<u8>) -> ResponseBody {
+    let form = MetadataForm::default();
+    ResponseBody::Rows(crate::Rows { metadata: Arc::new(columns), form, paging_state: None, row_count, cells })
+}

@@ -1,0 +1,198 @@
+//! Conditions with their values, compared with what a row has.
+//!
+//! Null equals null and nothing else, so `!=` holds between null and a value, and no other operator holds of null. A
+//! collection that is stored cell by cell is null if it is empty, on both sides.
+
+use std::cmp::Ordering;
+
+use cql::ast::Operator;
+use types::{CqlType, collection};
+
+use super::{ColumnCondition, Part, Wanted};
+use crate::execution::Execution;
+use crate::terms::{Bound, InTerms, Term};
+use crate::{QueryError, Value};
+
+/// A condition with its values in one execution.
+pub(in crate::modify) struct BoundCondition<'c> {
+    pub condition: &'c ColumnCondition,
+    part: BoundPart,
+    /// The alternatives, of which one must hold; `None` is null.
+    wanted: Vec<Option<Vec<u8>>>,
+}
+
+enum BoundPart {
+    Whole,
+    Index(i32),
+    Key(Vec<u8>),
+    Field(usize),
+}
+
+fn refuse<T>(message: impl Into<String>) -> Result<T, QueryError> {
+    Err(QueryError::invalid(message))
+}
+
+const UNSET: &str = "Invalid 'unset' value in condition";
+
+impl ColumnCondition {
+    /// The condition in this execution.
+    pub fn bind(&self, execution: &Execution<'_>) -> Result<BoundCondition<'_>, QueryError> {
+        let part = match &self.part {
+            Part::Whole => BoundPart::Whole,
+            Part::Field(place) => BoundPart::Field(*place),
+            Part::Index(index) => BoundPart::Index(bind_index(index, execution)?),
+            Part::Key(key) => BoundPart::Key(match key.bind(execution)? {
+                Bound::Null => return refuse("Invalid null value for map element access"),
+                // As in Cassandra: a key that no map has.
+                Bound::Unset => Vec::new(),
+                Bound::Bytes(key) => key.into_owned(),
+            }),
+        };
+        let wanted = match &self.wanted {
+            Wanted::In(values) => self.bind_alternatives(values, execution)?,
+            Wanted::Term(term) => vec![self.bind_one(term, execution)?],
+        };
+        Ok(BoundCondition { condition: self, part, wanted })
+    }
+
+    /// Whether the condition is on all of a collection that is stored cell by cell.
+    fn is_on_cells(&self) -> bool {
+        matches!(self.part, Part::Whole) && self.column.ty.is_collection() && self.column.ty.is_multi_cell()
+    }
+
+    fn bind_alternatives(
+        &self,
+        values: &InTerms,
+        execution: &Execution<'_>,
+    ) -> Result<Vec<Option<Vec<u8>>>, QueryError> {
+        if let InTerms::Marker { index, .. } = values {
+            match execution.value(*index)? {
+                Value::Null => return refuse("Invalid null list in IN condition"),
+                Value::Unset => return refuse(UNSET),
+                Value::Bytes(_) => {}
+            }
+        }
+        let alternatives = values.bind(execution)?.into_iter().filter_map(|value| match value {
+            Bound::Unset => None,
+            Bound::Null => Some(None),
+            Bound::Bytes(bytes) => Some(Some(bytes.into_owned())),
+        });
+        Ok(alternatives.map(|value| value.filter(|bytes| !self.is_empty_collection(bytes))).collect())
+    }
+
+    fn bind_one(&self, term: &Term, execution: &Execution<'_>) -> Result<Option<Vec<u8>>, QueryError> {
+        let operator = self.operator;
+        let is_part = matches!(operator, Operator::Contains | Operator::ContainsKey);
+        let compares_null = matches!(operator, Operator::Eq | Operator::Neq);
+        match term.bind(execution)? {
+            // As in Cassandra: a value that no collection has.
+            Bound::Unset if is_part && self.is_on_cells() => Ok(Some(Vec::new())),
+            Bound::Unset => refuse(UNSET),
+            Bound::Null if compares_null => Ok(None),
+            Bound::Null => refuse(format!("Invalid comparison with null for operator \"{operator}\"")),
+            Bound::Bytes(bytes) if is_part || !self.is_empty_collection(&bytes) => Ok(Some(bytes.into_owned())),
+            Bound::Bytes(_) if compares_null => Ok(None),
+            Bound::Bytes(_) => {
+                let kind = match self.column.ty {
+                    CqlType::List { .. } => "list",
+                    CqlType::Set { .. } => "set",
+                    _ => "map",
+                };
+                refuse(format!("Invalid comparison with an empty {kind} for operator \"{operator}\""))
+            }
+        }
+    }
+
+    fn is_empty_collection(&self, bytes: &[u8]) -> bool {
+        self.is_on_cells() && collection::count(bytes).is_none_or(|count| count == 0)
+    }
+}
+
+fn bind_index(index: &Term, execution: &Execution<'_>) -> Result<i32, QueryError> {
+    let bytes = match index.bind(execution)? {
+        Bound::Unset => return refuse("Invalid unset value for list element access"),
+        Bound::Null => None,
+        Bound::Bytes(bytes) => <[u8; 4]>::try_from(&*bytes).ok(),
+    };
+    match bytes {
+        Some(bytes) => Ok(i32::from_be_bytes(bytes)),
+        None => refuse("Invalid null value for list element access"),
+    }
+}
+
+impl BoundCondition<'_> {
+    /// Whether the condition holds of a column with this serialized value; `None` is null, or that there is no row.
+    pub fn holds(&self, value: Option<&[u8]>, execution: &Execution<'_>) -> Result<bool, QueryError> {
+        execution.work(1 + self.wanted.len() as u64)?;
+        let ty = &self.condition.column.ty;
+        match (&self.part, ty) {
+            (BoundPart::Whole, _) if self.condition.operator == Operator::Contains => self.contains(ty, value, false),
+            (BoundPart::Whole, _) if self.condition.operator == Operator::ContainsKey => self.contains(ty, value, true),
+            (BoundPart::Index(index), CqlType::List { element, .. }) => {
+                let element_at = |index| value.and_then(|value| element_of(value, index));
+                match usize::try_from(*index) {
+                    Ok(index) => Ok(self.any_is_met(element, element_at(index))),
+                    Err(_) if value.is_none() && !ty.is_multi_cell() => Ok(self.any_is_met(element, None)),
+                    Err(_) => refuse(format!("Invalid negative list index {index}")),
+                }
+            }
+            (BoundPart::Key(wanted), CqlType::Map { key, value: ty, .. }) => {
+                Ok(self.any_is_met(ty, value.and_then(|value| entry_of(key, value, wanted))))
+            }
+            (BoundPart::Field(place), CqlType::Udt { definition, .. }) => {
+                let field = value.and_then(|value| collection::fields(value).nth(*place)?.ok().flatten());
+                let Some((_, ty)) = definition.fields().get(*place) else { return Ok(false) };
+                Ok(self.any_is_met(ty, field))
+            }
+            _ => Ok(self.any_is_met(ty, value)),
+        }
+    }
+
+    fn any_is_met(&self, ty: &CqlType, found: Option<&[u8]>) -> bool {
+        self.wanted.iter().any(|wanted| is_met(self.condition.operator, ty, wanted.as_deref(), found))
+    }
+
+    fn contains(&self, ty: &CqlType, value: Option<&[u8]>, is_key: bool) -> Result<bool, QueryError> {
+        let (Some(value), [Some(wanted)]) = (value, self.wanted.as_slice()) else { return Ok(false) };
+        Ok(match ty {
+            CqlType::Map { key, value: ty, .. } => collection::entries(value)?.entries().flatten().any(|entry| {
+                let (ty, part) = if is_key { (key, entry.0) } else { (ty, entry.1) };
+                ty.compare(part, wanted).is_eq()
+            }),
+            CqlType::List { element, .. } | CqlType::Set { element, .. } => {
+                collection::elements(value)?.flatten().flatten().any(|part| element.compare(part, wanted).is_eq())
+            }
+            _ => false,
+        })
+    }
+}
+
+fn element_of(list: &[u8], index: usize) -> Option<&[u8]> {
+    collection::elements(list).ok()?.nth(index)?.ok().flatten()
+}
+
+fn entry_of<'v>(ty: &CqlType, map: &'v [u8], wanted: &[u8]) -> Option<&'v [u8]> {
+    let mut entries = collection::entries(map).ok()?.entries().flatten();
+    entries.find(|(key, _)| ty.compare(key, wanted).is_eq()).map(|(_, value)| value)
+}
+
+fn is_met(operator: Operator, ty: &CqlType, wanted: Option<&[u8]>, found: Option<&[u8]>) -> bool {
+    let (Some(wanted), Some(found)) = (wanted, found) else {
+        let are_both_null = wanted.is_none() && found.is_none();
+        return match operator {
+            Operator::Eq | Operator::In => are_both_null,
+            Operator::Neq => !are_both_null,
+            _ => false,
+        };
+    };
+    let order = if found == wanted { Ordering::Equal } else { ty.compare(found, wanted) };
+    match operator {
+        Operator::Eq | Operator::In => order.is_eq(),
+        Operator::Neq => order.is_ne(),
+        Operator::Lt => order.is_lt(),
+        Operator::Lte => order.is_le(),
+        Operator::Gt => order.is_gt(),
+        Operator::Gte => order.is_ge(),
+        Operator::Contains | Operator::ContainsKey | Operator::Like | Operator::IsNot => false,
+    }
+}
