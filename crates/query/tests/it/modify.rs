@@ -65,7 +65,8 @@ pub fn run(node: &TestNode, step: &Json) -> Result<Response, QueryError> {
         ..QueryOptions::default()
     };
     if let Some(kind) = step["batch"].as_u64() {
-        return run_batch(node, if kind == 0 { BatchKind::Logged } else { BatchKind::Unlogged }, step, &options);
+        let kind = [BatchKind::Logged, BatchKind::Unlogged, BatchKind::Counter][kind as usize];
+        return run_batch(node, kind, step, &options);
     }
     let statement = step["cql"].as_str().unwrap();
     if step["values"].is_null() {
