@@ -5,6 +5,7 @@ mod adoption;
 mod begun;
 mod big;
 mod damage;
+mod derived;
 mod disk_access;
 mod fixture;
 mod found_rows;

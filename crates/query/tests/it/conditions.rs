@@ -1,9 +1,13 @@
 //! Conditional modifications, compared with what Cassandra answered to the same statements in the same order.
 
-use query::ResponseBody;
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use query::{Outcome, QueryOptions, ResponseBody, Turn, Value, Values};
 use serde_json::{Value as Json, json};
 
 use crate::modify::{flush, is_ours, node, recorded, run};
+use crate::node::TestNode;
 
 fn fixture() -> Json {
     serde_json::from_str(include_str!("../from_cassandra/conditions.json")).unwrap()
@@ -20,7 +24,7 @@ fn is_intended(step: &Json) -> bool {
         || text.contains("ks.cnt")
 }
 
-fn compare(between: impl Fn(&crate::node::TestNode, usize)) {
+fn compare(between: impl Fn(&TestNode, usize)) {
     let fixture = fixture();
     let node = node(&fixture, "CREATE TABLE ks.cnt");
     let mut count = 0;
@@ -64,4 +68,142 @@ fn conditional_modifications_do_so_over_memtables_and_sstables() {
             flush(node)
         }
     });
+}
+
+fn is_applied(node: &TestNode, statement: &str) -> bool {
+    let rows = node.rows(statement);
+    match rows.first().map(|row| row.split(' ').next()) {
+        Some(Some("true")) => true,
+        Some(Some("false")) => false,
+        _ => panic!("{statement}: {rows:?}"),
+    }
+}
+
+/// Calls `then` on some threads, each with its number, and returns the sum of what they return.
+fn on_threads(count: usize, then: impl Fn(usize) -> usize + Sync) -> usize {
+    let then = &then;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || then(number))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    })
+}
+
+#[test]
+fn of_many_clients_one_gets_a_name() {
+    let node = TestNode::with(&["CREATE TABLE names (name text PRIMARY KEY, owner int)"]);
+    let got = on_threads(4, |owner| {
+        let insert = |name| format!("INSERT INTO names (name, owner) VALUES ('{name}', {owner}) IF NOT EXISTS");
+        (0..40).filter(|name| is_applied(&node, &insert(*name))).count()
+    });
+    assert_eq!(got, 40);
+    assert_eq!(node.rows("SELECT name FROM names").len(), 40);
+}
+
+#[test]
+fn transfers_in_a_partition_lose_and_make_no_money() {
+    let node = TestNode::with(&["CREATE TABLE bank (k int, account int, amount int, PRIMARY KEY (k, account))"]);
+    for account in 0..3 {
+        node.run(&format!("INSERT INTO bank (k, account, amount) VALUES (1, {account}, 100)"));
+    }
+    let amount = |account: usize| -> i32 {
+        node.rows(&format!("SELECT amount FROM bank WHERE k = 1 AND account = {account}"))[0].parse().unwrap()
+    };
+    let applied = on_threads(3, |number| {
+        let transfer = |step: usize| {
+            let (from, to) = ((number + step) % 3, (number + step + 1) % 3);
+            let (rich, poor) = (amount(from), amount(to));
+            let change = |account, before: i32, by: i32| {
+                let after = before + by;
+                format!("UPDATE bank SET amount = {after} WHERE k = 1 AND account = {account} IF amount = {before}")
+            };
+            let batch = [change(from, rich, -7), change(to, poor, 7)].join("; ");
+            is_applied(&node, &format!("BEGIN BATCH {batch}; APPLY BATCH"))
+        };
+        (0..40).filter(|step| transfer(*step)).count()
+    });
+    assert!(applied > 0);
+    assert_eq!((0..3).map(amount).sum::<i32>(), 300);
+}
+
+#[test]
+fn changes_of_list_elements_by_index_are_one_after_the_other() {
+    let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY, l list<int>)"]);
+    let elements: Vec<String> = (0..100).map(|element| element.to_string()).collect();
+    node.run(&format!("INSERT INTO t (k, l) VALUES (1, [{}])", elements.join(", ")));
+    on_threads(3, |_| (0..20).map(|_| node.run("DELETE l[0] FROM t WHERE k = 1")).count());
+    assert_eq!(node.rows("SELECT l FROM t"), [format!("[{}]", elements[60..].join(", "))]);
+}
+
+#[test]
+fn a_conditional_write_is_newer_than_what_it_read_unless_that_is_of_another_day() {
+    let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY, v int, w int)"]);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64;
+    let hour = 3_600_000_000;
+    for (key, ahead, seen) in [(1, hour, "2 null"), (2, 23 * hour, "2 null"), (3, 25 * hour, "1 1")] {
+        let timestamp = now + ahead;
+        node.run(&format!("INSERT INTO t (k, v, w) VALUES ({key}, 1, 1) USING TIMESTAMP {timestamp}"));
+        assert!(is_applied(&node, &format!("UPDATE t SET v = 2, w = null WHERE k = {key} IF v = 1")));
+        assert_eq!(node.rows(&format!("SELECT v, w FROM t WHERE k = {key}")), [seen], "{ahead}");
+    }
+    assert!(is_applied(&node, "DELETE FROM t WHERE k = 1 IF v = 2"));
+    assert!(node.rows("SELECT * FROM t WHERE k = 1").is_empty());
+    assert!(is_applied(&node, "INSERT INTO t (k, v) VALUES (1, 3) IF NOT EXISTS"));
+    assert_eq!(node.rows("SELECT v FROM t WHERE k = 1"), ["3"]);
+    // Other writes of the node are not ahead of its clock for that.
+    node.run("INSERT INTO t (k, v) VALUES (4, 4)");
+    let written: i64 = node.rows("SELECT writetime(v) FROM t WHERE k = 4")[0].parse().unwrap();
+    assert!(written < now + hour / 2);
+}
+
+/// The static condition does not read the row that is written.
+#[test]
+fn a_conditional_write_is_newer_than_the_row_that_it_changes() {
+    let node = TestNode::with(&["CREATE TABLE t (k int, c int, s int static, v int, PRIMARY KEY (k, c))"]);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64;
+    node.run("INSERT INTO t (k, c, s, v) VALUES (1, 1, 1, 1)");
+    node.run(&format!("INSERT INTO t (k, c, v) VALUES (1, 2, 1) USING TIMESTAMP {}", now + 3_600_000_000));
+    assert!(is_applied(&node, "UPDATE t SET v = 2 WHERE k = 1 AND c = 2 IF s = 1"));
+    assert_eq!(node.rows("SELECT v FROM t WHERE k = 1"), ["1", "2"]);
+}
+
+#[test]
+fn timestamps_of_conditional_writes_rise_and_deletions_are_older_than_insertions() {
+    let node = TestNode::with(&["CREATE TABLE t (k int, c int, v int, l list<int>, PRIMARY KEY (k, c))"]);
+    let mut last = 0;
+    for step in 0..20 {
+        let change = format!("UPDATE t SET v = {step} WHERE k = 1 AND c = 1 IF v != {step}");
+        assert!(is_applied(&node, &format!("BEGIN BATCH DELETE FROM t WHERE k = 1 AND c > 0; {change}; APPLY BATCH")));
+        let written: i64 = node.rows("SELECT writetime(v) FROM t WHERE k = 1")[0].parse().unwrap();
+        assert!(written > last);
+        last = written;
+    }
+    for step in 0..300 {
+        assert!(is_applied(&node, &format!("UPDATE t SET l = l + [{step}, {step}] WHERE k = 2 AND c = 1 IF v = null")));
+    }
+    let list: Vec<String> = (0..300).flat_map(|step| [step.to_string(), step.to_string()]).collect();
+    assert_eq!(node.rows("SELECT l FROM t WHERE k = 2"), [format!("[{}]", list.join(", "))]);
+}
+
+#[test]
+fn a_conditional_write_is_answered_where_it_may_not_wait() {
+    let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY, v int)"]);
+    let insert = node.processor.prepare("INSERT INTO t (k, v) VALUES (?, 1) IF NOT EXISTS", Some("ks")).unwrap();
+    assert_eq!(insert.result_metadata, None);
+    let key = 1_i32.to_be_bytes();
+    let values = [Value::Bytes(&key)];
+    let options = QueryOptions { values: Values::Positional(&values), skip_metadata: true, ..QueryOptions::default() };
+    for (place, answer) in [(1, 1), (0, 3), (0, 3)].into_iter().enumerate() {
+        if place == 2 {
+            flush(&node);
+        }
+        let Outcome::Pending(pending) = node.begin(&insert, &options, Turn::NON_BLOCKING, None) else {
+            panic!("it takes a lock")
+        };
+        let response = pending.wait().unwrap();
+        let ResponseBody::Rows(rows) = response.body else { panic!("no rows") };
+        // The answer always has its columns, since no client can know them.
+        assert_eq!((rows.form.skip, &rows.form.changed_id), (false, &None));
+        let is_applied = rows.cells[4];
+        assert_eq!((is_applied, rows.metadata.specs().len()), answer);
+    }
 }
