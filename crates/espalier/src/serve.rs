@@ -347,6 +347,7 @@ fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
         read_timeout: config.read_timeout,
         range_timeout: config.range_timeout,
         write_timeout: config.write_timeout,
+        cas_contention_timeout: config.cas_contention_timeout,
         truncate_timeout: config.truncate_timeout,
         statement_memory_max_bytes: config.statement_memory_max_bytes,
         page_max_bytes: usize::try_from(config.page_max_bytes).unwrap_or(usize::MAX),

@@ -270,6 +270,13 @@ pub(super) const HONOURED: &[Honoured] = &[
         apply: |config, value| set(&mut config.write_timeout, duration_from(value, TIMEOUT_MIN)),
     },
     Honoured {
+        name: "cas_contention_timeout",
+        default: "1800ms",
+        note: "the time after which a conditional write is answered with a timeout, also while it waits for others of \
+               its partition",
+        apply: |config, value| set(&mut config.cas_contention_timeout, duration_from(value, TIMEOUT_MIN)),
+    },
+    Honoured {
         name: "truncate_request_timeout",
         default: "60000ms",
         note: "the time after which a TRUNCATE is answered with a timeout",

@@ -41,7 +41,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "log_out_of_token_range_requests",
             "reject_out_of_token_range_requests",
             "ideal_consistency_level",
-            "cas_contention_timeout",
             "counter_write_request_timeout",
             "concurrent_counter_writes",
             "transient_replication_enabled",
@@ -261,7 +260,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "conditional updates are not built yet",
+        "conditional updates take a lock and need no Paxos",
         &[
             "paxos_variant",
             "skip_paxos_repair_on_topology_change",
