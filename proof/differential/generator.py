@@ -24,9 +24,12 @@ SYSTEM_READS = [
 REPLICATIONS = ["{'class': 'SimpleStrategy', 'replication_factor': 3}", "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1}",
                 "{'class': 'NetworkTopologyStrategy', 'datacenter1': 3}"]
 ANY, TWO, THREE, QUORUM, ALL, LOCAL_QUORUM, EACH_QUORUM, LOCAL_ONE = 0, 2, 3, 4, 5, 6, 7, 10
+SERIAL, LOCAL_SERIAL = 8, 9
+COMMIT_LEVELS = (QUORUM, LOCAL_QUORUM, ALL, LOCAL_ONE)
 LEVELS = (ANY, TWO, THREE, QUORUM, QUORUM, ALL, LOCAL_QUORUM, LOCAL_QUORUM, EACH_QUORUM, LOCAL_ONE)
 
 FUTURE = 1_900_000_000      # in 2030, seconds
+CONDITIONAL = 0.3           # of the histories have conditional writes
 UPKEEP = 0.94               # the rest of the steps are flushes, restarts and changes of the schema
 KEYSPACES = 64
 CALM_LENGTH = 8             # histories in which schemas and files rarely change are longer by this factor
@@ -43,13 +46,14 @@ def history(seed: int, number: int, steps: int) -> History:
     version, compression = CONNECTIONS[number % len(CONNECTIONS)] if rng.random() < 0.5 else CONNECTIONS[number % 2]
     keyspace = keyspace_of(number)
     replication = rng.choice(REPLICATIONS) if rng.random() < 0.2 else SIMPLE
-    made = Generator(rng, keyspace, version).steps(steps)
+    made = Generator(rng, keyspace, version, Random(f"{seed}/{number}/conditions").random() < CONDITIONAL).steps(steps)
     return History(f"seed {seed}, history {number}", keyspace, version, compression, made, replication)
 
 
 class Generator:
-    def __init__(self, rng: Random, keyspace: str, version: int):
+    def __init__(self, rng: Random, keyspace: str, version: int, conditional: bool = False):
         self.rng = rng
+        self.conditional = conditional
         self.keyspace = keyspace
         self.version = version
         self.types = random_user_types(rng)
@@ -84,21 +88,30 @@ class Generator:
         if self.is_calm and roll >= UPKEEP and rng.random() < 0.85:
             roll = rng.random() * UPKEEP
         if roll < 0.48:
-            return self.at_some_level(write(rng, table, self.clock, now))
+            return self.at_some_level(write(rng, table, self.clock, now, self.conditional))
         if roll < 0.85:
-            return self.remember(self.at_some_level(read(rng, table, now)))
+            return self.remember(self.at_some_level(self.read(table, now)))
         if roll < 0.88 and self.prepared:
             return replace(rng.choice(self.prepared), reuse=True, now=now)
         if roll < UPKEEP:
-            return spoil(rng, write(rng, table, self.clock, now) if rng.random() < 0.4 else read(rng, table, now))
+            return spoil(rng, write(rng, table, self.clock, now) if rng.random() < 0.4 else self.read(table, now))
         if roll < 0.965:
             return Step(rng.choice(("flush", "flush", "flush", "flush", "flush", "compact", "compact", "restart", "kill")))
         return self.schema_step(table)
 
+    def read(self, table: Table, now: int | None) -> Step:
+        """The timestamps of conditional writes are those of each server's clock: no read shows them."""
+        while True:
+            step = read(self.rng, table, now)
+            if not (self.conditional and "writetime" in step.cql.lower()):
+                return step
+
     def at_some_level(self, step: Step) -> Step:
-        """Mostly ONE."""
+        """Mostly ONE. Where a conditional write cannot be committed at once, Cassandra commits it later."""
         if self.rng.random() < 0.05:
-            step.consistency = self.rng.choice(LEVELS)
+            step.consistency = self.rng.choice(COMMIT_LEVELS if self.conditional else LEVELS)
+        elif self.conditional and self.rng.random() < 0.05:
+            step.consistency = self.rng.choice((SERIAL, LOCAL_SERIAL))
         return step
 
     def remember(self, step: Step) -> Step:
@@ -166,7 +179,8 @@ class Generator:
         """
         statics = table.of_kind("static")
         droppable = [column for column in table.data_columns if column.kind != "static" or len(statics) > 1]
-        if not droppable:
+        # Cells of conditional writes are as new as the clock says, and drops have times of the history.
+        if not droppable or self.conditional:
             return Step("flush")
         column = self.rng.choice(droppable)
         drop = f"ALTER TABLE {table.full_name} DROP {column.name}"

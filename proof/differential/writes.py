@@ -5,7 +5,7 @@ from random import Random
 
 from proof.differential.schema import BASE_TIMESTAMP, Column, Table
 from proof.differential.steps import Step
-from proof.differential.values import (NO_JSON, NULL, List, Map, Set, UserType, Value, json_text, quoted)
+from proof.differential.values import (NO_JSON, NULL, List, Map, Scalar, Set, UserType, Value, json_text, quoted)
 
 
 class Text:
@@ -16,6 +16,7 @@ class Text:
         self.bound = bound
         self.named = bound and rng.random() < 0.1
         self.values: list[str | None] = []
+        self.conditional = False
 
     def value(self, value: Value) -> str:
         """The value as it stands in the statement: its literal, a function that gives it, or a marker."""
@@ -64,8 +65,10 @@ class Clock:
         return BASE_TIMESTAMP + 1000 * max(written - back, 0)
 
 
-def write(rng: Random, table: Table, clock: Clock, now: int | None) -> Step:
-    """One INSERT, UPDATE, DELETE or BATCH."""
+def write(rng: Random, table: Table, clock: Clock, now: int | None, conditional: bool = False) -> Step:
+    """One INSERT, UPDATE, DELETE or BATCH; `conditional`: often with an IF."""
+    if conditional and rng.random() < 0.5:
+        return conditional_write(rng, table, clock, now)
     if rng.random() < 0.1:
         return batch(rng, table, clock, now)
     text, cql = single_write(rng, table, clock)
@@ -95,7 +98,7 @@ def single_write(rng: Random, table: Table, clock: Clock, in_batch: bool = False
 
 def using(text: Text, clock: Clock, ttl_allowed: bool = True) -> str:
     """Often USING TIMESTAMP, sometimes a TTL that no run lives to see expire unless the clock is the statement's."""
-    timed, living = text.rng.random() < 0.7, ttl_allowed and text.rng.random() < 0.12
+    timed, living = text.rng.random() < (0.01 if text.conditional else 0.7), ttl_allowed and text.rng.random() < 0.12
     parts = []
     for part in text.rng.sample(("TIMESTAMP", "TTL"), 2):
         if part == "TIMESTAMP" and timed:
@@ -119,7 +122,7 @@ def insert(text: Text, table: Table, clock: Clock) -> str:
     if rng.random() < 0.3:
         rng.shuffle(chosen)
     values = [text.value(table.key_value(rng, c)) if c in keys else text.unset_or(maybe_null(rng, c)) for c in chosen]
-    return f"INSERT INTO {table.full_name} ({', '.join(c.name for c in chosen)}) VALUES ({', '.join(values)}){using(text, clock)}"
+    return f"INSERT INTO {table.full_name} ({', '.join(c.name for c in chosen)}) VALUES ({', '.join(values)}){not_exists(text)}{using(text, clock)}"
 
 
 def insert_json(text: Text, table: Table, clock: Clock) -> str:
@@ -133,12 +136,96 @@ def insert_json(text: Text, table: Table, clock: Clock) -> str:
             document[column.name] = value.json
     literal = text.marker(json_text(document).encode().hex()) if text.bound else quoted(json_text(document))
     default = rng.choice(("", "", " DEFAULT NULL", " DEFAULT UNSET"))
-    return f"INSERT INTO {table.full_name} JSON {literal}{default}{using(text, clock)}"
+    return f"INSERT INTO {table.full_name} JSON {literal}{default}{not_exists(text)}{using(text, clock)}"
+
+
+def not_exists(text: Text) -> str:
+    return " IF NOT EXISTS" if text.conditional else ""
+
+
+def conditional_write(rng: Random, table: Table, clock: Clock, now: int | None) -> Step:
+    """A conditional INSERT, UPDATE or DELETE, or a batch with some. Most name one row, since IN is refused."""
+    if rng.random() < 0.2:
+        return conditional_batch(rng, table, clock, now)
+    text, cql = conditional_statement(rng, table, clock)
+    step = finish(rng, text, cql, now, clock)
+    step.timestamp = step.timestamp if rng.random() < 0.2 else None
+    return step
+
+
+def conditional_batch(rng: Random, table: Table, clock: Clock, now: int | None) -> Step:
+    writes = [conditional_statement(rng, table, clock, in_batch=True) if rng.random() < 0.7 else
+              single_write(rng, table, clock, in_batch=True) for _ in range(rng.choice((1, 2, 2, 3)))]
+    if rng.random() < 0.5:
+        step = Step("batch", now=now, batch_type=rng.choice((0, 1)))
+        step.items = [[cql, text.values] for text, cql in writes]
+        return step
+    body = "; ".join(cql for _, cql in writes)
+    return Step("cql", f"BEGIN {rng.choice(('', 'UNLOGGED '))}BATCH {body}; APPLY BATCH",
+                [value for text, _ in writes for value in text.values], now=now)
+
+
+def conditional_statement(rng: Random, table: Table, clock: Clock, in_batch: bool = False) -> tuple[Text, str]:
+    text = Text(rng, rng.random() < 0.4)
+    text.named = text.named and not in_batch
+    text.conditional = True
+    roll = rng.random()
+    if roll < 0.35:
+        return text, insert(text, table, clock)
+    if roll < 0.4 and not in_batch:
+        return text, insert_json(text, table, clock)
+    change = update if roll < 0.8 and table.data_columns else delete
+    cql = change(text, table, clock)
+    return text, cql if cql.startswith("INSERT") else cql + conditions(text, table)
+
+
+def conditions(text: Text, table: Table) -> str:
+    rng = text.rng
+    if rng.random() < 0.25 or not table.data_columns:
+        return " IF EXISTS"
+    columns = [rng.choice(table.data_columns) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
+    return " IF " + " AND ".join(condition(text, column, len(columns) == 1) for column in columns)
+
+
+def condition(text: Text, column: Column, alone: bool) -> str:
+    """A condition on a column, or on an element or a field of it; `alone`: values that cannot be ordered are compared too.
+
+    Of several conditions Cassandra looks at one after the other in the order of a hash map, and fails at such a value only
+    if those before it hold.
+    """
+    rng, kind, name = text.rng, column.type, column.name
+    roll = rng.random()
+    if isinstance(kind, List) and roll < 0.5:
+        if roll < 0.2:
+            return f"{name} CONTAINS {text.value(kind.element.value(rng))}"
+        return compared(text, f"{name}[{rng.choice((0, 0, 1, 5, -1) if alone else (0, 1, 5))}]", kind.element, alone)
+    if isinstance(kind, Set) and roll < 0.3:
+        return f"{name} CONTAINS {text.value(kind.element.value(rng))}"
+    if isinstance(kind, Map) and roll < 0.6:
+        if roll < 0.15:
+            return f"{name} CONTAINS {text.value(kind.element.value(rng))}"
+        if roll < 0.3:
+            return f"{name} CONTAINS KEY {text.value(kind.key.value(rng))}"
+        return compared(text, f"{name}[{text.value(kind.key.value(rng))}]", kind.element, alone)
+    if isinstance(kind, UserType) and roll < 0.5:
+        field, field_type = rng.choice(kind.fields)
+        return compared(text, f"{name}.{field}", field_type, alone)
+    return compared(text, name, kind, alone)
+
+
+def compared(text: Text, what: str, kind, alone: bool) -> str:
+    rng = text.rng
+    orders = alone or isinstance(kind, Scalar)
+    operator = rng.choice(("=", "=", "!=", "!=", "IN") + (("<", "<=", ">", ">=") if orders else ()))
+    values = [NULL if rng.random() < 0.25 else kind.value(rng) for _ in range(rng.choice((0, 1, 2, 3)))]
+    if operator == "IN":
+        return f"{what} IN ({', '.join(text.value(value) for value in values)})"
+    return f"{what} {operator} {text.value(NULL if rng.random() < 0.2 and (alone or operator in ('=', '!=')) else kind.value(rng))}"
 
 
 def relation(text: Text, table: Table, column: Column, several: float = 0.15) -> str:
     rng = text.rng
-    if rng.random() < several:
+    if rng.random() < (several / 4 if text.conditional else several):
         chosen = [table.key_value(rng, column) for _ in range(rng.choice((0, 1, 2, 2, 3)))]
         if text.bound and rng.random() < 0.3:
             return f"{column.name} IN {text.marker(List(column.type, True).of(chosen).data.hex())}"
@@ -219,7 +306,7 @@ def rows_relation(text: Text, table: Table) -> list[str]:
     """Which rows of a partition: all, one, a prefix, a range, a multi-column range."""
     rng = text.rng
     depth = rng.randrange(len(table.clustering) + 1)
-    if rng.random() < 0.4:
+    if rng.random() < (0.9 if text.conditional else 0.4):
         depth = len(table.clustering)
     relations = [relation(text, table, c, 0.06) for c in table.clustering[:depth]]
     if depth == len(table.clustering) or rng.random() < 0.25:

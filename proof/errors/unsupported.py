@@ -4,7 +4,6 @@ import re
 
 # (feature, what a statement about it looks like)
 RULES = [
-    ("conditions", r"^\s*(INSERT|UPDATE|DELETE|BEGIN)\b.*\bIF\b"),
     ("counters", r"\bcounters?\b|\bbadcnt\b|\bcnt\b"),
     ("indexes", r"\bINDEX\b"),
     ("views", r"\bMATERIALIZED\s+VIEW\b|\bmv\b|\bbadmv\b"),

@@ -247,6 +247,9 @@ fn log_opened(engine: &Engine) {
         Ok(time) => tracing::info!("a durable write to the commit log's device takes {} us", time.as_micros()),
         Err(error) => tracing::warn!("a durable write to the commit log's device could not be timed: {error}"),
     }
+    if !engine.writes_wait() {
+        tracing::info!("commitlog_sync is periodic: a crash may undo the last acknowledged writes, conditional ones too");
+    }
     if let BlockWrites::Buffered { reason } = engine.sstable_writes() {
         tracing::info!("SSTables are written through the page cache: {reason}");
     }

@@ -73,26 +73,21 @@ struct Current {
     newest_micros: i64,
 }
 
-/// The key of the partition that these modifications change.
+/// The partition that these modifications change, after the checks that need no lock.
 pub(super) fn partition_of(parts: &[Part<'_>], is_batch: bool) -> Result<PartitionKey, QueryError> {
-    let mut known: Option<PartitionKey> = None;
-    for (modification, execution) in parts {
-        let keys = modification.target.keys(execution)?;
-        if modification.target.has_partition_in() || keys.len() != 1 {
-            return Err(QueryError::invalid(match is_batch {
-                true => {
-                    "Batch with conditions cannot span multiple partitions (you cannot use IN on the partition key)"
-                        .to_owned()
-                }
-                false => refuse_in(modification, "partition key"),
-            }));
-        }
-        if known.as_ref().is_some_and(|known| *known != keys[0]) {
-            return Err(QueryError::invalid("Batch with conditions cannot span multiple partitions"));
-        }
-        known = keys.into_iter().next();
+    Ok(Conditions::of(parts, is_batch)?.key)
+}
+
+/// The key of the partition that a modification changes.
+fn key_of((modification, execution): &Part<'_>, is_batch: bool) -> Result<PartitionKey, QueryError> {
+    let mut keys = modification.target.keys(execution)?;
+    match keys.pop() {
+        Some(key) if keys.is_empty() && !modification.target.has_partition_in() => Ok(key),
+        _ if is_batch => Err(QueryError::invalid(
+            "Batch with conditions cannot span multiple partitions (you cannot use IN on the partition key)",
+        )),
+        _ => Err(QueryError::invalid(refuse_in(modification, "partition key"))),
     }
-    known.ok_or_else(|| QueryError::server("a conditional modification without a partition"))
 }
 
 fn refuse_in(modification: &Modification, part: &str) -> String {
@@ -208,10 +203,10 @@ fn rewrite(
 
 impl<'c> Conditions<'c> {
     fn of(parts: &'c [Part<'c>], is_batch: bool) -> Result<Conditions<'c>, QueryError> {
-        let Some((first, _)) = parts.first() else { return Err(QueryError::server("a batch without modifications")) };
+        let Some(first) = parts.first() else { return Err(QueryError::server("a batch without modifications")) };
         let mut conditions = Conditions {
-            table: first.table.clone(),
-            key: partition_of(parts, is_batch)?,
+            table: first.0.table.clone(),
+            key: key_of(first, is_batch)?,
             rows: Vec::new(),
             statics: None,
             columns: Some(Vec::new()),
@@ -219,8 +214,11 @@ impl<'c> Conditions<'c> {
             reads_all_statics: false,
             is_batch,
         };
-        for (modification, execution) in parts {
-            conditions.add(modification, execution)?;
+        for (place, part) in parts.iter().enumerate() {
+            if place > 0 && key_of(part, is_batch)? != conditions.key {
+                return Err(QueryError::invalid("Batch with conditions cannot span multiple partitions"));
+            }
+            conditions.add(part.0, part.1)?;
         }
         Ok(conditions)
     }
@@ -231,11 +229,12 @@ impl<'c> Conditions<'c> {
             return Err(QueryError::invalid(refuse_in(modification, "clustering key columns")));
         }
         self.reads_regulars |= table.clustering().is_empty() || target.has_clustering();
-        self.reads_all_statics |= !modification.changes.statics.is_empty();
+        self.reads_all_statics |= modification.names_statics;
+        let rows = target.rows(execution)?;
         if !condition.is_some() {
             return Ok(());
         }
-        let clustering = match target.rows(execution)? {
+        let clustering = match rows {
             Rows::Partition => table.clustering().is_empty().then(Vec::new),
             Rows::Clusterings(clusterings) => clusterings.into_iter().next(),
             Rows::Slices(_) => return Err(QueryError::server("a condition on a range of rows")),

@@ -93,7 +93,10 @@ fn resolve(start: Start, text: &str, default_unset: bool) -> Result<Modification
         None if default_unset => Term::Unset,
         value => Term::Value(value.cloned().flatten().map(Vec::into_boxed_slice)),
     });
-    start.finish(StatementType::Insert, changes, Target::Row(target))
+    let modification = start.finish(StatementType::Insert, changes, Target::Row(target))?;
+    // A document is about all columns, also those that it leaves as they are.
+    let names_statics = modification.table.has_statics();
+    Ok(Modification { names_statics, ..modification })
 }
 
 /// The columns that a document names and their values; `None` is null.

@@ -39,6 +39,8 @@ pub(super) struct Modification {
     pub is_counter: bool,
     /// Whether lists must be read before they are written.
     pub reads: bool,
+    /// Whether the statement is about static columns, whether it writes one or not.
+    pub names_statics: bool,
 }
 
 /// The memory that a thread may keep for the next statement, bytes. Rows are seldom larger.

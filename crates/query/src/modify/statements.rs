@@ -58,6 +58,7 @@ impl Start {
             is_read_only: engine::system::is_local_system_keyspace(&table.keyspace),
             is_counter: is_counter(&table),
             reads: changes.requires_read(),
+            names_statics: !changes.statics.is_empty(),
             leading_runs: changes.leading_runs(),
             table,
             statement,

@@ -57,7 +57,12 @@ impl SelectPlan {
         let reads_nothing = self.reads_nothing(&partitions, &slices);
         let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
         if !self.names_nothing(&partitions, &slices) {
-            if options.consistency.is_serial() && matches!(&partitions, Partitions::Keys(keys) if keys.len() > 1) {
+            // A page is read partition by partition.
+            let is_one_read = page_size == u64::MAX && !self.is_grouping();
+            if options.consistency.is_serial()
+                && is_one_read
+                && matches!(&partitions, Partitions::Keys(keys) if keys.len() > 1)
+            {
                 return Err(QueryError::invalid(
                     "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time",
                 ));

@@ -17,8 +17,9 @@ use crate::{QueryError, Value};
 pub(in crate::modify) struct BoundCondition<'c> {
     pub condition: &'c ColumnCondition,
     part: BoundPart,
-    /// The alternatives, of which one must hold; `None` is null.
-    wanted: Vec<Option<Vec<u8>>>,
+    /// The alternatives, of which one must hold; `None` is null. The error of a value that cannot be compared is the
+    /// client's only if the comparison is made, as in Cassandra.
+    wanted: Result<Vec<Option<Vec<u8>>>, String>,
 }
 
 enum BoundPart {
@@ -49,8 +50,8 @@ impl ColumnCondition {
             }),
         };
         let wanted = match &self.wanted {
-            Wanted::In(values) => self.bind_alternatives(values, execution)?,
-            Wanted::Term(term) => vec![self.bind_one(term, execution)?],
+            Wanted::In(values) => Ok(self.bind_alternatives(values, execution)?),
+            Wanted::Term(term) => self.comparable(term.bind(execution)?).map(|value| vec![value]),
         };
         Ok(BoundCondition { condition: self, part, wanted })
     }
@@ -80,16 +81,17 @@ impl ColumnCondition {
         Ok(alternatives.map(|value| value.filter(|bytes| !self.is_empty_collection(bytes))).collect())
     }
 
-    fn bind_one(&self, term: &Term, execution: &Execution<'_>) -> Result<Option<Vec<u8>>, QueryError> {
+    /// A value that is not an alternative of IN; fails if it cannot be compared.
+    fn comparable(&self, value: Bound<'_>) -> Result<Option<Vec<u8>>, String> {
         let operator = self.operator;
         let is_part = matches!(operator, Operator::Contains | Operator::ContainsKey);
         let compares_null = matches!(operator, Operator::Eq | Operator::Neq);
-        match term.bind(execution)? {
+        match value {
             // As in Cassandra: a value that no collection has.
             Bound::Unset if is_part && self.is_on_cells() => Ok(Some(Vec::new())),
-            Bound::Unset => refuse(UNSET),
+            Bound::Unset => Err(UNSET.to_owned()),
             Bound::Null if compares_null => Ok(None),
-            Bound::Null => refuse(format!("Invalid comparison with null for operator \"{operator}\"")),
+            Bound::Null => Err(format!("Invalid comparison with null for operator \"{operator}\"")),
             Bound::Bytes(bytes) if is_part || !self.is_empty_collection(&bytes) => Ok(Some(bytes.into_owned())),
             Bound::Bytes(_) if compares_null => Ok(None),
             Bound::Bytes(_) => {
@@ -98,7 +100,7 @@ impl ColumnCondition {
                     CqlType::Set { .. } => "set",
                     _ => "map",
                 };
-                refuse(format!("Invalid comparison with an empty {kind} for operator \"{operator}\""))
+                Err(format!("Invalid comparison with an empty {kind} for operator \"{operator}\""))
             }
         }
     }
@@ -123,48 +125,53 @@ fn bind_index(index: &Term, execution: &Execution<'_>) -> Result<i32, QueryError
 impl BoundCondition<'_> {
     /// Whether the condition holds of a column with this serialized value; `None` is null, or that there is no row.
     pub fn holds(&self, value: Option<&[u8]>, execution: &Execution<'_>) -> Result<bool, QueryError> {
-        execution.work(1 + self.wanted.len() as u64)?;
+        let wanted = self.wanted.as_ref().map_err(QueryError::invalid)?.as_slice();
+        execution.work(1 + wanted.len() as u64)?;
+        let any_is_met = |ty: &CqlType, found: Option<&[u8]>| {
+            wanted.iter().any(|wanted| is_met(self.condition.operator, ty, wanted.as_deref(), found))
+        };
         let ty = &self.condition.column.ty;
         match (&self.part, ty) {
-            (BoundPart::Whole, _) if self.condition.operator == Operator::Contains => self.contains(ty, value, false),
-            (BoundPart::Whole, _) if self.condition.operator == Operator::ContainsKey => self.contains(ty, value, true),
+            (BoundPart::Whole, _) if self.condition.operator == Operator::Contains => {
+                contains(ty, value, wanted, false)
+            }
+            (BoundPart::Whole, _) if self.condition.operator == Operator::ContainsKey => {
+                contains(ty, value, wanted, true)
+            }
             (BoundPart::Index(index), CqlType::List { element, .. }) => {
                 let element_at = |index| value.and_then(|value| element_of(value, index));
                 match usize::try_from(*index) {
-                    Ok(index) => Ok(self.any_is_met(element, element_at(index))),
-                    Err(_) if value.is_none() && !ty.is_multi_cell() => Ok(self.any_is_met(element, None)),
+                    Ok(index) => Ok(any_is_met(element, element_at(index))),
+                    Err(_) if value.is_none() && !ty.is_multi_cell() => Ok(any_is_met(element, None)),
                     Err(_) => refuse(format!("Invalid negative list index {index}")),
                 }
             }
             (BoundPart::Key(wanted), CqlType::Map { key, value: ty, .. }) => {
-                Ok(self.any_is_met(ty, value.and_then(|value| entry_of(key, value, wanted))))
+                Ok(any_is_met(ty, value.and_then(|value| entry_of(key, value, wanted))))
             }
             (BoundPart::Field(place), CqlType::Udt { definition, .. }) => {
                 let field = value.and_then(|value| collection::fields(value).nth(*place)?.ok().flatten());
                 let Some((_, ty)) = definition.fields().get(*place) else { return Ok(false) };
-                Ok(self.any_is_met(ty, field))
+                Ok(any_is_met(ty, field))
             }
-            _ => Ok(self.any_is_met(ty, value)),
+            _ => Ok(any_is_met(ty, value)),
         }
     }
+}
 
-    fn any_is_met(&self, ty: &CqlType, found: Option<&[u8]>) -> bool {
-        self.wanted.iter().any(|wanted| is_met(self.condition.operator, ty, wanted.as_deref(), found))
-    }
-
-    fn contains(&self, ty: &CqlType, value: Option<&[u8]>, is_key: bool) -> Result<bool, QueryError> {
-        let (Some(value), [Some(wanted)]) = (value, self.wanted.as_slice()) else { return Ok(false) };
-        Ok(match ty {
-            CqlType::Map { key, value: ty, .. } => collection::entries(value)?.entries().flatten().any(|entry| {
-                let (ty, part) = if is_key { (key, entry.0) } else { (ty, entry.1) };
-                ty.compare(part, wanted).is_eq()
-            }),
-            CqlType::List { element, .. } | CqlType::Set { element, .. } => {
-                collection::elements(value)?.flatten().flatten().any(|part| element.compare(part, wanted).is_eq())
-            }
-            _ => false,
-        })
-    }
+/// Whether a collection has the only wanted value among its keys or its elements.
+fn contains(ty: &CqlType, value: Option<&[u8]>, wanted: &[Option<Vec<u8>>], is_key: bool) -> Result<bool, QueryError> {
+    let (Some(value), [Some(wanted)]) = (value, wanted) else { return Ok(false) };
+    Ok(match ty {
+        CqlType::Map { key, value: ty, .. } => collection::entries(value)?.entries().flatten().any(|entry| {
+            let (ty, part) = if is_key { (key, entry.0) } else { (ty, entry.1) };
+            ty.compare(part, wanted).is_eq()
+        }),
+        CqlType::List { element, .. } | CqlType::Set { element, .. } => {
+            collection::elements(value)?.flatten().flatten().any(|part| element.compare(part, wanted).is_eq())
+        }
+        _ => false,
+    })
 }
 
 fn element_of(list: &[u8], index: usize) -> Option<&[u8]> {
