@@ -84,13 +84,14 @@ impl Node {
         self.check_values(&found);
         if self.is_accountable() {
             let lost = self.model.lost_writes(&found);
-            assert!(lost.len() <= frames, "{} writes are lost with {frames} frames: {gaps:?}", lost.len());
+            let told = || lost.iter().map(|index| self.model.describe(*index)).collect::<Vec<_>>();
+            assert!(lost.len() <= frames, "lost with {frames} frames, {gaps:?}: {:#?}", told());
         }
     }
 
     /// Returns whether each acknowledged write is a frame of its own, and the state of every write is known.
     fn is_accountable(&self) -> bool {
-        !matches!(self.sync, SyncMode::Periodic { .. }) && self.model.refused() == 0
+        !matches!(self.sync, SyncMode::Periodic { .. }) && self.model.refused() == 0 && !self.has_large_batch
     }
 
     /// Checks that each value in the tables was written once.
