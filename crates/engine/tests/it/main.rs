@@ -22,6 +22,7 @@ mod power_cuts;
 mod pressure;
 mod promises;
 mod quarantine;
+mod random_damage;
 mod reads;
 mod salvage;
 mod schema;

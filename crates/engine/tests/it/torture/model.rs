@@ -125,6 +125,11 @@ impl Model {
         model.settle(found, true)
     }
 
+    /// Checks the content of all tables but one.
+    pub fn check_without_table(&self, found: &State, left_out: &str) -> Result<(), String> {
+        self.check_without(found, |name, _| name == left_out)
+    }
+
     /// Checks the content of all other tables.
     fn check_without(&self, found: &State, is_left_out: impl Fn(&str, &TableState) -> bool) -> Result<(), String> {
         let rest = |mut state: State| {
@@ -160,6 +165,12 @@ impl Model {
             }
         }
         lost
+    }
+
+    /// An event, shortened to what fits a line or two.
+    pub fn describe(&self, index: usize) -> String {
+        let text: String = format!("{:?}", self.events[index].change).chars().take(300).collect();
+        format!("event {index} of {}: {text}", self.events.len())
     }
 
     /// Finds the uncertain events that explain the state after a crash, and treats them as certain from now on.
@@ -295,6 +306,8 @@ pub fn table_name(slot: u64) -> String {
 /// A text that no other value shares.
 pub fn value_of(number: i64, length: usize) -> String {
     let mut text = format!("{number}:");
-    text.extend((0..length).map(|i| char::from(b'a' + ((number as usize * 31 + i * i) % 26) as u8)));
+    text.extend(
+        (0..length).map(|i| char::from(b'a' + (((number as usize).wrapping_mul(31).wrapping_add(i * i)) % 26) as u8)),
+    );
     text
 }

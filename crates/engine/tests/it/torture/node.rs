@@ -12,7 +12,7 @@ use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{
     BoxCursor, Cell, ClusteringBound, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, MergeCursor, Mutation,
     PartitionKey, PartitionUpdate, PartitionUpdateBuilder, ReadError, ReadRange, Row, RowBuilder, Side, Slice, Table,
-    TableBuilder, TableId, TableOptions, Unfiltered, UnfilteredCursor,
+    TableBuilder, TableId, TableOptions, Unfiltered, UnfilteredCursor, push_component,
 };
 use sstable::{BlockCache, SSTableReader, list_tables};
 use types::CqlType;
@@ -30,6 +30,8 @@ const KEYS: u64 = 3;
 const ROWS: u64 = 6;
 /// The columns that may be added and dropped.
 const COLUMNS: [&str; 3] = ["v", "w", "x"];
+/// Where timestamps begin: they grow from there, to the ends of what there is, and across zero.
+const FIRST_TIMESTAMPS: [i64; 4] = [1000, -50, i64::MIN + 1, i64::MAX - 3000];
 /// Deletions of this time may be purged by any compaction.
 const LONG_AGO_SECONDS: u32 = 1;
 const NOW_SECONDS: u32 = 4_000_000_000;
@@ -54,6 +56,11 @@ pub struct Node {
     rewrites: bool,
     /// A number that grows with every change, and is also the change's timestamp.
     number: i64,
+    /// Reads may show a part of a batch, which was refused half-way: the next start finishes it.
+    has_half_a_batch: bool,
+    /// Whether a batch was written that is several frames of the log.
+    pub has_large_batch: bool,
+    opens_damaged: bool,
     snapshots: Vec<Snapshot>,
     /// All values that were sent.
     pub written: BTreeSet<String>,
@@ -96,6 +103,7 @@ impl Node {
             _ => SyncMode::Batch,
         };
         let disk = prepared.crash_image(0);
+        let number = if choices.one_in(2) { FIRST_TIMESTAMPS[choices.below(4) as usize] } else { 1000 };
         Node {
             choices,
             disk,
@@ -105,7 +113,10 @@ impl Node {
             clock: Arc::new(AtomicI64::new(1_000_000)),
             segment_bytes: SEGMENT_BYTES,
             rewrites: !seed.is_multiple_of(4),
-            number: 1000,
+            number,
+            has_half_a_batch: false,
+            has_large_batch: false,
+            opens_damaged: false,
             snapshots: Vec::new(),
             written: BTreeSet::new(),
             refusal: None,
@@ -119,12 +130,14 @@ impl Node {
         }
         self.clock.store([0, 10, 1_000_000, 2_000_000][self.choices.below(4) as usize], Ordering::Relaxed);
         self.engine = Some(Engine::open(self.options(&self.disk))?);
+        self.has_half_a_batch = false;
         Ok(())
     }
 
     pub fn options(&self, disk: &SimulatedDisk) -> EngineOptions {
         let mut options = options(disk, self.sync, &self.clock);
         options.commitlog.segment_size_bytes = self.segment_bytes;
+        options.opens_damaged = self.opens_damaged;
         if !self.rewrites {
             options.in_memory_rewritten_bytes_max = 0;
         }
@@ -203,6 +216,7 @@ impl Node {
             15 => self.flush_all(),
             16..=17 => self.move_table(),
             18 => self.import(),
+            19 => self.write_large(),
             _ => self.write(),
         }
     }
@@ -230,12 +244,69 @@ impl Node {
         self.note(Change::Write(updates), &result);
     }
 
+    /// A batch that is larger than a record of the log may be.
+    fn write_large(&mut self) {
+        let Some(table) = self.some_table() else { return };
+        let length = self.segment_bytes as usize / 5;
+        let (mut updates, mut mutation) = (Vec::new(), Vec::new());
+        for key in 0..KEYS as i32 {
+            let edit = Edit::Static(super::model::value_of(self.number.wrapping_mul(8) + i64::from(key), length));
+            self.written.extend(edit.values().into_iter().cloned());
+            mutation.push(self.update(&table, key, &edit));
+            updates.push(Update { table: table.id.0, key, edit });
+        }
+        let result = block_on(self.engine().write_batch(&Mutation::new(mutation)));
+        self.has_large_batch = true;
+        self.has_half_a_batch |= result.is_err();
+        self.note(Change::Write(updates), &result);
+    }
+
+    /// For one life the definition of a table cannot be read: all others are as they should be, and so is it once its
+    /// definition can be read again and it is repaired. Nothing must be uncertain.
+    pub fn lose_definition(&mut self) {
+        let Some(table) = self.some_table() else { return };
+        self.set_type_of_static(&table, "no_such_type");
+        self.die();
+        self.opens_damaged = true;
+        self.open().unwrap();
+        self.opens_damaged = false;
+        let engine = self.engine();
+        // In `periodic` mode the process took the change with it.
+        if Engine::unreadable_table(&engine.schema(), KEYSPACE, &table.name).is_some() {
+            let found = read_all(&engine).unwrap();
+            self.model.check_without_table(&found, &table.name).unwrap();
+            self.set_type_of_static(&table, "text");
+            engine.repair_table(KEYSPACE, &table.name).unwrap();
+        }
+        assert!(engine.quarantined_tables().is_empty() && engine.faults().is_empty());
+    }
+
+    fn set_type_of_static(&self, table: &Table, name: &str) {
+        let engine = self.engine();
+        let columns = engine.schema().table("system_schema", "columns").unwrap().clone();
+        let timestamp = engine.next_timestamp_micros();
+        let mut builder = RowBuilder::default();
+        builder.start(columns.regulars(), false);
+        builder.liveness(Liveness::at(timestamp));
+        builder.cell(columns.regulars().index_of("type").unwrap(), &Cell::live(timestamp, name.as_bytes()));
+        let mut blob = Vec::new();
+        builder.finish(&mut blob);
+        let mut path = Vec::new();
+        [&*table.name, "s"].iter().for_each(|value| push_component(Some(value.as_bytes()), &mut path));
+        let mut update = PartitionUpdateBuilder::new(columns, PartitionKey::new(KEYSPACE.as_bytes()));
+        update.row(&path, &blob);
+        block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+    }
+
     fn edit(&mut self, table: &Table, length: usize) -> Edit {
         let row = self.choices.below(ROWS) as i32;
         let number = self.number;
-        let value = |choices: &mut Choices| super::model::value_of(number * 8 + choices.below(8) as i64, length);
+        let value = |choices: &mut Choices| {
+            super::model::value_of(number.wrapping_mul(8).wrapping_add(choices.below(8) as i64), length)
+        };
         match self.choices.below(20) {
-            0 => Edit::DeletePartition,
+            // Statements refuse those with negative timestamps.
+            0 if number >= 0 => Edit::DeletePartition,
             1..=2 => Edit::DeleteRange(row, row + self.choices.below(3) as i32),
             3..=4 => Edit::DeleteRow(row),
             5..=6 => Edit::Static(value(&mut self.choices)),
@@ -423,6 +494,11 @@ impl Node {
     /// The state that reads see.
     pub fn read(&self) -> Result<State, EngineError> {
         read_all(&self.engine())
+    }
+
+    /// Whether reads show all of what a batch has written, or nothing of it.
+    pub fn shows_whole_batches(&self) -> bool {
+        !self.has_half_a_batch
     }
 
     /// Checks that clients see the columns of the schema.
