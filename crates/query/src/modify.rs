@@ -11,6 +11,7 @@ mod change;
 mod conditions;
 mod elements;
 mod existing;
+mod guarded;
 mod json;
 mod list;
 mod list_paths;
