@@ -115,6 +115,7 @@ impl Execution<'_> {
     #[cold]
     fn look_at_limits(&self, done: u64) -> Result<(), QueryError> {
         self.budget().next_look.store(done.saturating_add(STEPS_PER_LOOK), Relaxed);
+        self.is_large.iter().for_each(|is_large| is_large.store(true, Relaxed));
         if done > TURN_STEPS_MAX && !self.turn().may_block {
             return Err(QueryError::failed(Cause::TurnIsOver, "The statement needs more than its turn"));
         }

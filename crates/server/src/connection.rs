@@ -10,7 +10,7 @@
 
 use crate::Shared;
 use crate::blocking_pool::Line;
-use crate::connection_turn::{ConnectionTurn, WEIGHT_OF_MOVED};
+use crate::connection_turn::{ConnectionTurn, WEIGHT_OF_LARGE, WEIGHT_OF_MOVED};
 use crate::events::Subscription;
 use crate::in_flight::{Extra, Finished, InFlight, ReplyTo};
 use crate::limits::{Account, FIRST_REQUEST_BYTES_MAX, FREE_BYTES, Place};
@@ -34,11 +34,12 @@ use std::mem::take;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::block_in_place;
+use tokio::task::{block_in_place, yield_now};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// No further requests are begun while this number of bytes of answers waits for the socket.
@@ -176,10 +177,11 @@ impl<H: QueryHandler> Connection<H> {
     /// One turn of the connection, which does everything that needs no waiting.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut connection_turn = ConnectionTurn::begin();
+        let is_large = AtomicBool::new(false);
         self.now = None;
         loop {
             let hold = self.shared.handler.hold_log(cx.waker());
-            let turn = Turn { may_block: false, log_hold: hold.as_ref() };
+            let turn = Turn { may_block: false, log_hold: hold.as_ref(), is_large: Some(&is_large) };
             let mut progress = self.collect_settled(turn, cx) | self.collect_finished(cx) | self.collect_events(cx);
             let mut prefetched = 0;
             while !connection_turn.is_over() && self.may_begin() && self.slot_has_come(cx) {
@@ -196,7 +198,12 @@ impl<H: QueryHandler> Connection<H> {
                         0
                     }
                 };
-                connection_turn.count(size_bytes, if self.running.len() > running { WEIGHT_OF_MOVED } else { 0 });
+                let weight = match is_large.swap(false, Ordering::Relaxed) {
+                    true => WEIGHT_OF_LARGE,
+                    false if self.running.len() > running => WEIGHT_OF_MOVED,
+                    false => 0,
+                };
+                connection_turn.count(size_bytes, weight);
                 progress = true;
                 if self.encoder.pending_bytes() >= OUTPUT_SENT_BYTES {
                     self.write(cx)?;
@@ -213,7 +220,9 @@ impl<H: QueryHandler> Connection<H> {
             }
             if connection_turn.is_over() {
                 self.settle();
-                cx.waker().wake_by_ref();
+                // The runtime then looks at sockets before it polls this task again. A task that only wakes itself is
+                // polled up to 61 times in between.
+                let _ = pin!(yield_now()).poll(cx);
                 return Poll::Pending;
             }
             if !self.may_begin() {

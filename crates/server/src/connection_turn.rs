@@ -2,8 +2,8 @@
 //!
 //! A turn ends after [`REQUESTS_MAX`] requests, and before that when it has taken [`DURATION_MAX`]. Most turns are over
 //! much sooner, because nothing more has arrived. The clock costs as much as a part of a small request, so a turn looks
-//! at it only when requests of some weight have been begun. A request weighs more if it is long, or if it needed more
-//! than the connection's thread may give it.
+//! at it only when requests of some weight have been begun. A request weighs more if it is long, if it looked at many
+//! rows, or if it needed more than the connection's thread may give it.
 
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,9 @@ const WEIGHT_PER_LOOK: usize = 8;
 
 /// The bytes of a request that weigh as much as a small request.
 const BYTES_PER_WEIGHT: usize = 512;
+
+/// The weight of a request that did the work of many rows.
+pub(crate) const WEIGHT_OF_LARGE: usize = WEIGHT_PER_LOOK;
 
 /// The weight of a request that goes on elsewhere.
 pub(crate) const WEIGHT_OF_MOVED: usize = 4;
