@@ -5,6 +5,7 @@ import re
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from proof.oracle.espalier import Espalier
 from proof.wire import Connection, ConnectionClosed, Error, QueryOptions, Rows
@@ -29,10 +30,15 @@ SCHEMA = (
     "CREATE TABLE attack.probe (k int PRIMARY KEY, v int)",
     "CREATE TABLE attack.t (k int PRIMARY KEY, i int, b blob, m map<int, int>, l list<int>)",
     "CREATE TABLE attack.wide (p int, c int, v blob, PRIMARY KEY (p, c))",
+    "CREATE TABLE attack.tall (p int, c int, v int, PRIMARY KEY (p, c))",
+    "CREATE TABLE attack.cube (a int, b int, c int, v int, PRIMARY KEY ((a, b, c)))",
+    "CREATE TABLE attack.n (k int PRIMARY KEY, v varint, d decimal)",
 )
 WIDE_ROWS, WIDE_VALUE_BYTES = 2000, 4096
+TALL_PARTITIONS, TALL_ROWS, TALL_BATCH_ROWS = 3, 50_000, 500
 BLOB_BYTES = 1 * MIB
 TIMEOUT_SECONDS = 20
+UNLOGGED = 1
 HONEST_CONNECTIONS, HONEST_PIPELINED = 4, 32
 
 
@@ -58,6 +64,12 @@ class Target:
             answers = [connection.execute(blob, QueryOptions((bytes(BLOB_BYTES),)))]
             for c in range(WIDE_ROWS):
                 answers.append(connection.execute(wide, QueryOptions((c.to_bytes(4, "big"), bytes(WIDE_VALUE_BYTES)))))
+            tall = connection.prepare("INSERT INTO attack.tall (p, c, v) VALUES (?, ?, ?)")
+            for p in range(1, 1 + TALL_PARTITIONS):
+                for first in range(0, TALL_ROWS, TALL_BATCH_ROWS):
+                    rows = [(tall.id, (p.to_bytes(4, "big"), c.to_bytes(4, "big"), c.to_bytes(4, "big")))
+                            for c in range(first, first + TALL_BATCH_ROWS)]
+                    answers.append(connection.batch(UNLOGGED, rows))
         failed = [answer for answer in answers if isinstance(answer, Error)]
         if failed:
             raise RuntimeError(f"the tables cannot be filled: {failed[0]}")
@@ -75,6 +87,32 @@ class Target:
     def query(self, cql: str, version: int = 5):
         with self.connect(version) as connection:
             return connection.query(cql)
+
+    def together(self, texts: list[str], options: QueryOptions = QueryOptions()) -> list:
+        """The answers to these statements, each on a connection of its own and all at the same time."""
+        return self.all_at_once([(requests.QUERY, requests.query(text, options, 5)) for text in texts])
+
+    def prepared_together(self, texts: list[str]) -> list:
+        """The answers to PREPARE of these statements, as `together`."""
+        return self.all_at_once([(requests.PREPARE, requests.prepare(text, 5)) for text in texts])
+
+    def all_at_once(self, messages: list[tuple[int, bytes]]) -> list:
+        def ask(opcode: int, body: bytes):
+            with self.connect() as connection:
+                return connection.request(opcode, body)
+        with ThreadPoolExecutor(len(messages)) as pool:
+            return list(pool.map(lambda message: ask(*message), messages))
+
+    def pipelined(self, count: int, cql: str, values: tuple = ()) -> list:
+        """The answers to one statement, sent so many times on one connection before the first answer is read."""
+        with self.connect() as connection:
+            opcode, body = requests.QUERY, requests.query(cql, QueryOptions(), 5)
+            if values:
+                statement = connection.prepare(cql)
+                opcode, body = requests.EXECUTE, requests.execute(statement.id, statement.metadata_id, QueryOptions(values), 5)
+            for _ in range(count):
+                connection.send(opcode, body)
+            return [connection.receive()[1] for _ in range(count)]
 
     def must(self, cql: str):
         answer = self.query(cql)
@@ -98,9 +136,12 @@ class Target:
         fields = open(f"/proc/{self.node.process.pid}/stat").read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def status_mib(self, name: str) -> float:
+    def status(self, name: str) -> int:
         status = open(f"/proc/{self.node.process.pid}/status").read()
-        return int(re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)[1]) / 1024
+        return int(re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE)[1])
+
+    def status_mib(self, name: str) -> float:
+        return self.status(name) / 1024
 
     def resident_mib(self) -> float:
         return self.status_mib("VmRSS")

@@ -26,6 +26,8 @@ from proof.volume import Disk, Mount, in_own_namespace
 from proof.wire import Connection, ConnectionClosed, Error, Rows
 
 LOG = "commitlog/commitlog.log"
+# Errors name files without their directories.
+LOG_NAME = "commitlog.log"
 SCHEMA = ("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
           "CREATE TABLE ks.t (k int PRIMARY KEY, v text)")
 WRITE_TIMEOUT = 0x1100
@@ -129,7 +131,7 @@ def failed_writes(checks: Checks) -> None:
                 checks.equal(f"{policy}: reads go on", keys(node), {1})
                 checks.equal(f"{policy}: refusals", [type(refusal) for refusal in refusals], [Error] * 3)
             for refusal in refusals:
-                checks.true(f"{policy}: the reason is told", isinstance(refusal, Error) and LOG in refusal.message, str(refusal))
+                checks.true(f"{policy}: the reason is told", isinstance(refusal, Error) and LOG_NAME in refusal.message, str(refusal))
             if policy != "die":
                 checks.true(f"{policy}: the reason is in the metrics", LOG in status(node, "CommitLog.Closed"), node.steer("status"))
             checks.true(f"{policy}: the reason is logged once", node.log_tail().count("the commit log failed, and no write") == 1, node.log_tail())
@@ -164,7 +166,7 @@ def failed_syncs(checks: Checks) -> None:
         mount.lift(fault)
         checks.true("a failed sync is sticky", eventually(lambda: isinstance(insert(node, 3), Error)))
         refusal = insert(node, 4)
-        checks.true("and told", isinstance(refusal, Error) and LOG in refusal.message, str(refusal))
+        checks.true("and told", isinstance(refusal, Error) and LOG_NAME in refusal.message, str(refusal))
         checks.true("reads go on", {1} <= keys(node))
 
 
@@ -206,7 +208,7 @@ def full_disk(checks: Checks) -> None:
         make_table(node)
         disk.capacity_bytes = disk.used_bytes() + (256 << 10)
         written, refusal = write_until_refused(node, 400)
-        checks.true("a full disk refuses", refusal is not None and LOG in refusal.message and "grow" in refusal.message, str(refusal))
+        checks.true("a full disk refuses", refusal is not None and LOG_NAME in refusal.message and "grow" in refusal.message, str(refusal))
         checks.equal("reads go on", keys(node), written)
         checks.equal("it is not closed for good", status(node, "CommitLog.Closed"), "no")
         disk.capacity_bytes = 1 << 40

@@ -20,6 +20,10 @@ const SLICE_NANOS: u64 = 100_000_000;
 #[cfg(target_os = "linux")]
 const PROMPT_SLICE_NANOS: u64 = 500_000;
 
+/// Makes the system choose the slice.
+#[cfg(target_os = "linux")]
+const ORDINARY_SLICE: u64 = 0;
+
 /// Requests short time slices for the calling thread, so that on wake-up it preempts threads with longer slices. This
 /// is for threads that do little work for waiting threads and sleep again. It does not increase their share of the
 /// processor. It has no effect where the system has no slices for single threads (Linux before 6.12).
@@ -27,6 +31,17 @@ pub fn start_promptly() {
     #[cfg(target_os = "linux")]
     if let Ok(nice) = rustix::process::nice(0) {
         let _ = ask_for_slices(nice, PROMPT_SLICE_NANOS);
+    }
+}
+
+/// Requests the system's ordinary slices for the calling thread, and adds to its niceness. This is for long work that a
+/// client waits for: threads that [`start_promptly`] preempt it, and get a larger share the nicer it is. A new thread
+/// inherits the slices of the thread that starts it, so that without this call long work started by a prompt thread
+/// would preempt prompt threads.
+pub fn start_later(niceness: i32) {
+    #[cfg(target_os = "linux")]
+    if let Ok(nice) = rustix::process::nice(niceness) {
+        let _ = ask_for_slices(nice, ORDINARY_SLICE);
     }
 }
 
@@ -96,6 +111,21 @@ mod tests {
             start_promptly();
             assert_eq!(rustix::process::nice(0).unwrap(), before);
             if let Err(error) = ask_for_slices(before, PROMPT_SLICE_NANOS) {
+                assert_has_meaning(&error);
+            }
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_starts_later_is_nicer_and_asks_for_ordinary_slices() {
+        let thread = std::thread::spawn(|| {
+            let before = rustix::process::nice(0).unwrap();
+            start_promptly();
+            start_later(3);
+            let nice = rustix::process::nice(0).unwrap();
+            assert_eq!(nice, (before + 3).min(19));
+            if let Err(error) = ask_for_slices(nice, ORDINARY_SLICE) {
                 assert_has_meaning(&error);
             }
         });

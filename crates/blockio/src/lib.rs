@@ -26,7 +26,7 @@ mod sleeper;
 mod system;
 
 pub use aligned::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
-pub use background::{give_way, start_promptly};
+pub use background::{give_way, start_later, start_promptly};
 pub use descriptors::raise_descriptor_limit;
 pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, File, OpenMode, OpenOptions, Space};
 pub use error::{DiskError, DiskErrorKind};

@@ -77,6 +77,11 @@ pub(crate) const TOKENS_MAX: usize = 1 << 19;
 /// The initial capacity for tokens.
 const TOKENS_EXPECTED_MAX: usize = 1 << 10;
 
+/// How many tokens a text has, up to its first mistake or the limit; parsing it takes memory in proportion.
+pub fn token_count(text: &str) -> usize {
+    tokenize(text).tokens.len()
+}
+
 /// Splits a text into tokens, up to its end, the first mistake or the limit.
 pub(crate) fn tokenize(text: &str) -> Tokens {
     let mut tokens = Vec::with_capacity((text.len() / 5 + 2).min(TOKENS_EXPECTED_MAX));

@@ -59,9 +59,10 @@ pub fn parse_counting(text: &str) -> (Result<ParsedStatement, SyntaxError>, u64)
     };
     let result = parser.statement();
     let markers = mem::take(&mut parser.markers);
+    let tokens = parser.tokens.len();
     let parsed = match result {
         Ok(statement) => match parser.complaint.take() {
-            None => Ok(ParsedStatement { statement, markers }),
+            None => Ok(ParsedStatement { statement, markers, tokens }),
             Some(message) => Err(SyntaxError { message }),
         },
         Err(stop) => Err(SyntaxError { message: parser.stop_message(stop) }),

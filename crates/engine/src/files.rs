@@ -22,11 +22,13 @@ use crate::options::EngineOptions;
 use crate::table::TableStore;
 
 /// The directory of snapshots in a table's directory.
-const SNAPSHOTS: &str = "snapshots";
+pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// The directory, in a table's directory, of Data.db files that belong to no SSTable.
 const LEFTOVERS: &str = "leftovers";
 /// The first character in the name of an incomplete snapshot. No other name begins with it.
-const UNFINISHED: char = '.';
+pub(crate) const UNFINISHED: char = '.';
+/// The file of a snapshot that lists its content, and the times of its creation and expiry.
+pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// The directory of a table's snapshot of that name.
 pub(crate) fn snapshot_directory(store: &TableStore, name: &str) -> PathBuf {
@@ -324,7 +326,7 @@ impl TableFiles {
         sstables: &[Arc<SSTableReader>],
         [unfinished, directory]: [&Path; 2],
         schema_cql: &str,
-        created_at: &str,
+        [created_at, expires_at]: [Option<String>; 2],
     ) -> Result<(), EngineError> {
         self.link(sstables, unfinished)?;
         let data_file =
@@ -332,8 +334,11 @@ impl TableFiles {
         let mut data_files: Vec<String> = sstables.iter().map(data_file).collect();
         data_files.sort();
         let files = data_files.join(", ");
-        let manifest = format!("{{\"files\": [{files}], \"created_at\": \"{created_at}\", \"expires_at\": null}}\n");
-        self.write_whole(&unfinished.join("manifest.json"), manifest.as_bytes())?;
+        let time = |time: Option<String>| time.map_or("null".to_owned(), |time| format!("\"{time}\""));
+        let (created_at, expires_at) = (time(created_at), time(expires_at));
+        let manifest =
+            format!("{{\"files\": [{files}], \"created_at\": {created_at}, \"expires_at\": {expires_at}}}\n");
+        self.write_whole(&unfinished.join(MANIFEST), manifest.as_bytes())?;
         self.write_whole(&unfinished.join("schema.cql"), schema_cql.as_bytes())?;
         self.disk.sync_dir(unfinished)?;
         self.disk.rename(unfinished, directory)?;

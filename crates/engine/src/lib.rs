@@ -50,6 +50,6 @@ pub use schema_rows::SchemaDamage;
 pub use shared::BorrowedSchema;
 pub use sstable::{Edge, PartitionSlice};
 pub use table::in_memory::InMemoryStats;
-pub use transfer::AdoptedTable;
+pub use transfer::{AdoptedTable, SnapshotInfo};
 pub use turn::Turn;
 pub use write::{Derive, Derived};

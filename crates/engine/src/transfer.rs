@@ -3,5 +3,7 @@
 mod adoption;
 mod import;
 mod snapshot;
+mod stored_snapshots;
 
 pub use adoption::AdoptedTable;
+pub use stored_snapshots::SnapshotInfo;

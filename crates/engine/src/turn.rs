@@ -1,5 +1,7 @@
 //! What a call may do beside its own work: an argument, not a state of the thread.
 
+use std::sync::atomic::AtomicBool;
+
 use commitlog::LogHold;
 
 /// What the caller of a read or a write permits.
@@ -16,11 +18,13 @@ pub struct Turn<'t> {
     /// for all of them, when the caller releases the batch. A call that may block is given none, since it could wait
     /// for an append whose wake-up is still held back.
     pub log_hold: Option<&'t LogHold>,
+    /// Set by a statement that does far more work than one of a row, so that the caller looks at the clock.
+    pub is_large: Option<&'t AtomicBool>,
 }
 
 impl Turn<'static> {
     /// The call may wait on its thread.
-    pub const BLOCKING: Turn<'static> = Turn { may_block: true, log_hold: None };
+    pub const BLOCKING: Turn<'static> = Turn { may_block: true, log_hold: None, is_large: None };
     /// The call may not wait, and its appends wake the log's writer at once.
-    pub const NON_BLOCKING: Turn<'static> = Turn { may_block: false, log_hold: None };
+    pub const NON_BLOCKING: Turn<'static> = Turn { may_block: false, log_hold: None, is_large: None };
 }

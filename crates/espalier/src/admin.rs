@@ -28,9 +28,29 @@ struct Request {
     tables: Vec<String>,
     #[serde(default)]
     tag: Option<String>,
+    /// How long a snapshot is kept.
+    #[serde(default)]
+    ttl_seconds: Option<u64>,
+    /// The keyspaces whose snapshots are removed.
+    #[serde(default)]
+    keyspaces: Vec<String>,
     /// The directory of SSTables to import, or the target of an export.
     #[serde(default)]
     directory: Option<PathBuf>,
+}
+
+impl Request {
+    fn new(verb: Verb) -> Request {
+        Request {
+            verb,
+            keyspace: None,
+            tables: Vec::new(),
+            tag: None,
+            ttl_seconds: None,
+            keyspaces: Vec::new(),
+            directory: None,
+        }
+    }
 }
 
 /// The verbs, named as in nodetool.
@@ -41,6 +61,8 @@ enum Verb {
     Flush,
     Compact,
     Snapshot,
+    ListSnapshots,
+    ClearSnapshot,
     Tablestats,
     Drain,
     RepairTable,

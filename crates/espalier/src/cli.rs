@@ -34,9 +34,29 @@ pub enum Command {
         /// Name of the snapshot; the time in milliseconds if not given
         #[arg(short, long)]
         tag: Option<String>,
+        /// How long it is kept, 60s or more: 1d, 12h; for ever if not given
+        #[arg(long)]
+        ttl: Option<String>,
         /// Which tables
         #[command(flatten)]
         tables: Tables,
+    },
+    /// Show the snapshots that there are, also of dropped tables
+    Listsnapshots(Node),
+    /// Remove snapshots, also of dropped tables
+    Clearsnapshot {
+        /// Those of this name
+        #[arg(short, long, required_unless_present = "all")]
+        tag: Option<String>,
+        /// Those of any name
+        #[arg(long, conflicts_with = "tag")]
+        all: bool,
+        /// The node
+        #[command(flatten)]
+        node: Node,
+        /// Of these keyspaces; of all if none is given
+        #[arg(value_name = "KEYSPACE")]
+        keyspaces: Vec<String>,
     },
     /// Show statistics of tables
     Tablestats(Tables),

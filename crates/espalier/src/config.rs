@@ -8,12 +8,15 @@ mod options;
 mod restricted;
 mod units;
 
+use crate::disk_usage::Watch;
+pub use honoured::SNAPSHOT_LIFETIME_MIN;
 pub use memory::system_memory_bytes;
 use options::Outcome;
 use query::Guardrails;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -83,11 +86,17 @@ pub struct Config {
     pub cluster_name: String,
     pub num_tokens: u32,
     pub listen: IpAddr,
+    /// Where clients are told to connect to; `listen` if it says nothing.
+    pub broadcast_rpc_address: Option<IpAddr>,
     pub port: u16,
     pub frame_size_bytes_max: usize,
     pub connections_max: Option<usize>,
     pub connections_per_ip_max: Option<usize>,
-    pub request_bytes_in_flight_max: usize,
+    pub request_bytes_in_flight_max: Option<u64>,
+    pub request_bytes_in_flight_per_ip_max: Option<u64>,
+    /// `native_transport_rate_limiting_enabled`.
+    pub limits_request_rate: bool,
+    pub requests_per_second_max: NonZeroU32,
     pub idle_timeout: Option<Duration>,
     pub prepared_statements_cache_size_bytes: u64,
     pub read_timeout: Duration,
@@ -117,7 +126,12 @@ pub struct Config {
     pub statement_memory_max_bytes: u64,
     pub page_max_bytes: u64,
     pub read_thresholds_enabled: bool,
+    pub auto_snapshot_lifetime: Option<Duration>,
     pub guardrails: Guardrails,
+    /// `data_disk_usage_percentage_warn_threshold`, `..._fail_threshold` and `data_disk_usage_max_disk_size`.
+    pub disk_usage_warn_percentage: Option<u64>,
+    pub disk_usage_fail_percentage: Option<u64>,
+    pub disk_usage_max_bytes: Option<u64>,
     pub tombstone_warn_threshold: u64,
     pub tombstone_failure_threshold: u64,
     pub batch_size_warn_threshold_bytes: u64,
@@ -140,11 +154,13 @@ impl Default for Config {
             cluster_name: "Test Cluster".to_owned(),
             num_tokens: 1,
             listen: IpAddr::from([127, 0, 0, 1]),
+            broadcast_rpc_address: None,
             port: 9042,
             frame_size_bytes_max: 16 << 20,
             connections_max: None,
             connections_per_ip_max: None,
-            request_bytes_in_flight_max: 64 << 20,
+            request_bytes_in_flight_max: None,
+            request_bytes_in_flight_per_ip_max: None,
             idle_timeout: None,
             prepared_statements_cache_size_bytes: 10 << 20,
             read_timeout: Duration::from_millis(5000),
@@ -169,8 +185,14 @@ impl Default for Config {
             compaction_throughput_bytes: 64 << 20,
             max_memory_to_lock_fraction: 0.2,
             max_memory_to_lock_mb: 0,
+            limits_request_rate: false,
+            requests_per_second_max: NonZeroU32::new(1_000_000).unwrap_or(NonZeroU32::MAX),
             auto_snapshot: true,
+            auto_snapshot_lifetime: None,
             guardrails: Guardrails::default(),
+            disk_usage_warn_percentage: None,
+            disk_usage_fail_percentage: None,
+            disk_usage_max_bytes: None,
             statement_memory_max_bytes: 256 << 20,
             page_max_bytes: 16 << 20,
             read_thresholds_enabled: false,
@@ -209,6 +231,26 @@ impl Config {
         }
     }
 
+    /// What is watched of the disk.
+    pub fn disk_watch(&self) -> Watch {
+        let (warn, fail) = (self.disk_usage_warn_percentage, self.disk_usage_fail_percentage);
+        Watch { data: self.data_directory.clone(), warn, fail, disk_max_bytes: self.disk_usage_max_bytes }
+    }
+
+    /// Limits connections to half of the descriptors that the process may open. The others are left to files.
+    pub fn leave_descriptors_to_files(&mut self, descriptors: u64) {
+        let connections = usize::try_from(descriptors / 2).unwrap_or(usize::MAX);
+        self.connections_max = Some(self.connections_max.map_or(connections, |max| max.min(connections)));
+    }
+
+    /// Memory for requests and answers, of the node and of one address, bytes.
+    pub fn request_bytes_in_flight_max(&self) -> (usize, usize) {
+        let node = self.request_bytes_in_flight_max.unwrap_or((system_memory_bytes() / 10).max(256 << 20));
+        let address = self.request_bytes_in_flight_per_ip_max.unwrap_or((node / 4).max(64 << 20));
+        let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        (size(node), size(address))
+    }
+
     /// Applies a file. Errors begin with the place in the file, as `:line: `.
     fn apply_file(&mut self, text: &str) -> Result<(), String> {
         let settings: Option<BTreeMap<String, Value>> =
@@ -231,6 +273,11 @@ impl Config {
 /// The page of all options, as in `docs/options.md`.
 pub fn options_page() -> String {
     options::document()
+}
+
+/// A duration as options have it: `30s`, `1d`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    units::duration(&Value::String(text.to_owned()))
 }
 
 /// Parses a value of the environment as if it were in the file.
@@ -258,6 +305,15 @@ mod tests {
     fn load(text: &str) -> Result<Config, String> {
         let mut config = Config::default();
         config.apply_file(text).map(|()| config)
+    }
+
+    #[test]
+    fn connections_leave_descriptors_to_files() {
+        let mut config = Config::default();
+        config.leave_descriptors_to_files(1024);
+        assert_eq!(config.connections_max, Some(512));
+        config.leave_descriptors_to_files(4096);
+        assert_eq!(config.connections_max, Some(512), "what is configured stays in force");
     }
 
     #[test]
@@ -321,6 +377,7 @@ mod tests {
             "native_transport_max_frame_size: 1GiB",
             "native_transport_max_concurrent_connections: 0",
             "native_transport_max_concurrent_connections_per_ip: 0",
+            "native_transport_max_request_data_in_flight: 0B",
             "native_transport_max_request_data_in_flight_per_ip: 0B",
             "concurrent_compactors: 100000",
             "read_request_timeout: 0ms",

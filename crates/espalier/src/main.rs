@@ -4,6 +4,7 @@
 mod admin;
 mod cli;
 mod config;
+mod disk_usage;
 mod log;
 mod serve;
 mod sstable;

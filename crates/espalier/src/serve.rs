@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
@@ -35,13 +35,14 @@ const FAILED_STATUS: i32 = 100;
 /// Runs a node until SIGTERM or SIGINT. The error is one line for the user.
 pub fn serve(flags: Serve) -> Result<(), String> {
     let started = Instant::now();
-    let config = configuration(flags)?;
+    let mut config = configuration(flags)?;
     start_logging();
     for (option, reason) in &config.inert {
         tracing::info!("{option} is accepted and has no effect: {reason}");
     }
     if let Some(limit) = blockio::raise_descriptor_limit() {
         tracing::debug!("at most {limit} files and connections may be open");
+        config.leave_descriptors_to_files(limit);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(worker_threads())
@@ -118,6 +119,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let options = processor_options(&config, address);
     let generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i32);
     options.node.write_local(&engine, generation).map_err(|error| open_failed(&config, &error))?;
+    let disk_usage = options.disk_usage.clone();
     let server = Server::new(listener, Arc::new(Processor::new(engine.clone(), options)));
     // The socket would be a new file.
     let admin = match config.read_only {
@@ -133,6 +135,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         started,
         drained: AtomicBool::new(false),
     });
+    warn_of_open_doors(&config, address);
     let mut signals = Signals::new()?;
     tracing::info!(
         %address,
@@ -154,6 +157,10 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
             signals.next().await;
         }
     };
+    if !config.read_only {
+        tokio::spawn(expire_snapshots(engine.clone()));
+        tokio::spawn(config.disk_watch().run(disk_usage));
+    }
     tokio::select! {
         () = serve => {}
         () = steered(admin.as_ref(), &node) => {}
@@ -171,6 +178,32 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         Ok(Err(error @ EngineError::NotDrained(_))) => Err(format!("drained all tables but these: {error}")),
         Ok(Err(error)) => Err(format!("drain failed, the log will be replayed: {error}")),
         Err(error) => Err(format!("drain failed, the log will be replayed: {error}")),
+    }
+}
+
+/// Says what whoever reaches the port may do, if others than this machine's users can.
+fn warn_of_open_doors(config: &Config, address: SocketAddr) {
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            "whoever reaches {address} may read and change everything: there is no authentication (AllowAllAuthenticator) and no TLS"
+        );
+    }
+    if address.ip().is_unspecified() && config.broadcast_rpc_address.is_none() {
+        tracing::warn!("clients are told to connect to {}: set broadcast_rpc_address", address.ip());
+    }
+}
+
+/// Removes snapshots whose lifetime is over, as often as Cassandra does.
+async fn expire_snapshots(engine: Arc<Engine>) {
+    const PERIOD: Duration = Duration::from_secs(60);
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        let engine = engine.clone();
+        match tokio::task::spawn_blocking(move || engine.clear_expired_snapshots()).await {
+            Ok(Ok(0)) | Err(_) => {}
+            Ok(Ok(count)) => tracing::info!("{count} snapshots have expired and were removed"),
+            Ok(Err(error)) => tracing::warn!("expired snapshots could not be removed: {error}"),
+        }
     }
 }
 
@@ -341,6 +374,7 @@ fn warn_of_memory(notice: &InMemoryNotice) {
 }
 
 fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
+    let shown = config.broadcast_rpc_address.unwrap_or(address.ip());
     ProcessorOptions {
         tombstone_warn_threshold: config.tombstone_warn_threshold,
         tombstone_failure_threshold: config.tombstone_failure_threshold,
@@ -354,12 +388,14 @@ fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
         truncate_timeout: config.truncate_timeout,
         statement_memory_max_bytes: config.statement_memory_max_bytes,
         page_max_bytes: usize::try_from(config.page_max_bytes).unwrap_or(usize::MAX),
+        disk_usage: Arc::default(),
         guardrails: guardrails(config),
         auto_snapshot: config.auto_snapshot,
+        auto_snapshot_lifetime: config.auto_snapshot_lifetime,
         node: Node {
             cluster_name: config.cluster_name.clone(),
-            broadcast_address: address.ip(),
-            rpc_address: address.ip(),
+            broadcast_address: shown,
+            rpc_address: shown,
             rpc_port: address.port(),
             tokens: Node::evenly_spaced_tokens(config.num_tokens),
             ..Node::default()
@@ -377,12 +413,15 @@ fn guardrails(config: &Config) -> Guardrails {
 }
 
 fn server_options(config: &Config) -> ServerOptions {
+    let (request_bytes_in_flight_max, request_bytes_in_flight_per_ip_max) = config.request_bytes_in_flight_max();
     ServerOptions {
         listen: SocketAddr::new(config.listen, config.port),
         frame_size_bytes_max: config.frame_size_bytes_max,
         connections_max: config.connections_max,
         connections_per_ip_max: config.connections_per_ip_max,
-        request_bytes_in_flight_max: config.request_bytes_in_flight_max,
+        request_bytes_in_flight_max,
+        request_bytes_in_flight_per_ip_max,
+        requests_per_second_max: Some(config.requests_per_second_max).filter(|_| config.limits_request_rate),
         idle_timeout: config.idle_timeout,
         prepared_statements_cache_size_bytes: config.prepared_statements_cache_size_bytes,
         ..ServerOptions::default()

@@ -9,7 +9,7 @@ use bytecomp::{
 use types::{CqlType, Token};
 
 /// One type for each kind of encoding.
-fn types() -> Vec<CqlType> {
+pub(crate) fn types() -> Vec<CqlType> {
     use CqlType::*;
     let element = Arc::new(Text);
     vec![

@@ -11,6 +11,9 @@ mod keys;
 mod mutate;
 mod mutation;
 mod tables;
+mod values;
+
+use std::time::{Duration, Instant};
 
 pub use keys::seeds as key_seeds;
 pub use mutate::Mutator;
@@ -32,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "log_records", run: commit_log::records },
     Target { name: "mutation", run: mutation::record },
     Target { name: "byte_comparable", run: keys::byte_comparable },
+    Target { name: "values", run: values::value },
     Target { name: "sstable_statistics", run: tables::statistics },
     Target { name: "sstable_compression_info", run: tables::compression_info },
     Target { name: "sstable_filter", run: tables::filter },
@@ -45,11 +49,21 @@ pub const TARGETS: &[Target] = &[
 
 /// Runs the target of that name, for the binaries of `fuzz/`.
 ///
-/// # Panics If there is no such target, and if a decoder panics, which is what fuzzing looks for.
+/// # Panics If there is no such target, and if a decoder panics or takes too long, which is what fuzzing looks for.
 pub fn run(name: &str, bytes: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a target of TARGETS");
+    let started = Instant::now();
     (target.run)(bytes);
+    let taken = started.elapsed();
+    let size_kb = u32::try_from(bytes.len() / 1024).unwrap_or(u32::MAX).max(SMALL_INPUT_KB);
+    assert!(taken <= TIME_PER_KB * size_kb, "{} bytes took {taken:?}", bytes.len());
 }
+
+/// The most time that a target may take for a kilobyte of its input.
+const TIME_PER_KB: Duration = Duration::from_millis(10);
+
+/// Smaller inputs have the time of one of this size, because the fuzzer itself may be interrupted.
+const SMALL_INPUT_KB: u32 = 10;
 
 /// Frames, segments and request bodies of a connection, in each version and compression.
 fn protocol(bytes: &[u8]) {

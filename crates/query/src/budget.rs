@@ -1,20 +1,33 @@
 //! What one statement may take: work in a turn, time, and memory.
 //!
 //! Work is counted in steps: a row, a deletion or a partition that is looked at is at least one. Where the thread may
-//! not be blocked, a statement that has used up the steps of its turn fails with [`Cause::WouldWait`] and is carried
+//! not be blocked, a statement that has used up the steps of its turn fails with [`Cause::TurnIsOver`] and is carried
 //! out again on the blocking pool, as one that would have to wait for a device. At regular intervals the statement
-//! checks its time limit and whether its client still waits, so that an abandoned scan ends soon. Nothing here looks at
-//! how much other statements take.
+//! checks its time limit and whether its client still waits, so that an abandoned scan ends soon.
+//!
+//! Memory is counted in bytes that the statement holds. A first part is free. Beyond it the statement takes memory from
+//! what the node and the client's address may hold together ([`crate::MemoryBudget`]).
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::error::failures;
 use crate::execution::Execution;
-use crate::{Cause, Consistency, ErrorKind, FailureReason, QueryError};
+use crate::{Cause, Consistency, ErrorKind, FailureReason, Lease, QueryError};
 
 /// The steps of a turn on a thread that may not be blocked: a few milliseconds.
 pub(crate) const TURN_STEPS_MAX: u64 = 10_000;
+
+/// The bytes that a statement may hold without taking them from its client's memory. No more statements run at a time
+/// than there are threads, so that the free parts together stay small.
+const FREE_BYTES: u64 = 256 << 10;
+
+/// The memory for an answer, as a multiple of its bytes: it grows in a vector that doubles, and is copied to be sent.
+const ANSWER_COPIES: u64 = 2;
+
+/// The steps in which a statement takes more memory.
+const GRANTED_STEP_BYTES: u64 = 256 << 10;
 
 /// The number of steps between two checks of the time limit and the client.
 pub(crate) const STEPS_PER_LOOK: u64 = 256;
@@ -36,6 +49,9 @@ pub(crate) struct Budget {
     /// Microseconds since the epoch.
     deadline_micros: AtomicI64,
     held_bytes: AtomicU64,
+    /// What it may hold before it takes more of its client's memory.
+    granted_bytes: AtomicU64,
+    lease: Mutex<Option<Lease>>,
 }
 
 impl Budget {
@@ -46,6 +62,8 @@ impl Budget {
             next_look: AtomicU64::new(STEPS_PER_LOOK),
             deadline_micros: AtomicI64::new(i64::MAX),
             held_bytes: AtomicU64::new(0),
+            granted_bytes: AtomicU64::new(FREE_BYTES),
+            lease: Mutex::new(None),
         }
     }
 
@@ -55,6 +73,8 @@ impl Budget {
         self.next_look.store(STEPS_PER_LOOK, Relaxed);
         self.deadline_micros.store(i64::MAX, Relaxed);
         self.held_bytes.store(0, Relaxed);
+        self.granted_bytes.store(FREE_BYTES, Relaxed);
+        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -79,7 +99,7 @@ impl Execution<'_> {
     ///
     /// # Errors
     ///
-    /// [`Cause::WouldWait`] where the turn is used up and the thread may not be blocked; a timeout behind the time
+    /// [`Cause::TurnIsOver`] where the turn is used up and the thread may not be blocked; a timeout behind the time
     /// limit, and where nobody waits for the answer any more.
     #[inline]
     pub fn work(&self, steps: u64) -> Result<(), QueryError> {
@@ -95,8 +115,9 @@ impl Execution<'_> {
     #[cold]
     fn look_at_limits(&self, done: u64) -> Result<(), QueryError> {
         self.budget().next_look.store(done.saturating_add(STEPS_PER_LOOK), Relaxed);
+        self.is_large.iter().for_each(|is_large| is_large.store(true, Relaxed));
         if done > TURN_STEPS_MAX && !self.turn().may_block {
-            return Err(QueryError::failed(Cause::WouldWait, "The statement needs more than its turn"));
+            return Err(QueryError::failed(Cause::TurnIsOver, "The statement needs more than its turn"));
         }
         let is_over = self.processor.now_micros() >= self.budget().deadline_micros.load(Relaxed);
         if is_over || self.is_late() || self.is_cancelled() {
@@ -128,18 +149,47 @@ impl Execution<'_> {
         self.budget().held_bytes.store(held.saturating_sub(bytes as u64), Relaxed);
     }
 
-    /// How many bytes of the answer the statement may hold beside what is charged.
+    /// How many bytes of the answer the statement may hold beside the bytes charged so far. A larger answer has to pass
+    /// [`Execution::check_room`], which takes more memory where there is some.
     pub fn room_bytes(&self) -> usize {
-        let max = self.processor.options().statement_memory_max_bytes;
-        usize::try_from(max.saturating_sub(self.budget().held_bytes.load(Relaxed))).unwrap_or(usize::MAX)
+        let held = self.budget().held_bytes.load(Relaxed);
+        let max = self.processor.options().statement_memory_max_bytes.saturating_sub(held);
+        let granted = self.budget().granted_bytes.load(Relaxed).saturating_sub(held) / ANSWER_COPIES;
+        usize::try_from(max.min(granted)).unwrap_or(usize::MAX)
+    }
+
+    /// Makes the statement's memory this large, of what the node and the client's address may hold. An error where
+    /// others have taken too much of that.
+    #[cold]
+    fn take_memory(&self, bytes: u64) -> Result<(), QueryError> {
+        let budget = self.budget();
+        let Some(memory) = &self.client.memory else {
+            budget.granted_bytes.store(u64::MAX, Relaxed);
+            return Ok(());
+        };
+        let bytes = bytes.next_multiple_of(GRANTED_STEP_BYTES);
+        let mut lease = budget.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        let lease = lease.get_or_insert_with(|| Lease::new(memory.clone()));
+        if !lease.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+            let message = "The requests under way take all memory that they may (see \
+                           native_transport_max_request_data_in_flight)";
+            return Err(QueryError::new(ErrorKind::Overloaded, message));
+        }
+        budget.granted_bytes.store(bytes, Relaxed);
+        Ok(())
     }
 
     /// Refuses an answer of this size if it and the bytes charged so far are more than one statement may hold.
     pub fn check_room(&self, answer_bytes: usize) -> Result<(), QueryError> {
         let max = self.processor.options().statement_memory_max_bytes;
         let held = self.budget().held_bytes.load(Relaxed);
-        if held.saturating_add(answer_bytes as u64) <= max {
+        let needed = held.saturating_add((answer_bytes as u64).saturating_mul(ANSWER_COPIES));
+        let is_below_max = held.saturating_add(answer_bytes as u64) <= max;
+        if is_below_max && needed <= self.budget().granted_bytes.load(Relaxed) {
             return Ok(());
+        }
+        if is_below_max {
+            return self.take_memory(needed);
         }
         let message = format!("The statement would hold more than {max} bytes of rows (see statement_memory_limit)");
         Err(QueryError::new(read_size_failure(self.options.consistency), message))

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::MemoryBudget;
+
 /// A client's session: its keyspace and its identity. The server keeps one per connection.
 #[derive(Clone, Debug, Default)]
 pub struct ClientState {
@@ -12,4 +14,6 @@ pub struct ClientState {
     pub address: Option<SocketAddr>,
     /// The role it logged in as; `None` for an anonymous one.
     pub user: Option<Arc<str>>,
+    /// What its statements may hold in memory while they run; `None` is no limit.
+    pub memory: Option<Arc<MemoryBudget>>,
 }

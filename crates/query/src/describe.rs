@@ -75,6 +75,7 @@ fn page(
     let shown = elements.get(start.min(end)..end).unwrap_or_default();
     let mut cells = Vec::new();
     for element in shown {
+        execution.check_room(cells.len())?;
         for text in [&element.keyspace, element.kind, &element.name] {
             write_cell(text.as_bytes(), &mut cells);
         }

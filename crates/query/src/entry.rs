@@ -39,7 +39,7 @@ use crate::prepared::{Class, Plan, Prepared, Work, result_id};
 use crate::processor::{noted, with_warnings};
 use crate::response::set_form;
 use crate::select::SelectPlan;
-use crate::{Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify};
+use crate::{Need, Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify};
 
 pub use log_queue::LogQueue;
 pub use outcome::{Answer, MustBlock, Outcome, Pending};
@@ -199,8 +199,10 @@ impl Processor {
             return Outcome::failed(call.wrong_count(values.len()));
         }
         let class = statement.plan.class;
-        if !control.turn.may_block && (class.must_block() || request.trace.is_some()) {
-            return self.must_block(call, class, values);
+        if !control.turn.may_block
+            && let Some(need) = class.need().or(request.trace.map(|_| Need::Processor))
+        {
+            return self.must_block(need, call, class, values);
         }
         let execution = Execution::new(self, schema, request.parts(), values, statement.keyspace.as_deref(), *control);
         match &statement.plan.work {
@@ -208,7 +210,7 @@ impl Processor {
             Work::Modification(modification) => {
                 let written = |execution: &Execution<'_>| modification.mutation(execution);
                 let outcome = self.begin_write(written, None, class, schema, execution, out);
-                outcome.unwrap_or_else(|HasToBlock| self.must_block(call, class, values))
+                outcome.unwrap_or_else(|HasToBlock(need)| self.must_block(need, call, class, values))
             }
             Work::Derived(modification) => {
                 let partitions = modification.partitions(&execution);
@@ -221,7 +223,7 @@ impl Processor {
             Work::Batch(batch) => {
                 let written = |execution: &Execution<'_>| batch.mutation(execution);
                 let outcome = self.begin_write(written, Some(batch.kind()), class, schema, execution, out);
-                outcome.unwrap_or_else(|HasToBlock| self.must_block(call, class, values))
+                outcome.unwrap_or_else(|HasToBlock(need)| self.must_block(need, call, class, values))
             }
             work => {
                 let body = self.carry_out(work, call, &execution);
@@ -281,12 +283,10 @@ impl Processor {
         {
             return Outcome::Done(Answer::Written);
         }
-        let mut body = match select.execute(&execution) {
-            Err(error) if error.would_wait() => {
-                return self.must_block(call, call.statement.plan.class, execution.values);
-            }
-            body => body,
-        };
+        let mut body = select.execute(&execution);
+        if let Some(need) = body.as_ref().err().and_then(QueryError::need) {
+            return self.must_block(need, call, call.statement.plan.class, execution.values);
+        }
         body.iter_mut().for_each(|body| call.set_form(body));
         Outcome::done(with_warnings(body, execution.into_warnings(), self.engine()))
     }
@@ -334,8 +334,10 @@ impl Processor {
         let mutation = match make() {
             Ok(Some(mutation)) => mutation,
             Ok(None) => return Ok(void(execution.into_warnings(), out)),
-            Err(error) if error.would_wait() => return Err(HasToBlock),
             Err(error) => {
+                if let Some(need) = error.need() {
+                    return Err(HasToBlock(need));
+                }
                 return Ok(Outcome::done(with_warnings(Err(error), execution.into_warnings(), self.engine())));
             }
         };
@@ -385,7 +387,7 @@ impl Processor {
     }
 
     /// The statement as a request for the blocking pool.
-    fn must_block(self: &Arc<Self>, call: &Call<'_>, class: Class, values: &[Value<'_>]) -> Outcome {
+    fn must_block(self: &Arc<Self>, need: Need, call: &Call<'_>, class: Class, values: &[Value<'_>]) -> Outcome {
         let processor = Arc::clone(self);
         let statement = Arc::clone(call.statement);
         let owned = OwnedRequest::new(call.request, values);
@@ -394,7 +396,7 @@ impl Processor {
             Columns::Asked => None,
             Columns::Prepared(id) => Some(id.map(<[u8]>::to_vec)),
         };
-        Outcome::MustBlock(Box::new(MustBlock::new(limit, move |deadline, cancelled| {
+        Outcome::MustBlock(Box::new(MustBlock::new(limit, need, move |deadline, cancelled| {
             let control = Control { turn: Turn::BLOCKING, deadline, cancelled: Some(cancelled) };
             let columns = match &columns {
                 None => Columns::Asked,
@@ -408,8 +410,8 @@ impl Processor {
     }
 }
 
-/// The statement would have to wait for a device. It has had no effect.
-struct HasToBlock;
+/// The statement needs more than its thread may give. It has had no effect.
+struct HasToBlock(Need);
 
 /// The outcome of a statement that is done, with an empty result.
 fn void(warnings: Vec<String>, out: Option<&mut Vec<u8>>) -> Outcome {

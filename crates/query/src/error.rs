@@ -15,6 +15,20 @@ pub enum Cause {
     /// A read would have to wait for a device where waiting is not allowed. The statement is executed again where it
     /// is, and no client sees this error.
     WouldWait,
+    /// The statement needs more of the processor than one turn, where it may not have that. It is carried out again
+    /// where it may, as after [`Cause::WouldWait`].
+    TurnIsOver,
+}
+
+/// What a request needs from the thread that executes it, if a connection's thread cannot give it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// To wait for a device.
+    Device,
+    /// More of the processor than one turn.
+    Processor,
+    /// To wait for other requests, as a change of the schema waits for the writes to its table.
+    Requests,
 }
 
 /// Why a statement was refused or failed. The message is what the client sees.
@@ -66,9 +80,13 @@ impl QueryError {
         QueryError { cause, ..Self::server(message) }
     }
 
-    /// Whether the statement must be executed again where it may wait for a device.
-    pub fn would_wait(&self) -> bool {
-        self.cause == Cause::WouldWait
+    /// What the statement needs of the thread on which it must be executed again.
+    pub fn need(&self) -> Option<Need> {
+        match self.cause {
+            Cause::WouldWait => Some(Need::Device),
+            Cause::TurnIsOver => Some(Need::Processor),
+            Cause::Statement | Cause::Disk(_) => None,
+        }
     }
 
     /// The request is malformed.

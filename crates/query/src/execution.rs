@@ -50,6 +50,8 @@ pub(crate) struct Execution<'a> {
     pub now_micros: i64,
     /// Whether the statement may wait for a device on its thread. See [`Turn`].
     pub may_block: bool,
+    /// Set when the statement has done the work of many rows. See [`Turn`].
+    pub is_large: Option<&'a AtomicBool>,
     /// The log of events, if the request is traced.
     pub trace: Option<&'a TraceLog>,
     /// The time at which the client gets a timeout; `None` if the caller watches the time itself.
@@ -87,6 +89,7 @@ impl<'a> Execution<'a> {
             now_seconds: options.now_in_seconds.map_or(clock_seconds, |seconds| seconds as u32),
             now_micros,
             may_block: control.turn.may_block,
+            is_large: control.turn.is_large,
             trace: request.trace,
             deadline: control.deadline,
             cancelled: control.cancelled,
@@ -99,7 +102,7 @@ impl<'a> Execution<'a> {
 
     /// What reads of the statement may do on this thread.
     pub fn turn(&self) -> Turn<'static> {
-        Turn { may_block: self.may_block, log_hold: None }
+        Turn { may_block: self.may_block, log_hold: None, is_large: None }
     }
 
     /// Adds an event to the trace, if the request is traced.

@@ -186,6 +186,17 @@ impl Function {
         }
     }
 
+    /// The steps that a call takes with arguments of these bytes in all, beside reading them. The product or quotient
+    /// of two long numbers takes nearly the square of their digits.
+    pub fn steps_of_digits(&self, size_bytes: usize) -> u64 {
+        const SQUARE_BYTES_PER_STEP: u64 = 1 << 14;
+        let is_long = |ty: &CqlType| matches!(ty, CqlType::Varint | CqlType::Decimal);
+        match self.arguments.iter().any(is_long) {
+            true => (size_bytes as u64).saturating_mul(size_bytes as u64) / SQUARE_BYTES_PER_STEP,
+            false => 0,
+        }
+    }
+
     /// Calls a scalar function. A result larger than any value that can be stored is refused, because nested calls
     /// could double it at every level.
     pub fn call(&self, execution: &Execution<'_>, arguments: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, QueryError> {

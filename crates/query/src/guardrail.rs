@@ -1,10 +1,12 @@
 //! Guardrails: limits of what a request may use. Names and texts are Cassandra's.
 
+mod disk_usage;
 mod flags;
 
 use crate::QueryError;
 use crate::execution::Execution;
 
+pub use disk_usage::{DiskUsage, DiskUsageState};
 pub use flags::Flags;
 
 /// A threshold that warns and one that refuses.
@@ -33,6 +35,20 @@ pub struct Guardrails {
     pub partition_keys_in_select: Guardrail,
     /// Combinations that the INs of a key make.
     pub in_select_cartesian_product: Guardrail,
+    /// Bytes of a value that is written, and of the key of an entry.
+    pub column_value_size: Guardrail,
+    /// Bytes of the cells that a write adds to a collection.
+    pub collection_size: Guardrail,
+    /// Elements that a write adds to a collection.
+    pub items_per_collection: Guardrail,
+    /// Microseconds that a timestamp may be ahead of the clock.
+    pub maximum_timestamp: Guardrail,
+    /// Microseconds that a timestamp may be behind the clock.
+    pub minimum_timestamp: Guardrail,
+    /// Replicas of a keyspace, at least.
+    pub minimum_replication_factor: Guardrail,
+    /// Replicas of a keyspace, at most.
+    pub maximum_replication_factor: Guardrail,
     /// The sizes of reads and answers; not in force unless `read_thresholds_enabled` is set.
     pub read_thresholds: ReadThresholds,
     /// Features that statements may use.
@@ -40,6 +56,11 @@ pub struct Guardrails {
 }
 
 impl Guardrails {
+    /// Whether written values are warned of or refused by their size.
+    pub(crate) fn watches_values(&self) -> bool {
+        [&self.column_value_size, &self.collection_size, &self.items_per_collection].into_iter().any(Guardrail::is_set)
+    }
+
     /// Whether the size of reads can cause a warning or an error.
     pub(crate) fn watches_reads(&self) -> bool {
         let ReadThresholds { coordinator, local } = &self.read_thresholds;
@@ -105,6 +126,83 @@ pub(crate) const IN_SELECT_CARTESIAN_PRODUCT: Texts = Texts {
     failure: "Aborting query because the cartesian product of the IN restrictions on {what} produces {value} values, this exceeds fail threshold of {threshold}.",
 };
 
+pub(crate) const COLUMN_VALUE_SIZE: Texts = Texts::with_level(
+    "column_value_size",
+    "Value of column '{what}' has size {value}, this exceeds the {level} threshold of {threshold}.",
+);
+
+pub(crate) const COLLECTION_SIZE: Texts = Texts::with_level(
+    "collection_size",
+    "Detected collection {what} of size {value}, this exceeds the {level} threshold of {threshold}.",
+);
+
+pub(crate) const ITEMS_PER_COLLECTION: Texts = Texts::with_level(
+    "items_per_collection",
+    "Detected collection {what} with {value} items, this exceeds the {level} threshold of {threshold}.",
+);
+
+const MAXIMUM_TIMESTAMP: Texts = Texts::with_level(
+    "maximum_timestamp",
+    "The modification to table {what} has a timestamp {value} after the maximum allowable {level} threshold {threshold}. Timestamps too far in the future can lead to data that can't be easily overwritten",
+);
+
+const MINIMUM_TIMESTAMP: Texts = Texts::with_level(
+    "minimum_timestamp",
+    "The modification to table {what} has a timestamp {value} before the minimum allowable {level} threshold {threshold}. Timestamps too far in the past can cause writes can be unexpectedly lost",
+);
+
+const MINIMUM_REPLICATION_FACTOR: Texts = Texts::with_level(
+    "minimum_replication_factor",
+    "The keyspace {what} has a replication factor of {value}, below the {level} threshold of {threshold}.",
+);
+
+const MAXIMUM_REPLICATION_FACTOR: Texts = Texts::with_level(
+    "maximum_replication_factor",
+    "The keyspace {what} has a replication factor of {value}, above the {level} threshold of {threshold}.",
+);
+
+impl Texts {
+    /// Texts that differ in one word: `{level}` is `warning` or `failure`.
+    const fn with_level(name: &'static str, text: &'static str) -> Texts {
+        Texts { name, warning: text, failure: text }
+    }
+
+    /// The guardrail's name.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl Guardrails {
+    /// Checks the timestamp that a statement about a table gives, microseconds.
+    pub(crate) fn check_timestamp(
+        &self,
+        table: &str,
+        timestamp: i64,
+        execution: &Execution<'_>,
+    ) -> Result<(), QueryError> {
+        let now = execution.now_micros;
+        let distance = |micros: u64| i64::try_from(micros).unwrap_or(i64::MAX);
+        let latest = |micros: u64| now.saturating_add(distance(micros));
+        let earliest = |micros: u64| now.saturating_sub(distance(micros));
+        self.maximum_timestamp.check_bound(&MAXIMUM_TIMESTAMP, table, timestamp, latest, i64::gt, execution)?;
+        self.minimum_timestamp.check_bound(&MINIMUM_TIMESTAMP, table, timestamp, earliest, i64::lt, execution)
+    }
+
+    /// Checks the number of replicas that a keyspace is to have, in one data center.
+    pub(crate) fn check_replication_factor(
+        &self,
+        keyspace: &str,
+        factor: i64,
+        execution: &Execution<'_>,
+    ) -> Result<(), QueryError> {
+        let bound = |factor: u64| i64::try_from(factor).unwrap_or(i64::MAX);
+        let (least, most) = (&self.minimum_replication_factor, &self.maximum_replication_factor);
+        least.check_bound(&MINIMUM_REPLICATION_FACTOR, keyspace, factor, bound, i64::lt, execution)?;
+        most.check_bound(&MAXIMUM_REPLICATION_FACTOR, keyspace, factor, bound, i64::gt, execution)
+    }
+}
+
 impl Guardrail {
     /// Whether a threshold is set.
     pub(crate) fn is_set(&self) -> bool {
@@ -119,16 +217,31 @@ impl Guardrail {
         value: usize,
         execution: &Execution<'_>,
     ) -> Result<(), QueryError> {
-        let passed = |threshold: Option<u64>| threshold.filter(|threshold| value as u64 > *threshold);
-        let text = |pattern: &str, threshold: u64| {
-            let text = pattern.replace("{value}", &value.to_string()).replace("{threshold}", &threshold.to_string());
-            format!("Guardrail {} violated: {}", texts.name, text.replace("{what}", what))
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        let bound = |threshold: u64| i64::try_from(threshold).unwrap_or(i64::MAX);
+        self.check_bound(texts, what, value, bound, i64::gt, execution)
+    }
+
+    /// Warns about a value that is `beyond` the bound of one threshold, and refuses one that is beyond the other.
+    fn check_bound(
+        &self,
+        texts: &Texts,
+        what: &str,
+        value: i64,
+        bound: impl Fn(u64) -> i64,
+        beyond: impl Fn(&i64, &i64) -> bool,
+        execution: &Execution<'_>,
+    ) -> Result<(), QueryError> {
+        let passed = |threshold: Option<u64>| threshold.map(&bound).filter(|bound| beyond(&value, bound));
+        let text = |pattern: &str, level: &str, bound: i64| {
+            let text = pattern.replace("{value}", &value.to_string()).replace("{threshold}", &bound.to_string());
+            format!("Guardrail {} violated: {}", texts.name, text.replace("{level}", level).replace("{what}", what))
         };
-        if let Some(threshold) = passed(self.fail) {
-            return Err(QueryError::invalid(text(texts.failure, threshold)));
+        if let Some(bound) = passed(self.fail) {
+            return Err(QueryError::invalid(text(texts.failure, "failure", bound)));
         }
-        if let Some(threshold) = passed(self.warn) {
-            execution.warn(text(texts.warning, threshold));
+        if let Some(bound) = passed(self.warn) {
+            execution.warn(text(texts.warning, "warning", bound));
         }
         Ok(())
     }

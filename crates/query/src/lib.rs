@@ -15,6 +15,7 @@ mod error;
 mod execution;
 mod functions;
 mod guardrail;
+mod memory;
 mod modify;
 mod names;
 mod prepared;
@@ -30,14 +31,16 @@ mod terms;
 mod trace;
 
 pub use client::ClientState;
+pub use cql::token_count;
 pub use describe::snapshot_schema;
 pub use engine::{LogHold, Turn};
 pub use entry::{
     Answer, BatchEntry, BatchStatement, LogQueue, MustBlock, Outcome, Pending, QueryHandler, Request, Statement,
     TimeLimit,
 };
-pub use error::{Cause, QueryError};
-pub use guardrail::{Flags, Guardrail, Guardrails, ReadThresholds};
+pub use error::{Cause, Need, QueryError};
+pub use guardrail::{DiskUsage, DiskUsageState, Flags, Guardrail, Guardrails, ReadThresholds};
+pub use memory::{Lease, MemoryBudget};
 pub use prepared::{Plan, Prepared, result_id, statement_id};
 pub use processor::{Processor, ProcessorOptions};
 pub use protocol::{

@@ -12,6 +12,7 @@ mod conditional;
 mod conditions;
 mod elements;
 mod existing;
+mod guarded;
 mod json;
 mod list;
 mod list_paths;

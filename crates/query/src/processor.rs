@@ -9,10 +9,10 @@ use model::{BoxCursor, ReadRange, Schema, Table};
 use types::timeuuid;
 
 use crate::Guardrails;
-use crate::prepared::{Class, Plan, Prepared, Work};
+use crate::prepared::{Class, Plan, Prepared, Work, plan_size_bytes};
 use crate::preparing::Preparing;
 use crate::system::{Node, VirtualTables};
-use crate::{Cause, QueryError, Response, ResponseBody, ddl, describe, modify, select};
+use crate::{Cause, DiskUsage, QueryError, Response, ResponseBody, ddl, describe, modify, select};
 
 /// The options of the processor. Names and defaults are those of `cassandra.yaml`.
 #[derive(Clone, Debug)]
@@ -44,8 +44,12 @@ pub struct ProcessorOptions {
     pub page_max_bytes: usize,
     /// Limits on what requests may use.
     pub guardrails: Guardrails,
+    /// How full the disk is, for the guardrail of writes. The owner of the processor updates it.
+    pub disk_usage: Arc<DiskUsage>,
     /// Keep a snapshot of the data that DROP and TRUNCATE delete.
     pub auto_snapshot: bool,
+    /// How long such a snapshot is kept (`auto_snapshot_ttl`); `None` is for ever.
+    pub auto_snapshot_lifetime: Option<Duration>,
     /// The identity of the node.
     pub node: Node,
 }
@@ -66,7 +70,9 @@ impl Default for ProcessorOptions {
             statement_memory_max_bytes: 256 << 20,
             page_max_bytes: 16 << 20,
             guardrails: Guardrails::default(),
+            disk_usage: Arc::default(),
             auto_snapshot: true,
+            auto_snapshot_lifetime: None,
             node: Node::default(),
         }
     }
@@ -169,7 +175,7 @@ impl Processor {
             Err(error) => return (Err(error.into()), 0),
         };
         let mut preparing = Preparing::new(self.schema(), keyspace, &self.virtual_tables, &parsed.markers);
-        let prepared = self.prepare_with(text, parsed.statement, &mut preparing);
+        let prepared = self.prepare_with(text, parsed.statement, parsed.tokens, &mut preparing);
         (prepared, preparing.findings().borrow().steps())
     }
 
@@ -180,13 +186,14 @@ impl Processor {
         keyspace: Option<&str>,
     ) -> Result<Prepared, QueryError> {
         let mut preparing = Preparing::new(self.schema(), keyspace, &self.virtual_tables, &parsed.markers);
-        self.prepare_with(text, parsed.statement, &mut preparing)
+        self.prepare_with(text, parsed.statement, parsed.tokens, &mut preparing)
     }
 
     fn prepare_with(
         &self,
         text: &str,
         statement: Statement,
+        tokens: usize,
         preparing: &mut Preparing<'_>,
     ) -> Result<Prepared, QueryError> {
         let (schema_version, keyspace) = (preparing.schema.version, preparing.keyspace);
@@ -197,9 +204,12 @@ impl Processor {
             Work::Describe(describe) => Some(describe::result_metadata(describe)),
             _ => None,
         };
+        let variables = preparing.variables();
+        let plan_size_bytes = plan_size_bytes(&work, tokens, variables.len());
         let class = Class::of(&work);
         let plan = Plan { work, class, schema_version, tables: preparing.tables().to_vec() };
-        let mut prepared = Prepared::new(text.into(), keyspace.map(Arc::from), preparing.variables(), plan);
+        let mut prepared = Prepared::new(text.into(), keyspace.map(Arc::from), variables, plan);
+        prepared.plan_size_bytes = plan_size_bytes;
         prepared.partition_key_bind_indexes = preparing.partition_key_bind_indexes();
         prepared.result_metadata = result_metadata;
         Ok(prepared)

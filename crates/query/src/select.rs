@@ -35,6 +35,8 @@ use writer::PlainWriter;
 #[derive(Debug)]
 pub(crate) struct SelectPlan {
     table: Arc<Table>,
+    /// What the states of its pages belong to; see [`paging::shape`].
+    shape: u64,
     selection: Selection,
     /// Writes the rows of a selection of plain columns.
     plain: Option<PlainWriter>,
@@ -57,6 +59,11 @@ pub(crate) struct SelectPlan {
 }
 
 impl SelectPlan {
+    /// How many expressions it selects.
+    pub fn selector_count(&self) -> usize {
+        self.selection.selector_count()
+    }
+
     /// The columns of the answer.
     pub fn result_metadata(&self) -> Arc<ResultColumns> {
         self.selection.metadata().clone()
@@ -122,6 +129,7 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     let columns = if plain.is_some() { 0 } else { table.columns(true).columns.len() + table.regulars().columns.len() };
     Ok(SelectPlan {
         steps_per_row: 1 + steps_of_expressions(selection.expression_count() + columns),
+        shape: paging::shape(select, &table),
         regulars,
         table,
         selection,

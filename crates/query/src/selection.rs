@@ -53,6 +53,11 @@ pub(crate) struct AggregateCall {
 }
 
 impl Selection {
+    /// The number of its expressions.
+    pub fn selector_count(&self) -> usize {
+        self.selectors.len()
+    }
+
     /// Prepares the clause after SELECT. The columns in `also`, which ORDER BY needs, are selected after the others and
     /// not returned.
     pub fn prepare(
@@ -173,12 +178,13 @@ impl Selection {
         if self.is_json {
             return self.write_json(input, cells);
         }
-        let room_bytes = input.execution().room_bytes();
+        let mut room_bytes = input.execution().room_bytes();
         for selector in &self.selectors {
             let value = selector.evaluate(input)?;
             let length = cells.len() + value.as_ref().map_or(0, |value| value.len());
             if length > room_bytes {
                 input.execution().check_room(length)?;
+                room_bytes = input.execution().room_bytes();
             }
             types::collection::write_part(value.as_deref(), cells);
         }

@@ -5,12 +5,17 @@
 //! waits joins the set of running requests, which are answered in any order. A turn ends with one write of all answers
 //! that became ready in it.
 //!
-//! Memory is bounded by back-pressure. A connection is not read while it has too many requests in flight, or while its
-//! client does not read the answers.
+//! Memory is bounded by back-pressure. A connection is not read while it has too many requests in flight, while its
+//! client does not read the answers, or while the node has no memory left for it (`limits.rs`).
 
 use crate::Shared;
+use crate::blocking_pool::Line;
+use crate::connection_turn::{ConnectionTurn, WEIGHT_OF_LARGE, WEIGHT_OF_MOVED};
 use crate::events::Subscription;
 use crate::in_flight::{Extra, Finished, InFlight, ReplyTo};
+use crate::limits::{Account, FIRST_REQUEST_BYTES_MAX, FREE_BYTES, Place};
+use crate::paths::without_directories;
+use crate::patrol::{Patrol, Seen, Verdict};
 use crate::prepared::RecentStatements;
 use crate::session::Session;
 use crate::startup::{Agreement, negotiate};
@@ -29,10 +34,12 @@ use std::mem::take;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::task::{block_in_place, yield_now};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// No further requests are begun while this number of bytes of answers waits for the socket.
@@ -42,8 +49,18 @@ const OUTPUT_WAITING_BYTES_MAX: usize = 1024 * 1024;
 /// cache.
 const OUTPUT_SENT_BYTES: usize = 128 * 1024;
 
-/// The number of requests that are begun in one turn. After that, other connections have their turns.
-const REQUESTS_PER_TURN: usize = 256;
+/// The number of requests of one connection that may wait for a thread before no further request is begun.
+const WAITING_PER_CONNECTION_MAX: usize = 128;
+
+/// The answer to a client that asked for an error when it has too many requests in flight. It begins as Cassandra's.
+const OVERLOADED: &str = "Request breached limit on requests in flight. Server is currently in an overloaded state and \
+                          cannot accept more requests.";
+
+/// The end of Cassandra's text for a request above the limit of requests a second.
+const IS_OVERLOADED: &str = "Server is currently in an overloaded state and cannot accept more requests.";
+
+/// The size of an answer that takes milliseconds to encode.
+const LARGE_ANSWER_BYTES: usize = 2 * 1024 * 1024;
 
 /// The number of requests in the buffer that are prefetched together. The memory system can load their data at the same
 /// time, and the data stays in the cache until the requests are begun.
@@ -67,9 +84,9 @@ pub(crate) struct Connection<H: QueryHandler> {
     /// The result of STARTUP; `None` before it.
     agreement: Option<Agreement>,
     subscription: Option<(Subscription, Vec<EventType>)>,
-    running: FuturesUnordered<InFlight>,
+    running: FuturesUnordered<InFlight<H::Plan>>,
     /// The requests in flight that wait for the log alone.
-    log_queue: LogQueue<InFlight>,
+    log_queue: LogQueue<InFlight<H::Plan>>,
     /// The timer for the next request in the log's queue that times out. One timer is enough, since few of them time
     /// out.
     late: Option<Pin<Box<Sleep>>>,
@@ -81,18 +98,32 @@ pub(crate) struct Connection<H: QueryHandler> {
     closing: bool,
     paused: bool,
     reads_much: bool,
+    /// The memory that it holds.
+    account: Account,
+    /// Its requests that wait for a thread.
+    line: Arc<Line>,
+    patrol: Patrol,
+    /// Ends when the slot of its last request comes (`request_rate.rs`); no further request is begun before.
+    slot: Option<Pin<Box<Sleep>>>,
     /// EXECUTE requests that were begun in this turn and are not counted yet.
     executes: u64,
     idle: Option<Pin<Box<Sleep>>>,
 }
 
 impl<H: QueryHandler> Connection<H> {
-    pub(crate) fn new(shared: Arc<Shared<H>>, socket: TcpStream, peer: SocketAddr, id: u32) -> Connection<H> {
+    pub(crate) fn new(
+        shared: Arc<Shared<H>>,
+        socket: TcpStream,
+        peer: SocketAddr,
+        id: u32,
+        place: &Place,
+    ) -> Connection<H> {
+        let line = Line::new(shared.pools.clone());
         let idle = shared.options.idle_timeout.map(|timeout| Box::pin(sleep(timeout)));
         Connection {
-            decoder: Decoder::new(shared.options.frame_size_bytes_max, id),
+            decoder: Decoder::new(shared.options.frame_size_bytes_max.min(FIRST_REQUEST_BYTES_MAX), id),
             encoder: Encoder::new(Version::V5),
-            session: Session::new(peer),
+            session: Session::new(peer, place.budget().clone(), line.clone()),
             statements: RecentStatements::new(),
             agreement: None,
             subscription: None,
@@ -104,6 +135,10 @@ impl<H: QueryHandler> Connection<H> {
             closing: false,
             paused: false,
             reads_much: false,
+            account: Account::new(place.budget().clone()),
+            line,
+            patrol: Patrol::new(shared.options.handshake_timeout),
+            slot: None,
             executes: 0,
             idle,
             shared,
@@ -141,46 +176,132 @@ impl<H: QueryHandler> Connection<H> {
 
     /// One turn of the connection, which does everything that needs no waiting.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut begun = 0;
+        let mut connection_turn = ConnectionTurn::begin();
+        let is_large = AtomicBool::new(false);
         self.now = None;
         loop {
             let hold = self.shared.handler.hold_log(cx.waker());
-            let turn = Turn { may_block: false, log_hold: hold.as_ref() };
+            let turn = Turn { may_block: false, log_hold: hold.as_ref(), is_large: Some(&is_large) };
             let mut progress = self.collect_settled(turn, cx) | self.collect_finished(cx) | self.collect_events(cx);
             let mut prefetched = 0;
-            while begun < REQUESTS_PER_TURN && self.may_begin() {
+            while !connection_turn.is_over() && self.may_begin() && self.slot_has_come(cx) {
                 if prefetched == 0 {
                     prefetched = self.prefetch();
                 }
                 prefetched -= 1;
-                match self.begin_next(turn, cx) {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(error) => self.refuse(error),
-                }
-                begun += 1;
+                let running = self.running.len();
+                let size_bytes = match self.begin_next(turn, cx) {
+                    Ok(Some(size_bytes)) => size_bytes,
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.refuse(error);
+                        0
+                    }
+                };
+                let weight = match is_large.swap(false, Ordering::Relaxed) {
+                    true => WEIGHT_OF_LARGE,
+                    false if self.running.len() > running => WEIGHT_OF_MOVED,
+                    false => 0,
+                };
+                connection_turn.count(size_bytes, weight);
                 progress = true;
                 if self.encoder.pending_bytes() >= OUTPUT_SENT_BYTES {
                     self.write(cx)?;
                 }
             }
             drop(hold);
+            if connection_turn.requests() > 0 {
+                self.patrol.begun();
+            }
             self.count_executes();
             progress |= self.write(cx)?;
             if self.closing && self.under_way() == 0 && self.encoder.pending_bytes() == 0 {
                 return Poll::Ready(Ok(()));
             }
-            if begun >= REQUESTS_PER_TURN {
-                cx.waker().wake_by_ref();
+            if connection_turn.is_over() {
+                self.settle();
+                // The runtime then looks at sockets before it polls this task again. A task that only wakes itself is
+                // polled up to 61 times in between.
+                let _ = pin!(yield_now()).poll(cx);
                 return Poll::Pending;
             }
-            if self.may_begin() {
+            if !self.may_begin() {
+                self.account.stop_waiting();
+            } else if self.slot.is_none() && self.has_room(cx) {
                 progress |= self.read(cx)?;
             }
             if !progress {
-                return self.poll_idle(cx);
+                self.settle();
+                return self.rest(cx);
             }
         }
+    }
+
+    /// What it holds: of requests that arrive, requests under way, and answers.
+    fn held_bytes(&self) -> usize {
+        self.decoder.held_bytes() + self.running_bytes + self.encoder.pending_bytes()
+    }
+
+    /// Whether the limits let it read more; if not it is woken when they may. A client that asked for that has its
+    /// requests refused instead.
+    fn has_room(&mut self, cx: &Context<'_>) -> bool {
+        let missing = self.decoder.missing_bytes();
+        if self.account.poll_room(self.held_bytes() + missing, cx).is_ready() {
+            if missing > 0 {
+                self.decoder.make_room();
+            }
+            return true;
+        }
+        let throws = self.throws_on_overload();
+        if throws && missing > FREE_BYTES && self.decoder.refuse_arriving(ErrorKind::Overloaded, OVERLOADED) {
+            self.shared.metrics.requests_discarded.add(1);
+        }
+        if !throws && !std::mem::replace(&mut self.paused, true) {
+            self.shared.metrics.connections_paused.add(1);
+        }
+        throws
+    }
+
+    fn throws_on_overload(&self) -> bool {
+        self.agreement.as_ref().is_some_and(|agreement| agreement.throw_on_overload)
+    }
+
+    /// Counts the memory that it holds now, and has work that waits for a thread wait longer while answers do not get
+    /// through.
+    fn settle(&mut self) {
+        self.account.settle(self.held_bytes(), self.decoder.missing_bytes());
+        let is_clogged = self.encoder.pending_bytes() >= OUTPUT_WAITING_BYTES_MAX;
+        if self.line.set_clogged(is_clogged) && !is_clogged {
+            self.shared.pools.poke();
+        }
+    }
+
+    /// Nothing to do until something happens. Ends a connection that is in the way of others, or idle for too long.
+    fn rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let buffers_bytes = self.decoder.buffer().capacity() + self.encoder.capacity_bytes();
+        let holds_much = buffers_bytes.max(self.held_bytes()) > FREE_BYTES;
+        if holds_much || self.agreement.is_none() {
+            let seen = Seen {
+                has_started: self.agreement.is_some(),
+                is_missing_some: self.decoder.missing_bytes() > 0,
+                is_sending: self.encoder.pending_bytes() > 0,
+                is_in_the_way: self.account.is_in_the_way(),
+            };
+            while let Poll::Ready(verdict) = self.patrol.poll(&seen, cx) {
+                match verdict {
+                    Verdict::Shrink => {
+                        self.decoder.shrink();
+                        self.encoder.shrink();
+                    }
+                    Verdict::Close(reason) => {
+                        self.shared.metrics.connections_closed.add(1);
+                        tracing::info!(client = ?self.session.client.address, "closing connection: {reason}");
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+            }
+        }
+        self.poll_idle(cx)
     }
 
     /// The number of requests in flight.
@@ -192,10 +313,9 @@ impl<H: QueryHandler> Connection<H> {
     fn may_begin(&mut self) -> bool {
         let options = &self.shared.options;
         let busy = self.under_way() >= options.requests_in_flight_max
-            || self.running_bytes >= options.request_bytes_in_flight_max
+            || self.line.waiting() >= WAITING_PER_CONNECTION_MAX
             || self.encoder.pending_bytes() >= OUTPUT_WAITING_BYTES_MAX;
-        let throws = self.agreement.as_ref().is_some_and(|agreement| agreement.throw_on_overload)
-            && self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX;
+        let throws = self.throws_on_overload() && self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX;
         if busy && !throws && !std::mem::replace(&mut self.paused, true) {
             self.shared.metrics.connections_paused.add(1);
         }
@@ -203,10 +323,40 @@ impl<H: QueryHandler> Connection<H> {
         !self.closing && (!busy || throws)
     }
 
-    /// Whether the connection has as many requests in flight as it may have.
+    /// Whether the client asked for an error when there is too much under way, and there is.
     fn overloaded(&self) -> bool {
-        let options = &self.shared.options;
-        self.under_way() >= options.requests_in_flight_max || self.running_bytes >= options.request_bytes_in_flight_max
+        self.under_way() >= self.shared.options.requests_in_flight_max
+            || self.line.waiting() >= WAITING_PER_CONNECTION_MAX
+            || (self.account.lacks_room() && self.throws_on_overload())
+    }
+
+    /// Whether a request may be begun, by the limit on requests a second. If not, the task is woken when it may.
+    fn slot_has_come(&mut self, cx: &mut Context<'_>) -> bool {
+        let has_come = self.slot.as_mut().is_none_or(|slot| slot.as_mut().poll(cx).is_ready());
+        if has_come {
+            self.slot = None;
+        }
+        has_come
+    }
+
+    /// Why a request has to be refused, if it has. Takes the request's slot of the limit on requests a second.
+    fn refusal(&mut self) -> Option<String> {
+        if self.overloaded() {
+            return Some(OVERLOADED.to_owned());
+        }
+        let rate = self.shared.request_rate.as_ref()?;
+        if self.throws_on_overload() {
+            return (!rate.try_reserve()).then(|| {
+                let max = rate.requests_per_second();
+                format!("Request breached global limit of {max} requests/second. {IS_OVERLOADED}")
+            });
+        }
+        let wait = rate.reserve();
+        if !wait.is_zero() {
+            self.slot = Some(Box::pin(sleep(wait)));
+            self.shared.metrics.connections_paused.add(1);
+        }
+        None
     }
 
     fn collect_settled(&mut self, turn: Turn<'_>, cx: &mut Context<'_>) -> bool {
@@ -227,7 +377,7 @@ impl<H: QueryHandler> Connection<H> {
 
     /// The next request in the log's queue that has timed out. If it returns `None`, the timer wakes `cx` for the next
     /// request that may time out.
-    fn next_late(&mut self, cx: &mut Context<'_>) -> Option<InFlight> {
+    fn next_late(&mut self, cx: &mut Context<'_>) -> Option<InFlight<H::Plan>> {
         loop {
             let deadline = self.log_queue.first_deadline();
             let timer = match &mut self.late {
@@ -287,9 +437,10 @@ impl<H: QueryHandler> Connection<H> {
     }
 
     /// Begins the next request. A request that lies in the buffer as a whole is read in place, and any other from a
-    /// copy. False if there is no request.
-    fn begin_next(&mut self, turn: Turn<'_>, cx: &mut Context<'_>) -> Result<bool, DecodeError> {
+    /// copy. Returns the bytes of its body, or `None` if there is no request.
+    fn begin_next(&mut self, turn: Turn<'_>, cx: &mut Context<'_>) -> Result<Option<usize>, DecodeError> {
         if self.agreement.is_some()
+            && self.shared.request_rate.is_none()
             && !self.overloaded()
             && let Some((header, body)) = self.decoder.peek()
             && is_for_statements(header.opcode)
@@ -301,17 +452,19 @@ impl<H: QueryHandler> Connection<H> {
                 turn,
                 executes: &mut self.executes,
             };
+            let size_bytes = body.len();
             let begun = requests.begin(&mut self.statements, &header, body);
             self.decoder.pass(&header);
             // Most requests are complete here, so the larger states are not moved before they are needed.
             if !matches!(begun, Begun::Written) {
                 self.take_on(begun, turn, cx);
             }
-            return Ok(true);
+            return Ok(Some(size_bytes));
         }
-        let Some(envelope) = self.decoder.next_envelope()? else { return Ok(false) };
+        let Some(envelope) = self.decoder.next_envelope()? else { return Ok(None) };
+        let size_bytes = envelope.body.len();
         self.accept(envelope, turn, cx);
-        Ok(true)
+        Ok(Some(size_bytes))
     }
 
     /// Accepts a request that did not lie in the buffer as a whole, or that concerns the connection itself.
@@ -343,11 +496,9 @@ impl<H: QueryHandler> Connection<H> {
     }
 
     fn begin(&mut self, header: &Header, body: &[u8], turn: Turn<'_>, cx: &mut Context<'_>) {
-        if self.overloaded() {
+        if let Some(message) = self.refusal() {
             self.shared.metrics.requests.add(1);
             self.shared.metrics.requests_discarded.add(1);
-            let message = "Request breached limit on requests in flight. Server is currently in an overloaded state and \
-                           cannot accept more requests.";
             return self.answer_error(header.stream, ErrorResponse::new(ErrorKind::Overloaded, message));
         }
         let mut requests = Requests {
@@ -381,16 +532,16 @@ impl<H: QueryHandler> Connection<H> {
     }
 
     /// Polls a request in flight. If it still waits, it goes to the log's queue or to the running requests.
-    fn poll_work(&mut self, mut work: InFlight, turn: Turn<'_>, cx: &mut Context<'_>) {
+    fn poll_work(&mut self, mut work: InFlight<H::Plan>, turn: Turn<'_>, cx: &mut Context<'_>) {
         match work.poll_work(turn, cx) {
-            Poll::Ready(Ok(Response { body: ResponseBody::Void, warnings }))
+            Poll::Ready((Reply::Response(Ok(Response { body: ResponseBody::Void, warnings })), _))
                 if warnings.is_empty() && work.is_plain() =>
             {
                 self.running_bytes -= work.size_bytes;
                 self.encoder.envelope(&ResponseHead::new(work.stream(), Opcode::Result), write_void);
             }
-            Poll::Ready(response) => {
-                let finished = work.finished(response);
+            Poll::Ready(answer) => {
+                let finished = work.finished(answer);
                 self.answer_finished(finished);
             }
             Poll::Pending => match turn.log_hold.and_then(LogHold::take_awaited) {
@@ -416,9 +567,12 @@ impl<H: QueryHandler> Connection<H> {
                 self.started(stream, version, agreement);
             }
             Request::Register(types) => {
-                match &mut self.subscription {
-                    Some((_, registered)) => registered.extend(types),
-                    None => self.subscription = Some((self.shared.events.subscribe(), types)),
+                let (_, registered) =
+                    self.subscription.get_or_insert_with(|| (self.shared.events.subscribe(), Vec::new()));
+                for event_type in types {
+                    if !registered.contains(&event_type) {
+                        registered.push(event_type);
+                    }
                 }
                 self.encoder.envelope(&ResponseHead::new(stream, Opcode::Ready), |_| {});
             }
@@ -443,6 +597,7 @@ impl<H: QueryHandler> Connection<H> {
             ?compression,
             "connection started"
         );
+        self.decoder.set_limit(self.shared.options.frame_size_bytes_max);
         self.decoder.started(version, compression);
         if version == Version::V5 {
             // This answer is the last envelope outside of segments.
@@ -455,9 +610,11 @@ impl<H: QueryHandler> Connection<H> {
         self.agreement = Some(agreement);
     }
 
-    fn answer_finished(&mut self, finished: Finished) {
-        self.running_bytes -= finished.size_bytes;
-        self.answer(finished.reply, Reply::Response(finished.response));
+    fn answer_finished(&mut self, finished: Finished<H::Plan>) {
+        let Finished { to, size_bytes, reply, memory } = finished;
+        self.running_bytes -= size_bytes;
+        self.answer(to, reply);
+        drop(memory);
     }
 
     fn answer_error(&mut self, stream: i16, error: ErrorResponse) {
@@ -479,6 +636,8 @@ impl<H: QueryHandler> Connection<H> {
             }
             Reply::Error(error) => Err(error),
             Reply::Prepared(id, statement) => {
+                self.statements.replaced(&id);
+                warnings.extend_from_slice(&statement.warnings);
                 let head = ResponseHead { stream, opcode: Opcode::Result, tracing_id, warnings: &warnings };
                 let (markers, places) = (&statement.variables, &statement.partition_key_bind_indexes);
                 let markers = PreparedMetadata { markers, partition_key: places };
@@ -494,10 +653,20 @@ impl<H: QueryHandler> Connection<H> {
                 self.note_response(&response);
                 response.warnings.append(&mut warnings);
                 let head = ResponseHead { stream, opcode: Opcode::Result, tracing_id, warnings: &response.warnings };
-                self.encoder.envelope(&head, |out| response.body.write(out, version));
+                let is_large =
+                    matches!(&response.body, ResponseBody::Rows(rows) if rows.cells.len() > LARGE_ANSWER_BYTES);
+                // The cells of a large answer take a while. Another thread serves this thread's other connections
+                // meanwhile.
+                match is_large {
+                    true => block_in_place(|| self.encoder.envelope(&head, |out| response.body.write(out, version))),
+                    false => self.encoder.envelope(&head, |out| response.body.write(out, version)),
+                }
             }
-            Err(error) => {
+            Err(mut error) => {
                 self.note_error(&error);
+                if error.kind == ErrorKind::Server {
+                    error.message = without_directories(&error.message);
+                }
                 let head = ResponseHead { stream, opcode: Opcode::Error, tracing_id, warnings: &warnings };
                 self.encoder.envelope(&head, |out| error.write(out, version));
             }
@@ -564,6 +733,7 @@ impl<H: QueryHandler> Connection<H> {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     self.encoder.sent(count);
+                    self.patrol.sent(count);
                     self.shared.metrics.bytes_sent.add(count as u64);
                     self.shared.metrics.socket_writes.add(1);
                     progress = true;
@@ -581,7 +751,8 @@ impl<H: QueryHandler> Connection<H> {
         if buffer.is_empty() && buffer.capacity() > READ_BUFFER_KEPT_BYTES {
             *buffer = BytesMut::new();
         }
-        let room = READ_SIZES_BYTES[usize::from(self.reads_much)];
+        let reads_much = self.reads_much && !self.account.is_short();
+        let room = READ_SIZES_BYTES[usize::from(reads_much)];
         if buffer.capacity() - buffer.len() < room / 2 {
             buffer.reserve(room);
         }
@@ -592,6 +763,7 @@ impl<H: QueryHandler> Connection<H> {
             self.closing = true;
             self.give_up_blocking();
         }
+        self.patrol.received();
         self.reads_much = count >= READ_SIZES_BYTES[0] / 2;
         self.shared.metrics.bytes_received.add(count as u64);
         self.restart_idle_timer();

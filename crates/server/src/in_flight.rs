@@ -5,18 +5,20 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use query::{Pending, QueryError, Response, TimeLimit, Turn};
+use query::{Lease, Pending, TimeLimit, Turn};
 use tokio::time::{Sleep, sleep, sleep_until};
 
-/// A future that resolves to the answer of a request.
-pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Response, QueryError>> + Send>>;
+use crate::turn::Reply;
+
+/// A future that resolves to the answer of a request, with the memory that the answer takes.
+pub(crate) type Answering<P> = Pin<Box<dyn Future<Output = (Reply<P>, Option<Lease>)> + Send>>;
 
 /// A request in flight. It resolves to its own answer, or to a timeout; a request that times out is cancelled.
-pub(crate) struct InFlight {
+pub(crate) struct InFlight<P> {
     reply: ReplyTo,
     /// The bytes that the request counts against the connection's limit.
     pub(crate) size_bytes: usize,
-    work: Work,
+    work: Work<P>,
     /// The timer is set once the request was polled and still waits. A request that never waits needs no timer.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -51,37 +53,39 @@ impl ReplyTo {
     }
 }
 
-enum Work {
+enum Work<P> {
     /// The connection polls it in its turns.
     Pending(Box<Pending>),
     /// It runs on the blocking pool.
-    Blocking(Box<Blocking>),
+    Blocking(Box<Blocking<P>>),
     /// The request is answered.
     Over,
 }
 
 /// A request on the blocking pool.
-pub(crate) struct Blocking {
-    pub(crate) answering: Answering,
+pub(crate) struct Blocking<P> {
+    pub(crate) answering: Answering<P>,
     pub(crate) limit: TimeLimit,
     pub(crate) deadline: Option<Instant>,
 }
 
 /// A request that is complete, with its answer.
-pub(crate) struct Finished {
-    pub(crate) reply: ReplyTo,
+pub(crate) struct Finished<P> {
+    pub(crate) to: ReplyTo,
     pub(crate) size_bytes: usize,
-    pub(crate) response: Result<Response, QueryError>,
+    pub(crate) reply: Reply<P>,
+    /// The memory of the answer, which is part of what its client may take. It is held until the answer is encoded.
+    pub(crate) memory: Option<Lease>,
 }
 
-impl InFlight {
+impl<P> InFlight<P> {
     /// A request that waits for the log or for memory.
-    pub(crate) fn pending(reply: ReplyTo, size_bytes: usize, pending: Box<Pending>) -> InFlight {
+    pub(crate) fn pending(reply: ReplyTo, size_bytes: usize, pending: Box<Pending>) -> InFlight<P> {
         InFlight { reply, size_bytes, work: Work::Pending(pending), timer: None }
     }
 
     /// A request on the blocking pool.
-    pub(crate) fn blocking(reply: ReplyTo, size_bytes: usize, blocking: Blocking) -> InFlight {
+    pub(crate) fn blocking(reply: ReplyTo, size_bytes: usize, blocking: Blocking<P>) -> InFlight<P> {
         InFlight { reply, size_bytes, work: Work::Blocking(Box::new(blocking)), timer: None }
     }
 
@@ -116,40 +120,36 @@ impl InFlight {
     }
 
     /// Polls the request, but not its timer.
-    pub(crate) fn poll_work(
-        &mut self,
-        turn: Turn<'_>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Response, QueryError>> {
+    pub(crate) fn poll_work(&mut self, turn: Turn<'_>, context: &mut Context<'_>) -> Poll<(Reply<P>, Option<Lease>)> {
         match &mut self.work {
-            Work::Pending(pending) => pending.poll(turn, context),
+            Work::Pending(pending) => pending.poll(turn, context).map(|response| (Reply::Response(response), None)),
             Work::Blocking(blocking) => blocking.answering.as_mut().poll(context),
             Work::Over => Poll::Pending,
         }
     }
 
     /// Ends the request with this answer.
-    pub(crate) fn finished(&mut self, response: Result<Response, QueryError>) -> Finished {
+    pub(crate) fn finished(&mut self, (reply, memory): (Reply<P>, Option<Lease>)) -> Finished<P> {
         self.work = Work::Over;
-        Finished { reply: std::mem::take(&mut self.reply), size_bytes: self.size_bytes, response }
+        Finished { to: std::mem::take(&mut self.reply), size_bytes: self.size_bytes, reply, memory }
     }
 
     /// Ends the request with a timeout.
-    pub(crate) fn time_out(&mut self) -> Finished {
+    pub(crate) fn time_out(&mut self) -> Finished<P> {
         // The engine finishes a write whose record is in the log. A write that still waits for memory or for room in
         // the log has no effect.
         let error = self.limit().error();
-        self.finished(Err(error))
+        self.finished((Reply::Response(Err(error)), None))
     }
 }
 
-impl Future for InFlight {
-    type Output = Finished;
+impl<P> Future for InFlight<P> {
+    type Output = Finished<P>;
 
     /// Polls the request first and then its timer.
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Finished> {
-        if let Poll::Ready(response) = self.poll_work(Turn::NON_BLOCKING, context) {
-            return Poll::Ready(self.finished(response));
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Finished<P>> {
+        if let Poll::Ready(answer) = self.poll_work(Turn::NON_BLOCKING, context) {
+            return Poll::Ready(self.finished(answer));
         }
         let Some(duration) = self.time_limit() else { return Poll::Pending };
         let deadline = match &self.work {

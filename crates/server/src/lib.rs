@@ -5,12 +5,20 @@
 #![forbid(unsafe_code)]
 
 mod blocking;
+mod blocking_pool;
 mod connection;
+mod connection_turn;
 mod events;
 mod in_flight;
+mod limits;
+mod long_request;
+mod long_text;
 mod metrics;
 mod options;
+mod paths;
+mod patrol;
 mod prepared;
+mod request_rate;
 mod server;
 mod session;
 mod startup;
@@ -31,6 +39,10 @@ struct Shared<H: query::QueryHandler> {
     prepared: prepared::PreparedCache<H::Plan>,
     events: std::sync::Arc<events::EventBus>,
     metrics: std::sync::Arc<Metrics>,
+    limits: std::sync::Arc<limits::Limits>,
+    pools: std::sync::Arc<blocking_pool::Pools>,
+    /// The limit on requests a second, if there is one.
+    request_rate: Option<request_rate::RequestRate>,
     /// The address at which clients reach the server.
     local: std::net::SocketAddr,
 }

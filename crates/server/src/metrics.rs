@@ -61,6 +61,10 @@ pub struct Metrics {
     pub requests_discarded: Counter,
     /// `PausedConnections`: how often a connection was not read because it had too much in flight.
     pub connections_paused: Counter,
+    /// Connections cut because there were as many as the limits allow.
+    pub connections_refused: Counter,
+    /// Connections closed because they were in the way of others, or did not send STARTUP in time.
+    pub connections_closed: Counter,
     /// Requests answered with a timeout.
     pub timeouts: Counter,
     /// System calls that sent answers.

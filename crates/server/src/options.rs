@@ -1,6 +1,7 @@
 //! The options of the server.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// The options of the listener and its connections. Each one is listed with its name in `espalier.yaml`.
@@ -16,9 +17,15 @@ pub struct ServerOptions {
     pub connections_per_ip_max: Option<usize>,
     /// A connection is not read while it has this number of requests in flight.
     pub requests_in_flight_max: usize,
-    /// `native_transport_max_request_data_in_flight_per_ip`: a connection is not read while its requests in flight have
-    /// this number of bytes.
+    /// `native_transport_max_request_data_in_flight`: memory of the node for requests, what statements hold, and
+    /// answers; above it connections are not read.
     pub request_bytes_in_flight_max: usize,
+    /// `native_transport_max_request_data_in_flight_per_ip`: the same for all connections from one address.
+    pub request_bytes_in_flight_per_ip_max: usize,
+    /// `native_transport_max_requests_per_second`, of all clients together; `None` means no limit.
+    pub requests_per_second_max: Option<NonZeroU32>,
+    /// How long a connection may take to send STARTUP.
+    pub handshake_timeout: Duration,
     /// `native_transport_idle_timeout`; `None` means for ever.
     pub idle_timeout: Option<Duration>,
     /// `prepared_statements_cache_size`.
@@ -33,7 +40,10 @@ impl Default for ServerOptions {
             connections_max: None,
             connections_per_ip_max: None,
             requests_in_flight_max: 8192,
-            request_bytes_in_flight_max: 64 * 1024 * 1024,
+            request_bytes_in_flight_max: 256 * 1024 * 1024,
+            request_bytes_in_flight_per_ip_max: 64 * 1024 * 1024,
+            requests_per_second_max: None,
+            handshake_timeout: Duration::from_secs(10),
             idle_timeout: None,
             prepared_statements_cache_size_bytes: 10 * 1024 * 1024,
         }

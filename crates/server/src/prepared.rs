@@ -3,33 +3,48 @@
 use std::sync::Arc;
 
 use query::{Prepared, QueryError, QueryHandler, statement_id};
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 /// An MD5 digest. Cassandra uses them as ids.
 pub(crate) type Md5Id = [u8; 16];
 
 /// Statements by id. When the cache is full, it evicts the statements that are used least.
 pub(crate) struct PreparedCache<P> {
-    statements: Cache<Md5Id, Arc<Prepared<P>>, ByText>,
+    statements: Cache<Md5Id, Arc<Prepared<P>>, BySize>,
+    statement_size_bytes_max: u64,
 }
 
-/// The weight of a statement: the size of its text, and an estimate for its plan.
+/// The weight of a statement: the memory that it takes.
 #[derive(Clone)]
-struct ByText;
+struct BySize;
 
-impl<P> Weighter<Md5Id, Arc<Prepared<P>>> for ByText {
+impl<P> Weighter<Md5Id, Arc<Prepared<P>>> for BySize {
     fn weight(&self, _: &Md5Id, statement: &Arc<Prepared<P>>) -> u64 {
-        const TREE_SIZE_BYTES: usize = 2048;
-        (TREE_SIZE_BYTES + 2 * statement.text.len()) as u64
+        statement.size_bytes() as u64
     }
 }
 
+/// The least size of a shard. Shards keep threads from waiting for each other, and no statement may be larger than one.
+const SHARD_SIZE_BYTES_MIN: u64 = 10 << 20;
+
 impl<P: Send + Sync + 'static> PreparedCache<P> {
-    /// A cache of about this many bytes.
+    /// A cache of so many bytes.
     pub(crate) fn new(size_bytes: u64) -> PreparedCache<P> {
         const STATEMENTS_ESTIMATED: usize = 1000;
-        PreparedCache { statements: Cache::with_weighter(STATEMENTS_ESTIMATED, size_bytes, ByText) }
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let largest = usize::try_from(size_bytes / SHARD_SIZE_BYTES_MIN).unwrap_or(usize::MAX).max(1);
+        // A power of two, as the cache would make it.
+        let shards = 1 << largest.min(4 * cores).ilog2();
+        let options = OptionsBuilder::new()
+            .shards(shards)
+            .estimated_items_capacity(STATEMENTS_ESTIMATED)
+            .weight_capacity(size_bytes)
+            .build()
+            .expect("both capacities are set");
+        let statements =
+            Cache::with_options(options, BySize, DefaultHashBuilder::default(), DefaultLifecycle::default());
+        PreparedCache { statements, statement_size_bytes_max: size_bytes / shards as u64 }
     }
 
     /// Prepares a statement, or finds it in the cache. A statement whose names are all qualified is the same in every
@@ -52,11 +67,25 @@ impl<P: Send + Sync + 'static> PreparedCache<P> {
                 Err(_) => handler.prepare(text, keyspace, named, None)?,
             },
         };
+        self.check_size(&prepared)?;
         let id = prepared.id();
         if !qualified.or(unqualified).is_some_and(|known| Arc::ptr_eq(&known, &prepared)) {
             self.statements.insert(id, prepared.clone());
         }
         Ok((id, prepared))
+    }
+
+    /// Refuses a statement that is too large for the cache.
+    fn check_size(&self, statement: &Prepared<P>) -> Result<(), QueryError> {
+        const SHOWN_CHARACTERS: usize = 200;
+        let (size, limit) = (statement.size_bytes() as u64, self.statement_size_bytes_max);
+        if size <= limit {
+            return Ok(());
+        }
+        let text: String = statement.text.chars().take(SHOWN_CHARACTERS).collect();
+        Err(QueryError::invalid(format!(
+            "Prepared statement of size {size} bytes is larger than allowed maximum of {limit} bytes: {text}..."
+        )))
     }
 
     /// The statement with this id.

@@ -1,24 +1,26 @@
 //! The listener. It accepts connections and stops them.
 
 use crate::Shared;
+use crate::blocking_pool::Pools;
 use crate::connection::Connection;
 use crate::events::EventBus;
+use crate::limits::{Limits, Place};
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::prepared::PreparedCache;
+use crate::request_rate::RequestRate;
 use query::QueryHandler;
-use std::collections::HashMap;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// The time that connections have at a stop to answer requests that wait for the log, and to send answers. Requests on
-/// the blocking pool are cancelled instead.
+/// the blocking pools are cancelled instead.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A bound address. Clients that connect wait until a server runs on it.
@@ -57,6 +59,9 @@ impl<H: QueryHandler> Server<H> {
             local,
             events: Arc::new(EventBus::default()),
             metrics: Arc::new(Metrics::default()),
+            limits: Limits::new(&options),
+            pools: Pools::new(),
+            request_rate: options.requests_per_second_max.map(|max| RequestRate::new(max.get())),
             handler,
             options,
         };
@@ -73,7 +78,6 @@ impl<H: QueryHandler> Server<H> {
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Server { listener, shared } = self;
         let (stopping, stopped) = watch::channel(false);
-        let per_address = Arc::new(PerAddress::default());
         let mut connections = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
         let mut next_id: u32 = 0;
@@ -86,7 +90,12 @@ impl<H: QueryHandler> Server<H> {
             match accepted {
                 Ok((socket, peer)) => {
                     next_id = next_id.wrapping_add(1);
-                    let Some(place) = admit(&shared, &per_address, peer, connections.len()) else { continue };
+                    // A connection beyond a limit is closed, as in Cassandra.
+                    let Some(place) = shared.limits.admit(peer.ip()) else {
+                        tracing::debug!(%peer, "connection refused: the limit is reached");
+                        shared.metrics.connections_refused.add(1);
+                        continue;
+                    };
                     let served = serve(shared.clone(), socket, peer, next_id, stopped.clone(), place);
                     connections.spawn(served);
                 }
@@ -120,54 +129,9 @@ async fn serve<H: QueryHandler>(
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%peer, %error, "cannot switch off Nagle's algorithm");
     }
-    if let Err(error) = Connection::new(shared, socket, peer, id).run(stopped).await {
+    if let Err(error) = Connection::new(shared, socket, peer, id, &place).run(stopped).await {
         tracing::debug!(%peer, %error, "connection broke");
     }
     metrics.connected_native_clients.subtract(1);
     drop(place);
-}
-
-/// The number of connections by address.
-#[derive(Debug, Default)]
-struct PerAddress(Mutex<HashMap<IpAddr, usize>>);
-
-/// One connection in the count of its address.
-struct Place {
-    address: IpAddr,
-    counts: Arc<PerAddress>,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.counts.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.address);
-            }
-        }
-    }
-}
-
-/// Applies the limits on connections. A connection beyond a limit is closed, as in Cassandra.
-fn admit<H: QueryHandler>(
-    shared: &Shared<H>,
-    per_address: &Arc<PerAddress>,
-    peer: SocketAddr,
-    connected: usize,
-) -> Option<Place> {
-    let options = &shared.options;
-    let mut counts = per_address.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let count = counts.entry(peer.ip()).or_insert(0);
-    let full = options.connections_max.is_some_and(|max| connected >= max)
-        || options.connections_per_ip_max.is_some_and(|max| *count >= max);
-    if full {
-        if *count == 0 {
-            counts.remove(&peer.ip());
-        }
-        tracing::warn!(%peer, "connection refused: the limit is reached");
-        return None;
-    }
-    *count += 1;
-    Some(Place { address: peer.ip(), counts: per_address.clone() })
 }

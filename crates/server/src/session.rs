@@ -1,22 +1,24 @@
 //! The state of a client that its connection keeps between requests.
 
-use query::ClientState;
+use crate::blocking_pool::Line;
+use query::{ClientState, MemoryBudget};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// A client's state, and the warnings for its next answer.
-#[derive(Debug)]
 pub(crate) struct Session {
     /// Requests in flight share it, and keep the keyspace with which they began.
     pub(crate) client: Arc<ClientState>,
+    /// The place where its requests wait for threads of the blocking pools.
+    pub(crate) line: Arc<Line>,
     warnings: Vec<String>,
     warned_about_use: bool,
 }
 
 impl Session {
-    pub(crate) fn new(address: SocketAddr) -> Session {
-        let client = ClientState { address: Some(address), ..ClientState::default() };
-        Session { client: Arc::new(client), warnings: Vec::new(), warned_about_use: false }
+    pub(crate) fn new(address: SocketAddr, memory: Arc<MemoryBudget>, line: Arc<Line>) -> Session {
+        let client = ClientState { address: Some(address), memory: Some(memory), ..ClientState::default() };
+        Session { client: Arc::new(client), line, warnings: Vec::new(), warned_about_use: false }
     }
 
     /// Sets the keyspace after USE.
@@ -39,11 +41,6 @@ impl Session {
              fully qualified table names (e.g. <keyspace>.<table>). Keyspace used: {used}, statement keyspace: \
              {statement}, statement id: {id}"
         ));
-    }
-
-    /// Adds warnings to the next answer.
-    pub(crate) fn warn(&mut self, warnings: &[String]) {
-        self.warnings.extend_from_slice(warnings);
     }
 
     pub(crate) fn has_warnings(&self) -> bool {

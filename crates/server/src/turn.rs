@@ -9,15 +9,17 @@ use protocol::{
     flags,
 };
 use query::{
-    Answer, BatchEntry, BatchStatement, MustBlock, Outcome, Prepared, QueryError, QueryHandler, Response, Statement,
-    TimeLimit, Turn,
+    Answer, BatchEntry, BatchStatement, ClientState, Lease, MustBlock, Outcome, Prepared, QueryError, QueryHandler,
+    Response, ResponseBody, Statement, TimeLimit, Turn,
 };
 
 use crate::in_flight::{Answering, Blocking, InFlight, ReplyTo};
+use crate::limits::FREE_BYTES;
+use crate::long_request::LongRequest;
 use crate::prepared::{Md5Id, RecentStatements};
 use crate::session::Session;
 use crate::trace::Trace;
-use crate::{Shared, blocking};
+use crate::{Shared, blocking, long_text};
 
 /// The state of a request that was begun.
 pub(crate) enum Begun<P> {
@@ -26,7 +28,7 @@ pub(crate) enum Begun<P> {
     /// The answer is known.
     Answered(ReplyTo, Box<Reply<P>>),
     /// The request is in flight, and was not polled yet.
-    UnderWay(InFlight),
+    UnderWay(InFlight<P>),
 }
 
 impl<P> Begun<P> {
@@ -86,6 +88,9 @@ impl<H: QueryHandler> Requests<'_, H> {
             Err(error) => return self.refuse(header.stream, error.into()),
         };
         let envelope = Envelope { header, size_bytes: body.len() };
+        if long_text::is_long(&parsed.request) {
+            return self.begin_long(statements, envelope, &parsed.request, body);
+        }
         match &parsed.request {
             Request::Execute { id, result_metadata_id, options } => {
                 *self.executes += 1;
@@ -102,7 +107,7 @@ impl<H: QueryHandler> Requests<'_, H> {
             }
             Request::Prepare { query, keyspace } => {
                 self.shared.metrics.requests.add(1);
-                self.prepare(statements, envelope, query, *keyspace)
+                self.prepare(envelope, query, *keyspace)
             }
             // The connection answers these itself.
             Request::Startup(_) | Request::Options | Request::Register(_) | Request::AuthResponse(_) => {
@@ -165,23 +170,15 @@ impl<H: QueryHandler> Requests<'_, H> {
         begun
     }
 
-    fn prepare(
-        &mut self,
-        statements: &mut RecentStatements<H::Plan>,
-        envelope: Envelope<'_>,
-        text: &str,
-        named: Option<&str>,
-    ) -> Begun<H::Plan> {
+    fn prepare(&mut self, envelope: Envelope<'_>, text: &str, named: Option<&str>) -> Begun<H::Plan> {
         let trace = envelope.is_traced().then(|| Trace::begin(self.session.client.address));
         let keyspace = named.map(Arc::from).or_else(|| self.session.client.keyspace.clone());
         let prepared = self.shared.prepared.prepare(&*self.shared.handler, text, keyspace.as_ref(), named);
         let reply = match prepared {
             Ok((id, statement)) => {
-                statements.replaced(&id);
                 if statement.keyspace.is_some() {
                     self.session.warn_about_use(&id, keyspace.as_deref());
                 }
-                self.session.warn(&statement.warnings);
                 Reply::Prepared(id, statement)
             }
             Err(error) => Reply::Response(Err(error)),
@@ -257,20 +254,97 @@ impl<H: QueryHandler> Requests<'_, H> {
         }
     }
 
-    fn run_blocking(&self, work: MustBlock, trace: Option<Trace>, reply: ReplyTo, size_bytes: usize) -> InFlight {
+    /// Begins a request whose text takes long to read: on a blocking pool, because nothing of it may be read here.
+    #[cold]
+    fn begin_long(
+        &mut self,
+        statements: &mut RecentStatements<H::Plan>,
+        envelope: Envelope<'_>,
+        request: &Request<'_>,
+        body: &[u8],
+    ) -> Begun<H::Plan> {
+        self.shared.metrics.requests.add(1);
+        let mut prepared = Vec::new();
+        if let Request::Batch(batch) = request {
+            for query in &batch.queries {
+                prepared.push(match query.statement {
+                    protocol::BatchStatement::Text(_) => None,
+                    protocol::BatchStatement::Prepared(id) => match statements.find(&self.shared.prepared, id) {
+                        Some(statement) => Some(statement.clone()),
+                        None => return self.refuse(envelope.header.stream, ErrorResponse::unprepared(id)),
+                    },
+                });
+            }
+        }
+        let trace =
+            envelope.is_traced().then(|| Trace::begin(self.session.client.address)).map(|trace| match request {
+                Request::Query { query, options } => trace.of_query(query, options),
+                Request::Batch(batch) => trace.of_batch(&batch.options),
+                Request::Prepare { query, .. } => trace.of_prepare(query),
+                _ => trace,
+            });
+        match request {
+            Request::Query { .. } => self.shared.metrics.regular_statements_executed.add(1),
+            Request::Batch(_) => self.shared.metrics.batches_executed.add(1),
+            _ => {}
+        }
+        let long = LongRequest {
+            shared: self.shared.clone(),
+            client: self.session.client.clone(),
+            line: self.session.line.clone(),
+            header: *envelope.header,
+            body: body.to_vec(),
+            prepared,
+            trace: trace.as_ref().map(|trace| trace.log().clone()),
+        };
+        let to = ReplyTo::new(envelope.header.stream, self.session.take_warnings(), trace.as_ref().map(Trace::id));
+        let (shared, client) = (self.shared.clone(), self.session.client.clone());
+        let answering: Answering<H::Plan> = Box::pin(async move {
+            let reply = long.answer().await;
+            if let Some(trace) = trace {
+                trace.record(shared).await;
+            }
+            let memory = match &reply {
+                Reply::Response(response) => hold(&client, response),
+                Reply::Prepared(..) | Reply::Error(_) => None,
+            };
+            (reply, memory)
+        });
+        // A statement's own limit begins once the statement is read.
+        let limit = TimeLimit::NONE;
+        let size_bytes = body.len() + size_of_val(&*answering);
+        Begun::UnderWay(InFlight::blocking(to, size_bytes, Blocking { answering, limit, deadline: None }))
+    }
+
+    fn run_blocking(
+        &self,
+        work: MustBlock,
+        trace: Option<Trace>,
+        reply: ReplyTo,
+        size_bytes: usize,
+    ) -> InFlight<H::Plan> {
         let limit: TimeLimit = *work.limit();
         let deadline = limit.duration().map(|duration| Instant::now() + duration);
-        let answering: Answering = match trace {
-            None => Box::pin(blocking::run(work, deadline)),
-            Some(trace) => {
-                let shared = self.shared.clone();
-                Box::pin(async move {
-                    let response = blocking::run(work, deadline).await;
-                    trace.record(shared).await;
-                    response
-                })
+        let (shared, client, line) = (self.shared.clone(), self.session.client.clone(), self.session.line.clone());
+        let answering: Answering<H::Plan> = Box::pin(async move {
+            let response = blocking::run(line, work, deadline).await;
+            if let Some(trace) = trace {
+                trace.record(shared).await;
             }
-        };
+            let memory = hold(&client, &response);
+            (Reply::Response(response), memory)
+        });
+        let size_bytes = size_bytes + size_of_val(&*answering);
         InFlight::blocking(reply, size_bytes, Blocking { answering, limit, deadline })
     }
+}
+
+/// Counts rows, and the copy that is sent, as memory of this client until they are encoded. The statement has taken as
+/// much before.
+fn hold(client: &ClientState, response: &Result<Response, QueryError>) -> Option<Lease> {
+    let Ok(Response { body: ResponseBody::Rows(rows), .. }) = response else { return None };
+    let memory = client.memory.as_ref().filter(|_| rows.cells.len() > FREE_BYTES)?;
+    let mut lease = Lease::new(memory.clone());
+    lease.grow(rows.cells.capacity() + rows.cells.len());
+    Some(lease)
 }

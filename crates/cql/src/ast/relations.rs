@@ -76,6 +76,18 @@ pub enum Relation {
 }
 
 impl Relation {
+    /// The columns of the left side.
+    pub fn columns(&self) -> &[Identifier] {
+        match self {
+            Relation::SingleColumn { column, .. }
+            | Relation::SingleColumnIn { column, .. }
+            | Relation::MapElement { column, .. } => std::slice::from_ref(column),
+            Relation::Token { columns, .. }
+            | Relation::MultiColumn { columns, .. }
+            | Relation::MultiColumnIn { columns, .. } => columns,
+        }
+    }
+
     /// The comparison, whatever the left side is.
     pub fn operator(&self) -> Operator {
         match self {

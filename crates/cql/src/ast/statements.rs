@@ -14,6 +14,8 @@ use super::select::Select;
 pub struct ParsedStatement {
     pub statement: Statement,
     pub markers: Vec<Option<Identifier>>,
+    /// How many tokens the text has: what is made of it is in proportion.
+    pub tokens: usize,
 }
 
 /// Any CQL statement.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::MutexGuard;
+use std::time::Duration;
 
 use model::Table;
 
@@ -15,20 +16,25 @@ impl Engine {
     /// Links the table's SSTables, memtables flushed first, into `snapshots/<name>` of its directory, with a manifest
     /// and `schema_cql`. Blocks on the disk. Returns the directory, which is there complete or not at all.
     pub fn snapshot(&self, table: &Table, name: &str, schema_cql: &str) -> Result<PathBuf, EngineError> {
-        self.snapshot_as_first_of(table, [name.to_owned()], schema_cql)
+        self.snapshot_as_first_of(table, [name.to_owned()], schema_cql, None)
     }
 
-    /// As [`snapshot`](Self::snapshot), by the first of these names that the table has no snapshot of.
+    /// As [`snapshot`](Self::snapshot), by the first of these names that the table has no snapshot of, and with a
+    /// lifetime, after which [`clear_expired_snapshots`](Self::clear_expired_snapshots) removes it.
     pub fn snapshot_as_first_of(
         &self,
         table: &Table,
         names: impl IntoIterator<Item = String>,
         schema_cql: &str,
+        lifetime: Option<Duration>,
     ) -> Result<PathBuf, EngineError> {
         self.shared.check_writable()?;
         let store = self.shared.store(table)?;
         self.flush.flush_store(&store)?;
-        let created_at = timestamp_text(self.shared.now_millis());
+        let now = self.shared.now_millis();
+        let expires =
+            lifetime.map(|lifetime| now.saturating_add_unsigned(lifetime.as_millis().min(LIFETIME_MAX_MILLIS) as u64));
+        let times = [Some(now), expires].map(|millis| millis.map(timestamp_text));
         let _no_deletion = keep_files(&store)?;
         let mut taken = String::new();
         for name in names {
@@ -36,7 +42,7 @@ impl Engine {
             if !self.shared.options().disk.exists(&directory)? {
                 let unfinished = unfinished_snapshot_directory(&store, &name);
                 let sstables = &store.view().sstables;
-                self.shared.files().snapshot(sstables, [&unfinished, &directory], schema_cql, &created_at)?;
+                self.shared.files().snapshot(sstables, [&unfinished, &directory], schema_cql, times)?;
                 return Ok(directory);
             }
             taken = name;
@@ -64,7 +70,10 @@ fn keep_files(store: &TableStore) -> Result<MutexGuard<'_, ()>, EngineError> {
     Ok(no_deletion)
 }
 
+/// A hundred years. A snapshot with a longer lifetime expires then, because the year has four digits.
+const LIFETIME_MAX_MILLIS: u128 = 100 * 366 * 24 * 3600 * 1000;
+
 /// ISO 8601 in UTC with milliseconds, as Cassandra's manifests have it.
-fn timestamp_text(millis: i64) -> String {
+pub(super) fn timestamp_text(millis: i64) -> String {
     types::CqlType::Timestamp.to_json(&millis.to_be_bytes()).trim_matches('"').replacen(' ', "T", 1)
 }

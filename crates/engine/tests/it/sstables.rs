@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use blockio::{Disk, Fault, SimulatedDisk};
 use engine::{Engine, EngineError, Turn, block_on};
@@ -355,8 +356,38 @@ fn a_snapshot_lists_its_files_and_contains_the_schema() {
     assert!(again.contains("Snapshot s already exists."), "{again}");
     assert_eq!(read("manifest.json"), manifest);
     let names = ["s", "t", "u"].map(str::to_owned);
-    let next = engine.snapshot_as_first_of(&table, names, "").unwrap();
+    let next = engine.snapshot_as_first_of(&table, names, "", None).unwrap();
     assert_eq!(next, snapshot.with_file_name("t"));
+}
+
+#[test]
+fn snapshots_are_listed_expire_and_are_cleared() {
+    let directory = Directory::new();
+    let engine = open(&directory);
+    let table = create_table(&engine);
+    insert(&engine, &table, 1, 1, "value", 10);
+    engine.snapshot(&table, "kept", "").unwrap();
+    let take = |name: &str, lifetime: Duration| {
+        engine.snapshot_as_first_of(&table, [name.to_owned()], "", Some(lifetime)).unwrap()
+    };
+    let expired = take("expired", Duration::ZERO);
+    take("young", Duration::from_secs(3600));
+    take("eternal", Duration::MAX);
+    let names = || engine.snapshots().unwrap().into_iter().map(|snapshot| snapshot.name).collect::<Vec<_>>();
+    assert_eq!(names(), ["eternal", "expired", "kept", "young"]);
+    let all = engine.snapshots().unwrap();
+    assert!(all.iter().all(|snapshot| (&*snapshot.keyspace, &*snapshot.table) == ("ks", "t")));
+    assert!(all.iter().all(|snapshot| snapshot.size_bytes > 1000 && snapshot.created_at.is_some()));
+    assert!(all[2].expires_at.is_none() && all[3].expires_at > all[3].created_at);
+    assert_eq!(engine.clear_expired_snapshots().unwrap(), 1);
+    assert!(!expired.exists());
+    assert_eq!(engine.clear_expired_snapshots().unwrap(), 0);
+    assert_eq!(engine.clear_snapshots(&["other".to_owned()], None).unwrap(), 0);
+    assert_eq!(engine.clear_snapshots(&[], Some("kept")).unwrap(), 1);
+    assert_eq!(names(), ["eternal", "young"]);
+    assert_eq!(engine.clear_snapshots(&["ks".to_owned()], None).unwrap(), 2);
+    assert_eq!(engine.snapshots().unwrap(), []);
+    assert_eq!(std::fs::read_dir(expired.parent().unwrap()).unwrap().count(), 0);
 }
 
 #[test]

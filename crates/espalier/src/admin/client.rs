@@ -2,6 +2,7 @@
 
 use super::{Answer, Request, SOCKET_NAME, Verb, short_path};
 use crate::cli::{Command, Node, Tables};
+use crate::config::{SNAPSHOT_LIFETIME_MIN, parse_duration};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -19,8 +20,8 @@ pub fn is_running(node: &Node) -> bool {
 
 /// Makes the running node import the SSTables of a directory, and prints how many there were.
 pub fn import(node: &Node, keyspace: String, table: String, directory: PathBuf) -> Result<(), String> {
-    let directory = Some(directory);
-    ask(node, &Request { verb: Verb::Import, keyspace: Some(keyspace), tables: vec![table], tag: None, directory })
+    let (keyspace, directory) = (Some(keyspace), Some(directory));
+    ask(node, &Request { keyspace, tables: vec![table], directory, ..Request::new(Verb::Import) })
 }
 
 /// The output of an import.
@@ -30,8 +31,7 @@ pub fn imported(count: usize) -> String {
 
 /// Makes the running node write a data directory that Cassandra can start from.
 pub fn export(node: &Node, data: PathBuf) -> Result<(), String> {
-    let directory = Some(data);
-    ask(node, &Request { verb: Verb::Export, keyspace: None, tables: Vec::new(), tag: None, directory })
+    ask(node, &Request { directory: Some(data), ..Request::new(Verb::Export) })
 }
 
 /// The output of an export.
@@ -65,10 +65,19 @@ fn exchange(socket: &mut UnixStream, request: &Request) -> std::io::Result<Answe
     Ok(serde_json::from_slice(&answer)?)
 }
 
+/// How long a snapshot is to be kept.
+fn lifetime_seconds(text: &str) -> Result<u64, String> {
+    let lifetime = parse_duration(text).map_err(|error| format!("--ttl: {error}"))?;
+    if lifetime < SNAPSHOT_LIFETIME_MIN {
+        return Err(format!("--ttl: a snapshot is kept for {SNAPSHOT_LIFETIME_MIN:?} at least"));
+    }
+    Ok(lifetime.as_secs())
+}
+
 fn request(command: Command) -> Result<(Node, Request), String> {
-    let bare = |verb, node| (node, Request { verb, keyspace: None, tables: Vec::new(), tag: None, directory: None });
+    let bare = |verb, node| (node, Request::new(verb));
     let of_tables = |verb, tables: Tables, tag| {
-        (tables.node, Request { verb, keyspace: tables.keyspace, tables: tables.tables, tag, directory: None })
+        (tables.node, Request { keyspace: tables.keyspace, tables: tables.tables, tag, ..Request::new(verb) })
     };
     Ok(match command {
         Command::Status(node) => bare(Verb::Status, node),
@@ -81,10 +90,18 @@ fn request(command: Command) -> Result<(Node, Request), String> {
         Command::Refresh(tables) => of_tables(Verb::Refresh, tables, None),
         Command::Compact(tables) => of_tables(Verb::Compact, tables, None),
         Command::Tablestats(tables) => of_tables(Verb::Tablestats, tables, None),
-        Command::Snapshot { tag, tables } => of_tables(Verb::Snapshot, tables, tag),
+        Command::Snapshot { tag, ttl, tables } => {
+            let ttl_seconds = ttl.map(|ttl| lifetime_seconds(&ttl)).transpose()?;
+            let (node, request) = of_tables(Verb::Snapshot, tables, tag);
+            (node, Request { ttl_seconds, ..request })
+        }
+        Command::Listsnapshots(node) => bare(Verb::ListSnapshots, node),
+        Command::Clearsnapshot { tag, all: _, node, keyspaces } => {
+            (node, Request { tag, keyspaces, ..Request::new(Verb::ClearSnapshot) })
+        }
         Command::RepairTable { node, keyspace, table } => {
             let (keyspace, tables) = (Some(keyspace), vec![table]);
-            (node, Request { verb: Verb::RepairTable, keyspace, tables, tag: None, directory: None })
+            (node, Request { keyspace, tables, ..Request::new(Verb::RepairTable) })
         }
         Command::Serve(_)
         | Command::Options

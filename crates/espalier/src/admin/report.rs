@@ -2,7 +2,7 @@
 
 use super::server::NodeState;
 use commitlog::WaitCount;
-use engine::{Engine, PutCounts, QuarantinedTable, TableStats};
+use engine::{Engine, PutCounts, QuarantinedTable, SnapshotInfo, TableStats};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
@@ -247,6 +247,26 @@ fn size(bytes: u64) -> String {
         amount /= 1024.0;
     }
     format!("{bytes} bytes")
+}
+
+/// `nodetool listsnapshots`.
+pub fn listsnapshots(snapshots: &[SnapshotInfo]) -> String {
+    if snapshots.is_empty() {
+        return "There are no snapshots\n".to_owned();
+    }
+    let line = |columns: [&str; 6]| {
+        let [name, keyspace, table, size, created, expires] = columns;
+        format!("{name:<40} {keyspace:<20} {table:<30} {size:>12} {created:<25} {expires}\n")
+    };
+    let mut out =
+        line(["Snapshot name", "Keyspace name", "Column family", "True size", "Creation time", "Expiration time"]);
+    for snapshot in snapshots {
+        let time = |time: &Option<String>| time.clone().unwrap_or_default();
+        let (size, created, expires) =
+            (snapshot.size_bytes.to_string(), time(&snapshot.created_at), time(&snapshot.expires_at));
+        out += &line([&snapshot.name, &snapshot.keyspace, &snapshot.table, &size, &created, &expires]);
+    }
+    out
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The node's side of the socket.
 
-use super::report::{compactionstats, inmemorystatus, status, tablestats};
+use super::report::{compactionstats, inmemorystatus, listsnapshots, status, tablestats};
 use super::{Answer, LINE_SIZE_BYTES_MAX, Request, SOCKET_NAME, Verb, short_path};
 use engine::Engine;
 use model::Table;
@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -145,10 +145,17 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
                 return Err(format!("{tag:?} is no name for a snapshot"));
             }
             let schema = engine.schema();
+            let lifetime = request.ttl_seconds.map(Duration::from_secs);
             for table in tables(engine, request)? {
-                engine.snapshot(&table, &tag, &query::snapshot_schema(&schema, &table)).map_err(text)?;
+                let cql = query::snapshot_schema(&schema, &table);
+                engine.snapshot_as_first_of(&table, [tag.clone()], &cql, lifetime).map_err(text)?;
             }
             return Ok(format!("Snapshot directory: {tag}\n"));
+        }
+        Verb::ListSnapshots => return Ok(listsnapshots(&engine.snapshots().map_err(text)?)),
+        Verb::ClearSnapshot => {
+            let count = engine.clear_snapshots(&request.keyspaces, request.tag.as_deref()).map_err(text)?;
+            return Ok(format!("{count} snapshots removed\n"));
         }
         Verb::CompactionStats => return Ok(compactionstats(engine)),
         Verb::EnableAutoCompaction | Verb::DisableAutoCompaction => {

@@ -6,6 +6,7 @@ use super::units::{boolean, bytes_per_second, duration, number, scalar, size_byt
 use super::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
 use engine::DiskAccess;
 use serde_json::Value;
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -92,6 +93,19 @@ fn disk_access_mode(config: &mut Config, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
+/// A threshold from 1 to 100.
+fn percentage(value: &Value) -> Result<Option<u64>, String> {
+    match threshold(value)? {
+        Some(0 | 101..) => Err(format!("expected a number from 1 to 100, or -1 for never, got {value}")),
+        percentage => Ok(percentage),
+    }
+}
+
+/// A duration in microseconds, as a threshold.
+fn micros(duration: Duration) -> Option<u64> {
+    u64::try_from(duration.as_micros()).ok()
+}
+
 /// Cassandra's limits use -1 for "none".
 fn limit(value: &Value) -> Result<Option<usize>, String> {
     match number::<i64>(value)? {
@@ -136,6 +150,9 @@ fn address(value: &Value) -> Result<std::net::IpAddr, String> {
 /// The least timeout of a request, which is Cassandra's.
 const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 
+/// The least time that a snapshot is kept, which is Cassandra's.
+pub const SNAPSHOT_LIFETIME_MIN: Duration = Duration::from_secs(60);
+
 /// The limits that may be set for a frame: drivers accept none larger than the protocol's 256 MiB.
 const FRAME_SIZES_BYTES: RangeInclusive<u64> = 1 << 10..=256 << 20;
 
@@ -144,6 +161,9 @@ const PAGE_BYTES: RangeInclusive<u64> = 1 << 10..=256 << 20;
 
 /// The accepted memory of memtables, which must hold one shard's first pages.
 const MEMTABLE_SPACES_BYTES: RangeInclusive<u64> = 1 << 20..=u64::MAX;
+
+/// Memory for requests: a small one and its answer must fit.
+const IN_FLIGHT_BYTES: RangeInclusive<u64> = 1 << 20..=u64::MAX;
 
 /// How far apart the entries of a row index may be; with 0 every row has one.
 const COLUMN_INDEX_SIZES_BYTES: RangeInclusive<u64> = 0..=1 << 30;
@@ -197,6 +217,20 @@ pub(super) const HONOURED: &[Honoured] = &[
         apply: |config, value| set(&mut config.listen, address(value)),
     },
     Honoured {
+        name: "broadcast_rpc_address",
+        default: "",
+        note: "the address that clients are told to connect to; by default `rpc_address`",
+        apply: |config, value| {
+            config.broadcast_rpc_address = match address(value)? {
+                address if address.is_unspecified() => {
+                    return Err(format!("expected an address that clients can connect to, got {value}"));
+                }
+                address => Some(address),
+            };
+            Ok(())
+        },
+    },
+    Honoured {
         name: "native_transport_port",
         default: "9042",
         note: "the port that clients connect to; `--port`",
@@ -215,7 +249,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "native_transport_max_concurrent_connections",
         default: "-1",
-        note: "the largest number of connections; -1 means no limit",
+        note: "the largest number of connections; -1 means no limit. Never more than half of the files that the process may open",
         apply: |config, value| set(&mut config.connections_max, limit(value)),
     },
     Honoured {
@@ -225,13 +259,41 @@ pub(super) const HONOURED: &[Honoured] = &[
         apply: |config, value| set(&mut config.connections_per_ip_max, limit(value)),
     },
     Honoured {
-        name: "native_transport_max_request_data_in_flight_per_ip",
-        default: "64MiB",
-        note: "bytes of requests in flight on one connection, above which it is not read",
+        name: "native_transport_max_request_data_in_flight",
+        default: "",
+        note: "memory for requests that arrive or are under way, for what their statements hold, and for answers that are not sent yet. Above \
+               it connections are not read, and those whose clients do not end a request or do not read for 5 s are closed; with \
+               `THROW_ON_OVERLOAD` in STARTUP requests are refused instead. By default a tenth of the machine's memory, at least 256MiB. \
+               Each connection may hold 32KiB besides",
         apply: |config, value| {
-            let size = size_in(value, 1..=u64::MAX, "above 0")?;
-            config.request_bytes_in_flight_max = usize::try_from(size).map_err(|error| error.to_string())?;
-            Ok(())
+            set(&mut config.request_bytes_in_flight_max, size_in(value, IN_FLIGHT_BYTES, "of 1MiB or more").map(Some))
+        },
+    },
+    Honoured {
+        name: "native_transport_max_request_data_in_flight_per_ip",
+        default: "",
+        note: "the same for all connections from one address; by default a quarter of that, at least 64MiB",
+        apply: |config, value| {
+            let size = size_in(value, IN_FLIGHT_BYTES, "of 1MiB or more").map(Some);
+            set(&mut config.request_bytes_in_flight_per_ip_max, size)
+        },
+    },
+    Honoured {
+        name: "native_transport_rate_limiting_enabled",
+        default: "false",
+        note: "whether `native_transport_max_requests_per_second` is in force",
+        apply: |config, value| set(&mut config.limits_request_rate, boolean(value)),
+    },
+    Honoured {
+        name: "native_transport_max_requests_per_second",
+        default: "1000000",
+        note: "the largest number of QUERY, PREPARE, EXECUTE and BATCH of all clients in a second. Above it connections are read more slowly; \
+               with `THROW_ON_OVERLOAD` in STARTUP requests are refused instead",
+        apply: |config, value| {
+            let rate = number(value).and_then(|rate: u32| {
+                NonZeroU32::new(rate).ok_or_else(|| "expected a number from 1, got 0".to_owned())
+            });
+            set(&mut config.requests_per_second_max, rate)
         },
     },
     Honoured {
@@ -466,6 +528,14 @@ pub(super) const HONOURED: &[Honoured] = &[
         apply: |config, value| set(&mut config.auto_snapshot, boolean(value)),
     },
     Honoured {
+        name: "auto_snapshot_ttl",
+        default: "",
+        note: "how long these snapshots are kept, 60s or more; by default until `espalier clearsnapshot`",
+        apply: |config, value| {
+            set(&mut config.auto_snapshot_lifetime, duration_from(value, SNAPSHOT_LIFETIME_MIN).map(Some))
+        },
+    },
+    Honoured {
         name: "partition_keys_in_select_warn_threshold",
         default: "-1",
         note: "a SELECT whose IN names more partitions causes a warning; -1 means never",
@@ -548,6 +618,126 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "-1",
         note: "more rows of a page than this are refused; -1 means never",
         apply: |config, value| set(&mut config.guardrails.page_size.fail, threshold(value)),
+    },
+    Honoured {
+        name: "column_value_size_warn_threshold",
+        default: "",
+        note: "a written value, or key of an entry, of more bytes causes a warning; by default never",
+        apply: |config, value| set(&mut config.guardrails.column_value_size.warn, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "column_value_size_fail_threshold",
+        default: "",
+        note: "a written value, or key of an entry, of more bytes is refused; by default never",
+        apply: |config, value| set(&mut config.guardrails.column_value_size.fail, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "collection_size_warn_threshold",
+        default: "",
+        note: "a write that adds cells of more bytes to a collection causes a warning; by default never",
+        apply: |config, value| set(&mut config.guardrails.collection_size.warn, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "collection_size_fail_threshold",
+        default: "",
+        note: "a write that adds cells of more bytes to a collection is refused; by default never",
+        apply: |config, value| set(&mut config.guardrails.collection_size.fail, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "items_per_collection_warn_threshold",
+        default: "-1",
+        note: "a write that adds more elements to a collection causes a warning; -1 means never",
+        apply: |config, value| set(&mut config.guardrails.items_per_collection.warn, threshold(value)),
+    },
+    Honoured {
+        name: "items_per_collection_fail_threshold",
+        default: "-1",
+        note: "a write that adds more elements to a collection is refused; -1 means never",
+        apply: |config, value| set(&mut config.guardrails.items_per_collection.fail, threshold(value)),
+    },
+    Honoured {
+        name: "maximum_timestamp_warn_threshold",
+        default: "",
+        note: "a USING TIMESTAMP that is further ahead of the clock causes a warning; by default never",
+        apply: |config, value| set(&mut config.guardrails.maximum_timestamp.warn, duration(value).map(micros)),
+    },
+    Honoured {
+        name: "maximum_timestamp_fail_threshold",
+        default: "",
+        note: "a USING TIMESTAMP that is further ahead of the clock is refused; by default never",
+        apply: |config, value| set(&mut config.guardrails.maximum_timestamp.fail, duration(value).map(micros)),
+    },
+    Honoured {
+        name: "minimum_timestamp_warn_threshold",
+        default: "",
+        note: "a USING TIMESTAMP that is further behind the clock causes a warning; by default never",
+        apply: |config, value| set(&mut config.guardrails.minimum_timestamp.warn, duration(value).map(micros)),
+    },
+    Honoured {
+        name: "minimum_timestamp_fail_threshold",
+        default: "",
+        note: "a USING TIMESTAMP that is further behind the clock is refused; by default never",
+        apply: |config, value| set(&mut config.guardrails.minimum_timestamp.fail, duration(value).map(micros)),
+    },
+    Honoured {
+        name: "minimum_replication_factor_warn_threshold",
+        default: "-1",
+        note: "a keyspace of fewer replicas causes a warning; -1 means never",
+        apply: |config, value| set(&mut config.guardrails.minimum_replication_factor.warn, threshold(value)),
+    },
+    Honoured {
+        name: "minimum_replication_factor_fail_threshold",
+        default: "-1",
+        note: "a keyspace of fewer replicas is refused; -1 means never",
+        apply: |config, value| set(&mut config.guardrails.minimum_replication_factor.fail, threshold(value)),
+    },
+    Honoured {
+        name: "maximum_replication_factor_warn_threshold",
+        default: "-1",
+        note: "a keyspace of more replicas causes a warning; -1 means never",
+        apply: |config, value| set(&mut config.guardrails.maximum_replication_factor.warn, threshold(value)),
+    },
+    Honoured {
+        name: "maximum_replication_factor_fail_threshold",
+        default: "-1",
+        note: "a keyspace of more replicas is refused; -1 means never",
+        apply: |config, value| set(&mut config.guardrails.maximum_replication_factor.fail, threshold(value)),
+    },
+    Honoured {
+        name: "uncompressed_tables_enabled",
+        default: "true",
+        note: "whether tables may be without compression",
+        apply: |config, value| set(&mut config.guardrails.flags.uncompressed_tables_enabled, boolean(value)),
+    },
+    Honoured {
+        name: "zero_ttl_on_twcs_enabled",
+        default: "true",
+        note: "whether a table with TimeWindowCompactionStrategy may have no default TTL",
+        apply: |config, value| set(&mut config.guardrails.flags.zero_ttl_on_twcs_enabled, boolean(value)),
+    },
+    Honoured {
+        name: "zero_ttl_on_twcs_warned",
+        default: "false",
+        note: "whether such a table causes a warning (`true` in Cassandra, which applies no guardrail without authentication)",
+        apply: |config, value| set(&mut config.guardrails.flags.zero_ttl_on_twcs_warned, boolean(value)),
+    },
+    Honoured {
+        name: "data_disk_usage_percentage_warn_threshold",
+        default: "-1",
+        note: "writes cause a warning while the data takes more percent of the disk; -1 means never",
+        apply: |config, value| set(&mut config.disk_usage_warn_percentage, percentage(value)),
+    },
+    Honoured {
+        name: "data_disk_usage_percentage_fail_threshold",
+        default: "-1",
+        note: "writes are refused while the data takes more percent of the disk; -1 means never",
+        apply: |config, value| set(&mut config.disk_usage_fail_percentage, percentage(value)),
+    },
+    Honoured {
+        name: "data_disk_usage_max_disk_size",
+        default: "",
+        note: "the size of the disk for these thresholds, if it is less than the data and the free space together",
+        apply: |config, value| set(&mut config.disk_usage_max_bytes, size_bytes(value).map(Some)),
     },
     Honoured {
         name: "user_timestamps_enabled",

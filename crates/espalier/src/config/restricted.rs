@@ -55,12 +55,6 @@ pub(super) const RESTRICTED: &[Restricted] = &[
     Restricted { name: "partition_denylist_enabled", accepted: "`false`", accepts: is_false },
     Restricted { name: "start_native_transport", accepted: "`true`", accepts: |value| boolean(value) == Ok(true) },
     Restricted { name: "native_transport_port_ssl", accepted: "no value: there is no TLS yet", accepts: |_| false },
-    Restricted { name: "native_transport_rate_limiting_enabled", accepted: "`false`", accepts: is_false },
-    Restricted {
-        name: "native_transport_max_requests_per_second",
-        accepted: "any number: it holds only with `native_transport_rate_limiting_enabled`",
-        accepts: Value::is_number,
-    },
     Restricted { name: "rpc_interface", accepted: "no value: use `rpc_address`", accepts: |_| false },
     Restricted { name: "rpc_interface_prefer_ipv6", accepted: "`false`", accepts: is_false },
     Restricted {

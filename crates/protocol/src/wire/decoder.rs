@@ -2,6 +2,7 @@
 
 use crate::wire::compression::Compression;
 use crate::wire::header::{HEADER_SIZE, RawHeader, flags};
+use crate::wire::segment::Decoded::{Lacks, Whole};
 use crate::wire::segment::{self, SegmentError};
 use crate::wire::version::{BETA_WITHOUT_FLAG, unsupported};
 use crate::{ErrorKind, Header, MAX_FRAME_SIZE_BYTES, Opcode, ProtocolError, Version};
@@ -48,6 +49,8 @@ pub struct Decoder {
     large: Option<Large>,
     /// A refused bare envelope whose body is still arriving.
     skipping: Option<Skip>,
+    /// What of a bare envelope, or of a segment, has not arrived yet, if it has begun to and is not refused.
+    lacks_bytes: usize,
     size_bytes_max: usize,
     /// Printed in checksum errors, where Cassandra prints its channel's id.
     connection_id: u32,
@@ -65,16 +68,17 @@ struct Large {
     raw: RawHeaderCopy,
     total: usize,
     received: usize,
-    /// Empty if the envelope is too big: its parts are then only counted.
+    /// Empty when the envelope is refused: then its parts are only counted.
     parts: BytesMut,
 }
 
-/// The header fields of a large envelope that a refusal needs.
-#[derive(Clone, Copy, Debug)]
+/// What is needed of a large envelope's header to refuse it.
+#[derive(Clone, Debug)]
 struct RawHeaderCopy {
     stream: i16,
     version: u8,
-    too_big: bool,
+    /// Why it is refused, if it is.
+    refusal: Option<(ErrorKind, String)>,
 }
 
 #[derive(Debug)]
@@ -94,8 +98,62 @@ impl Decoder {
             contained: Bytes::new(),
             large: None,
             skipping: None,
+            lacks_bytes: 0,
             size_bytes_max,
             connection_id,
+        }
+    }
+
+    /// Refuses envelopes longer than `size_bytes_max` from here on.
+    pub fn set_limit(&mut self, size_bytes_max: usize) {
+        self.size_bytes_max = size_bytes_max;
+    }
+
+    /// What has arrived and was not taken out yet, bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.input.len() + self.contained.len() + self.large.as_ref().map_or(0, |large| large.parts.len())
+    }
+
+    /// How much of an envelope that has begun to arrive is still missing, as far as it is known and the envelope is not
+    /// refused, bytes. Valid after [`Decoder::next_envelope`] has returned `None`; the caller makes room for it.
+    pub fn missing_bytes(&self) -> usize {
+        let of_large = self.large.as_ref().filter(|large| large.raw.refusal.is_none());
+        self.lacks_bytes + of_large.map_or(0, |large| large.total.saturating_sub(large.received))
+    }
+
+    /// Makes room for what [`Decoder::missing_bytes`] says.
+    pub fn make_room(&mut self) {
+        self.input.reserve(self.lacks_bytes);
+        if let Some(large) = self.large.as_mut().filter(|large| large.raw.refusal.is_none()) {
+            large.parts.reserve(large.total - large.received);
+        }
+    }
+
+    /// Refuses the envelope that has begun to arrive: what is there of it is dropped, as is what follows, and at its
+    /// end comes this error. False, without any effect, if none has begun to arrive.
+    pub fn refuse_arriving(&mut self, kind: ErrorKind, message: &str) -> bool {
+        if let Some(large) = &mut self.large {
+            large.parts = BytesMut::new();
+            large.raw.refusal.get_or_insert_with(|| (kind, message.to_owned()));
+            return true;
+        }
+        let (Framing::Envelopes { .. }, Some(raw)) = (self.framing, RawHeader::parse(&self.input)) else {
+            return false;
+        };
+        if self.lacks_bytes == 0 {
+            return false;
+        }
+        let (stream, version) = (raw.stream, raw.version & 0x7F);
+        let error = DecodeError { stream, version, kind, message: message.to_owned(), fatal: false };
+        self.lacks_bytes = 0;
+        self.skipping = Some(Skip { remaining: u64::from(raw.body_size) + HEADER_SIZE as u64, error });
+        true
+    }
+
+    /// Gives back memory that larger requests made the buffers take, if nothing is in them.
+    pub fn shrink(&mut self) {
+        if self.input.is_empty() {
+            self.input = BytesMut::new();
         }
     }
 
@@ -166,6 +224,7 @@ impl Decoder {
     }
 
     fn next_bare(&mut self, compression: Option<Compression>) -> Result<Option<Envelope>, DecodeError> {
+        self.lacks_bytes = 0;
         if self.skipping.is_some() && !self.skip()? {
             return Ok(None);
         }
@@ -178,7 +237,7 @@ impl Decoder {
                 // Bounded by the limit, so this is a size in memory.
                 let total = total as usize;
                 if self.input.len() < total {
-                    self.input.reserve(total - self.input.len());
+                    self.lacks_bytes = total - self.input.len();
                     return Ok(None);
                 }
                 self.input.advance(HEADER_SIZE);
@@ -237,9 +296,15 @@ impl Decoder {
             if !self.contained.is_empty() {
                 return self.next_contained().map(Some);
             }
-            let Some(segment) = segment::decode(&mut self.input, lz4).map_err(|error| self.damaged(error))? else {
-                return Ok(None);
+            let segment = segment::decode(&mut self.input, lz4).map_err(|error| self.damaged(error))?;
+            let segment = match segment {
+                Whole(segment) => segment,
+                Lacks(bytes) => {
+                    self.lacks_bytes = bytes;
+                    return Ok(None);
+                }
             };
+            self.lacks_bytes = 0;
             if segment.self_contained {
                 self.contained = segment.payload;
             } else if let Some(envelope) = self.part(segment.payload)? {
@@ -273,25 +338,16 @@ impl Decoder {
         if large.received > large.total {
             return Err(self.fatal(undersized(large.total, large.received)));
         }
-        if !large.raw.too_big {
+        if large.raw.refusal.is_none() {
             large.parts.extend_from_slice(&payload);
         }
         if large.received < large.total {
             self.large = Some(large);
             return Ok(None);
         }
-        if large.raw.too_big {
-            return Err(DecodeError {
-                stream: large.raw.stream,
-                version: large.raw.version,
-                kind: ErrorKind::Invalid,
-                message: format!(
-                    "CQL Message of size {} bytes exceeds allowed maximum of {} bytes",
-                    large.total - HEADER_SIZE,
-                    self.size_bytes_max
-                ),
-                fatal: false,
-            });
+        if let Some((kind, message)) = large.raw.refusal {
+            let (stream, version) = (large.raw.stream, large.raw.version);
+            return Err(DecodeError { stream, version, kind, message, fatal: false });
         }
         self.contained = large.parts.freeze();
         self.next_contained().map(Some)
@@ -302,13 +358,13 @@ impl Decoder {
         self.check_number(raw.version & 0x7F).map_err(|error| DecodeError { fatal: true, ..error })?;
         let total = HEADER_SIZE + raw.body_size as usize;
         // Unlike for a bare envelope, Cassandra counts only the body here.
-        let too_big = raw.body_size as usize > self.size_bytes_max;
-        let mut parts = BytesMut::new();
-        if !too_big {
-            parts.reserve(total);
-        }
-        let raw = RawHeaderCopy { stream: raw.stream, version: raw.version & 0x7F, too_big };
-        Ok(Large { raw, total, received: 0, parts })
+        let (size, limit) = (raw.body_size as usize, self.size_bytes_max);
+        let refusal = (size > limit).then(|| {
+            let message = format!("CQL Message of size {size} bytes exceeds allowed maximum of {limit} bytes");
+            (ErrorKind::Invalid, message)
+        });
+        let raw = RawHeaderCopy { stream: raw.stream, version: raw.version & 0x7F, refusal };
+        Ok(Large { raw, total, received: 0, parts: BytesMut::new() })
     }
 
     /// Refuses unsupported versions. Their framing is unknown, so nothing can follow.

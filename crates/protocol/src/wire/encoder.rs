@@ -188,6 +188,20 @@ impl Encoder {
         }
     }
 
+    /// Memory that the buffers take, bytes.
+    pub fn capacity_bytes(&self) -> usize {
+        self.output.capacity() + self.payload.capacity() + self.scratch.capacity()
+    }
+
+    /// Gives back memory that larger answers made the buffers take, if nothing is in them.
+    pub fn shrink(&mut self) {
+        for buffer in [&mut self.output, &mut self.payload, &mut self.scratch] {
+            if buffer.is_empty() {
+                *buffer = Vec::new();
+            }
+        }
+    }
+
     /// Called after an envelope was appended to the payload at `start`: closes segments so that what waits fits into
     /// one.
     fn fill_segments(&mut self, start: usize, lz4: bool) {

@@ -27,11 +27,29 @@ pub(crate) enum SegmentError {
     Block,
 }
 
-/// Takes one segment from the front of `input`; `None` if it is incomplete.
-pub(crate) fn decode(input: &mut BytesMut, lz4: bool) -> Result<Option<Segment>, SegmentError> {
+/// What is at the front of the input.
+pub(crate) enum Decoded {
+    /// A segment, taken off.
+    Whole(Segment),
+    /// A part of one, of which so many bytes are missing; 0 where it is not known how many.
+    Lacks(usize),
+}
+
+#[cfg(test)]
+impl Decoded {
+    pub(crate) fn whole(self) -> Option<Segment> {
+        match self {
+            Decoded::Whole(segment) => Some(segment),
+            Decoded::Lacks(_) => None,
+        }
+    }
+}
+
+/// Takes one segment off the front of `input`, if it is all there.
+pub(crate) fn decode(input: &mut BytesMut, lz4: bool) -> Result<Decoded, SegmentError> {
     let length_size = if lz4 { 5 } else { 3 };
     let header_size = length_size + CRC24_SIZE;
-    let Some(header) = input.get(..header_size) else { return Ok(None) };
+    let Some(header) = input.get(..header_size) else { return Ok(Decoded::Lacks(0)) };
     let word = le(&header[..length_size]);
     check_header(&header[..length_size], &header[length_size..])?;
     let size = (word & PAYLOAD_SIZE_MAX as u64) as usize;
@@ -41,8 +59,7 @@ pub(crate) fn decode(input: &mut BytesMut, lz4: bool) -> Result<Option<Segment>,
         (0, word & (1 << 17) != 0)
     };
     if input.len() < header_size + size + CRC32_SIZE {
-        input.reserve(header_size + size + CRC32_SIZE - input.len());
-        return Ok(None);
+        return Ok(Decoded::Lacks(header_size + size + CRC32_SIZE - input.len()));
     }
     input.advance(header_size);
     let payload = input.split_to(size).freeze();
@@ -52,10 +69,10 @@ pub(crate) fn decode(input: &mut BytesMut, lz4: bool) -> Result<Option<Segment>,
         return Err(SegmentError::Crc { part: "body", read, computed });
     }
     if uncompressed_size == 0 {
-        return Ok(Some(Segment { self_contained, payload }));
+        return Ok(Decoded::Whole(Segment { self_contained, payload }));
     }
     let payload = decompress_lz4(&payload, uncompressed_size).map_err(|_| SegmentError::Block)?;
-    Ok(Some(Segment { self_contained, payload: Bytes::from(payload) }))
+    Ok(Decoded::Whole(Segment { self_contained, payload: Bytes::from(payload) }))
 }
 
 fn check_header(lengths: &[u8], crc: &[u8]) -> Result<(), SegmentError> {

@@ -175,5 +175,6 @@ fn with(table: &Table, properties: &Properties, execution: &Execution<'_>) -> Re
         return Err(QueryError::configuration("Cannot alter table id."));
     }
     let options = options::parse(properties, table.options.clone(), execution)?;
+    execution.processor.options().guardrails.flags.check_table(&options, execution)?;
     Ok(table.to_builder().options(options).build())
 }

@@ -104,6 +104,7 @@ impl<'c> Definition<'c> {
     fn build(&self, execution: &Execution<'_>) -> Result<Table, QueryError> {
         let properties = &self.create.properties;
         let table_options = options::parse_new(properties, execution)?;
+        execution.processor.options().guardrails.flags.check_table(&table_options, execution)?;
         let key = &self.create.primary_keys[0];
         let mut in_key = BTreeSet::new();
         for column in key.partition_key.iter().chain(&key.clustering) {

@@ -38,7 +38,8 @@ pub(crate) fn snapshot(table: &Table, why: &str, execution: &Execution<'_>) -> R
     }
     let names = (execution.now_micros / 1000..).map(|millis| format!("{why}-{millis}-{}", table.name));
     let schema_cql = crate::describe::snapshot_schema(execution.schema, table);
-    match processor.engine().snapshot_as_first_of(table, names, &schema_cql) {
+    match processor.engine().snapshot_as_first_of(table, names, &schema_cql, processor.options().auto_snapshot_lifetime)
+    {
         // Its content cannot be read, and a table must be droppable.
         Err(quarantined @ EngineError::Quarantined { .. }) => {
             execution.warn(format!("No snapshot was taken. {quarantined}"))

@@ -43,6 +43,7 @@ fn simple(
         return Err(unrecognized(unknown, "SimpleStrategy", keyspace));
     }
     let factor = options.get("replication_factor").map_or(Ok(DEFAULT_KEYSPACE_RF), |factor| parse_factor(factor))?;
+    execution.processor.options().guardrails.check_replication_factor(keyspace, factor.into(), execution)?;
     if factor > 1 {
         execution.warn(format!(
             "Your replication factor {factor} for keyspace {keyspace} is higher than the number of nodes 1"
@@ -67,6 +68,7 @@ fn network_topology(
     if factor == 0 {
         return Err(QueryError::configuration("Configuration for at least one datacenter must be present"));
     }
+    execution.processor.options().guardrails.check_replication_factor(keyspace, factor.into(), execution)?;
     if factor > 1 {
         execution.warn(format!(
             "Your replication factor {factor} for keyspace {keyspace} is higher than the number of nodes 1 for datacenter {local}"

@@ -12,7 +12,11 @@ use types::identifier::Quoted;
 
 use super::{Element, statements};
 use crate::QueryError;
+use crate::budget::steps_of_bytes;
 use crate::execution::Execution;
+
+/// Making a byte of a description takes so many times the work of copying a byte of a row.
+const BYTES_FACTOR: usize = 16;
 
 /// The rows of the answer.
 pub(super) fn of(statement: &Describe, execution: &Execution<'_>) -> Result<Vec<Element>, QueryError> {
@@ -150,7 +154,7 @@ impl<'a> Describer<'a> {
         for name in self.keyspace_names() {
             let is_shown = full || !is_system_keyspace(&name);
             if is_shown && let Some(keyspace) = self.execution.schema.keyspaces.get(name.as_str()) {
-                all.extend(self.keyspace_elements(&Described::Stored(keyspace), false));
+                all.extend(self.keyspace_elements(&Described::Stored(keyspace), false)?);
             }
         }
         Ok(all)
@@ -158,25 +162,35 @@ impl<'a> Describer<'a> {
 
     fn keyspace(&self, name: &'a str, only: bool) -> Result<Vec<Element>, QueryError> {
         let keyspace = self.find(name).ok_or_else(|| unknown_keyspace(name))?;
-        Ok(self.keyspace_elements(&keyspace, only))
+        self.keyspace_elements(&keyspace, only)
     }
 
-    fn keyspace_elements(&self, keyspace: &Described<'_>, only: bool) -> Vec<Element> {
+    fn keyspace_elements(&self, keyspace: &Described<'_>, only: bool) -> Result<Vec<Element>, QueryError> {
         let statement = match keyspace.stored() {
             Some(stored) => statements::keyspace(stored),
             None => statements::virtual_keyspace(keyspace.name()),
         };
         let mut elements = vec![created(keyspace.name(), "keyspace", keyspace.name(), statement)];
         if only {
-            return elements;
+            return Ok(elements);
         }
         for definition in keyspace.stored().map(|stored| in_dependency_order(stored)).unwrap_or_default() {
-            elements.push(type_element(definition));
+            elements.push(self.counted(type_element(definition))?);
         }
         let mut tables = keyspace.tables();
         tables.sort_by_key(|table| (table.name.to_lowercase(), table.name.clone()));
-        elements.extend(tables.iter().map(|table| self.table_element(table)));
-        elements
+        for table in &tables {
+            elements.push(self.counted(self.table_element(table))?);
+        }
+        Ok(elements)
+    }
+
+    /// Counts the memory and the work of an element among many.
+    fn counted(&self, element: Element) -> Result<Element, QueryError> {
+        let size_bytes = size_of::<Element>() + element.statement.as_ref().map_or(0, String::len);
+        self.execution.work(1 + steps_of_bytes(BYTES_FACTOR * size_bytes))?;
+        self.execution.charge(size_bytes)?;
+        Ok(element)
     }
 
     fn table_element(&self, table: &Table) -> Element {

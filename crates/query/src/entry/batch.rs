@@ -15,7 +15,7 @@ use crate::execution::{Control, Execution};
 use crate::modify::{self, ModificationPlan};
 use crate::prepared::{Class, Prepared, Work};
 use crate::processor::with_warnings;
-use crate::{Processor, QueryError};
+use crate::{Need, Processor, QueryError};
 
 /// The statements of a batch in prepared form, each with the range of its values among the values of the batch.
 pub(super) type Parts = Vec<(Arc<Prepared>, Range<usize>)>;
@@ -83,7 +83,7 @@ impl Processor {
         control: Control<'_>,
     ) -> Outcome {
         if request.trace.is_some() && !control.turn.may_block {
-            return self.must_block_batch(kind, parts, values, request);
+            return self.must_block_batch(Need::Processor, kind, parts, values, request);
         }
         let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());
         let schema = self.engine().borrow_schema();
@@ -115,12 +115,13 @@ impl Processor {
         }
         let written = |execution: &Execution<'_>| modify::batch_mutation(kind, &statements, execution);
         let outcome = self.begin_write(written, Some(kind), Class::of_batch(kind), &schema, execution, None);
-        outcome.unwrap_or_else(|HasToBlock| self.must_block_batch(kind, parts, values, request))
+        outcome.unwrap_or_else(|HasToBlock(need)| self.must_block_batch(need, kind, parts, values, request))
     }
 
     /// The batch as a request for the blocking pool.
     fn must_block_batch(
         self: &Arc<Self>,
+        need: Need,
         kind: BatchKind,
         parts: &Arc<Parts>,
         values: &[Value<'_>],
@@ -128,7 +129,7 @@ impl Processor {
     ) -> Outcome {
         let (processor, parts, owned) = (Arc::clone(self), Arc::clone(parts), OwnedRequest::new(request, values));
         let limit = self.time_limit(Class::of_batch(kind), request.options);
-        Outcome::MustBlock(Box::new(MustBlock::new(limit, move |deadline, cancelled| {
+        Outcome::MustBlock(Box::new(MustBlock::new(limit, need, move |deadline, cancelled| {
             let control = Control { turn: Turn::BLOCKING, deadline, cancelled: Some(cancelled) };
             owned.with(Statement::Text(""), |request, values| {
                 processor.begin_parts(kind, &parts, values, request, control).into_response()

@@ -11,7 +11,7 @@ use engine::{BegunWrite, Turn};
 
 use super::TimeLimit;
 use crate::processor::with_warnings;
-use crate::{QueryError, Response};
+use crate::{Need, QueryError, Response};
 
 /// The outcome of a request that was begun. Its contents are boxed, because moving them several times costs more than
 /// an allocation.
@@ -134,6 +134,7 @@ type Run = dyn FnOnce(Option<Instant>, &AtomicBool) -> Result<Response, QueryErr
 pub struct MustBlock {
     run: Box<Run>,
     limit: TimeLimit,
+    need: Need,
     cancelled: Arc<AtomicBool>,
 }
 
@@ -142,14 +143,20 @@ impl MustBlock {
     /// that is set when nobody waits for the answer any more.
     pub fn new(
         limit: TimeLimit,
+        need: Need,
         run: impl FnOnce(Option<Instant>, &AtomicBool) -> Result<Response, QueryError> + Send + 'static,
     ) -> MustBlock {
-        MustBlock { run: Box::new(run), limit, cancelled: Arc::default() }
+        MustBlock { run: Box::new(run), limit, need, cancelled: Arc::default() }
     }
 
     /// The time limit.
     pub fn limit(&self) -> &TimeLimit {
         &self.limit
+    }
+
+    /// What the request needs from its thread.
+    pub fn need(&self) -> Need {
+        self.need
     }
 
     /// The flag to set when nobody waits for the answer any more. A scan then ends soon. A request that has not begun

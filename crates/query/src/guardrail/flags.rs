@@ -2,7 +2,10 @@
 
 use cql::ast::{AlterTableAction, Attributes, Identifier, Statement};
 
+use model::TableOptions;
+
 use crate::QueryError;
+use crate::execution::Execution;
 
 /// Features that statements may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +20,9 @@ pub struct Flags {
     pub allow_filtering_enabled: bool,
     pub simplestrategy_enabled: bool,
     pub use_statements_enabled: bool,
+    pub uncompressed_tables_enabled: bool,
+    pub zero_ttl_on_twcs_enabled: bool,
+    pub zero_ttl_on_twcs_warned: bool,
 }
 
 impl Default for Flags {
@@ -32,6 +38,9 @@ impl Default for Flags {
             allow_filtering_enabled: true,
             simplestrategy_enabled: true,
             use_statements_enabled: true,
+            uncompressed_tables_enabled: true,
+            zero_ttl_on_twcs_enabled: true,
+            zero_ttl_on_twcs_warned: false,
         }
     }
 }
@@ -96,6 +105,25 @@ impl Flags {
         require(enabled, "read_before_write_list_operations", "List operation requiring read before write")
     }
 
+    /// Refuses options of a table that is created or altered, or warns about them.
+    pub(crate) fn check_table(&self, options: &TableOptions, execution: &Execution<'_>) -> Result<(), QueryError> {
+        let is_uncompressed = options.compression.get("enabled").is_some_and(|enabled| enabled == "false");
+        let allowed = self.uncompressed_tables_enabled || !is_uncompressed;
+        require(allowed, "uncompressed_tables_enabled", "Uncompressed table")?;
+        let class = options.compaction.get("class").map_or("", |class| class.rsplit('.').next().unwrap_or(class));
+        if options.default_time_to_live != 0 || class != "TimeWindowCompactionStrategy" {
+            return Ok(());
+        }
+        let text = |level: &str| format!("{ZERO_TTL} is not {level}. {ZERO_TTL_REASON}");
+        if !self.zero_ttl_on_twcs_enabled {
+            return Err(QueryError::invalid(text("allowed")));
+        }
+        if self.zero_ttl_on_twcs_warned {
+            execution.warn(text("recommended"));
+        }
+        Ok(())
+    }
+
     /// Refuses SimpleStrategy if it is forbidden.
     pub(crate) fn check_strategy(&self, class: &str) -> Result<(), QueryError> {
         let is_simple = class.rsplit('.').next() == Some("SimpleStrategy");
@@ -106,3 +134,7 @@ impl Flags {
 const ALLOW_FILTERING: &str = "Guardrail allow_filtering violated: Querying with ALLOW FILTERING is not allowed. ALLOW FILTERING can potentially visit all the data in the table and have unpredictable performance.";
 
 const USE_STATEMENTS: &str = "USE statements prohibited. (see use_statements_enabled in cassandra.yaml)";
+
+const ZERO_TTL: &str = "Guardrail zero_ttl_on_twcs violated: 0 default_time_to_live on a table with TimeWindowCompactionStrategy compaction strategy";
+
+const ZERO_TTL_REASON: &str = "It is suspicious to use default_time_to_live set to 0 with such compaction strategy. Please keep in mind that data will not start to automatically expire after they are older than a respective compaction window unit of a certain size. Please set TTL for your INSERT or UPDATE statements if you expect data to be expired as table settings will not do it. ";

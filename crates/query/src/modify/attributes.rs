@@ -64,6 +64,9 @@ impl Attributes {
     /// All times of a statement about this table.
     pub fn times(&self, default: i64, table: &Table, execution: &Execution<'_>) -> Result<Times, QueryError> {
         let timestamp = self.timestamp(default, execution)?;
+        if self.timestamp.is_some() {
+            execution.processor.options().guardrails.check_timestamp(&table.name, timestamp, execution)?;
+        }
         let ttl = self.time_to_live(table, execution)?;
         if timestamp == i64::MIN {
             let (first, last) = (i64::MIN + 1, i64::MAX);

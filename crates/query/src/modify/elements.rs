@@ -68,6 +68,9 @@ fn bind<'v>(change: &'v Change, execution: &'v Execution<'_>) -> Result<BoundCha
     }
 }
 
+/// The elements of a written collection that cost as much as a step.
+const ELEMENTS_PER_STEP: u64 = 4;
+
 /// Adds the changes of a column to the row that is being built. `existing` has the live cells of a list, if a change
 /// depends on them.
 pub(super) fn write(
@@ -81,6 +84,10 @@ pub(super) fn write(
     for change in &column.changes {
         bound.push(bind(change, execution)?);
     }
+    // A value that is no collection says nothing about elements, but has no more of them than bytes.
+    let elements = |bytes: &[u8]| collection::count(bytes).map_or(0, |count| count.min(bytes.len()) as u64);
+    let values = bound.iter().filter_map(|(_, value)| value.as_bytes());
+    execution.work(values.map(|value| elements(value) / ELEMENTS_PER_STEP).sum())?;
     let ty = &column.column.ty;
     let new_places = match ty {
         CqlType::List { .. } => new_places(&column.changes, &bound, execution),

@@ -17,7 +17,7 @@ use crate::names::columns_in_hash_order;
 use crate::preparing::Preparing;
 use crate::restrictions::{RowTarget, StatementType};
 use crate::terms::Term;
-use crate::{ColumnSpec, QueryError, Value};
+use crate::{ColumnSpec, ErrorKind, QueryError, Value};
 
 /// An INSERT JSON whose document is a bind marker.
 #[derive(Debug)]
@@ -64,8 +64,23 @@ impl MarkerDocument {
                 utf8::to_str(bytes)
             }
         };
+        hold_document(&text, execution)?;
         resolve(self.start.clone(), &text, self.default_unset)
     }
+}
+
+/// The memory and the work that a value in a document takes.
+const VALUE_BYTES: usize = 160;
+const VALUES_PER_STEP: usize = 4;
+
+/// Takes the memory and the work for reading a document from what the statement may take.
+fn hold_document(text: &str, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let values = text.bytes().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count();
+    execution.work((values / VALUES_PER_STEP) as u64)?;
+    execution.charge(values.saturating_mul(VALUE_BYTES)).map_err(|error| match error.kind {
+        ErrorKind::Overloaded => error,
+        _ => QueryError::invalid(error.message),
+    })
 }
 
 fn no_document() -> QueryError {

@@ -12,6 +12,7 @@ use super::change::{Change, Changes, ColumnChanges};
 use super::conditions::Condition;
 use super::elements;
 use super::existing::ExistingLists;
+use super::guarded;
 use super::target::{Rows, Target};
 use super::times::Times;
 use super::updates::Updates;
@@ -61,6 +62,7 @@ impl Modification {
         if self.reads {
             execution.processor.options().guardrails.flags.check_list_read()?;
         }
+        execution.processor.options().disk_usage.check(execution)?;
         let refusals = [
             (self.condition.is_some() && self.attributes.has_timestamp(), "timestamp for conditional updates"),
             (self.is_counter && self.attributes.has_timestamp(), "timestamp for counter updates"),
@@ -180,6 +182,7 @@ impl Writer<'_> {
         updates: &mut Updates,
         builder: &mut RowBuilder,
     ) -> Result<(), QueryError> {
+        self.execution.work(1)?;
         self.write(key, clustering, updates, builder)?;
         self.written_bytes.set(self.written_bytes.get().saturating_add(builder.size_bytes()));
         if self.written_bytes.get() > WRITTEN_BYTES_MAX {
@@ -235,6 +238,8 @@ impl Writer<'_> {
         if deletes && !has_row && !changes.regulars.is_empty() {
             return Err(no_columns_of_ranges());
         }
+        guarded::check(&changes.regulars, self.execution)?;
+        guarded::check(&changes.statics, self.execution)?;
         if has_row {
             builder.start(table.regulars(), false);
             let mut columns = changes.regulars.as_slice();

@@ -4,6 +4,7 @@ use cql::ast::BatchKind;
 use protocol::WriteType;
 
 use super::Work;
+use crate::Need;
 
 /// The class of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +47,13 @@ impl Class {
         })
     }
 
-    /// Whether a statement of this class goes to the blocking pool: it may run for long, or it may wait for other
-    /// requests of its connection. For example, DROP TABLE waits for the writes to the table.
-    pub fn must_block(self) -> bool {
+    /// The reason for which a statement of this class goes to a blocking pool, if it does: it may run for long, or it
+    /// may wait for other requests of its connection. For example, DROP TABLE waits for the writes to the table.
+    pub fn need(self) -> Option<Need> {
         match self {
-            Class::Scan | Class::Truncate | Class::Schema | Class::Describe => true,
-            Class::Read | Class::Write(_) | Class::Session => false,
+            Class::Scan | Class::Describe => Some(Need::Processor),
+            Class::Truncate | Class::Schema => Some(Need::Requests),
+            Class::Read | Class::Write(_) | Class::Session => None,
         }
     }
 }

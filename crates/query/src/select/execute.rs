@@ -70,7 +70,8 @@ impl SelectPlan {
             let data_center = &processor.options().node.data_center;
             consistency::check_read(options.consistency, execution.schema, &self.table.keyspace, data_center)?;
         }
-        let state = options.paging_state.map(|state| PagingState::from_bytes(state, &self.table)).transpose()?;
+        let state =
+            options.paging_state.map(|state| PagingState::from_bytes(state, self.shape, &self.table)).transpose()?;
         let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());
         let mut page = Page::new(self, execution, filter, limits, &partitions);
         let goes_on = match self.resumed(&slices, state.as_ref()) {
@@ -85,7 +86,7 @@ impl SelectPlan {
         Ok(ResponseBody::Rows(Rows {
             metadata: self.selection.metadata().clone(),
             form: MetadataForm::default(),
-            paging_state: next.map(|state| state.to_bytes()),
+            paging_state: next.map(|state| state.to_bytes(self.shape)),
             row_count: page.row_count,
             cells: std::mem::take(&mut page.cells),
         }))

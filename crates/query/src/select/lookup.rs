@@ -84,7 +84,7 @@ impl Answer<'_> {
     /// Takes a row with these values of its clustering. Whether more are wanted.
     #[inline(always)]
     fn take(&mut self, row: RowRef<'_>, clustering: &[Option<&[u8]>]) -> bool {
-        let RowContext { table, now_seconds, cells_max } = self.context;
+        let RowContext { table, now_seconds, cells_max, .. } = self.context;
         self.is_answered =
             self.count < self.rows_max && (row.row.is_permanent(table) || row.row.is_live(table, now_seconds));
         if self.is_answered {
@@ -209,7 +209,7 @@ impl SelectPlan {
         let cells_max = cells.len().saturating_add(options.page_max_bytes);
         let mut answer = Answer {
             plain: self.plain.as_ref()?,
-            context: RowContext { table, now_seconds, cells_max },
+            context: RowContext { table, now_seconds, cells_max, grown_by: None },
             key: of_key,
             rows_max,
             is_limit,

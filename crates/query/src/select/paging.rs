@@ -1,7 +1,11 @@
 //! The paging state, which says where a page ended. It is opaque to clients, and checked when a client sends it.
 //!
+//! A state belongs to one table and one kind of statement: see [`shape`]. Cassandra takes the state of any statement,
+//! and answers rows of the wrong place.
+//!
 //! ```text
-//! state := u8 1 (version), u8 flags: 1 partition done, 2 clustering follows
+//! state := u8 2 (version), u8 flags: 1 partition done, 2 clustering follows
+//!          u64 shape of the statement
 //!          u64 rows left of LIMIT, u64 rows left of PER PARTITION LIMIT in this partition
 //!          u16 length, partition key
 //!          [u32 length, clustering]
@@ -9,11 +13,14 @@
 //!
 //! Integers are big-endian. Without a clustering, and if the partition is not done, it is read from its first row.
 
+use std::fmt::Write;
+
+use cql::ast::Select;
 use model::{Clusterings, Table};
 
 use crate::QueryError;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const PARTITION_DONE: u8 = 1;
 const CLUSTERING: u8 = 2;
 
@@ -30,8 +37,8 @@ pub(super) struct PagingState {
 }
 
 impl PagingState {
-    /// The state for the client.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// The state for the client that sent a statement of this shape.
+    pub fn to_bytes(&self, shape: u64) -> Vec<u8> {
         let mut flags = 0;
         if self.partition_done {
             flags |= PARTITION_DONE;
@@ -40,6 +47,7 @@ impl PagingState {
             flags |= CLUSTERING;
         }
         let mut out = vec![VERSION, flags];
+        out.extend_from_slice(&shape.to_be_bytes());
         out.extend_from_slice(&self.remaining.to_be_bytes());
         out.extend_from_slice(&self.remaining_in_partition.to_be_bytes());
         out.extend_from_slice(&(self.key.len() as u16).to_be_bytes());
@@ -51,15 +59,54 @@ impl PagingState {
         out
     }
 
-    /// Reads a state that a client sent for a read of this table.
-    pub fn from_bytes(bytes: &[u8], table: &Table) -> Result<PagingState, QueryError> {
-        parse(bytes, table).ok_or_else(|| QueryError::protocol("Invalid value for the paging state"))
+    /// Reads a state that a client sent with a statement of this shape, which reads this table.
+    pub fn from_bytes(bytes: &[u8], shape: u64, table: &Table) -> Result<PagingState, QueryError> {
+        parse(bytes, shape, table).ok_or_else(|| QueryError::protocol("Invalid value for the paging state"))
     }
 }
 
-fn parse(bytes: &[u8], table: &Table) -> Option<PagingState> {
+/// A number for what a SELECT reads and in which order: the table, the columns and operators of WHERE, GROUP BY, ORDER
+/// BY and DISTINCT. Values, limits and selected columns are left out: a client may page on with another of these, as in
+/// Cassandra, and a prepared statement is the same as its text with values.
+pub(super) fn shape(select: &Select, table: &Table) -> u64 {
+    let mut hash = Fnv::new();
+    let mut write = |part: std::fmt::Arguments<'_>| {
+        // A hash takes everything.
+        let _ = hash.write_fmt(part);
+    };
+    write(format_args!("{} {}", table.id.0, select.is_distinct));
+    select.group_by.iter().for_each(|column| write(format_args!(" group {column}")));
+    select.order_by.iter().for_each(|ordering| write(format_args!(" order {ordering:?}")));
+    for relation in &select.where_clause.relations {
+        relation.columns().iter().for_each(|column| write(format_args!(" {column}")));
+        write(format_args!(" {:?}", relation.operator()));
+    }
+    hash.0
+}
+
+/// The hash FNV-1a, which is the same after every start.
+struct Fnv(u64);
+
+impl Fnv {
+    fn new() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl std::fmt::Write for Fnv {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        Ok(())
+    }
+}
+
+fn parse(bytes: &[u8], shape: u64, table: &Table) -> Option<PagingState> {
     let ([version, flags], rest) = bytes.split_first_chunk()?;
-    if *version != VERSION || flags & !(PARTITION_DONE | CLUSTERING) != 0 {
+    let (of_statement, rest) = rest.split_first_chunk()?;
+    let is_known = *version == VERSION && flags & !(PARTITION_DONE | CLUSTERING) == 0;
+    if !is_known || u64::from_be_bytes(*of_statement) != shape {
         return None;
     }
     let (remaining, rest) = rest.split_first_chunk()?;
@@ -119,16 +166,17 @@ mod tests {
             remaining: 17,
             remaining_in_partition: u64::MAX,
         };
-        let bytes = state.to_bytes();
-        assert_eq!(PagingState::from_bytes(&bytes, &table), Ok(state));
+        let bytes = state.to_bytes(77);
+        assert_eq!(PagingState::from_bytes(&bytes, 77, &table), Ok(state));
+        assert!(PagingState::from_bytes(&bytes, 78, &table).is_err(), "a state of another statement");
         for cut in 0..bytes.len() {
-            assert!(PagingState::from_bytes(&bytes[..cut], &table).is_err(), "cut at {cut}");
+            assert!(PagingState::from_bytes(&bytes[..cut], 77, &table).is_err(), "cut at {cut}");
         }
         for flipped in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[flipped] ^= 0xff;
             // Some damage only leads to another place. None may cause a panic.
-            let _ = PagingState::from_bytes(&damaged, &table);
+            let _ = PagingState::from_bytes(&damaged, 77, &table);
         }
     }
 }

@@ -48,7 +48,7 @@ impl<'p> ReadSizes<'p> {
     /// The context that is the same for all rows of the answer.
     pub fn row_context(&self) -> RowContext<'p> {
         let (table, now_seconds) = (&*self.plan.table, self.execution.now_seconds);
-        RowContext { table, now_seconds, cells_max: self.execution.room_bytes() }
+        RowContext { table, now_seconds, cells_max: self.execution.room_bytes(), grown_by: Some(self.execution) }
     }
 
     /// Starts another read.

@@ -7,6 +7,7 @@ use model::{ColumnData, Row, Table, ValuePlaces};
 use types::{CqlType, collection};
 
 use super::read::Position;
+use crate::execution::Execution;
 use crate::row_view::{Source, simple_value, write_complex};
 use crate::selection::{Selection, Selector};
 
@@ -33,6 +34,8 @@ pub(super) struct RowContext<'a> {
     pub now_seconds: u32,
     /// The bytes of cells after which the rest of a row may be left out, because the statement fails.
     pub cells_max: usize,
+    /// The statement that takes more memory for a row that reaches `cells_max`.
+    pub grown_by: Option<&'a Execution<'a>>,
 }
 
 /// Adjacent columns of the result that have the same source.
@@ -110,7 +113,7 @@ impl PlainWriter {
         places: &mut ValuePlaces,
         out: &mut Vec<u8>,
     ) -> u64 {
-        let RowContext { table, now_seconds, cells_max } = context;
+        let RowContext { table, now_seconds, mut cells_max, grown_by } = context;
         let whole = row.filter(|_| self.takes_whole_rows).and_then(|row| row.slots(table, now_seconds));
         if let (Some(row), None) = (row, whole) {
             places.locate(row, table, now_seconds, self.looked_up);
@@ -140,7 +143,10 @@ impl PlainWriter {
                 }
             }
             if self.repeats && out.len() > cells_max {
-                break;
+                let Some(execution) = grown_by.filter(|execution| execution.check_room(out.len()).is_ok()) else {
+                    break;
+                };
+                cells_max = execution.room_bytes();
             }
         }
         tombstones

@@ -2,6 +2,7 @@
 
 use super::{Input, RowParts, Selection, Selector};
 use crate::QueryError;
+use crate::budget::steps_of_bytes;
 use crate::execution::Execution;
 use crate::functions::Accumulator;
 use crate::row_view::RowView;
@@ -56,6 +57,8 @@ impl<'s> Group<'s> {
             let values = call.arguments.iter().map(|argument| argument.evaluate(&input));
             let values = values.collect::<Result<Vec<_>, _>>()?;
             let values: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
+            let size_bytes = values.iter().flatten().map(|value| value.len()).sum();
+            execution.work(steps_of_bytes(size_bytes) + call.function.steps_of_digits(size_bytes))?;
             let before = accumulator.held_bytes();
             accumulator.add(&values)?;
             let after = accumulator.held_bytes();

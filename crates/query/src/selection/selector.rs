@@ -125,7 +125,8 @@ impl Selector {
                     values.push(argument.evaluate(input)?);
                 }
                 let values: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
-                input.execution().work(steps_of_bytes(values.iter().flatten().map(|value| value.len()).sum()))?;
+                let size_bytes = values.iter().flatten().map(|value| value.len()).sum();
+                input.execution().work(steps_of_bytes(size_bytes) + function.steps_of_digits(size_bytes))?;
                 Ok(function.call(input.execution(), &values)?.map(Cow::Owned))
             }
             Selector::Aggregate { index, .. } => match input {

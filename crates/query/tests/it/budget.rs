@@ -1,11 +1,12 @@
 //! Limits of what a statement may take: the work of a turn, time, and memory.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use query::{
-    Answer, ErrorKind, FailureReason, Guardrail, Guardrails, MustBlock, Outcome, ProcessorOptions, QueryError,
-    QueryOptions, ReadThresholds, Rows, Turn,
+    Answer, ErrorKind, FailureReason, Guardrail, Guardrails, Lease, MemoryBudget, MustBlock, Outcome, ProcessorOptions,
+    QueryError, QueryOptions, ReadThresholds, Rows, Turn,
 };
 
 use crate::node::{TestNode, rows_of};
@@ -175,6 +176,28 @@ fn an_answer_above_the_memory_limit_fails_before_it_is_built() {
     assert_eq!(node.rows("SELECT c FROM b").len(), 20);
     // The memory of one group is freed before the next group.
     assert_eq!(node.rows("SELECT count(*), mask_hash(b) FROM b GROUP BY k, c").len(), 20);
+}
+
+#[test]
+fn statements_take_their_memory_of_what_their_client_may_hold() {
+    let mut node = blobs(ProcessorOptions::default());
+    node.run(&format!("INSERT INTO b (k, c, b) VALUES (2, 0, 0x{})", "ab".repeat(100_000)));
+    let memory = MemoryBudget::new(1 << 20);
+    Arc::make_mut(&mut node.client).memory = Some(memory.clone());
+    let read = |copies: usize| {
+        let selected = vec!["b"; copies].join(", ");
+        node.try_run(&format!("SELECT {selected} FROM b WHERE k = 2"), &QueryOptions::default())
+    };
+    assert!(read(3).is_ok());
+    assert_eq!(memory.taken_bytes(), 0, "it is given back");
+    assert_eq!(read(20).unwrap_err().kind, ErrorKind::Overloaded);
+    let mut other = Lease::new(memory.clone());
+    assert!(other.try_grow(600_000));
+    assert_eq!(read(3).unwrap_err().kind, ErrorKind::Overloaded);
+    assert_eq!(node.rows("SELECT c FROM b WHERE k = 0").len(), 10, "small statements take nothing");
+    drop(other);
+    assert!(read(3).is_ok());
+    assert_eq!(memory.taken_bytes(), 0);
 }
 
 #[test]

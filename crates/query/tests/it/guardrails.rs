@@ -117,6 +117,7 @@ fn statements_that_are_not_allowed_are_refused() {
         allow_filtering_enabled: false,
         simplestrategy_enabled: true,
         use_statements_enabled: false,
+        ..Flags::default()
     };
     let mut node = TestNode::with_options(with_guardrails(Guardrails { flags: none, ..Guardrails::default() }));
     node.create_keyspace();
@@ -157,4 +158,124 @@ fn statements_that_are_not_allowed_are_refused() {
         node.failure("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"),
         "Guardrail simplestrategy violated: SimpleStrategy is not allowed"
     );
+}
+
+#[test]
+fn written_values_and_collections_warn_and_then_fail() {
+    let limit = |warn, fail| Guardrail { warn: Some(warn), fail: Some(fail) };
+    let mut node = TestNode::with_options(with_guardrails(Guardrails {
+        column_value_size: limit(20, 30),
+        collection_size: limit(80, 140),
+        items_per_collection: limit(2, 3),
+        ..Guardrails::default()
+    }));
+    node.create_keyspace();
+    node.run("CREATE TABLE t (k int PRIMARY KEY, v text, l list<int>, m map<text, int>, f frozen<set<int>>)");
+    let warned = |statement: &str, warning: &str| {
+        assert_eq!(node.run(statement).warnings, [format!("Guardrail {warning}")], "{statement}");
+    };
+    let failed = |statement: &str, failure: &str| {
+        assert_eq!(node.failure(statement), format!("Guardrail {failure}"), "{statement}");
+    };
+    let text = |length: usize| "x".repeat(length);
+    assert_eq!(
+        node.run(&format!("INSERT INTO t (k, v, l) VALUES (1, '{}', [1, 2])", text(20))).warnings,
+        Vec::<String>::new()
+    );
+    warned(
+        &format!("INSERT INTO t (k, v) VALUES (1, '{}')", text(21)),
+        "column_value_size violated: Value of column 'v' has size 21, this exceeds the warning threshold of 20.",
+    );
+    failed(
+        &format!("UPDATE t SET v = '{}' WHERE k = 1", text(31)),
+        "column_value_size violated: Value of column 'v' has size 31, this exceeds the failure threshold of 30.",
+    );
+    failed(
+        &format!("UPDATE t SET m['{}'] = 1 WHERE k = 1", text(31)),
+        "column_value_size violated: Value of column 'm' has size 31, this exceeds the failure threshold of 30.",
+    );
+    failed(
+        &format!("INSERT INTO t JSON '{{\"k\": 1, \"v\": \"{}\"}}'", text(31)),
+        "column_value_size violated: Value of column 'v' has size 31, this exceeds the failure threshold of 30.",
+    );
+    failed(
+        "UPDATE t SET l = l + [1, 2, 3, 4] WHERE k = 1",
+        "items_per_collection violated: Detected collection l with 4 items, this exceeds the failure threshold of 3.",
+    );
+    failed(
+        "INSERT INTO t (k, f) VALUES (1, {1, 2, 3, 4})",
+        "items_per_collection violated: Detected collection f with 4 items, this exceeds the failure threshold of 3.",
+    );
+    // Each entry is a cell of 20 bytes, its key and its value.
+    warned(
+        &format!("UPDATE t SET m = m + {{'{}': 1, '{}': 2}} WHERE k = 1", text(20), "y".repeat(20)),
+        "collection_size violated: Detected collection m of size 88, this exceeds the warning threshold of 80.",
+    );
+}
+
+#[test]
+fn timestamps_far_from_the_clock_warn_and_then_fail() {
+    const HOUR: u64 = 3_600_000_000;
+    let limit = Guardrail { warn: Some(HOUR), fail: Some(2 * HOUR) };
+    let mut node = TestNode::with_options(with_guardrails(Guardrails {
+        maximum_timestamp: limit,
+        minimum_timestamp: limit,
+        ..Guardrails::default()
+    }));
+    node.create_keyspace();
+    node.run("CREATE TABLE t (k int PRIMARY KEY, v int)");
+    let insert = |timestamp: i64| format!("INSERT INTO t (k, v) VALUES (1, 1) USING TIMESTAMP {timestamp}");
+    let failure = node.failure(&insert(i64::MAX));
+    assert!(
+        failure.starts_with(&format!(
+            "Guardrail maximum_timestamp violated: The modification to table t has a timestamp {} after the maximum allowable failure threshold ",
+            i64::MAX
+        )),
+        "{failure}"
+    );
+    assert!(failure.ends_with(". Timestamps too far in the future can lead to data that can't be easily overwritten"));
+    let failure = node.failure(&insert(1));
+    assert!(
+        failure.starts_with(
+            "Guardrail minimum_timestamp violated: The modification to table t has a timestamp 1 before the minimum allowable failure threshold "
+        ),
+        "{failure}"
+    );
+    assert_eq!(node.run("INSERT INTO t (k, v) VALUES (1, 1)").warnings, Vec::<String>::new());
+}
+
+#[test]
+fn replicas_compression_and_missing_ttls_warn_and_fail() {
+    let limit = |warn, fail| Guardrail { warn: Some(warn), fail: Some(fail) };
+    let flags = Flags { uncompressed_tables_enabled: false, zero_ttl_on_twcs_warned: true, ..Flags::default() };
+    let mut node = TestNode::with_options(with_guardrails(Guardrails {
+        minimum_replication_factor: limit(1, 1),
+        maximum_replication_factor: limit(2, 3),
+        flags,
+        ..Guardrails::default()
+    }));
+    node.create_keyspace();
+    let keyspace = |factor: u32| {
+        format!(
+            "CREATE KEYSPACE r{factor} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {factor}}}"
+        )
+    };
+    assert_eq!(
+        node.failure(&keyspace(4)),
+        "Guardrail maximum_replication_factor violated: The keyspace r4 has a replication factor of 4, above the failure threshold of 3."
+    );
+    assert_eq!(
+        node.failure("CREATE TABLE t (k int PRIMARY KEY) WITH compression = {'enabled': false}"),
+        "Guardrail uncompressed_tables_enabled violated: Uncompressed table is not allowed"
+    );
+    let windowed = "compaction = {'class': 'TimeWindowCompactionStrategy'}";
+    let warnings = node.run(&format!("CREATE TABLE t (k int PRIMARY KEY) WITH {windowed}")).warnings;
+    assert!(
+        warnings[0].starts_with(
+            "Guardrail zero_ttl_on_twcs violated: 0 default_time_to_live on a table with TimeWindowCompactionStrategy compaction strategy is not recommended. It is suspicious"
+        ),
+        "{warnings:?}"
+    );
+    let with_ttl = format!("CREATE TABLE u (k int PRIMARY KEY) WITH {windowed} AND default_time_to_live = 60");
+    assert_eq!(node.run(&with_ttl).warnings, Vec::<String>::new());
 }

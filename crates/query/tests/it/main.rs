@@ -17,6 +17,7 @@ mod node;
 mod numbers;
 mod one_row;
 mod prepared;
+mod prepared_size;
 mod schema;
 mod select;
 mod sent_values;

@@ -75,9 +75,8 @@ fn a_strategy_that_another_one_executes_causes_a_warning() {
     );
     let same = "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'L4', 'target_sstable_size': '5MiB', 'min_sstable_size': '2560KiB', 'sstable_growth': 0}";
     assert_eq!(warnings("d", same), Vec::<String>::new());
-    for own in ["UnifiedCompactionStrategy", "TimeWindowCompactionStrategy"] {
-        assert_eq!(warnings(&own.to_lowercase(), &format!("{{'class': '{own}'}}")), Vec::<String>::new());
-    }
+    assert_eq!(warnings("e", "{'class': 'UnifiedCompactionStrategy'}"), Vec::<String>::new());
+    assert_eq!(warnings("f", "{'class': 'TimeWindowCompactionStrategy'}"), Vec::<String>::new());
     let without_effect = |name: &str, options: &str| {
         let warnings = warnings(name, &format!("{{'class': '{options}}}"));
         let last = warnings.last().map_or("", String::as_str);

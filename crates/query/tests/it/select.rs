@@ -129,6 +129,42 @@ fn pages(node: &TestNode, statement: &str, page_size: i32) -> Vec<Json> {
 }
 
 #[test]
+fn a_paging_state_belongs_to_one_table_and_statement() {
+    let node = TestNode::with(&[
+        "CREATE TABLE t (k int, c int, v int, PRIMARY KEY (k, c))",
+        "CREATE TABLE other (k int, c int, v int, PRIMARY KEY (k, c))",
+    ]);
+    for row in 0..5 {
+        node.run(&format!("INSERT INTO t (k, c, v) VALUES (1, {row}, 1)"));
+        node.run(&format!("INSERT INTO other (k, c, v) VALUES (1, {row}, 1)"));
+    }
+    let page = |node: &TestNode, statement: &str, state: Option<&[u8]>| {
+        let options = QueryOptions { page_size: Some(2), paging_state: state, ..QueryOptions::default() };
+        node.try_run(statement, &options)
+    };
+    let state = rows_of(page(&node, "SELECT * FROM t WHERE k = 1", None).unwrap()).paging_state;
+    for same in
+        ["SELECT * FROM t WHERE k = 1", "SELECT c FROM t WHERE k = 1 LIMIT 4", "SELECT JSON v FROM ks.t WHERE k=1"]
+    {
+        assert!(page(&node, same, state.as_deref()).is_ok(), "{same}");
+    }
+    for another in [
+        "SELECT * FROM other WHERE k = 1",
+        "SELECT * FROM t",
+        "SELECT * FROM t WHERE k = 1 AND c > 0",
+        "SELECT * FROM t WHERE k = 1 ORDER BY c DESC",
+        "SELECT DISTINCT k FROM t WHERE k = 1",
+        "SELECT * FROM t WHERE k = 1 GROUP BY c",
+    ] {
+        let error = page(&node, another, state.as_deref()).expect_err(another);
+        let invalid = (query::ErrorKind::Protocol, "Invalid value for the paging state");
+        assert_eq!((error.kind, error.message.as_str()), invalid, "{another}");
+    }
+    node.run("ALTER TABLE t ADD w int");
+    assert!(page(&node, "SELECT * FROM t WHERE k = 1", state.as_deref()).is_ok(), "a new column changes nothing");
+}
+
+#[test]
 fn pages_are_cassandras() {
     let fixture = fixture();
     let node = node(&fixture, Stored::Memtables);

@@ -1,9 +1,9 @@
 //! A handler whose action depends on the first word of a statement.
 
 use query::{
-    ChangeKind, ClientState, ColumnSpec, MetadataForm, MustBlock, Outcome, Pending, Prepared, QueryError, QueryHandler,
-    Request, Response, ResponseBody, ResultColumns, Rows, SchemaChange, SchemaTarget, Statement, TimeLimit, Turn,
-    Value, Values, WriteType,
+    ChangeKind, ClientState, ColumnSpec, MetadataForm, MustBlock, Need, Outcome, Pending, Prepared, QueryError,
+    QueryHandler, Request, Response, ResponseBody, ResultColumns, Rows, SchemaChange, SchemaTarget, Statement,
+    TimeLimit, Turn, Value, Values, WriteType,
 };
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
@@ -136,7 +136,8 @@ impl Fake {
             Some("TRUNCATE" | "SCAN") => {
                 let is_scan = text.starts_with("SCAN");
                 let limit = TimeLimit::truncate(self.time_limit);
-                return Outcome::MustBlock(Box::new(MustBlock::new(limit, move |_, cancelled| {
+                let need = if is_scan { Need::Processor } else { Need::Requests };
+                return Outcome::MustBlock(Box::new(MustBlock::new(limit, need, move |_, cancelled| {
                     let gate = fake.gate.subscribe();
                     while *gate.borrow() == 0 && !(is_scan && cancelled.load(Ordering::SeqCst)) {
                         std::thread::yield_now();
@@ -206,6 +207,7 @@ impl QueryHandler for Fake {
         }
         let mut prepared = Prepared::new(text.into(), keyspace.cloned(), vec![column("marker")], FakePlan { schema });
         prepared.partition_key_bind_indexes = vec![0];
+        prepared.plan_size_bytes = if text.contains("huge") { 1 << 20 } else { 1000 };
         prepared.result_metadata = text.starts_with("SELECT").then(|| Arc::new(ResultColumns::new(self.columns())));
         Ok(Arc::new(prepared))
     }

@@ -4,6 +4,7 @@
 mod events;
 mod fake;
 mod hostile;
+mod limits;
 mod log;
 mod pipelining;
 mod prefetch;

@@ -1,7 +1,8 @@
 //! Prepared statements: ids, metadata, and schema changes.
 
-use crate::fake::serve;
-use crate::wire::{Answer, Client, EXECUTE, PREPARE, long_string};
+use crate::fake::{serve, serve_with};
+use crate::wire::{Answer, Client, EXECUTE, PREPARE, RESULT, long_string};
+use server::ServerOptions;
 use std::sync::atomic::Ordering;
 
 /// Returns the id, and in v5 also the id of the result's metadata.
@@ -113,4 +114,24 @@ fn preparing_without_keyspace_names_warns_once() {
     assert_eq!(answer.flags, 8);
     assert!(String::from_utf8_lossy(&answer.body).contains("anti-pattern"));
     assert_eq!(client.call(PREPARE, &body).flags, 0);
+}
+
+#[test]
+fn statements_take_the_room_that_they_say() {
+    let of_size = |prepared_statements_cache_size_bytes| {
+        serve_with(ServerOptions { prepared_statements_cache_size_bytes, ..ServerOptions::default() })
+    };
+    let server = of_size(1 << 19);
+    let mut client = Client::ready(server.address, 4);
+    let (code, text) = client.call(PREPARE, &long_string("SELECT huge")).error();
+    assert_eq!(code, 0x2200);
+    assert!(text.starts_with("Prepared statement of size 10"), "{text}");
+    assert!(text.ends_with(" bytes is larger than allowed maximum of 524288 bytes: SELECT huge..."), "{text}");
+    // Two of them fit.
+    let server = of_size(3 << 20);
+    let mut client = Client::ready(server.address, 4);
+    let ids: Vec<_> = (0..20).map(|number| prepare(&mut client, &format!("SELECT huge {number}"))).collect();
+    let mut other = Client::ready(server.address, 4);
+    let known = ids.iter().filter(|ids| execute(&mut other, ids, 0).opcode == RESULT).count();
+    assert!((1..=2).contains(&known), "{known} of 20 statements are kept");
 }

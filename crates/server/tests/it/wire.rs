@@ -42,10 +42,15 @@ impl Client {
     /// Opens a connection that is ready for statements.
     pub fn ready(address: SocketAddr, version: u8) -> Client {
         let mut client = Client::connect(address, version);
-        let answer = client.call(1, &startup(&[("CQL_VERSION", "3.0.0")]));
-        assert_eq!(answer.opcode, READY, "{answer:?}");
-        client.segments = version == 5;
+        client.start(&[("CQL_VERSION", "3.0.0")]);
         client
+    }
+
+    /// Sends STARTUP with these options, which is accepted.
+    pub fn start(&mut self, options: &[(&str, &str)]) {
+        let answer = self.call(1, &startup(options));
+        assert_eq!(answer.opcode, READY, "{answer:?}");
+        self.segments = self.version == 5;
     }
 
     /// An envelope in the current framing.

@@ -224,7 +224,7 @@ fn responses_fill_segments_and_large_ones_are_cut() {
     encoder.flush();
     let mut input = BytesMut::from(encoder.output());
     let (mut payload, mut segments) = (Vec::new(), 0);
-    while let Some(segment) = segment::decode(&mut input, false).unwrap() {
+    while let Some(segment) = segment::decode(&mut input, false).unwrap().whole() {
         payload.extend_from_slice(&segment.payload);
         segments += 1;
     }
@@ -303,5 +303,37 @@ fn the_preview_is_the_request_that_is_decoded_next() {
             let envelope = decoder.next_envelope().unwrap().unwrap();
             assert_eq!((envelope.header.stream, &envelope.body[..]), (stream, &body[..]));
         }
+    }
+}
+
+/// A request of which a part has arrived says what is missing, and can be refused: the next one is read then.
+#[test]
+fn a_request_that_has_begun_to_arrive_can_be_refused() {
+    let large = request(5, 7, 7, &[b'x'; 300_000]);
+    let small = request(5, 8, 7, b"\0\0\0\x01x\0\x01\0\0\0\0");
+    let mut wire = Vec::new();
+    for part in large.chunks(100_000) {
+        segment::encode(part, false, false, &mut wire);
+    }
+    segment::encode(&small, true, false, &mut wire);
+    let bare =
+        |version| [request(version, 7, 7, &[b'x'; 300_000]), request(version, 8, 7, b"\0\0\0\x01x\0\x01\0")].concat();
+    for (version, wire) in [(Version::V5, wire), (Version::V4, bare(4))] {
+        let mut decoder = started(version, None);
+        assert!(!decoder.refuse_arriving(ErrorKind::Overloaded, "no"));
+        decoder.buffer().extend_from_slice(&wire[..150_000]);
+        assert!(decoder.next_envelope().unwrap().is_none());
+        let missing = decoder.missing_bytes();
+        assert!((150_000..=300_000).contains(&missing), "{missing}");
+        assert!((100_000..=151_000).contains(&decoder.held_bytes()));
+        assert!(decoder.refuse_arriving(ErrorKind::Overloaded, "no"));
+        decoder.buffer().extend_from_slice(&wire[150_000..200_000]);
+        assert!(decoder.next_envelope().unwrap().is_none());
+        assert!(decoder.held_bytes() < 100_000, "what arrives of it is dropped");
+        decoder.buffer().extend_from_slice(&wire[200_000..]);
+        let error = decoder.next_envelope().unwrap_err();
+        assert_eq!((error.stream, error.kind, error.fatal), (7, ErrorKind::Overloaded, false));
+        assert_eq!(decoder.next_envelope().unwrap().unwrap().header.stream, 8);
+        assert_eq!((decoder.missing_bytes(), decoder.held_bytes()), (0, 0));
     }
 }

@@ -8,7 +8,7 @@ const LZ4_RESULT: &str = "4900a00004fdb3a0f1028500000108000000470000000200000001
 const LZ4_STORED: &str = "0900000004c2b89505000004050000000006c4b9d6";
 
 fn decode_hex(hex: &str, lz4: bool) -> Segment {
-    decode(&mut BytesMut::from(&unhex(hex)[..]), lz4).unwrap().unwrap()
+    decode(&mut BytesMut::from(&unhex(hex)[..]), lz4).unwrap().whole().unwrap()
 }
 
 pub(crate) fn unhex(hex: &str) -> Vec<u8> {
@@ -45,7 +45,7 @@ fn every_size_goes_round_in_both_modes() {
             let mut out = Vec::new();
             encode(&payload, self_contained, lz4, &mut out);
             let mut input = BytesMut::from(&out[..]);
-            let segment = decode(&mut input, lz4).unwrap().unwrap();
+            let segment = decode(&mut input, lz4).unwrap().whole().unwrap();
             assert_eq!(&segment.payload[..], payload);
             assert_eq!(segment.self_contained, self_contained);
             assert!(input.is_empty());
@@ -69,6 +69,6 @@ fn every_flipped_bit_is_noticed() {
 fn a_segment_is_awaited_to_its_last_byte() {
     let whole = unhex(PLAIN_RESULT);
     for size in 0..whole.len() {
-        assert!(decode(&mut BytesMut::from(&whole[..size]), false).unwrap().is_none(), "{size}");
+        assert!(decode(&mut BytesMut::from(&whole[..size]), false).unwrap().whole().is_none(), "{size}");
     }
 }

@@ -1,0 +1,111 @@
+//! How much one connection may do before other connections of its thread get their turn.
+//!
+//! A turn ends after [`REQUESTS_MAX`] requests, and before that when it has taken [`DURATION_MAX`]. Most turns are over
+//! much sooner, because nothing more has arrived. The clock costs as much as a part of a small request, so a turn looks
+//! at it only when requests of some weight have been begun. A request weighs more if it is long, if it looked at many
+//! rows, or if it needed more than the connection's thread may give it.
+
+use std::time::{Duration, Instant};
+
+/// The requests of one turn.
+const REQUESTS_MAX: usize = 256;
+
+/// The time of one turn, counted from the first look at the clock.
+const DURATION_MAX: Duration = Duration::from_millis(2);
+
+/// The weight of the requests between two looks at the clock.
+const WEIGHT_PER_LOOK: usize = 8;
+
+/// The bytes of a request that weigh as much as a small request.
+const BYTES_PER_WEIGHT: usize = 512;
+
+/// The weight of a request that did the work of many rows.
+pub(crate) const WEIGHT_OF_LARGE: usize = WEIGHT_PER_LOOK;
+
+/// The weight of a request that goes on elsewhere.
+pub(crate) const WEIGHT_OF_MOVED: usize = 4;
+
+/// One turn of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionTurn {
+    requests: usize,
+    weight: usize,
+    /// The weight at which the clock is looked at next.
+    next_look: usize,
+    first_look: Option<Instant>,
+    is_over: bool,
+}
+
+impl ConnectionTurn {
+    pub(crate) fn begin() -> ConnectionTurn {
+        ConnectionTurn { next_look: WEIGHT_PER_LOOK, ..ConnectionTurn::default() }
+    }
+
+    /// The requests that were begun in it.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests
+    }
+
+    /// Whether it is the turn of others.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// A request of this size was begun; `weight` is added to the weight of its bytes.
+    pub(crate) fn count(&mut self, size_bytes: usize, weight: usize) {
+        self.requests += 1;
+        self.weight += 1 + weight + size_bytes / BYTES_PER_WEIGHT;
+        self.is_over |= self.requests >= REQUESTS_MAX;
+        if self.weight >= self.next_look {
+            self.look(Instant::now());
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, now: Instant) {
+        self.next_look = self.weight + WEIGHT_PER_LOOK;
+        let first = *self.first_look.get_or_insert(now);
+        self.is_over |= now.duration_since(first) >= DURATION_MAX;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_of_small_requests_ends_after_their_number() {
+        let mut turn = ConnectionTurn::begin();
+        turn.next_look = usize::MAX;
+        for _ in 1..REQUESTS_MAX {
+            turn.count(30, 0);
+        }
+        assert!(!turn.is_over());
+        turn.count(30, 0);
+        assert!(turn.is_over() && turn.requests() == REQUESTS_MAX);
+    }
+
+    #[test]
+    fn a_turn_that_took_long_ends_at_the_next_look() {
+        let mut turn = ConnectionTurn::begin();
+        let start = Instant::now();
+        turn.look(start);
+        turn.look(start + DURATION_MAX / 2);
+        assert!(!turn.is_over());
+        turn.look(start + DURATION_MAX);
+        assert!(turn.is_over());
+    }
+
+    #[test]
+    fn long_requests_and_those_that_go_on_elsewhere_are_looked_at_sooner() {
+        let mut turn = ConnectionTurn::begin();
+        turn.count(0, 0);
+        assert!(turn.first_look.is_none());
+        turn.count(8 * BYTES_PER_WEIGHT, 0);
+        assert!(turn.first_look.is_some());
+        let mut turn = ConnectionTurn::begin();
+        turn.count(0, WEIGHT_OF_MOVED);
+        turn.count(0, WEIGHT_OF_MOVED);
+        assert!(turn.first_look.is_some());
+    }
+}

@@ -1,0 +1,228 @@
+//! How much clients may take of the node: connections, and memory for their requests and answers.
+//!
+//! The node has one budget of memory (`native_transport_max_request_data_in_flight`), each address a part of it
+//! (`..._per_ip`), and each connection takes what it needs of its address's part: for bytes that have arrived and those
+//! still missing of a request that has begun to arrive, for requests under way, and for answers not sent yet. What
+//! statements hold while they run is of the same budget ([`query::MemoryBudget`]).
+//!
+//! The price: a connection that holds less than [`FREE_BYTES`] asks nobody, and beyond that it takes steps of
+//! [`STEP_BYTES`], so that ordinary requests touch nothing that connections share. In return the node may hold
+//! `FREE_BYTES` for each connection besides its budget.
+//!
+//! Memory that is used already is counted even if it exceeds a limit; a connection over the limit is not read until
+//! there is room (or its requests are refused, if its client asked for that). So that nobody sits on memory for ever, a
+//! connection that does not finish its request or does not read its answers for some seconds is closed while others
+//! wait for memory.
+
+use crate::options::ServerOptions;
+use query::{Lease, MemoryBudget};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+/// What a connection may hold without asking.
+pub(crate) const FREE_BYTES: usize = 32 * 1024;
+
+/// The steps in which it takes memory beyond that.
+const STEP_BYTES: usize = 64 * 1024;
+
+/// What a request may have before STARTUP; that message and OPTIONS are much smaller.
+pub(crate) const FIRST_REQUEST_BYTES_MAX: usize = 16 * 1024;
+
+/// The node's limits and what is used of them.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    node: Arc<MemoryBudget>,
+    address_bytes_max: usize,
+    connections_max: Option<usize>,
+    connections_per_address_max: Option<usize>,
+    connected: Mutex<Connected>,
+}
+
+#[derive(Debug, Default)]
+struct Connected {
+    connections: usize,
+    addresses: HashMap<IpAddr, Address>,
+}
+
+#[derive(Debug)]
+struct Address {
+    connections: usize,
+    budget: Arc<MemoryBudget>,
+}
+
+/// A connection's place among all; leaves it when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    address: IpAddr,
+    limits: Arc<Limits>,
+    budget: Arc<MemoryBudget>,
+}
+
+impl Limits {
+    pub(crate) fn new(options: &ServerOptions) -> Arc<Limits> {
+        Arc::new(Limits {
+            node: MemoryBudget::new(options.request_bytes_in_flight_max),
+            address_bytes_max: options.request_bytes_in_flight_per_ip_max,
+            connections_max: options.connections_max,
+            connections_per_address_max: options.connections_per_ip_max,
+            connected: Mutex::default(),
+        })
+    }
+
+    /// A place for a connection from this address, unless the limits are reached.
+    pub(crate) fn admit(self: &Arc<Limits>, address: IpAddr) -> Option<Place> {
+        let mut connected = self.lock();
+        if self.connections_max.is_some_and(|max| connected.connections >= max) {
+            return None;
+        }
+        let of_address = connected.addresses.get(&address).map_or(0, |known| known.connections);
+        if self.connections_per_address_max.is_some_and(|max| of_address >= max) {
+            return None;
+        }
+        connected.connections += 1;
+        let known = connected.addresses.entry(address).or_insert_with(|| Address {
+            connections: 0,
+            budget: MemoryBudget::part_of(&self.node, self.address_bytes_max),
+        });
+        known.connections += 1;
+        Some(Place { address, limits: self.clone(), budget: known.budget.clone() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connected> {
+        self.connected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// The memory that the address may take.
+    pub(crate) fn budget(&self) -> &Arc<MemoryBudget> {
+        &self.budget
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut connected = self.limits.lock();
+        connected.connections -= 1;
+        if let Some(known) = connected.addresses.get_mut(&self.address) {
+            known.connections -= 1;
+            if known.connections == 0 {
+                connected.addresses.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// The memory that one connection holds.
+#[derive(Debug)]
+pub(crate) struct Account {
+    lease: Lease,
+    /// It asked for room and waits for it.
+    lacks_room: bool,
+}
+
+impl Account {
+    pub(crate) fn new(budget: Arc<MemoryBudget>) -> Account {
+        Account { lease: Lease::new(budget), lacks_room: false }
+    }
+
+    /// Whether the connection may come to hold so many bytes. Where it may not `cx` is woken when that changes.
+    pub(crate) fn poll_room(&mut self, held_bytes: usize, cx: &Context<'_>) -> Poll<()> {
+        let room = self.lease.poll_grow(leased_bytes(held_bytes), cx);
+        self.lacks_room = room.is_pending();
+        room
+    }
+
+    /// The connection holds so many bytes now, whatever the limits say, and keeps what it has taken for those that are
+    /// still missing of a request.
+    pub(crate) fn settle(&mut self, held_bytes: usize, missing_bytes: usize) {
+        let (used, kept) = (leased_bytes(held_bytes), leased_bytes(held_bytes + missing_bytes));
+        if used > self.lease.bytes() {
+            self.lease.grow(used);
+        } else if kept == 0 || kept + STEP_BYTES < self.lease.bytes() {
+            self.lease.shrink(kept);
+        }
+    }
+
+    /// It does not ask for room any more.
+    pub(crate) fn stop_waiting(&mut self) {
+        self.lease.stop_waiting();
+        self.lacks_room = false;
+    }
+
+    /// Whether it asked for room in vain.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.lacks_room
+    }
+
+    /// Whether it holds memory that somebody else could do with.
+    pub(crate) fn is_in_the_way(&self) -> bool {
+        self.lease.bytes() > 0 && self.is_short()
+    }
+
+    /// Whether memory is short for connections of this address.
+    pub(crate) fn is_short(&self) -> bool {
+        self.lease.budget().is_short()
+    }
+}
+
+/// What is taken of the budgets for so many bytes.
+fn leased_bytes(held_bytes: usize) -> usize {
+    if held_bytes <= FREE_BYTES { 0 } else { held_bytes.next_multiple_of(STEP_BYTES) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use std::task::Waker;
+
+    fn address(last: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, 0, last).into()
+    }
+
+    #[test]
+    fn connections_are_limited_for_the_node_and_for_each_address() {
+        let options =
+            ServerOptions { connections_max: Some(3), connections_per_ip_max: Some(2), ..ServerOptions::default() };
+        let limits = Limits::new(&options);
+        let (first, second) = (limits.admit(address(1)).unwrap(), limits.admit(address(1)).unwrap());
+        assert!(limits.admit(address(1)).is_none());
+        let other = limits.admit(address(2)).unwrap();
+        assert!(limits.admit(address(2)).is_none());
+        drop(first);
+        let again = limits.admit(address(1)).unwrap();
+        drop((second, other, again));
+        assert!(limits.lock().addresses.is_empty());
+        assert_eq!(limits.lock().connections, 0);
+    }
+
+    #[test]
+    fn connections_of_an_address_share_its_part_and_leave_the_rest_to_others() {
+        let options = ServerOptions {
+            request_bytes_in_flight_max: 10 * STEP_BYTES,
+            request_bytes_in_flight_per_ip_max: 4 * STEP_BYTES,
+            ..ServerOptions::default()
+        };
+        let limits = Limits::new(&options);
+        let places = [limits.admit(address(1)), limits.admit(address(1)), limits.admit(address(2))];
+        let [mut first, mut second, mut other] =
+            places.each_ref().map(|place| Account::new(place.as_ref().unwrap().budget().clone()));
+        let cx = Context::from_waker(Waker::noop());
+        assert!(first.poll_room(3 * STEP_BYTES + 1, &cx).is_ready());
+        assert!(second.poll_room(FREE_BYTES, &cx).is_ready(), "small requests ask nobody");
+        assert!(second.poll_room(FREE_BYTES + 1, &cx).is_pending() && second.lacks_room());
+        assert!(first.is_in_the_way() && !second.is_in_the_way());
+        assert!(other.poll_room(4 * STEP_BYTES, &cx).is_ready());
+        first.settle(STEP_BYTES, 2 * STEP_BYTES);
+        assert!(second.poll_room(FREE_BYTES + 1, &cx).is_pending(), "what is missing stays reserved");
+        first.settle(0, 0);
+        assert!(second.poll_room(FREE_BYTES + 1, &cx).is_ready() && !second.lacks_room());
+        second.settle(20 * STEP_BYTES, 0);
+        assert!(other.is_short(), "what is used is counted beyond the limits");
+        drop((first, second, other));
+        assert_eq!(limits.node.taken_bytes(), 0);
+    }
+}

@@ -1,0 +1,131 @@
+//! Requests whose texts take long to read ([`crate::long_text`]). They are read and begun on the pool for scans, and
+//! continue where their statements need it. The memory for reading a text is taken from the memory of its client first.
+
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::time::Instant;
+
+use protocol::{Batch, Body, ErrorResponse, Header, Request};
+use query::{
+    Answer, BatchEntry, BatchStatement, ClientState, Outcome, Prepared, QueryError, QueryHandler, Response, Statement,
+    TraceLog, Turn,
+};
+use tokio::time::timeout;
+
+use crate::blocking_pool::Line;
+use crate::turn::Reply;
+use crate::{Shared, blocking, long_text};
+
+/// A request that owns its parts.
+pub(crate) struct LongRequest<H: QueryHandler> {
+    pub(crate) shared: Arc<Shared<H>>,
+    pub(crate) client: Arc<ClientState>,
+    pub(crate) line: Arc<Line>,
+    pub(crate) header: Header,
+    pub(crate) body: Vec<u8>,
+    /// The prepared statement of each entry of a batch that has one.
+    pub(crate) prepared: Vec<Option<Arc<Prepared<H::Plan>>>>,
+    pub(crate) trace: Option<Arc<TraceLog>>,
+}
+
+/// The result of the beginning of a request.
+enum Begun<P> {
+    Statement(Outcome),
+    Reply(Reply<P>),
+}
+
+impl<H: QueryHandler> LongRequest<H> {
+    /// The answer to the request.
+    pub(crate) async fn answer(self) -> Reply<H::Plan> {
+        let line = self.line.clone();
+        // The memory is held until the request is complete.
+        let begun = blocking::run_long(line.clone(), async move {
+            let memory = Body::parse(&self.header, &self.body)
+                .map_err(ErrorResponse::from)
+                .and_then(|body| long_text::hold(&body.request, &self.client));
+            match memory {
+                Ok(memory) => (self.begin(), memory),
+                Err(error) => (Begun::Reply(Reply::Error(error)), None),
+            }
+        });
+        match begun.await {
+            Ok((Begun::Statement(outcome), _memory)) => Reply::Response(complete(outcome, line).await),
+            Ok((Begun::Reply(reply), _memory)) => reply,
+            Err(overloaded) => Reply::Response(Err(overloaded)),
+        }
+    }
+
+    fn begin(&self) -> Begun<H::Plan> {
+        let body = match Body::parse(&self.header, &self.body) {
+            Ok(body) => body,
+            Err(error) => return Begun::Reply(Reply::Error(error.into())),
+        };
+        match &body.request {
+            Request::Query { query, options } => self.begin_statement(Statement::Text(query), options),
+            Request::Batch(batch) => self.begin_batch(batch),
+            Request::Prepare { query, keyspace } => self.prepare(query, *keyspace),
+            _ => Begun::Reply(Reply::Response(Err(QueryError::server("no request has a text but these")))),
+        }
+    }
+
+    fn begin_batch(&self, batch: &Batch<'_>) -> Begun<H::Plan> {
+        let mut entries = Vec::with_capacity(batch.queries.len());
+        for (query, prepared) in batch.queries.iter().zip(&self.prepared) {
+            let statement = match (query.statement, prepared) {
+                (protocol::BatchStatement::Text(text), _) => BatchStatement::Text(text),
+                (protocol::BatchStatement::Prepared(_), Some(prepared)) => BatchStatement::Prepared(prepared.clone()),
+                (protocol::BatchStatement::Prepared(id), None) => {
+                    return Begun::Reply(Reply::Error(ErrorResponse::unprepared(id)));
+                }
+            };
+            entries.push(BatchEntry { statement, values: query.values });
+        }
+        self.begin_statement(Statement::Batch { kind: batch.kind, entries: &entries }, &batch.options)
+    }
+
+    fn begin_statement(
+        &self,
+        statement: Statement<'_, H::Plan>,
+        options: &protocol::QueryOptions<'_>,
+    ) -> Begun<H::Plan> {
+        let (client, version, trace) = (&self.client, self.header.version, self.trace.as_ref());
+        let request = query::Request { statement, client, options, version, trace };
+        Begun::Statement(self.shared.handler.begin(&request, Turn::NON_BLOCKING, None))
+    }
+
+    fn prepare(&self, text: &str, named: Option<&str>) -> Begun<H::Plan> {
+        let keyspace = named.map(Arc::from).or_else(|| self.client.keyspace.clone());
+        let prepared = self.shared.prepared.prepare(&*self.shared.handler, text, keyspace.as_ref(), named);
+        Begun::Reply(match prepared {
+            Ok((id, statement)) => Reply::Prepared(id, statement),
+            Err(error) => Reply::Response(Err(error)),
+        })
+    }
+}
+
+/// The answer to a request that was begun. Its time limit counts from now on.
+async fn complete(outcome: Outcome, line: Arc<Line>) -> Result<Response, QueryError> {
+    match outcome {
+        Outcome::Done(Answer::Response(response)) => *response,
+        Outcome::Done(Answer::Written) => Err(QueryError::server("an answer was written to no output")),
+        Outcome::Pending(mut pending) => {
+            let limit = *pending.limit();
+            within(&limit, poll_fn(move |context| pending.poll(Turn::NON_BLOCKING, context))).await
+        }
+        Outcome::MustBlock(work) => {
+            let limit = *work.limit();
+            let deadline = limit.duration().map(|duration| Instant::now() + duration);
+            within(&limit, blocking::run(line, *work, deadline)).await
+        }
+    }
+}
+
+async fn within(
+    limit: &query::TimeLimit,
+    work: impl Future<Output = Result<Response, QueryError>>,
+) -> Result<Response, QueryError> {
+    match limit.duration() {
+        Some(duration) => timeout(duration, work).await.unwrap_or_else(|_| Err(limit.error())),
+        None => work.await,
+    }
+}

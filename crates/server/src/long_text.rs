@@ -1,0 +1,66 @@
+//! Requests that take long to read and resolve: they are read and resolved on a thread of a pool, and the memory that
+//! this takes is taken from what their client may hold before it is used.
+//!
+//! What a text costs follows from its parts, not from its length: a long value costs no more than a short one. Each
+//! part (of an expression, a list, a JSON document) stands beside a punctuation mark, so that marks are counted.
+
+use protocol::{BatchStatement, ErrorKind, ErrorResponse, Request};
+use query::{ClientState, Lease};
+
+/// A shorter text takes less than a millisecond, whatever its parts are.
+const SHORT_BYTES: usize = 1024;
+
+/// The marks of all texts of a request above which they take long.
+const MARKS_MAX: usize = 256;
+
+/// The entries of a batch above which it takes long.
+const BATCH_ENTRIES_MAX: usize = 500;
+
+/// The texts of which the marks are not counted, because that takes a while, too.
+const LONG_BYTES: usize = 32 * 1024;
+
+/// The memory that a part takes at most while its statement is parsed and resolved.
+const PART_BYTES: usize = 512;
+
+/// Whether reading and resolving a request takes long.
+pub(crate) fn is_long(request: &Request<'_>) -> bool {
+    if let Request::Batch(batch) = request
+        && batch.queries.len() > BATCH_ENTRIES_MAX
+    {
+        return true;
+    }
+    let length: usize = texts(request).map(str::len).sum();
+    length > LONG_BYTES || (length > SHORT_BYTES && texts(request).map(mark_count).sum::<usize>() > MARKS_MAX)
+}
+
+/// Takes the memory for reading and resolving a request. An error where others have taken it.
+pub(crate) fn hold(request: &Request<'_>, client: &ClientState) -> Result<Option<Lease>, ErrorResponse> {
+    let (Some(memory), true) = (&client.memory, is_long(request)) else { return Ok(None) };
+    let mut lease = Lease::new(memory.clone());
+    let parts: usize = texts(request).map(|text| query::token_count(text).max(mark_count(text))).sum();
+    if lease.try_grow(parts * PART_BYTES) {
+        return Ok(Some(lease));
+    }
+    let message = "The statement is long, and the requests under way take the memory that it needs \
+                   (see native_transport_max_request_data_in_flight)";
+    Err(ErrorResponse::new(ErrorKind::Overloaded, message))
+}
+
+fn mark_count(text: &str) -> usize {
+    text.bytes()
+        .filter(|byte| matches!(byte, b',' | b':' | b'(' | b'[' | b'{' | b'+' | b'-' | b'*' | b'/' | b'%' | b';'))
+        .count()
+}
+
+fn texts<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r str> {
+    let (one, many) = match request {
+        Request::Query { query, .. } | Request::Prepare { query, .. } => (Some(*query), &[][..]),
+        Request::Batch(batch) => (None, &batch.queries[..]),
+        _ => (None, &[][..]),
+    };
+    let many = many.iter().filter_map(|query| match query.statement {
+        BatchStatement::Text(text) => Some(text),
+        BatchStatement::Prepared(_) => None,
+    });
+    one.into_iter().chain(many)
+}

@@ -1,0 +1,169 @@
+//! Looks once a second at a connection that holds memory or has not sent STARTUP yet, while it rests.
+//!
+//! A connection that rests gives back what its buffers grew to. One whose request does not end, or whose client does
+//! not read its answers, is closed after some seconds, but only while others wait for memory: without that a slow
+//! client costs nobody anything. One that does not send STARTUP is closed in any case.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// How often it is looked.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// So many looks in a row find the same request unfinished, or a client that reads next to nothing.
+const STALLED_LOOKS_MAX: u32 = 5;
+
+/// A client that takes fewer bytes in a period reads next to nothing.
+const SENT_BYTES_MIN: usize = 16 * 1024;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Patrol {
+    timer: Option<Pin<Box<Sleep>>>,
+    connected: Instant,
+    handshake_timeout: Duration,
+    /// Since the last look.
+    sent_bytes: usize,
+    has_received: bool,
+    has_begun: bool,
+    /// Looks in a row that found nothing better.
+    unfinished: u32,
+    unread: u32,
+}
+
+/// What a connection is like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// STARTUP was accepted.
+    pub(crate) has_started: bool,
+    /// A request has begun to arrive.
+    pub(crate) is_missing_some: bool,
+    /// Answers wait for the socket.
+    pub(crate) is_sending: bool,
+    /// It holds memory that others wait for.
+    pub(crate) is_in_the_way: bool,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Empty buffers give back their memory.
+    Shrink,
+    /// The connection is closed, for this reason.
+    Close(&'static str),
+}
+
+impl Patrol {
+    pub(crate) fn new(handshake_timeout: Duration) -> Patrol {
+        Patrol {
+            timer: None,
+            connected: Instant::now(),
+            handshake_timeout,
+            sent_bytes: 0,
+            has_received: false,
+            has_begun: false,
+            unfinished: 0,
+            unread: 0,
+        }
+    }
+
+    /// So many bytes of answers were taken by the socket.
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        self.sent_bytes += bytes;
+    }
+
+    /// Something has arrived.
+    pub(crate) fn received(&mut self) {
+        self.has_received = true;
+    }
+
+    /// A request was complete, and was begun.
+    pub(crate) fn begun(&mut self) {
+        self.has_begun = true;
+    }
+
+    /// What is to be done with a connection that rests; pending until it is time to look again.
+    pub(crate) fn poll(&mut self, seen: &Seen, cx: &mut Context<'_>) -> Poll<Verdict> {
+        let period = PERIOD.min(self.handshake_timeout);
+        loop {
+            ready!(self.timer.get_or_insert_with(|| Box::pin(sleep(period))).as_mut().poll(cx));
+            self.timer = None;
+            if let Some(verdict) = self.look(seen, self.connected.elapsed()) {
+                return Poll::Ready(verdict);
+            }
+        }
+    }
+
+    fn look(&mut self, seen: &Seen, age: Duration) -> Option<Verdict> {
+        if !seen.has_started && age >= self.handshake_timeout {
+            return Some(Verdict::Close("it has not sent STARTUP in time"));
+        }
+        let rests = !self.has_received && self.sent_bytes == 0;
+        let is_unfinished = seen.is_missing_some && !self.has_begun;
+        self.unfinished = if is_unfinished { self.unfinished + 1 } else { 0 };
+        let is_unread = seen.is_sending && self.sent_bytes < SENT_BYTES_MIN;
+        self.unread = if is_unread { self.unread + 1 } else { 0 };
+        (self.sent_bytes, self.has_received, self.has_begun) = (0, false, false);
+        if seen.is_in_the_way && self.unfinished >= STALLED_LOOKS_MAX {
+            return Some(Verdict::Close("its request does not end, and others wait for its memory"));
+        }
+        if seen.is_in_the_way && self.unread >= STALLED_LOOKS_MAX {
+            return Some(Verdict::Close("its client does not read its answers, and others wait for their memory"));
+        }
+        rests.then_some(Verdict::Shrink)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEEN: Seen = Seen { has_started: true, is_missing_some: false, is_sending: false, is_in_the_way: false };
+    const LATER: Duration = Duration::from_secs(20);
+
+    fn looks(patrol: &mut Patrol, seen: Seen, mut before: impl FnMut(&mut Patrol)) -> Vec<Option<Verdict>> {
+        let look = |_| {
+            before(patrol);
+            patrol.look(&seen, LATER)
+        };
+        (0..STALLED_LOOKS_MAX).map(look).collect()
+    }
+
+    #[test]
+    fn who_does_not_send_startup_is_closed() {
+        let mut patrol = Patrol::new(Duration::from_secs(10));
+        let silent = Seen { has_started: false, ..SEEN };
+        assert_eq!(patrol.look(&silent, Duration::from_secs(9)), Some(Verdict::Shrink));
+        assert!(matches!(patrol.look(&silent, Duration::from_secs(10)), Some(Verdict::Close(_))));
+        assert_eq!(patrol.look(&SEEN, LATER), Some(Verdict::Shrink));
+    }
+
+    #[test]
+    fn a_request_that_does_not_end_is_closed_only_where_it_is_in_the_way() {
+        let arriving = Seen { is_missing_some: true, ..SEEN };
+        let in_the_way = Seen { is_in_the_way: true, ..arriving };
+        let mut patrol = Patrol::new(LATER);
+        assert_eq!(looks(&mut patrol, arriving, Patrol::received), [None; STALLED_LOOKS_MAX as usize]);
+        assert!(matches!(patrol.look(&in_the_way, LATER), Some(Verdict::Close(_))));
+        let finishes = |patrol: &mut Patrol| {
+            patrol.received();
+            patrol.begun();
+        };
+        assert_eq!(looks(&mut patrol, in_the_way, finishes), [None; STALLED_LOOKS_MAX as usize]);
+    }
+
+    #[test]
+    fn a_client_that_reads_next_to_nothing_is_closed_only_where_it_is_in_the_way() {
+        let in_the_way = Seen { is_sending: true, is_in_the_way: true, ..SEEN };
+        let mut patrol = Patrol::new(LATER);
+        assert_eq!(
+            looks(&mut patrol, in_the_way, |patrol| patrol.sent(SENT_BYTES_MIN)),
+            [None; STALLED_LOOKS_MAX as usize]
+        );
+        let last = looks(&mut patrol, in_the_way, |patrol| patrol.sent(1)).pop().unwrap();
+        assert!(matches!(last, Some(Verdict::Close(_))));
+    }
+}
