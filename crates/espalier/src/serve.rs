@@ -1,5 +1,7 @@
 //! `espalier serve`: opens the engine, listens, and drains at the end.
 
+mod roles;
+
 use crate::admin::server::{AdminSocket, NodeState};
 use crate::cli::Serve;
 use crate::config::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
@@ -118,7 +120,9 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let options = processor_options(&config, address);
     let generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i32);
     options.node.write_local(&engine, generation).map_err(|error| open_failed(&config, &error))?;
-    let server = Server::new(listener, Arc::new(Processor::new(engine.clone(), options)));
+    let processor = Arc::new(Processor::new(engine.clone(), options));
+    roles::start(&config, &processor).await?;
+    let server = Server::new(listener, processor);
     // The socket would be a new file.
     let admin = match config.read_only {
         true => None,
@@ -352,6 +356,7 @@ fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
         page_max_bytes: usize::try_from(config.page_max_bytes).unwrap_or(usize::MAX),
         guardrails: guardrails(config),
         auto_snapshot: config.auto_snapshot,
+        auth: config.auth,
         node: Node {
             cluster_name: config.cluster_name.clone(),
             broadcast_address: address.ip(),

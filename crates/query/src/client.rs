@@ -12,4 +12,6 @@ pub struct ClientState {
     pub address: Option<SocketAddr>,
     /// The role it logged in as; `None` for an anonymous one.
     pub user: Option<Arc<str>>,
+    /// The number of that role ([`Login::user_id`](crate::Login::user_id)); 0 for an anonymous client.
+    pub user_id: u32,
 }

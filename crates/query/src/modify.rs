@@ -84,7 +84,7 @@ impl ModificationPlan {
         }
     }
 
-    fn table(&self) -> &Table {
+    pub fn table(&self) -> &Table {
         match &self.0 {
             Kind::Terms(modification) => &modification.table,
             Kind::Document(document) => &document.start.table,
@@ -95,7 +95,7 @@ impl ModificationPlan {
         plan::is_counter(self.table())
     }
 
-    fn is_conditional(&self) -> bool {
+    pub fn is_conditional(&self) -> bool {
         match &self.0 {
             Kind::Terms(modification) => modification.condition.is_some(),
             Kind::Document(document) => document.start.condition.is_some(),

@@ -9,6 +9,7 @@ use model::{BoxCursor, ReadRange, Schema, Table};
 use types::timeuuid;
 
 use crate::Guardrails;
+use crate::auth::{self, Auth, AuthOptions};
 use crate::prepared::{Class, Plan, Prepared, Work};
 use crate::preparing::Preparing;
 use crate::system::{Node, VirtualTables};
@@ -44,6 +45,8 @@ pub struct ProcessorOptions {
     pub guardrails: Guardrails,
     /// Keep a snapshot of the data that DROP and TRUNCATE delete.
     pub auto_snapshot: bool,
+    /// Who may log in, and who may do what.
+    pub auth: AuthOptions,
     /// The identity of the node.
     pub node: Node,
 }
@@ -64,6 +67,7 @@ impl Default for ProcessorOptions {
             page_max_bytes: 16 << 20,
             guardrails: Guardrails::default(),
             auto_snapshot: true,
+            auth: AuthOptions::default(),
             node: Node::default(),
         }
     }
@@ -74,6 +78,7 @@ pub struct Processor {
     engine: Arc<Engine>,
     options: ProcessorOptions,
     virtual_tables: VirtualTables,
+    auth: Auth,
     timeuuids: timeuuid::Generator,
     prepended_paths: modify::PrependedPaths,
 }
@@ -87,7 +92,8 @@ impl Processor {
         let clock_sequence = (node >> 8) as u16 & 0x3fff;
         let timeuuids = timeuuid::Generator::new(clock_sequence, node);
         let prepended_paths = modify::PrependedPaths::new(clock_sequence, node);
-        Processor { engine, options, virtual_tables, timeuuids, prepended_paths }
+        let auth = Auth::new(options.auth);
+        Processor { engine, options, virtual_tables, auth, timeuuids, prepended_paths }
     }
 
     /// The engine.
@@ -102,6 +108,10 @@ impl Processor {
 
     pub(crate) fn options(&self) -> &ProcessorOptions {
         &self.options
+    }
+
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.auth
     }
 
     pub(crate) fn virtual_tables(&self) -> &VirtualTables {
@@ -195,7 +205,13 @@ impl Processor {
             _ => None,
         };
         let class = Class::of(&work);
-        let plan = Plan { work, class, schema_version, tables: preparing.tables().to_vec() };
+        let plan = Plan {
+            work,
+            class,
+            schema_version,
+            tables: preparing.tables().to_vec(),
+            allowed: auth::Allowed::default(),
+        };
         let mut prepared = Prepared::new(text.into(), keyspace.map(Arc::from), preparing.variables(), plan);
         prepared.partition_key_bind_indexes = preparing.partition_key_bind_indexes();
         prepared.result_metadata = result_metadata;

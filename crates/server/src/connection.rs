@@ -11,13 +11,14 @@
 use crate::Shared;
 use crate::events::Subscription;
 use crate::in_flight::{Extra, Finished, InFlight, ReplyTo};
+use crate::login::LoggingIn;
 use crate::prepared::RecentStatements;
 use crate::session::Session;
 use crate::startup::{Agreement, negotiate};
 use crate::turn::{Begun, Reply, Requests};
 use bytes::BytesMut;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use protocol::response::{write_auth_success, write_prepared, write_supported, write_void};
+use protocol::response::{write_auth_success, write_authenticate, write_prepared, write_supported, write_void};
 use protocol::{
     Body, Compression, DecodeError, Decoder, Encoder, Envelope, ErrorKind, ErrorResponse, Event, EventType, Header,
     Opcode, PreparedMetadata, ProtocolError, Request, ResponseHead, ResultMetadata, Version, executed_statement,
@@ -64,8 +65,10 @@ pub(crate) struct Connection<H: QueryHandler> {
     encoder: Encoder,
     session: Session,
     statements: RecentStatements<H::Plan>,
-    /// The result of STARTUP; `None` before it.
+    /// The result of STARTUP; `None` before it, and before the client has logged in.
     agreement: Option<Agreement>,
+    /// The login, if the client has to log in and has not done so.
+    logging_in: Option<LoggingIn>,
     subscription: Option<(Subscription, Vec<EventType>)>,
     running: FuturesUnordered<InFlight>,
     /// The requests in flight that wait for the log alone.
@@ -95,6 +98,7 @@ impl<H: QueryHandler> Connection<H> {
             session: Session::new(peer),
             statements: RecentStatements::new(),
             agreement: None,
+            logging_in: None,
             subscription: None,
             running: FuturesUnordered::new(),
             log_queue: LogQueue::new(InFlight::as_pending),
@@ -147,6 +151,7 @@ impl<H: QueryHandler> Connection<H> {
             let hold = self.shared.handler.hold_log(cx.waker());
             let turn = Turn { may_block: false, log_hold: hold.as_ref() };
             let mut progress = self.collect_settled(turn, cx) | self.collect_finished(cx) | self.collect_events(cx);
+            progress |= self.logging_in.is_some() && self.collect_login(cx);
             let mut prefetched = 0;
             while begun < REQUESTS_PER_TURN && self.may_begin() {
                 if prefetched == 0 {
@@ -174,7 +179,7 @@ impl<H: QueryHandler> Connection<H> {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            if self.may_begin() {
+            if self.may_begin() && !self.checks_login() {
                 progress |= self.read(cx)?;
             }
             if !progress {
@@ -309,6 +314,9 @@ impl<H: QueryHandler> Connection<H> {
             }
             return Ok(true);
         }
+        if self.checks_login() {
+            return Ok(false);
+        }
         let Some(envelope) = self.decoder.next_envelope()? else { return Ok(false) };
         self.accept(envelope, turn, cx);
         Ok(true)
@@ -322,6 +330,9 @@ impl<H: QueryHandler> Connection<H> {
             return self.begin(&header, &body, turn, cx);
         }
         self.shared.metrics.requests.add(1);
+        if self.logging_in.is_some() {
+            return self.accept_login(&header, &body);
+        }
         if self.agreement.is_none() {
             self.encoder.set_version(header.version);
             if !matches!(opcode, Opcode::Startup | Opcode::Options) {
@@ -422,8 +433,12 @@ impl<H: QueryHandler> Connection<H> {
                 }
                 self.encoder.envelope(&ResponseHead::new(stream, Opcode::Ready), |_| {});
             }
+            // A role is for the whole connection.
+            Request::AuthResponse(_) if self.session.client.user.is_some() => {
+                return Err(ProtocolError::new("Unexpected message AUTH_RESPONSE, the client has logged in"));
+            }
             Request::AuthResponse(_) => {
-                // There is no authentication yet: every client is accepted.
+                // Every client is accepted.
                 let head = ResponseHead::new(stream, Opcode::AuthSuccess);
                 self.encoder.envelope(&head, |out| write_auth_success(out, None));
             }
@@ -433,7 +448,9 @@ impl<H: QueryHandler> Connection<H> {
     }
 
     fn started(&mut self, stream: i16, version: Version, agreement: Agreement) {
-        let ready = ResponseHead::new(stream, Opcode::Ready);
+        let authenticator = self.shared.handler.authenticator();
+        let head = ResponseHead::new(stream, authenticator.map_or(Opcode::Ready, |_| Opcode::Authenticate));
+        let answer = |out: &mut Vec<u8>| authenticator.iter().for_each(|class| write_authenticate(out, class));
         let compression = agreement.compression;
         tracing::debug!(
             client = ?self.session.client.address,
@@ -446,13 +463,56 @@ impl<H: QueryHandler> Connection<H> {
         self.decoder.started(version, compression);
         if version == Version::V5 {
             // This answer is the last envelope outside of segments.
-            self.encoder.envelope(&ready, |_| {});
+            self.encoder.envelope(&head, answer);
             self.encoder.start_segments(compression == Some(Compression::Lz4));
         } else {
             self.encoder.set_compression(compression);
-            self.encoder.envelope(&ready, |_| {});
+            self.encoder.envelope(&head, answer);
         }
-        self.agreement = Some(agreement);
+        match authenticator {
+            None => self.agreement = Some(agreement),
+            Some(_) => self.logging_in = Some(LoggingIn::new(agreement)),
+        }
+    }
+
+    /// Whether the client's login is being checked. Nothing else is begun or read meanwhile.
+    fn checks_login(&self) -> bool {
+        self.logging_in.as_ref().is_some_and(LoggingIn::is_checking)
+    }
+
+    /// Accepts a message of a client that has to log in.
+    fn accept_login(&mut self, header: &Header, body: &[u8]) {
+        let Some(logging_in) = &mut self.logging_in else { return };
+        if header.opcode != Opcode::AuthResponse {
+            let message = format!("Unexpected message {}, expecting SASL_RESPONSE", header.opcode.name());
+            return self.protocol_error(header.stream, message);
+        }
+        match Body::parse(header, body) {
+            Ok(Body { request: Request::AuthResponse(token), .. }) => {
+                logging_in.check(header.stream, token, self.session.client.address, &self.shared);
+            }
+            Ok(_) => {}
+            Err(error) => self.protocol_error(header.stream, error.message),
+        }
+    }
+
+    /// Answers a login that was checked. After a failure the client may try again.
+    fn collect_login(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(logging_in) = &mut self.logging_in else { return false };
+        let Poll::Ready((stream, outcome)) = logging_in.poll(cx) else { return false };
+        match outcome {
+            Ok(login) => {
+                self.agreement = self.logging_in.take().map(|logging_in| logging_in.agreement);
+                self.session.set_user(login);
+                let head = ResponseHead::new(stream, Opcode::AuthSuccess);
+                self.encoder.envelope(&head, |out| write_auth_success(out, None));
+            }
+            Err(error) => {
+                tracing::info!(client = ?self.session.client.address, "login refused: {}", error.message);
+                self.answer_error(stream, ErrorResponse { kind: error.kind, message: error.message });
+            }
+        }
+        true
     }
 
     fn answer_finished(&mut self, finished: Finished) {

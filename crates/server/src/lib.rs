@@ -8,6 +8,7 @@ mod blocking;
 mod connection;
 mod events;
 mod in_flight;
+mod login;
 mod metrics;
 mod options;
 mod prepared;
@@ -31,6 +32,8 @@ struct Shared<H: query::QueryHandler> {
     prepared: prepared::PreparedCache<H::Plan>,
     events: std::sync::Arc<events::EventBus>,
     metrics: std::sync::Arc<Metrics>,
+    /// A permit for each password that may be hashed at a time.
+    logins: std::sync::Arc<tokio::sync::Semaphore>,
     /// The address at which clients reach the server.
     local: std::net::SocketAddr,
 }

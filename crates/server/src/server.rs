@@ -3,6 +3,7 @@
 use crate::Shared;
 use crate::connection::Connection;
 use crate::events::EventBus;
+use crate::login::LOGINS_AT_A_TIME;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::prepared::PreparedCache;
@@ -14,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 /// The time that connections have at a stop to answer requests that wait for the log, and to send answers. Requests on
@@ -57,6 +58,7 @@ impl<H: QueryHandler> Server<H> {
             local,
             events: Arc::new(EventBus::default()),
             metrics: Arc::new(Metrics::default()),
+            logins: Arc::new(Semaphore::new(LOGINS_AT_A_TIME)),
             handler,
             options,
         };

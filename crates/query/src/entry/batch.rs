@@ -91,6 +91,12 @@ impl Processor {
             Ok(statements) => statements,
             Err(error) => return Outcome::failed(error),
         };
+        if self.auth().has_logins()
+            && let Err(error) =
+                parts.iter().try_for_each(|(statement, _)| self.check_permissions(statement, request.client))
+        {
+            return Outcome::failed(error);
+        }
         let execution = Execution::new(self, &schema, request.parts(), &[], keyspace, control);
         let written = |execution: &Execution<'_>| modify::batch_mutation(kind, &statements, execution);
         let outcome = self.begin_write(written, Some(kind), Class::of_batch(kind), &schema, execution, None);
