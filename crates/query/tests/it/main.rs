@@ -16,6 +16,7 @@ mod node;
 mod numbers;
 mod one_row;
 mod prepared;
+mod roles;
 mod schema;
 mod select;
 mod sent_values;
