@@ -206,6 +206,8 @@ def write_configuration(directory: Path, native: int, storage: int, ssl: int, vi
     text = (HERE / "cassandra.yaml").read_text()
     if roles:
         text += "\nauthenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\nrole_manager: CassandraRoleManager\n"
+        # A change holds at once, as it does here.
+        text += "".join(f"{cache}_validity: 0ms\n" for cache in ("roles", "permissions", "credentials"))
     if auto_snapshot:
         text = text.replace("auto_snapshot: false", "auto_snapshot: true")
     if ephemeral:

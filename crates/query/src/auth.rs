@@ -2,7 +2,7 @@
 //!
 //! All roles and permissions are in memory, in a book. A statement that changes them writes the tables of `system_auth`
 //! first, and then the book. So a change holds for every request that begins after its answer. Rows that were written to
-//! these tables directly are read again within `permissions_validity`.
+//! these tables directly are read within `permissions_validity`.
 //!
 //! Every decision about permissions has an epoch, which a change of the book ends. A prepared statement keeps the last
 //! role that was allowed to execute it, with the epoch. So a check usually compares two numbers.
@@ -21,13 +21,13 @@ mod store;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use cql::ast::Statement;
 
 use crate::execution::Execution;
-use crate::{Processor, QueryError, ResponseBody};
+use crate::{ErrorKind, Processor, QueryError, ResponseBody};
 
 use book::RoleBook;
 use credentials::Verified;
@@ -111,8 +111,13 @@ impl Auth {
         self.epoch.fetch_add(1, Ordering::Release);
     }
 
-    /// Notes that rows of `system_auth` are about to be written directly.
-    fn note_direct_write(&self) {
+    /// Waits until no other statement changes roles. All edits of the book happen while the lock is held.
+    fn one_at_a_time(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the tables may have, or will have, rows that the book does not have.
+    fn note_outdated(&self) {
         let until = Instant::now() + DIRECT_WRITE_TIME;
         *self.outdated_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
     }
@@ -145,6 +150,7 @@ impl Processor {
         if !self.auth().options.passwords {
             return Ok(false);
         }
+        let _one_at_a_time = self.auth().one_at_a_time();
         let book = self.read_role_book()?;
         self.auth().edit(|known| *known = book);
         if self.auth().book().roles.is_empty() && !self.engine().options().read_only {
@@ -159,10 +165,17 @@ impl Processor {
         if !self.auth().take_outdated(Instant::now()) {
             return Ok(());
         }
-        let _one_at_a_time = self.auth().changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let book = self.read_role_book()?;
-        self.auth().edit(|known| *known = book);
-        Ok(())
+        let _one_at_a_time = self.auth().one_at_a_time();
+        match self.read_role_book() {
+            Ok(book) => {
+                self.auth().edit(|known| *known = book);
+                Ok(())
+            }
+            Err(error) => {
+                self.auth().note_outdated();
+                Err(error)
+            }
+        }
     }
 }
 
@@ -186,7 +199,16 @@ pub(crate) fn is_about_roles(statement: &Statement) -> bool {
 /// Carries out a statement about roles or permissions.
 pub(crate) fn execute(statement: &Statement, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
     let auth = execution.processor.auth();
-    let _one_at_a_time = auth.changes.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = auth.one_at_a_time();
+    let outcome = carry_out(statement, execution);
+    if matches!(&outcome, Err(error) if error.kind == ErrorKind::Server) {
+        // A part of the change may be in the tables.
+        auth.note_outdated();
+    }
+    outcome
+}
+
+fn carry_out(statement: &Statement, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
     match statement {
         Statement::CreateRole(create) => role_statements::create(create, execution),
         Statement::AlterRole(alter) => role_statements::alter(alter, execution),

@@ -56,21 +56,21 @@ impl Processor {
         let decision = auth.decision(client);
         for need in needs::of(plan, statement.keyspace.as_deref())? {
             match need {
-                Need::On(permission, resource) => self.ensure(user, permission, &resource)?,
+                Need::On(permission, resource) => self.ensure_on_data(user, permission, &resource)?,
                 Need::Superuser(text) if !auth.book().is_superuser(user) => return Err(QueryError::unauthorized(text)),
                 Need::Superuser(_) => {}
             }
         }
         if writes_roles(plan) {
-            auth.note_direct_write();
+            auth.note_outdated();
             return Ok(());
         }
         plan.allowed.0.store(decision, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Refuses a role that has no such permission on the object or on one that contains it.
-    pub(super) fn ensure(&self, user: &str, permission: Permission, resource: &Resource) -> Result<(), QueryError> {
+    /// Refuses a statement on data, or on the schema, that this role may not carry out.
+    fn ensure_on_data(&self, user: &str, permission: Permission, resource: &Resource) -> Result<(), QueryError> {
         if !self.auth().checks() {
             return Ok(());
         }
@@ -81,6 +81,14 @@ impl Processor {
             if permission == Permission::Select && is_always_readable(resource) {
                 return Ok(());
             }
+        }
+        self.ensure(user, permission, resource)
+    }
+
+    /// Refuses a role that has no such permission on the object or on one that contains it.
+    pub(super) fn ensure(&self, user: &str, permission: Permission, resource: &Resource) -> Result<(), QueryError> {
+        if !self.auth().checks() {
+            return Ok(());
         }
         if self.auth().book().allows(user, permission, resource) {
             return Ok(());
@@ -100,6 +108,7 @@ impl Processor {
         if !self.auth().checks() {
             return Ok(());
         }
+        let _one_at_a_time = self.auth().one_at_a_time();
         match change.kind {
             ChangeKind::Updated => Ok(()),
             ChangeKind::Created => {

@@ -97,7 +97,7 @@ pub(super) fn list(list: &ListPermissions, execution: &Execution<'_>) -> Result<
     }
     supported("LIST PERMISSIONS", execution)?;
     let is_own = list.grantee.as_ref().is_some_and(|of| book.all_of(user).contains(of.as_str()));
-    if !is_own && !book.is_superuser(user) {
+    if !is_own && !book.allows(user, Permission::Describe, &Resource::AllRoles) {
         let of = list.grantee.as_deref().unwrap_or("everyone");
         return Err(QueryError::unauthorized(format!("You are not authorized to view {of}'s permissions")));
     }

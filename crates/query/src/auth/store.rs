@@ -100,7 +100,8 @@ impl Processor {
     fn put_role(&self, name: &str, role: &Role, timestamp: Option<i64>) -> Result<(), QueryError> {
         let timestamp = timestamp.unwrap_or_else(|| self.engine().next_timestamp_micros());
         let put = format!(
-            "INSERT INTO system_auth.roles (role, is_superuser, can_login, salted_hash, member_of) VALUES (?, ?, ?, ?, ?) \
+            "INSERT INTO system_auth.roles (role, is_superuser, can_login, salted_hash, member_of) \
+             VALUES (?, ?, ?, ?, ?) \
              USING TIMESTAMP {timestamp}"
         );
         let member_of = collection::list(role.member_of.iter().map(String::as_bytes));

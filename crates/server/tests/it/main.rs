@@ -5,6 +5,7 @@ mod events;
 mod fake;
 mod hostile;
 mod log;
+mod login;
 mod pipelining;
 mod prefetch;
 mod prepared;

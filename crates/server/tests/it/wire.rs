@@ -42,10 +42,16 @@ impl Client {
     /// Opens a connection that is ready for statements.
     pub fn ready(address: SocketAddr, version: u8) -> Client {
         let mut client = Client::connect(address, version);
-        let answer = client.call(1, &startup(&[("CQL_VERSION", "3.0.0")]));
-        assert_eq!(answer.opcode, READY, "{answer:?}");
-        client.segments = version == 5;
+        assert_eq!(client.start().opcode, READY);
         client
+    }
+
+    /// Sends STARTUP. In v5 the framing changes after its answer.
+    pub fn start(&mut self) -> Answer {
+        let answer = self.call(1, &startup(&[("CQL_VERSION", "3.0.0")]));
+        assert_ne!(answer.opcode, ERROR, "{answer:?}");
+        self.segments = self.version == 5;
+        answer
     }
 
     /// An envelope in the current framing.
