@@ -12,13 +12,13 @@ COUNT ?= 100000000
 TARGET ?= protocol
 SECONDS ?= 60
 
-.PHONY: attack many-tables fuzz large torture powercut stuck-table help run test install build oracle drivers catalog errors kill log tables upgrade node flights cassandra bench asan overwrites
+.PHONY: attack many-tables fuzz large torture powercut stuck-table help run test install build oracle drivers catalog errors kill log roles tables upgrade node flights cassandra bench asan overwrites
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
 	@echo 'make test [STAGES="a b"]     every proof (proof/stages.py lists the stages)'
 	@echo 'make oracle SEED=1 OPS=5000  random histories against Cassandra 5.0.8 and Espalier; RESUME=1 continues a long run'
-	@echo 'make node drivers catalog errors tables upgrade kill log flights  one stage alone'
+	@echo 'make node drivers catalog errors roles tables upgrade kill log flights  one stage alone'
 	@echo 'make torture SEED=1 CASES=10000  power cuts and faults at any point of random histories of the log and the engine'
 	@echo 'make powercut SEED=1 CASES=200  power cuts under the unmodified binary, on a disk in memory (FUSE)'
 	@echo 'make attack SECONDS=1800    hostile requests beside an honest client, and then a random mixture of them'
@@ -46,7 +46,7 @@ build:
 oracle: install build
 	@$(PYTHON) -m proof.differential --seed $(SEED) --ops $(OPS) $(if $(RESUME),--resume)
 
-node drivers catalog errors kill log tables upgrade: install build
+node drivers catalog errors kill log roles tables upgrade: install build
 	@$(PYTHON) -m proof.$@
 
 flights: install build

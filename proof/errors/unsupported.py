@@ -9,7 +9,7 @@ RULES = [
     ("views", r"\bMATERIALIZED\s+VIEW\b|\bmv\b|\bbadmv\b"),
     ("functions", r"\bFUNCTION\b|\bAGGREGATE\b|\bplus1\b|\bboom\b"),
     ("triggers", r"\bTRIGGER\b"),
-    ("roles", r"\bROLES?\b|\bUSERS?\s+\w+\s+WITH\b|\bGRANT\b|\bREVOKE\b|\bLIST\s+ALL\b|\bPERMISSIONS?\b"),
+    ("identities", r"\bIDENTITY\b"),
 ]
 STRING = re.compile(r"'[^']*'")
 

@@ -76,7 +76,8 @@ class Cassandra:
     @classmethod
     def start(cls, views_and_functions: bool = True, heap_mb: int = 1024, keep: bool = False,
               log_level: str = "WARN", durable: bool = False, sstable_format: str = "da", data: Path | None = None,
-              long_run: bool = False, ephemeral: bool = False, auto_snapshot: bool = False) -> "Cassandra":
+              long_run: bool = False, ephemeral: bool = False, auto_snapshot: bool = False,
+              roles: bool = False) -> "Cassandra":
         """Starts a node in a fresh directory and returns once it serves clients.
 
         `durable`: the log is synced before a write is acknowledged, and system tables are flushed as in production.
@@ -84,13 +85,14 @@ class Cassandra:
         `long_run`: its code is compiled as well as the JVM can, which pays after some ten thousand statements.
         `ephemeral`: nothing of it is to outlive the process: no commit log, files in memory, no JMX. Many schemas cost less so.
         `auto_snapshot`: it keeps a snapshot of what is truncated or dropped.
+        `roles`: clients log in (the first as cassandra/cassandra), and have the permissions of their roles.
         """
         directory = places.run_directory("cassandra", in_memory=ephemeral)
         if data is not None:
             shutil.copytree(data, directory / "data")
         native, storage, ssl = places.free_ports(3)
         write_configuration(directory, native, storage, ssl, views_and_functions, durable, sstable_format, ephemeral,
-                            auto_snapshot)
+                            auto_snapshot, roles)
         properties = {
             "cassandra.config": f"file://{directory}/cassandra.yaml",
             "logback.configurationFile": f"file://{HERE}/logback.xml",
@@ -200,8 +202,12 @@ class Cassandra:
 
 def write_configuration(directory: Path, native: int, storage: int, ssl: int, views_and_functions: bool,
                         durable: bool = False, sstable_format: str = "da", ephemeral: bool = False,
-                        auto_snapshot: bool = False) -> None:
+                        auto_snapshot: bool = False, roles: bool = False) -> None:
     text = (HERE / "cassandra.yaml").read_text()
+    if roles:
+        text += "\nauthenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\nrole_manager: CassandraRoleManager\n"
+        # A change holds at once, as it does here.
+        text += "".join(f"{cache}_validity: 0ms\n" for cache in ("roles", "permissions", "credentials"))
     if auto_snapshot:
         text = text.replace("auto_snapshot: false", "auto_snapshot: true")
     if ephemeral:
@@ -257,8 +263,9 @@ def main() -> None:
     parser.add_argument("--no-views", action="store_true", help="views and functions disabled, as by default in Cassandra")
     parser.add_argument("--heap-mb", type=int, default=1024)
     parser.add_argument("--keep", action="store_true", help="keep the data directory")
+    parser.add_argument("--roles", action="store_true", help="clients log in, the first as cassandra/cassandra")
     options = parser.parse_args()
-    with Cassandra.start(not options.no_views, options.heap_mb, options.keep) as node:
+    with Cassandra.start(not options.no_views, options.heap_mb, options.keep, roles=options.roles) as node:
         print(f"{node.host}:{node.port} {node.directory}", flush=True)
         for line in sys.stdin:
             if line.split():

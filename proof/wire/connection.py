@@ -20,10 +20,15 @@ class ConnectionClosed(Exception):
     """The server ended the connection."""
 
 
+class LoginRefused(Exception):
+    """The server does not accept the name or the password."""
+
+
 class Connection:
     """A connection after STARTUP. Events that arrive while waiting for an answer are kept in `events`."""
 
-    def __init__(self, host: str, port: int, version: int = 5, compression: str | None = None, startup: bool = True):
+    def __init__(self, host: str, port: int, version: int = 5, compression: str | None = None, startup: bool = True,
+                 login: tuple[str, str] | None = None):
         self.version = version
         self.compression = compression
         self.socket = socket.create_connection((host, port), TIMEOUT_SECONDS)
@@ -35,6 +40,7 @@ class Connection:
         self.events: deque[Event] = deque()
         self.streams = 0
         self.prepared: dict[str, Prepared] = {}     # for callers that execute a prepared statement again
+        self.login = login
         if startup:
             self.startup()
 
@@ -43,8 +49,16 @@ class Connection:
         if self.compression:
             options["COMPRESSION"] = self.compression
         answer = self.request(requests.STARTUP, requests.string_map(options), expect_switch=True)
-        if not isinstance(answer, responses.Ready):
+        if self.login is not None and isinstance(answer, responses.Other):
+            answer = self.log_in(*self.login)
+            if isinstance(answer, Error):
+                raise LoginRefused(answer.message)
+        elif not isinstance(answer, responses.Ready):
             raise ValueError(f"STARTUP was answered with {answer}")
+
+    def log_in(self, name: str, password: str) -> Response:
+        """SASL PLAIN; the answer to it."""
+        return self.request(requests.AUTH_RESPONSE, requests.value(f"\0{name}\0{password}".encode()))
 
     def close(self) -> None:
         self.socket.close()

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod import;
+mod roles;
 mod snapshot;
 mod stored_snapshots;
 

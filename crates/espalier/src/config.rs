@@ -1,5 +1,6 @@
 //! The node's configuration: file, then environment, then flags.
 
+mod auth;
 mod honoured;
 mod inert;
 mod memory;
@@ -98,6 +99,9 @@ pub struct Config {
     pub limits_request_rate: bool,
     pub requests_per_second_max: NonZeroU32,
     pub idle_timeout: Option<Duration>,
+    pub auth: query::AuthOptions,
+    pub roles_validity: Duration,
+    pub permissions_validity: Duration,
     pub prepared_statements_cache_size_bytes: u64,
     pub read_timeout: Duration,
     pub range_timeout: Duration,
@@ -162,6 +166,9 @@ impl Default for Config {
             request_bytes_in_flight_max: None,
             request_bytes_in_flight_per_ip_max: None,
             idle_timeout: None,
+            auth: query::AuthOptions::default(),
+            roles_validity: Duration::from_millis(2000),
+            permissions_validity: Duration::from_millis(2000),
             prepared_statements_cache_size_bytes: 10 << 20,
             read_timeout: Duration::from_millis(5000),
             range_timeout: Duration::from_millis(10_000),
@@ -220,6 +227,7 @@ impl Config {
                 config.apply(&name.to_lowercase(), &parsed).map_err(|error| format!("{variable}: {error}"))?;
             }
         }
+        auth::check(&config)?;
         Ok(config)
     }
 
@@ -339,7 +347,7 @@ mod tests {
 
     #[test]
     fn options_whose_promise_cannot_be_kept_are_refused() {
-        let error = load("authenticator: PasswordAuthenticator\n").unwrap_err();
+        let error = load("authenticator: MutualTlsAuthenticator\n").unwrap_err();
         assert!(error.contains("authenticator: is not supported with the value"), "{error}");
         for refused in [
             "partitioner: org.apache.cassandra.dht.RandomPartitioner",

@@ -1,5 +1,7 @@
 //! `espalier serve`: opens the engine, listens, and drains at the end.
 
+mod roles;
+
 use crate::admin::server::{AdminSocket, NodeState};
 use crate::cli::Serve;
 use crate::config::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
@@ -120,7 +122,9 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i32);
     options.node.write_local(&engine, generation).map_err(|error| open_failed(&config, &error))?;
     let disk_usage = options.disk_usage.clone();
-    let server = Server::new(listener, Arc::new(Processor::new(engine.clone(), options)));
+    let processor = Arc::new(Processor::new(engine.clone(), options));
+    roles::start(&config, &processor).await?;
+    let server = Server::new(listener, processor);
     // The socket would be a new file.
     let admin = match config.read_only {
         true => None,
@@ -281,7 +285,9 @@ fn log_opened(engine: &Engine) {
         Err(error) => tracing::warn!("a durable write to the commit log's device could not be timed: {error}"),
     }
     if !engine.writes_wait() {
-        tracing::info!("commitlog_sync is periodic: a crash may undo the last acknowledged writes, conditional ones too");
+        tracing::info!(
+            "commitlog_sync is periodic: a crash may undo the last acknowledged writes, conditional ones too"
+        );
     }
     if let BlockWrites::Buffered { reason } = engine.sstable_writes() {
         tracing::info!("SSTables are written through the page cache: {reason}");
@@ -392,6 +398,7 @@ fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
         guardrails: guardrails(config),
         auto_snapshot: config.auto_snapshot,
         auto_snapshot_lifetime: config.auto_snapshot_lifetime,
+        auth: config.auth,
         node: Node {
             cluster_name: config.cluster_name.clone(),
             broadcast_address: shown,

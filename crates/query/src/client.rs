@@ -16,4 +16,6 @@ pub struct ClientState {
     pub user: Option<Arc<str>>,
     /// What its statements may hold in memory while they run; `None` is no limit.
     pub memory: Option<Arc<MemoryBudget>>,
+    /// The number of that role ([`Login::user_id`](crate::Login::user_id)); 0 for an anonymous client.
+    pub user_id: u32,
 }

@@ -6,8 +6,8 @@
 //! done.
 //!
 //! The order of steps is the same for all statements, and only this module decides it. First the prepared form is
-//! brought up to date. Then the values are bound. (Permissions will be checked here.) The class of the plan decides the
-//! time limit, and whether the statement goes to the blocking pool. Last, the statement is executed. A statement whose
+//! brought up to date. Then the values are bound. Then permissions are checked ([`crate::auth`]). The class of the plan
+//! decides the time limit, and whether the statement goes to the blocking pool. Last, the statement is executed. A statement whose
 //! reads would have to wait for a device is retried on the blocking pool. This has no side effects, because a statement
 //! reads everything before it writes.
 //!
@@ -23,6 +23,7 @@ mod request;
 mod time_limit;
 mod values;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -33,13 +34,14 @@ use protocol::response::write_void;
 use protocol::{ErrorResponse, MetadataForm, ResultMetadata, RowsWriter, Values};
 use types::Token;
 
+use crate::auth::without_passwords;
 use crate::execution::{Control, Execution};
 use crate::modify::Traced;
 use crate::prepared::{Class, Plan, Prepared, Work, result_id};
 use crate::processor::{noted, with_warnings};
 use crate::response::set_form;
 use crate::select::SelectPlan;
-use crate::{Need, Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify};
+use crate::{ErrorKind, Login, Need, Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify};
 
 pub use log_queue::LogQueue;
 pub use outcome::{Answer, MustBlock, Outcome, Pending};
@@ -77,6 +79,16 @@ pub trait QueryHandler: Send + Sync + 'static {
         &self,
         _coming: impl Iterator<Item = (&'c Prepared<Self::Plan>, impl FnOnce() -> Option<Values<'c>>)>,
     ) {
+    }
+
+    /// The class of the authenticator that clients have to satisfy; `None` if every client is accepted.
+    fn authenticator(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Checks a client's message to the authenticator. This may take some ten milliseconds of processor time.
+    fn log_in(&self, _token: &[u8], _address: Option<IpAddr>) -> Result<Login, QueryError> {
+        Err(QueryError::new(ErrorKind::BadCredentials, "there is no authenticator"))
     }
 
     /// A batch of wake-ups for what is begun and polled in one turn of a connection, if there is a log.
@@ -144,6 +156,14 @@ impl QueryHandler for Processor {
         prefetch::prefetch(self, coming);
     }
 
+    fn authenticator(&self) -> Option<&'static str> {
+        self.auth().authenticator()
+    }
+
+    fn log_in(&self, token: &[u8], address: Option<IpAddr>) -> Result<Login, QueryError> {
+        self.check_login(token, address)
+    }
+
     fn hold_log(&self, waker: &Waker) -> Option<LogHold> {
         Some(self.engine().hold_log(waker))
     }
@@ -153,7 +173,7 @@ impl Processor {
     fn prepare_once(&self, text: &str, request: &Request<'_>) -> Result<Prepared, QueryError> {
         self.check_keyspace(request.options.keyspace)?;
         let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());
-        request.note(|| format!("Parsing {text}"));
+        request.note(|| format!("Parsing {}", without_passwords(text)));
         let parsed = cql::parse(text)?;
         request.note(|| "Preparing statement".to_owned());
         self.prepare_parsed(text, parsed, keyspace)
@@ -197,6 +217,11 @@ impl Processor {
         let values = bound.as_slice();
         if values.len() != statement.variables.len() {
             return Outcome::failed(call.wrong_count(values.len()));
+        }
+        if self.auth().has_logins()
+            && let Err(error) = self.check_permissions(statement, request.client)
+        {
+            return Outcome::failed(error);
         }
         let class = statement.plan.class;
         if !control.turn.may_block

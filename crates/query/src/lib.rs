@@ -5,6 +5,7 @@
 //! errors ([`QueryError`]) carry what the protocol needs.
 #![forbid(unsafe_code)]
 
+mod auth;
 mod budget;
 mod client;
 mod consistency;
@@ -30,6 +31,7 @@ mod system;
 mod terms;
 mod trace;
 
+pub use auth::{AuthOptions, Login, without_passwords};
 pub use client::ClientState;
 pub use cql::token_count;
 pub use describe::snapshot_schema;

@@ -142,7 +142,7 @@ impl ModificationPlan {
         }
     }
 
-    fn table(&self) -> &Table {
+    pub fn table(&self) -> &Table {
         match &self.0 {
             Kind::Terms(modification) => &modification.table,
             Kind::Document(document) => &document.start.table,

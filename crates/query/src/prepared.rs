@@ -9,6 +9,7 @@ use md5::{Digest, Md5};
 use model::{Schema, Table};
 use uuid::Uuid;
 
+use crate::auth::Allowed;
 use crate::modify::{BatchPlan, ModificationPlan};
 use crate::select::SelectPlan;
 use crate::{ColumnSpec, ResultColumns};
@@ -117,6 +118,8 @@ pub struct Plan {
     /// The version of the schema under which the plan was made.
     pub(crate) schema_version: Uuid,
     pub(crate) tables: Vec<Arc<Table>>,
+    /// Who may execute it.
+    pub(crate) allowed: Allowed,
 }
 
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use model::{BoxCursor, ReadRange, Schema, Table};
 use types::timeuuid;
 
 use crate::Guardrails;
+use crate::auth::{self, Auth, AuthOptions};
 use crate::prepared::{Class, Plan, Prepared, Work, plan_size_bytes};
 use crate::preparing::Preparing;
 use crate::system::{Node, VirtualTables};
@@ -50,6 +51,8 @@ pub struct ProcessorOptions {
     pub auto_snapshot: bool,
     /// How long such a snapshot is kept (`auto_snapshot_ttl`); `None` is for ever.
     pub auto_snapshot_lifetime: Option<Duration>,
+    /// Who may log in, and who may do what.
+    pub auth: AuthOptions,
     /// The identity of the node.
     pub node: Node,
 }
@@ -73,6 +76,7 @@ impl Default for ProcessorOptions {
             disk_usage: Arc::default(),
             auto_snapshot: true,
             auto_snapshot_lifetime: None,
+            auth: AuthOptions::default(),
             node: Node::default(),
         }
     }
@@ -83,6 +87,7 @@ pub struct Processor {
     engine: Arc<Engine>,
     options: ProcessorOptions,
     virtual_tables: VirtualTables,
+    auth: Auth,
     timeuuids: timeuuid::Generator,
     prepended_paths: modify::PrependedPaths,
 }
@@ -96,7 +101,8 @@ impl Processor {
         let clock_sequence = (node >> 8) as u16 & 0x3fff;
         let timeuuids = timeuuid::Generator::new(clock_sequence, node);
         let prepended_paths = modify::PrependedPaths::new(clock_sequence, node);
-        Processor { engine, options, virtual_tables, timeuuids, prepended_paths }
+        let auth = Auth::new(options.auth);
+        Processor { engine, options, virtual_tables, auth, timeuuids, prepended_paths }
     }
 
     /// The engine.
@@ -111,6 +117,10 @@ impl Processor {
 
     pub(crate) fn options(&self) -> &ProcessorOptions {
         &self.options
+    }
+
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.auth
     }
 
     pub(crate) fn virtual_tables(&self) -> &VirtualTables {
@@ -207,7 +217,13 @@ impl Processor {
         let variables = preparing.variables();
         let plan_size_bytes = plan_size_bytes(&work, tokens, variables.len());
         let class = Class::of(&work);
-        let plan = Plan { work, class, schema_version, tables: preparing.tables().to_vec() };
+        let plan = Plan {
+            work,
+            class,
+            schema_version,
+            tables: preparing.tables().to_vec(),
+            allowed: auth::Allowed::default(),
+        };
         let mut prepared = Prepared::new(text.into(), keyspace.map(Arc::from), variables, plan);
         prepared.plan_size_bytes = plan_size_bytes;
         prepared.partition_key_bind_indexes = preparing.partition_key_bind_indexes();

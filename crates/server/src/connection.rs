@@ -14,6 +14,7 @@ use crate::connection_turn::{ConnectionTurn, WEIGHT_OF_LARGE, WEIGHT_OF_MOVED};
 use crate::events::Subscription;
 use crate::in_flight::{Extra, Finished, InFlight, ReplyTo};
 use crate::limits::{Account, FIRST_REQUEST_BYTES_MAX, FREE_BYTES, Place};
+use crate::login::LoggingIn;
 use crate::paths::without_directories;
 use crate::patrol::{Patrol, Seen, Verdict};
 use crate::prepared::RecentStatements;
@@ -22,7 +23,7 @@ use crate::startup::{Agreement, negotiate};
 use crate::turn::{Begun, Reply, Requests};
 use bytes::BytesMut;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use protocol::response::{write_auth_success, write_prepared, write_supported, write_void};
+use protocol::response::{write_auth_success, write_authenticate, write_prepared, write_supported, write_void};
 use protocol::{
     Body, Compression, DecodeError, Decoder, Encoder, Envelope, ErrorKind, ErrorResponse, Event, EventType, Header,
     Opcode, PreparedMetadata, ProtocolError, Request, ResponseHead, ResultMetadata, Version, executed_statement,
@@ -81,8 +82,10 @@ pub(crate) struct Connection<H: QueryHandler> {
     encoder: Encoder,
     session: Session,
     statements: RecentStatements<H::Plan>,
-    /// The result of STARTUP; `None` before it.
+    /// The result of STARTUP; `None` before it, and before the client has logged in.
     agreement: Option<Agreement>,
+    /// The login, if the client has to log in and has not done so.
+    logging_in: Option<LoggingIn>,
     subscription: Option<(Subscription, Vec<EventType>)>,
     running: FuturesUnordered<InFlight<H::Plan>>,
     /// The requests in flight that wait for the log alone.
@@ -126,6 +129,7 @@ impl<H: QueryHandler> Connection<H> {
             session: Session::new(peer, place.budget().clone(), line.clone()),
             statements: RecentStatements::new(),
             agreement: None,
+            logging_in: None,
             subscription: None,
             running: FuturesUnordered::new(),
             log_queue: LogQueue::new(InFlight::as_pending),
@@ -183,6 +187,7 @@ impl<H: QueryHandler> Connection<H> {
             let hold = self.shared.handler.hold_log(cx.waker());
             let turn = Turn { may_block: false, log_hold: hold.as_ref(), is_large: Some(&is_large) };
             let mut progress = self.collect_settled(turn, cx) | self.collect_finished(cx) | self.collect_events(cx);
+            progress |= self.logging_in.is_some() && self.collect_login(cx);
             let mut prefetched = 0;
             while !connection_turn.is_over() && self.may_begin() && self.slot_has_come(cx) {
                 if prefetched == 0 {
@@ -227,7 +232,7 @@ impl<H: QueryHandler> Connection<H> {
             }
             if !self.may_begin() {
                 self.account.stop_waiting();
-            } else if self.slot.is_none() && self.has_room(cx) {
+            } else if self.slot.is_none() && !self.checks_login() && self.has_room(cx) {
                 progress |= self.read(cx)?;
             }
             if !progress {
@@ -461,6 +466,9 @@ impl<H: QueryHandler> Connection<H> {
             }
             return Ok(Some(size_bytes));
         }
+        if self.checks_login() {
+            return Ok(None);
+        }
         let Some(envelope) = self.decoder.next_envelope()? else { return Ok(None) };
         let size_bytes = envelope.body.len();
         self.accept(envelope, turn, cx);
@@ -475,6 +483,9 @@ impl<H: QueryHandler> Connection<H> {
             return self.begin(&header, &body, turn, cx);
         }
         self.shared.metrics.requests.add(1);
+        if self.logging_in.is_some() {
+            return self.accept_login(&header, &body);
+        }
         if self.agreement.is_none() {
             self.encoder.set_version(header.version);
             if !matches!(opcode, Opcode::Startup | Opcode::Options) {
@@ -576,8 +587,12 @@ impl<H: QueryHandler> Connection<H> {
                 }
                 self.encoder.envelope(&ResponseHead::new(stream, Opcode::Ready), |_| {});
             }
+            // A role is for the whole connection.
+            Request::AuthResponse(_) if self.session.client.user.is_some() => {
+                return Err(ProtocolError::new("Unexpected message AUTH_RESPONSE, the client has logged in"));
+            }
             Request::AuthResponse(_) => {
-                // There is no authentication yet: every client is accepted.
+                // Every client is accepted.
                 let head = ResponseHead::new(stream, Opcode::AuthSuccess);
                 self.encoder.envelope(&head, |out| write_auth_success(out, None));
             }
@@ -587,7 +602,9 @@ impl<H: QueryHandler> Connection<H> {
     }
 
     fn started(&mut self, stream: i16, version: Version, agreement: Agreement) {
-        let ready = ResponseHead::new(stream, Opcode::Ready);
+        let authenticator = self.shared.handler.authenticator();
+        let head = ResponseHead::new(stream, authenticator.map_or(Opcode::Ready, |_| Opcode::Authenticate));
+        let answer = |out: &mut Vec<u8>| authenticator.iter().for_each(|class| write_authenticate(out, class));
         let compression = agreement.compression;
         tracing::debug!(
             client = ?self.session.client.address,
@@ -601,13 +618,56 @@ impl<H: QueryHandler> Connection<H> {
         self.decoder.started(version, compression);
         if version == Version::V5 {
             // This answer is the last envelope outside of segments.
-            self.encoder.envelope(&ready, |_| {});
+            self.encoder.envelope(&head, answer);
             self.encoder.start_segments(compression == Some(Compression::Lz4));
         } else {
             self.encoder.set_compression(compression);
-            self.encoder.envelope(&ready, |_| {});
+            self.encoder.envelope(&head, answer);
         }
-        self.agreement = Some(agreement);
+        match authenticator {
+            None => self.agreement = Some(agreement),
+            Some(_) => self.logging_in = Some(LoggingIn::new(agreement)),
+        }
+    }
+
+    /// Whether the client's login is being checked. Nothing else is begun or read meanwhile.
+    fn checks_login(&self) -> bool {
+        self.logging_in.as_ref().is_some_and(LoggingIn::is_checking)
+    }
+
+    /// Accepts a message of a client that has to log in.
+    fn accept_login(&mut self, header: &Header, body: &[u8]) {
+        let Some(logging_in) = &mut self.logging_in else { return };
+        if header.opcode != Opcode::AuthResponse {
+            let message = format!("Unexpected message {}, expecting SASL_RESPONSE", header.opcode.name());
+            return self.protocol_error(header.stream, message);
+        }
+        match Body::parse(header, body) {
+            Ok(Body { request: Request::AuthResponse(token), .. }) => {
+                logging_in.check(header.stream, token, self.session.client.address, &self.shared);
+            }
+            Ok(_) => {}
+            Err(error) => self.protocol_error(header.stream, error.message),
+        }
+    }
+
+    /// Answers a login that was checked. After a failure the client may try again.
+    fn collect_login(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(logging_in) = &mut self.logging_in else { return false };
+        let Poll::Ready((stream, outcome)) = logging_in.poll(cx) else { return false };
+        match outcome {
+            Ok(login) => {
+                self.agreement = self.logging_in.take().map(|logging_in| logging_in.agreement);
+                self.session.set_user(login);
+                let head = ResponseHead::new(stream, Opcode::AuthSuccess);
+                self.encoder.envelope(&head, |out| write_auth_success(out, None));
+            }
+            Err(error) => {
+                tracing::info!(client = ?self.session.client.address, "login refused: {}", error.message);
+                self.answer_error(stream, ErrorResponse { kind: error.kind, message: error.message });
+            }
+        }
+        true
     }
 
     fn answer_finished(&mut self, finished: Finished<H::Plan>) {
@@ -708,7 +768,7 @@ impl<H: QueryHandler> Connection<H> {
         self.shared.metrics.protocol_errors.add(1);
         tracing::debug!(client = ?self.session.client.address, message = %error.message, "bad envelope");
         self.closing |= error.fatal;
-        if self.agreement.is_some() {
+        if self.agreement.is_some() || self.logging_in.is_some() {
             return self.answer_error(error.stream, error.into());
         }
         match (error.version, Version::from_number(error.version)) {

@@ -11,6 +11,7 @@ mod connection_turn;
 mod events;
 mod in_flight;
 mod limits;
+mod login;
 mod long_request;
 mod long_text;
 mod metrics;
@@ -43,6 +44,8 @@ struct Shared<H: query::QueryHandler> {
     pools: std::sync::Arc<blocking_pool::Pools>,
     /// The limit on requests a second, if there is one.
     request_rate: Option<request_rate::RequestRate>,
+    /// A permit for each password that may be hashed at a time.
+    logins: std::sync::Arc<tokio::sync::Semaphore>,
     /// The address at which clients reach the server.
     local: std::net::SocketAddr,
 }

@@ -5,6 +5,7 @@ use crate::blocking_pool::Pools;
 use crate::connection::Connection;
 use crate::events::EventBus;
 use crate::limits::{Limits, Place};
+use crate::login::LOGINS_AT_A_TIME;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::prepared::PreparedCache;
@@ -16,7 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 /// The time that connections have at a stop to answer requests that wait for the log, and to send answers. Requests on
@@ -62,6 +63,7 @@ impl<H: QueryHandler> Server<H> {
             limits: Limits::new(&options),
             pools: Pools::new(),
             request_rate: options.requests_per_second_max.map(|max| RequestRate::new(max.get())),
+            logins: Arc::new(Semaphore::new(LOGINS_AT_A_TIME)),
             handler,
             options,
         };

@@ -1,7 +1,7 @@
 //! The state of a client that its connection keeps between requests.
 
 use crate::blocking_pool::Line;
-use query::{ClientState, MemoryBudget};
+use query::{ClientState, Login, MemoryBudget};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -24,6 +24,12 @@ impl Session {
     /// Sets the keyspace after USE.
     pub(crate) fn set_keyspace(&mut self, keyspace: Arc<str>) {
         self.client = Arc::new(ClientState { keyspace: Some(keyspace), ..(*self.client).clone() });
+    }
+
+    /// Sets the role after the login.
+    pub(crate) fn set_user(&mut self, login: Login) {
+        let Login { user, user_id } = login;
+        self.client = Arc::new(ClientState { user: Some(user), user_id, ..(*self.client).clone() });
     }
 
     /// Adds a warning, once per connection, that prepared statements without a keyspace depend on USE.

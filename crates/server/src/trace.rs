@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use protocol::{ColumnSpec, QueryOptions, Value, Values, Version};
-use query::{Prepared, QueryHandler, Request, Statement, TraceLog, Turn};
+use query::{Prepared, QueryHandler, Request, Statement, TraceLog, Turn, without_passwords};
 use tokio::task::spawn_blocking;
 use uuid::{Timestamp, Uuid};
 
@@ -50,12 +50,17 @@ impl Trace {
 
     /// The trace of a QUERY.
     pub(crate) fn of_query(self, text: &str, options: &QueryOptions<'_>) -> Trace {
-        Trace { request: "Execute CQL3 query", parameters: parameters(Some(text), Vec::new(), options), ..self }
+        Trace {
+            request: "Execute CQL3 query",
+            parameters: parameters(Some(&without_passwords(text)), Vec::new(), options),
+            ..self
+        }
     }
 
     /// The trace of an EXECUTE.
     pub(crate) fn of_execute<P>(self, statement: &Prepared<P>, options: &QueryOptions<'_>) -> Trace {
-        let parameters = parameters(Some(&statement.text), bound_values(&statement.variables, options), options);
+        let text = without_passwords(&statement.text);
+        let parameters = parameters(Some(&text), bound_values(&statement.variables, options), options);
         Trace { request: "Execute CQL3 prepared query", parameters, ..self }
     }
 
@@ -66,7 +71,11 @@ impl Trace {
 
     /// The trace of a PREPARE.
     pub(crate) fn of_prepare(self, text: &str) -> Trace {
-        Trace { request: "Preparing CQL3 query", parameters: format!("{{'query': {}}}", quoted(text)), ..self }
+        Trace {
+            request: "Preparing CQL3 query",
+            parameters: format!("{{'query': {}}}", quoted(&without_passwords(text))),
+            ..self
+        }
     }
 
     pub(crate) fn id(&self) -> [u8; 16] {

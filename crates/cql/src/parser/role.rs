@@ -340,7 +340,7 @@ fn applicable_permissions(resource: &Resource) -> &'static [Permission] {
         }
         Resource::Table(_) => &[Alter, Drop, Select, Modify, Authorize, Unmask, SelectMasked],
         Resource::AllRoles => &[Create, Alter, Drop, Authorize, Describe],
-        Resource::Role(_) => &[Alter, Drop, Authorize],
+        Resource::Role(_) => &[Alter, Drop, Authorize, Describe],
         Resource::AllFunctions | Resource::AllFunctionsIn(_) => &[Create, Alter, Drop, Authorize, Execute],
         Resource::Function { .. } => &[Alter, Drop, Authorize, Execute],
         Resource::AllMBeans | Resource::MBean(_) => &[Select, Modify, Authorize, Describe, Execute],

@@ -224,6 +224,6 @@ fn roles_have_their_options() {
     assert_eq!(create.options.datacenters, Some(AccessList::Only(vec!["a".to_string(), "b".to_string()])));
     assert_eq!(create.options.cidrs, Some(AccessList::All));
     let Statement::GrantPermissions(grant) = statement("GRANT ALL ON ROLE 'Bob' TO x") else { panic!() };
-    assert_eq!(grant.permissions, [Permission::Alter, Permission::Drop, Permission::Authorize]);
+    assert_eq!(grant.permissions, [Permission::Alter, Permission::Drop, Permission::Authorize, Permission::Describe]);
     assert_eq!(grant.resource, Resource::Role("Bob".to_string()));
 }

@@ -44,12 +44,13 @@ pub struct AdoptedTable {
 }
 
 impl Engine {
-    /// Takes over the user keyspaces and the SSTables of the stopped Cassandra node whose data directories these are
-    /// (one of them with its `system_schema`): BTI ones as they are, `big` ones written again. They stay as they
-    /// are. Blocks on the disk.
+    /// Takes over the user keyspaces, the SSTables and the roles of the stopped Cassandra node whose data directories
+    /// these are (one of them with its `system_schema`): BTI ones as they are, `big` ones written again. They stay as
+    /// they are. Blocks on the disk.
     ///
     /// Fails where it has something that we do not (an index, a view, a function, a trigger, a mask, compact storage),
-    /// where a keyspace is there already, or an SSTable is damaged; nothing is taken over then.
+    /// where a keyspace is there already, or an SSTable is damaged; nothing is taken over then. Roles are taken over only
+    /// by a node that has none.
     pub fn adopt(&self, sources: &[PathBuf]) -> Result<Vec<AdoptedTable>, EngineError> {
         self.shared.check_writable()?;
         let keyspaces = self.foreign_schema(sources)?;
@@ -60,7 +61,10 @@ impl Engine {
         let tables: Vec<_> = keyspaces.iter().flat_map(|keyspace| keyspace.tables.values().cloned()).collect();
         tables.iter().try_for_each(|table| check_options(table))?;
         let adopted = tables.iter().map(|table| self.adopt_files(table, sources)).collect::<Result<Vec<_>, _>>();
-        let adopted = adopted.and_then(|adopted| self.adopt_schema(keyspaces).map(|()| adopted));
+        let adopted = adopted.and_then(|adopted| {
+            self.adopt_roles(sources)?;
+            self.adopt_schema(keyspaces).map(|()| adopted)
+        });
         if adopted.is_err() {
             // Best effort: without the schema they are no table's, and the next attempt removes them first.
             for table in tables.iter().filter(|table| self.shared.store(table).is_err()) {
@@ -145,7 +149,7 @@ impl Engine {
     /// The user keyspaces of a Cassandra node.
     fn foreign_schema(&self, data: &[PathBuf]) -> Result<Vec<Keyspace>, EngineError> {
         for (table, column) in NOT_ADOPTED {
-            let rows = self.foreign_rows(data, table)?;
+            let rows = self.foreign_rows(data, "system_schema", table)?;
             if let Some(row) = rows.iter().find(|row| !is_system_keyspace(&row.text("keyspace_name"))) {
                 let (keyspace, name) = (row.text("keyspace_name"), row.text(column));
                 let what =
@@ -153,7 +157,7 @@ impl Engine {
                 return Err(EngineError::Unsupported(what));
             }
         }
-        let tables = self.foreign_rows(data, schema_rows::TABLES)?;
+        let tables = self.foreign_rows(data, "system_schema", schema_rows::TABLES)?;
         for row in tables.iter().filter(|row| !is_system_keyspace(&row.text("keyspace_name"))) {
             let flags = row.texts("flags");
             if !flags.iter().any(|flag| flag == "compound")
@@ -167,27 +171,32 @@ impl Engine {
         }
         let rows = SchemaRows {
             keyspaces: {
-                let mut keyspaces = self.foreign_rows(data, schema_rows::KEYSPACES)?;
+                let mut keyspaces = self.foreign_rows(data, "system_schema", schema_rows::KEYSPACES)?;
                 keyspaces.retain(|row| !is_system_keyspace(&row.text("keyspace_name")));
                 keyspaces
             },
             tables,
-            columns: self.foreign_rows(data, schema_rows::COLUMNS)?,
-            dropped_columns: self.foreign_rows(data, schema_rows::DROPPED_COLUMNS)?,
-            types: self.foreign_rows(data, schema_rows::TYPES)?,
+            columns: self.foreign_rows(data, "system_schema", schema_rows::COLUMNS)?,
+            dropped_columns: self.foreign_rows(data, "system_schema", schema_rows::DROPPED_COLUMNS)?,
+            types: self.foreign_rows(data, "system_schema", schema_rows::TYPES)?,
             layouts: Vec::new(),
             is_foreign: true,
         };
         schema_rows::load(&rows).map_err(|damage| EngineError::Startup(damage.to_string()))
     }
 
-    fn foreign_rows(&self, data: &[PathBuf], name: &str) -> Result<Vec<SystemRow>, EngineError> {
+    pub(super) fn foreign_rows(
+        &self,
+        data: &[PathBuf],
+        keyspace: &str,
+        name: &str,
+    ) -> Result<Vec<SystemRow>, EngineError> {
         let schema = self.shared.schema();
-        let table = schema.table("system_schema", name).expect("system tables are part of every schema");
+        let table = schema.table(keyspace, name).expect("system tables are part of every schema");
         let disk = &self.shared.options().disk;
         let cache = BlockCache::new(CACHE_BYTES);
         let mut sources: Vec<BoxCursor<'static>> = Vec::new();
-        for directory in self.table_directories(data, "system_schema", name)? {
+        for directory in self.table_directories(data, keyspace, name)? {
             self.refuse_transactions(&directory)?;
             for descriptor in list_foreign_tables(&**disk, &directory)? {
                 let sstable = match descriptor.is_big() {

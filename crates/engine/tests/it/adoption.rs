@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blockio::{Disk, Fault, OpenOptions, SimulatedDisk};
-use engine::{Engine, EngineError};
-use model::Table;
+use engine::{Engine, EngineError, block_on};
+use model::{Cell, DeletionTime, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder, RowBuilder, Table};
 
-use crate::big::{COUNT, VERSIONS, create_wide, is_wide, put_wide};
+use crate::big::{COUNT, VERSIONS, create_wide, is_wide, put, put_wide};
 use crate::fixture::{create_table, insert, open_with, rows, small_options};
 
 const SOURCE: &str = "/cassandra/data";
@@ -101,6 +101,86 @@ fn cut(source: &Source, step: u64, is_new: bool) -> bool {
     assert!((source.has_rows)(&engine, &table), "cut after {step} operations");
     assert_eq!(engine.table_stats(&table).unwrap().sstable_count, COUNT, "cut after {step} operations");
     !is_done
+}
+
+/// Writes a role that is a member of the role `group`.
+fn write_role(engine: &Engine, name: &str, hash: &str) {
+    let table = engine.schema().table("system_auth", "roles").unwrap().clone();
+    let place = |column: &str| table.regulars().index_of(column).unwrap();
+    let mut row = RowBuilder::default();
+    row.start(table.regulars(), false);
+    row.liveness(Liveness::at(10));
+    row.cell(place("can_login"), &Cell::live(10, &[1]));
+    row.cell(place("is_superuser"), &Cell::live(10, &[0]));
+    row.cell(place("salted_hash"), &Cell::live(10, hash.as_bytes()));
+    row.complex(place("member_of"), DeletionTime::LIVE);
+    row.complex_cell(&Cell::live(10, &[]).with_path(b"group"));
+    let mut bytes = Vec::new();
+    row.finish(&mut bytes);
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(name.as_bytes()));
+    update.row(&[], &bytes);
+    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+}
+
+/// All bytes of the cells of `system_auth.roles`.
+fn role_bytes(engine: &Engine) -> Vec<u8> {
+    use model::{ColumnData, KeyRange, ReadRange, Unfiltered, UnfilteredCursor};
+    let table = engine.schema().table("system_auth", "roles").unwrap().clone();
+    let mut cursor = engine.read(&table, &ReadRange::all_rows(KeyRange::all())).unwrap();
+    let mut bytes = Vec::new();
+    while cursor.advance_partition().unwrap() {
+        bytes.extend_from_slice(cursor.partition().key.bytes());
+        while cursor.advance().unwrap() {
+            let Unfiltered::Row(row) = cursor.unfiltered() else { continue };
+            for (_, data) in row.row.columns(&table) {
+                match data {
+                    ColumnData::Simple(cell) => bytes.extend_from_slice(cell.value),
+                    ColumnData::Complex(cells) => cells.for_each(|cell| bytes.extend_from_slice(cell.path)),
+                }
+            }
+        }
+    }
+    bytes
+}
+
+#[test]
+fn the_roles_of_an_adopted_node_keep_their_passwords_unless_there_are_roles_already() {
+    let disk = SimulatedDisk::new();
+    let engine = open_with(&small_options(&disk));
+    let roles = engine.schema().table("system_auth", "roles").unwrap().clone();
+    write_role(&engine, "theirs", "$2a$hash");
+    engine.flush(&roles).unwrap();
+    create_table(&engine);
+    disk.create_dir_all(Path::new("/cassandra")).unwrap();
+    engine.export(Path::new(SOURCE)).unwrap();
+    engine.shutdown().unwrap();
+    drop(engine);
+    let name = format!("roles-{}", roles.id.0.simple());
+    let target = Path::new(SOURCE).join("system_auth").join(&name);
+    disk.create_dir_all(&target).unwrap();
+    for (path, bytes) in
+        files(&disk, Path::new("/node")).into_iter().filter(|(path, _)| path.parent().unwrap().ends_with(&name))
+    {
+        put(&disk, &target.join(path.file_name().unwrap()), &bytes);
+    }
+    target.ancestors().for_each(|ancestor| disk.sync_dir(ancestor).unwrap());
+    disk.remove_dir_all(Path::new("/node")).unwrap();
+    disk.sync_dir(Path::new("/")).unwrap();
+    for own in [None, Some("ours")] {
+        let image = disk.crash_image(0);
+        let engine = open_with(&small_options(&image));
+        own.iter().for_each(|name| write_role(&engine, name, "$2a$own"));
+        engine.adopt(&[SOURCE.into()]).unwrap();
+        assert!(adopted(&engine).is_some());
+        let expected = own.map_or("theirs\x01\x00group$2a$hash", |_| "ours\x01\x00group$2a$own");
+        let found = role_bytes(&engine);
+        let sorted = |bytes: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            bytes.sort_unstable();
+            bytes
+        };
+        assert_eq!(sorted(&found), sorted(expected.as_bytes()), "{}", String::from_utf8_lossy(&found));
+    }
 }
 
 /// The same source, after a first start of our node.

@@ -49,7 +49,7 @@ fn fixture(version: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../sstable/tests/from_cassandra/5.0.8-big").join(version).join("wide")
 }
 
-fn put(disk: &SimulatedDisk, path: &Path, bytes: &[u8]) {
+pub fn put(disk: &SimulatedDisk, path: &Path, bytes: &[u8]) {
     let file = disk.open(path, OpenOptions::create()).unwrap();
     file.write_at(bytes, 0).unwrap();
     file.sync_data().unwrap();

@@ -1,5 +1,6 @@
 //! Options that have an effect.
 
+use super::auth;
 use super::memtables;
 use super::options::Honoured;
 use super::units::{boolean, bytes_per_second, duration, number, scalar, size_bytes, text};
@@ -183,6 +184,44 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "[data/data]",
         note: "one directory named `data`, whose parent becomes `data_directory`",
         apply: data_file_directories,
+    },
+    Honoured {
+        name: "authenticator",
+        default: "AllowAllAuthenticator",
+        note: "`PasswordAuthenticator`: clients log in with the name and the password of a role. The first start \
+               creates the superuser `cassandra` with the password `cassandra`",
+        apply: auth::authenticator,
+    },
+    Honoured {
+        name: "authorizer",
+        default: "AllowAllAuthorizer",
+        note: "`CassandraAuthorizer`: statements need permissions. It needs `PasswordAuthenticator`",
+        apply: auth::authorizer,
+    },
+    Honoured {
+        name: "roles_validity",
+        default: "2000ms",
+        note: "rows of `system_auth.roles` that were written directly hold within this time",
+        apply: |config, value| set(&mut config.roles_validity, duration(value)),
+    },
+    Honoured {
+        name: "permissions_validity",
+        default: "2000ms",
+        note: "rows of `system_auth.role_permissions` that were written directly hold within this time. GRANT and \
+               REVOKE hold at once",
+        apply: |config, value| set(&mut config.permissions_validity, duration(value)),
+    },
+    Honoured {
+        name: "credentials_validity",
+        default: "2000ms",
+        note: "a password that was right is not hashed again for this time; 0 means that it always is",
+        apply: |config, value| set(&mut config.auth.credentials_validity, duration(value)),
+    },
+    Honoured {
+        name: "credentials_cache_max_entries",
+        default: "1000",
+        note: "the roles whose last password is known for that time",
+        apply: |config, value| set(&mut config.auth.credentials_max, number_in(value, 0..=1_000_000)),
     },
     Honoured {
         name: "commitlog_directory",

@@ -19,14 +19,9 @@ fn is_false(value: &Value) -> bool {
 
 pub(super) const RESTRICTED: &[Restricted] = &[
     Restricted {
-        name: "authenticator",
-        accepted: "`AllowAllAuthenticator`",
-        accepts: |value| class_is(value, "AllowAllAuthenticator"),
-    },
-    Restricted {
-        name: "authorizer",
-        accepted: "`AllowAllAuthorizer`",
-        accepts: |value| class_is(value, "AllowAllAuthorizer"),
+        name: "role_manager",
+        accepted: "`CassandraRoleManager`",
+        accepts: |value| class_is(value, "CassandraRoleManager"),
     },
     Restricted {
         name: "network_authorizer",

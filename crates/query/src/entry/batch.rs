@@ -93,6 +93,12 @@ impl Processor {
             Ok(statements) => statements,
             Err(error) => return Outcome::failed(error),
         };
+        if self.auth().has_logins()
+            && let Err(error) =
+                parts.iter().try_for_each(|(statement, _)| self.check_permissions(statement, request.client))
+        {
+            return Outcome::failed(error);
+        }
         let execution = Execution::new(self, &schema, request.parts(), &[], keyspace, control);
         match modify::batch_partitions(kind, &statements, &execution) {
             Ok(partitions) if partitions.is_empty() => {}

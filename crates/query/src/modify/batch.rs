@@ -66,6 +66,10 @@ impl BatchPlan {
         derive(self.kind, &self.attributes, &statements, execution)
     }
 
+    pub fn statements(&self) -> &[ModificationPlan] {
+        &self.statements
+    }
+
     /// The mutation of the batch, after all checks; `None` if it writes nothing.
     pub fn mutation(&self, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
         let statements: Vec<(&ModificationPlan, &Execution<'_>)> =

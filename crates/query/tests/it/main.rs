@@ -18,6 +18,7 @@ mod numbers;
 mod one_row;
 mod prepared;
 mod prepared_size;
+mod roles;
 mod schema;
 mod select;
 mod sent_values;

@@ -6,6 +6,7 @@ mod fake;
 mod hostile;
 mod limits;
 mod log;
+mod login;
 mod pipelining;
 mod prefetch;
 mod prepared;

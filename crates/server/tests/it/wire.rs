@@ -42,15 +42,16 @@ impl Client {
     /// Opens a connection that is ready for statements.
     pub fn ready(address: SocketAddr, version: u8) -> Client {
         let mut client = Client::connect(address, version);
-        client.start(&[("CQL_VERSION", "3.0.0")]);
+        assert_eq!(client.start(&[("CQL_VERSION", "3.0.0")]).opcode, READY);
         client
     }
 
-    /// Sends STARTUP with these options, which is accepted.
-    pub fn start(&mut self, options: &[(&str, &str)]) {
+    /// Sends STARTUP with these options. In v5 the framing changes after its answer.
+    pub fn start(&mut self, options: &[(&str, &str)]) -> Answer {
         let answer = self.call(1, &startup(options));
-        assert_eq!(answer.opcode, READY, "{answer:?}");
+        assert_ne!(answer.opcode, ERROR, "{answer:?}");
         self.segments = self.version == 5;
+        answer
     }
 
     /// An envelope in the current framing.

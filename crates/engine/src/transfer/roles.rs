@@ -1,0 +1,54 @@
+//! The roles and permissions of an adopted node.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use model::{Mutation, PartitionUpdate, Table};
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::read;
+use crate::system::{SystemRow, SystemWrite};
+
+const KEYSPACE: &str = "system_auth";
+
+/// The tables that a role's rows refer to or that refer to it. `roles` itself comes last: a node that has roles has all
+/// the rest too.
+const TABLES: [&str; 4] = ["role_members", "role_permissions", "resource_role_permissons_index", "roles"];
+
+impl Engine {
+    /// Takes over the roles of another node, with their passwords and permissions, unless this node has roles of its
+    /// own.
+    pub(super) fn adopt_roles(&self, data: &[PathBuf]) -> Result<(), EngineError> {
+        if !read::system_rows(&self.shared, KEYSPACE, "roles")?.is_empty() {
+            return Ok(());
+        }
+        for name in TABLES {
+            let rows = self.foreign_rows(data, KEYSPACE, name)?;
+            let updates = self.updates_of(&self.shared.find_table(KEYSPACE, name), &rows);
+            if !updates.is_empty() {
+                self.writes.durably(Mutation::new(updates))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of a table, of which the rows of one partition lie together.
+    fn updates_of(&self, table: &Arc<Table>, rows: &[SystemRow]) -> Vec<PartitionUpdate> {
+        let [key] = table.partition_key() else { return Vec::new() };
+        let timestamp = self.shared.next_timestamp_micros();
+        let partitions = rows.chunk_by(|left, right| left.get(&key.name) == right.get(&key.name));
+        let update = |partition: &[SystemRow]| {
+            let key = partition.first().and_then(|row| row.get(&key.name)).unwrap_or_default();
+            let mut write = SystemWrite::new(table, key, timestamp);
+            for row in partition {
+                let clustering = table.clustering().iter().map(|column| row.get(&column.name).unwrap_or_default());
+                let regulars = table.regulars().columns.iter();
+                let values = regulars.map(|column| (&*column.name, row.get(&column.name).map(<[u8]>::to_vec)));
+                write.row(&clustering.collect::<Vec<_>>(), &values.collect::<Vec<_>>());
+            }
+            write.build()
+        };
+        partitions.map(update).collect()
+    }
+}

@@ -1,0 +1,225 @@
+//! Roles: who may log in, and who may do what.
+//!
+//! All roles and permissions are in memory, in a book. A statement that changes them writes the tables of `system_auth`
+//! first, and then the book. So a change holds for every request that begins after its answer. Rows that were written to
+//! these tables directly are read within `permissions_validity`.
+//!
+//! Every decision about permissions has an epoch, which a change of the book ends. A prepared statement keeps the last
+//! role that was allowed to execute it, with the epoch. So a check usually compares two numbers.
+
+mod book;
+mod credentials;
+mod failures;
+mod gate;
+mod needs;
+mod permission_statements;
+mod permissions;
+mod resource;
+mod role_statements;
+mod secrets;
+mod store;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+use cql::ast::Statement;
+
+use crate::execution::Execution;
+use crate::{ErrorKind, Processor, QueryError, ResponseBody};
+
+use book::RoleBook;
+use credentials::Verified;
+use failures::Failures;
+
+pub(crate) use gate::Allowed;
+
+pub(crate) use credentials::PASSWORD_AUTHENTICATOR;
+pub use secrets::without_passwords;
+
+/// Which of Cassandra's classes are in force, and how long their answers are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuthOptions {
+    /// `authenticator: PasswordAuthenticator`. Otherwise every client is accepted.
+    pub passwords: bool,
+    /// `authorizer: CassandraAuthorizer`. Otherwise every client may do everything.
+    pub permissions: bool,
+    /// `credentials_validity`: a password that was right is not hashed again for this time.
+    pub credentials_validity: Duration,
+    /// `credentials_cache_max_entries`: the passwords that are kept for that.
+    pub credentials_max: usize,
+}
+
+impl Default for AuthOptions {
+    fn default() -> AuthOptions {
+        AuthOptions {
+            passwords: false,
+            permissions: false,
+            credentials_validity: Duration::from_secs(2),
+            credentials_max: 1000,
+        }
+    }
+}
+
+/// The time in which a direct write of rows is certainly done.
+const DIRECT_WRITE_TIME: Duration = Duration::from_secs(20);
+
+/// A client that has logged in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// The name of its role.
+    pub user: Arc<str>,
+    /// The number of the role, which is the same for all its logins.
+    pub user_id: u32,
+}
+
+/// The roles of the node.
+#[derive(Default)]
+pub(crate) struct Auth {
+    options: AuthOptions,
+    book: RwLock<RoleBook>,
+    /// A change of the book ends an epoch.
+    epoch: AtomicU32,
+    /// One statement at a time changes roles.
+    changes: Mutex<()>,
+    /// Until then the tables are read again and again, because rows of `system_auth` were written directly.
+    outdated_until: Mutex<Option<Instant>>,
+    ids: Mutex<HashMap<Arc<str>, u32>>,
+    verified: Mutex<Verified>,
+    failures: Mutex<Failures>,
+}
+
+impl Auth {
+    pub fn new(options: AuthOptions) -> Auth {
+        Auth { options, ..Auth::default() }
+    }
+
+    /// The class of the authenticator that clients have to satisfy.
+    pub fn authenticator(&self) -> Option<&'static str> {
+        self.options.passwords.then_some(PASSWORD_AUTHENTICATOR)
+    }
+
+    fn book(&self) -> RwLockReadGuard<'_, RoleBook> {
+        self.book.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the book, and ends the epoch of all decisions.
+    fn edit(&self, change: impl FnOnce(&mut RoleBook)) {
+        let mut book = self.book.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut book);
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+
+    /// Waits until no other statement changes roles. All edits of the book happen while the lock is held.
+    fn one_at_a_time(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the tables may have, or will have, rows that the book does not have.
+    fn note_outdated(&self) {
+        let until = Instant::now() + DIRECT_WRITE_TIME;
+        *self.outdated_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+    }
+
+    /// Whether the book may be older than the tables.
+    fn take_outdated(&self, now: Instant) -> bool {
+        let mut until = self.outdated_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_outdated = until.is_some();
+        *until = until.filter(|until| now < *until);
+        is_outdated
+    }
+
+    /// The number of a role.
+    fn id(&self, role: &str) -> (Arc<str>, u32) {
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((name, id)) = ids.get_key_value(role) {
+            return (name.clone(), *id);
+        }
+        // Zero is nobody.
+        let (name, id): (Arc<str>, u32) = (role.into(), ids.len() as u32 + 1);
+        ids.insert(name.clone(), id);
+        (name, id)
+    }
+}
+
+impl Processor {
+    /// Reads the roles, if clients have to log in. A node without roles gets the superuser `cassandra`. Returns whether
+    /// that role still has its first password.
+    pub fn start_roles(&self) -> Result<bool, QueryError> {
+        if !self.auth().options.passwords {
+            return Ok(false);
+        }
+        let _one_at_a_time = self.auth().one_at_a_time();
+        let book = self.read_role_book()?;
+        self.auth().edit(|known| *known = book);
+        if self.auth().book().roles.is_empty() && !self.engine().options().read_only {
+            self.create_first_role()?;
+        }
+        Ok(self.has_first_password())
+    }
+
+    /// Reads the roles again if rows of `system_auth` were written directly. The node calls this once in the time of
+    /// `permissions_validity`.
+    pub fn refresh_roles(&self) -> Result<(), QueryError> {
+        if !self.auth().take_outdated(Instant::now()) {
+            return Ok(());
+        }
+        let _one_at_a_time = self.auth().one_at_a_time();
+        match self.read_role_book() {
+            Ok(book) => {
+                self.auth().edit(|known| *known = book);
+                Ok(())
+            }
+            Err(error) => {
+                self.auth().note_outdated();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Whether a statement is about roles, permissions or identities.
+pub(crate) fn is_about_roles(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::CreateRole(_)
+            | Statement::AlterRole(_)
+            | Statement::DropRole(_)
+            | Statement::GrantRole(_)
+            | Statement::RevokeRole(_)
+            | Statement::ListRoles(_)
+            | Statement::ListUsers
+            | Statement::GrantPermissions(_)
+            | Statement::RevokePermissions(_)
+            | Statement::ListPermissions(_)
+    )
+}
+
+/// Carries out a statement about roles or permissions.
+pub(crate) fn execute(statement: &Statement, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    let auth = execution.processor.auth();
+    let _one_at_a_time = auth.one_at_a_time();
+    let outcome = carry_out(statement, execution);
+    if matches!(&outcome, Err(error) if error.kind == ErrorKind::Server) {
+        // A part of the change may be in the tables.
+        auth.note_outdated();
+    }
+    outcome
+}
+
+fn carry_out(statement: &Statement, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    match statement {
+        Statement::CreateRole(create) => role_statements::create(create, execution),
+        Statement::AlterRole(alter) => role_statements::alter(alter, execution),
+        Statement::DropRole(drop) => role_statements::drop(drop, execution),
+        Statement::GrantRole(change) => role_statements::grant(change, execution),
+        Statement::RevokeRole(change) => role_statements::revoke(change, execution),
+        Statement::ListRoles(list) => role_statements::list(list, execution),
+        Statement::ListUsers => role_statements::list_users(execution),
+        Statement::GrantPermissions(change) => permission_statements::grant(change, execution),
+        Statement::RevokePermissions(change) => permission_statements::revoke(change, execution),
+        Statement::ListPermissions(list) => permission_statements::list(list, execution),
+        _ => Err(QueryError::not_supported("a statement about identities")),
+    }
+}

@@ -1,0 +1,205 @@
+//! Names and passwords of clients (SASL PLAIN), checked against bcrypt hashes.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+use super::Login;
+use super::book::Role;
+use super::store::Change;
+use crate::{ErrorKind, Processor, QueryError};
+
+/// The class that AUTHENTICATE names.
+pub(crate) const PASSWORD_AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
+
+/// The role of a new node, and its password.
+const FIRST_ROLE: &str = "cassandra";
+
+/// The cost of the hashes that are made here, as in Cassandra: 2^10 rounds.
+const COST: u32 = 10;
+
+/// Hashes of a higher cost are not checked, because that would take too long.
+const COST_MAX: u32 = 16;
+
+/// The names and passwords of a SASL PLAIN message, which is `[authorization id] NUL name NUL password`.
+fn decode(token: &[u8]) -> Result<(String, String), QueryError> {
+    let mut parts = token.rsplitn(4, |byte| *byte == 0);
+    let (password, name) = (parts.next().unwrap_or_default(), parts.next());
+    let (authorization, more) = (parts.next(), parts.next());
+    if more.is_some() {
+        let text = "Credential format error: username or password is empty or contains NUL(\\0) character";
+        return Err(QueryError::new(ErrorKind::BadCredentials, text));
+    }
+    if name.is_none() || password.is_empty() {
+        return Err(QueryError::new(ErrorKind::BadCredentials, "Password must not be null"));
+    }
+    let Some(name) = name.filter(|name| authorization.is_some() && !name.is_empty()) else {
+        return Err(QueryError::new(ErrorKind::BadCredentials, "Authentication ID must not be null"));
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok((text(name), text(password)))
+}
+
+/// The hash of a password that is stored.
+pub(super) fn hash(password: &str) -> Result<String, QueryError> {
+    let hashed = bcrypt::hash_with_result(password, COST).map_err(|error| QueryError::server(error.to_string()))?;
+    Ok(hashed.format_for_version(bcrypt::Version::TwoA))
+}
+
+/// Whether this is a hash that Cassandra accepts, and that can be checked in a reasonable time.
+pub(super) fn is_valid_hash(hash: &str) -> bool {
+    let cost = hash.strip_prefix("$2a$").or_else(|| hash.strip_prefix("$2$")).and_then(|rest| rest.get(..2));
+    cost.and_then(|cost| cost.parse().ok()).is_some_and(|cost: u32| (4..=COST_MAX).contains(&cost))
+        && hash.parse::<bcrypt::HashParts>().is_ok()
+}
+
+/// A hash of no password, for roles that do not exist.
+fn dummy_hash() -> &'static str {
+    static DUMMY: OnceLock<String> = OnceLock::new();
+    DUMMY.get_or_init(|| hash(&uuid::Uuid::new_v4().to_string()).unwrap_or_default())
+}
+
+/// Passwords that were right a short time ago, as digests with a key that only this process knows.
+pub(super) struct Verified {
+    key: [u8; 16],
+    of_roles: HashMap<String, (String, [u8; 32], Instant)>,
+}
+
+impl Default for Verified {
+    fn default() -> Verified {
+        Verified { key: uuid::Uuid::new_v4().into_bytes(), of_roles: HashMap::new() }
+    }
+}
+
+impl Verified {
+    fn digest(&self, password: &str) -> [u8; 32] {
+        Sha256::new().chain_update(self.key).chain_update(password.as_bytes()).finalize().into()
+    }
+
+    /// Whether the password of this hash was right within `validity`.
+    fn knows(&self, role: &str, password: &str, hash: &str, validity: Duration, now: Instant) -> bool {
+        self.of_roles.get(role).is_some_and(|(known, digest, at)| {
+            known == hash && now.duration_since(*at) < validity && *digest == self.digest(password)
+        })
+    }
+
+    fn remember(&mut self, role: &str, password: &str, hash: &str, validity: Duration, max: usize, now: Instant) {
+        if validity.is_zero() || max == 0 {
+            return;
+        }
+        if self.of_roles.len() >= max && !self.of_roles.contains_key(role) {
+            self.of_roles.retain(|_, (.., at)| now.duration_since(*at) < validity);
+            if self.of_roles.len() >= max {
+                return;
+            }
+        }
+        let digest = self.digest(password);
+        self.of_roles.insert(role.to_owned(), (hash.to_owned(), digest, now));
+    }
+}
+
+impl Processor {
+    /// Checks a client's SASL PLAIN message. This hashes a password, which takes some ten milliseconds.
+    pub(crate) fn check_login(&self, token: &[u8], address: Option<IpAddr>) -> Result<Login, QueryError> {
+        let (name, password) = decode(token)?;
+        let auth = self.auth();
+        let refused = || {
+            let text = format!("Provided username {name} and/or password are incorrect");
+            QueryError::new(ErrorKind::BadCredentials, text)
+        };
+        let now = Instant::now();
+        if auth.failures.lock().unwrap_or_else(PoisonError::into_inner).must_refuse(address, &name, now) {
+            return Err(refused());
+        }
+        let stored = auth.book().roles.get(&name).and_then(|role| role.salted_hash.clone());
+        if !self.is_right(&name, &password, stored.as_deref()) {
+            auth.failures.lock().unwrap_or_else(PoisonError::into_inner).add(address, &name, now);
+            return Err(refused());
+        }
+        auth.failures.lock().unwrap_or_else(PoisonError::into_inner).forget(address, &name);
+        if !auth.book().roles.get(&name).is_some_and(|role| role.can_login) {
+            return Err(QueryError::new(ErrorKind::BadCredentials, format!("{name} is not permitted to log in")));
+        }
+        let (user, user_id) = auth.id(&name);
+        Ok(Login { user, user_id })
+    }
+
+    fn is_right(&self, name: &str, password: &str, stored: Option<&str>) -> bool {
+        let (auth, now) = (self.auth(), Instant::now());
+        let (validity, max) = (auth.options.credentials_validity, auth.options.credentials_max);
+        let Some(hash) = stored.filter(|hash| is_valid_hash(hash)) else {
+            // A role that does not exist takes as long as any other.
+            let _ = bcrypt::verify(password, dummy_hash());
+            return false;
+        };
+        let verified = || auth.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if verified().knows(name, password, hash, validity, now) {
+            return true;
+        }
+        let is_right = bcrypt::verify(password, hash).unwrap_or(false);
+        if is_right {
+            verified().remember(name, password, hash, validity, max, now);
+        }
+        is_right
+    }
+
+    /// Creates the superuser of a new node. Any later write to this role wins over this one.
+    pub(super) fn create_first_role(&self) -> Result<(), QueryError> {
+        let salted_hash = Some(hash(FIRST_ROLE)?);
+        let role = Role { is_superuser: true, can_login: true, salted_hash, ..Role::default() };
+        self.apply_role_change(&Change::PutRole(FIRST_ROLE, &role, Some(0)))?;
+        self.auth().edit(|book| {
+            book.roles.insert(FIRST_ROLE.to_owned(), role);
+        });
+        Ok(())
+    }
+
+    /// Whether the first role still has its first password.
+    pub(super) fn has_first_password(&self) -> bool {
+        let stored = self.auth().book().roles.get(FIRST_ROLE).and_then(|role| role.salted_hash.clone());
+        stored.is_some_and(|hash| is_valid_hash(&hash) && bcrypt::verify(FIRST_ROLE, &hash).unwrap_or(false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_has_a_name_and_a_password() {
+        let decoded = |token: &[u8]| decode(token).map_err(|error| error.message);
+        assert_eq!(decoded(b"\0me\0secret"), Ok(("me".to_owned(), "secret".to_owned())));
+        assert_eq!(decoded(b"you\0me\0secret"), Ok(("me".to_owned(), "secret".to_owned())));
+        assert_eq!(decoded(b""), Err("Password must not be null".to_owned()));
+        assert_eq!(decoded(b"\0me\0"), Err("Password must not be null".to_owned()));
+        assert_eq!(decoded(b"\0\0secret"), Err("Authentication ID must not be null".to_owned()));
+        assert!(decoded(b"\0me\0secret\0").unwrap_err().starts_with("Credential format error"));
+        assert!(decode(&[0xff; 40]).is_err());
+    }
+
+    #[test]
+    fn hashes_are_those_of_jbcrypt() {
+        assert!(is_valid_hash("$2a$10$JSJEMFm6GeaW9XxT5JIheuEtPvat6i7uKbnTcxX3c1wshIIsGyUtG"));
+        for refused in ["", "abc", "$2a$10$short", "$2b$10$JSJEMFm6GeaW9XxT5JIheuEtPvat6i7uKbnTcxX3c1wshIIsGyUtG"] {
+            assert!(!is_valid_hash(refused), "{refused}");
+        }
+        // It would take weeks to check.
+        assert!(!is_valid_hash("$2a$31$JSJEMFm6GeaW9XxT5JIheuEtPvat6i7uKbnTcxX3c1wshIIsGyUtG"));
+        assert!(bcrypt::verify("x", &hash("x").unwrap()).unwrap());
+    }
+
+    #[test]
+    fn a_password_is_known_for_its_hash_and_time_only() {
+        let (mut verified, now, validity) = (Verified::default(), Instant::now(), Duration::from_secs(2));
+        verified.remember("r", "secret", "hash", validity, 1, now);
+        verified.remember("other", "secret", "hash", validity, 1, now);
+        assert!(verified.knows("r", "secret", "hash", validity, now));
+        assert!(!verified.knows("r", "wrong", "hash", validity, now));
+        assert!(!verified.knows("r", "secret", "new hash", validity, now));
+        assert!(!verified.knows("r", "secret", "hash", validity, now + validity));
+        assert!(!verified.knows("other", "secret", "hash", validity, now));
+    }
+}

@@ -1,0 +1,186 @@
+//! The check of permissions before a statement is executed, and what a change of the schema does to permissions.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cql::ast::Permission;
+
+use super::needs::{self, Need};
+use super::permissions;
+use super::resource::Resource;
+use super::{Auth, store::Change};
+use crate::prepared::{Plan, Prepared, Work};
+use crate::{ChangeKind, ClientState, Processor, QueryError, SchemaChange, SchemaTarget};
+
+/// The last decision about a statement: the role that was allowed to execute it, and the epoch. Zero is no decision.
+#[derive(Debug, Default)]
+pub(crate) struct Allowed(AtomicU64);
+
+/// Tables of `system` that clients need to find their way, and which every role may read. The schema's tables are
+/// readable too, and the traces.
+const READABLE: [(&str, &str); 3] = [("system", "local"), ("system", "peers"), ("system", "peers_v2")];
+const READABLE_KEYSPACES: [&str; 3] = ["system_schema", "system_virtual_schema", "system_traces"];
+
+impl Auth {
+    /// Whether clients log in, so that statements go through the gate.
+    #[inline]
+    pub fn has_logins(&self) -> bool {
+        self.options.passwords
+    }
+
+    /// Whether statements need permissions.
+    pub fn checks(&self) -> bool {
+        self.options.permissions
+    }
+
+    /// Whether the client's role was allowed to execute this statement in this epoch.
+    #[inline]
+    fn remembers(&self, plan: &Plan, client: &ClientState) -> bool {
+        plan.allowed.0.load(Ordering::Relaxed) == self.decision(client) && client.user_id != 0
+    }
+
+    fn decision(&self, client: &ClientState) -> u64 {
+        u64::from(self.epoch.load(Ordering::Acquire)) << 32 | u64::from(client.user_id)
+    }
+}
+
+impl Processor {
+    /// Refuses a statement that the client has no permission for. Call it only if [`Auth::has_logins`].
+    pub(crate) fn check_permissions(&self, statement: &Prepared, client: &ClientState) -> Result<(), QueryError> {
+        let (auth, plan) = (self.auth(), &statement.plan);
+        if auth.remembers(plan, client) {
+            return Ok(());
+        }
+        // The node's own requests have no role.
+        let Some(user) = &client.user else { return Ok(()) };
+        // The epoch comes first: a change that comes in between must not be missed.
+        let decision = auth.decision(client);
+        for need in needs::of(plan, statement.keyspace.as_deref())? {
+            match need {
+                Need::On(permission, resource) => self.ensure_on_data(user, permission, &resource)?,
+                Need::Superuser(text) if !auth.book().is_superuser(user) => return Err(QueryError::unauthorized(text)),
+                Need::Superuser(_) => {}
+            }
+        }
+        if writes_roles(plan) {
+            auth.note_outdated();
+            return Ok(());
+        }
+        plan.allowed.0.store(decision, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Refuses a statement on data, or on the schema, that this role may not carry out.
+    fn ensure_on_data(&self, user: &str, permission: Permission, resource: &Resource) -> Result<(), QueryError> {
+        if !self.auth().checks() {
+            return Ok(());
+        }
+        if let Some(keyspace) = resource.data_keyspace() {
+            if matches!(permission, Permission::Create | Permission::Alter | Permission::Drop) {
+                check_system_schema(keyspace, permission, resource)?;
+            }
+            if permission == Permission::Select && is_always_readable(resource) {
+                return Ok(());
+            }
+        }
+        self.ensure(user, permission, resource)
+    }
+
+    /// Refuses a role that has no such permission on the object or on one that contains it.
+    pub(super) fn ensure(&self, user: &str, permission: Permission, resource: &Resource) -> Result<(), QueryError> {
+        if !self.auth().checks() {
+            return Ok(());
+        }
+        if self.auth().book().allows(user, permission, resource) {
+            return Ok(());
+        }
+        let permission = permissions::name(permission);
+        let text = format!("User {user} has no {permission} permission on {resource} or any of its parents");
+        Err(QueryError::unauthorized(text))
+    }
+
+    /// Gives the creator of an object all permissions on it, and takes all permissions on a dropped object away.
+    pub(crate) fn follow_schema_change(
+        &self,
+        change: &SchemaChange,
+        contained: &[SchemaChange],
+        client: &ClientState,
+    ) -> Result<(), QueryError> {
+        if !self.auth().checks() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.auth().one_at_a_time();
+        match change.kind {
+            ChangeKind::Updated => Ok(()),
+            ChangeKind::Created => {
+                let Some(user) = &client.user else { return Ok(()) };
+                objects(change).iter().filter(|object| !matches!(object, Resource::AllTables(_))).try_for_each(
+                    |object| self.put_permissions(user, object, |granted| granted.with(object.applicable())),
+                )
+            }
+            ChangeKind::Dropped => {
+                let dropped = contained.iter().chain([change]).flat_map(objects);
+                dropped.into_iter().try_for_each(|object| self.revoke_all_on(&object))
+            }
+        }
+    }
+
+    /// Takes all permissions on an object away from all roles.
+    pub(super) fn revoke_all_on(&self, object: &Resource) -> Result<(), QueryError> {
+        let name = object.name();
+        let within = format!("{name}/");
+        let holders: Vec<(String, String)> = {
+            let book = self.auth().book();
+            let of_role = |(role, granted): (&String, &std::collections::BTreeMap<String, _>)| {
+                let is_gone = |known: &&String| **known == name || known.starts_with(&within);
+                granted.keys().filter(is_gone).map(|known| (role.clone(), known.clone())).collect::<Vec<_>>()
+            };
+            book.permissions.iter().flat_map(of_role).collect()
+        };
+        for (role, resource) in holders {
+            self.apply_role_change(&Change::DeletePermissions(&role, &resource))?;
+            self.auth().edit(|book| {
+                if let Some(granted) = book.permissions.get_mut(&role) {
+                    granted.remove(&resource);
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The objects of permissions that a change of the schema concerns.
+fn objects(change: &SchemaChange) -> Vec<Resource> {
+    let keyspace = change.keyspace.to_string();
+    match &change.target {
+        SchemaTarget::Keyspace => vec![Resource::Keyspace(keyspace.clone()), Resource::FunctionsIn(keyspace)],
+        SchemaTarget::Table(table) => vec![Resource::Table(keyspace, table.to_string())],
+        _ => Vec::new(),
+    }
+}
+
+fn is_always_readable(resource: &Resource) -> bool {
+    match resource {
+        Resource::Table(keyspace, table) => {
+            READABLE_KEYSPACES.contains(&keyspace.as_str()) || READABLE.contains(&(keyspace, table))
+        }
+        _ => false,
+    }
+}
+
+/// Refuses changes of the node's own schema. The replication of `system_auth` and the like may be altered.
+fn check_system_schema(keyspace: &str, permission: Permission, resource: &Resource) -> Result<(), QueryError> {
+    if engine::system::is_local_system_keyspace(keyspace) {
+        return Err(QueryError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
+    }
+    let is_replication = permission == Permission::Alter && matches!(resource, Resource::Keyspace(_));
+    if engine::system::is_system_keyspace(keyspace) && !is_replication {
+        return Err(QueryError::unauthorized(format!("Cannot {} {resource}", permissions::name(permission))));
+    }
+    Ok(())
+}
+
+/// Whether a plan writes rows of `system_auth`, which the book must follow.
+fn writes_roles(plan: &Plan) -> bool {
+    let is_write = plan.is_modification() || matches!(plan.work, Work::Truncate(_));
+    is_write && plan.tables.iter().any(|table| &*table.keyspace == "system_auth")
+}

@@ -1,0 +1,78 @@
+//! The permissions that a statement needs.
+
+use cql::ast::{Permission, QualifiedName, Statement};
+use model::Table;
+
+use super::resource::Resource;
+use crate::QueryError;
+use crate::modify::ModificationPlan;
+use crate::names::keyspace_of;
+use crate::prepared::{Plan, Work};
+
+/// The permission that a statement needs.
+pub(super) enum Need {
+    On(Permission, Resource),
+    /// Only superusers may carry out this kind of statement; others get this text.
+    Superuser(&'static str),
+}
+
+/// All permissions that a plan needs, in Cassandra's order. Statements about roles check theirs themselves.
+pub(super) fn of(plan: &Plan, keyspace: Option<&str>) -> Result<Vec<Need>, QueryError> {
+    Ok(match &plan.work {
+        Work::Select(_) => plan.tables.iter().map(|table| on_table(Permission::Select, table)).collect(),
+        Work::Modification(modification) => of_modification(modification),
+        Work::Batch(batch) => batch.statements().iter().flat_map(of_modification).collect(),
+        Work::Truncate(table) => vec![on_table(Permission::Modify, table)],
+        Work::Use(_) | Work::Describe(_) => Vec::new(),
+        Work::Schema(statement) => of_schema(statement, keyspace)?.into_iter().collect(),
+    })
+}
+
+fn of_modification(modification: &ModificationPlan) -> Vec<Need> {
+    let table = modification.table();
+    let mut needs = vec![on_table(Permission::Modify, table)];
+    if modification.is_conditional() {
+        // The answer to a condition tells what is in the table.
+        needs.push(on_table(Permission::Select, table));
+    }
+    needs
+}
+
+fn on_table(permission: Permission, table: &Table) -> Need {
+    Need::On(permission, Resource::Table(table.keyspace.to_string(), table.name.to_string()))
+}
+
+fn of_schema(statement: &Statement, keyspace: Option<&str>) -> Result<Option<Need>, QueryError> {
+    use Permission::{Alter, Create, Drop};
+    let in_keyspace = |name: &QualifiedName| keyspace_of(name.keyspace.as_ref(), keyspace).map(str::to_owned);
+    let all_tables = |name: &QualifiedName| in_keyspace(name).map(Resource::AllTables);
+    let table = |name: &QualifiedName| Ok(Resource::Table(in_keyspace(name)?, name.name.as_str().to_owned()));
+    let types_of = |written| keyspace_of(written, keyspace).map(|keyspace| Resource::AllTables(keyspace.to_owned()));
+    let functions = |name: &cql::ast::FunctionName| {
+        keyspace_of(name.keyspace.as_ref(), keyspace).map(|keyspace| Resource::FunctionsIn(keyspace.to_owned()))
+    };
+    let (permission, resource): (Permission, Result<Resource, QueryError>) = match statement {
+        Statement::CreateKeyspace(_) => (Create, Ok(Resource::AllKeyspaces)),
+        Statement::AlterKeyspace(alter) => (Alter, Ok(Resource::Keyspace(alter.keyspace.as_str().to_owned()))),
+        Statement::DropKeyspace(drop) => (Drop, Ok(Resource::Keyspace(drop.keyspace.as_str().to_owned()))),
+        Statement::CreateTable(create) => (Create, all_tables(&create.table)),
+        Statement::AlterTable(alter) => (Alter, table(&alter.table)),
+        Statement::DropTable(drop) => (Drop, table(&drop.table)),
+        Statement::CreateType(create) => (Create, types_of(create.name.keyspace.as_ref())),
+        Statement::AlterType(alter) => (Alter, types_of(alter.name.keyspace.as_ref())),
+        Statement::DropType(drop) => (Drop, types_of(drop.name.keyspace.as_ref())),
+        Statement::CreateIndex(create) => (Alter, table(&create.table)),
+        Statement::CreateView(create) => (Alter, table(&create.base_table)),
+        Statement::CreateFunction(create) => (Create, functions(&create.name)),
+        Statement::CreateAggregate(create) => (Create, functions(&create.name)),
+        Statement::CreateTrigger(_) => {
+            return Ok(Some(Need::Superuser("Only superusers are allowed to perform CREATE TRIGGER queries")));
+        }
+        // The text has Cassandra's mistake.
+        Statement::DropTrigger(_) => {
+            return Ok(Some(Need::Superuser("Only superusers are allowed to perfrom DROP TRIGGER queries")));
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(Need::On(permission, resource?)))
+}

@@ -1,0 +1,367 @@
+//! CREATE, ALTER, DROP, GRANT, REVOKE and LIST for roles and users.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cql::ast::{AccessList, AlterRole, CreateRole, DropRole, ListRoles, Permission, RoleChange, RoleOptions};
+use types::{CqlType, collection};
+
+use super::book::Role;
+use super::credentials::{hash, is_valid_hash};
+use super::resource::Resource;
+use super::store::Change;
+use crate::execution::Execution;
+use crate::{ColumnSpec, MetadataForm, Processor, QueryError, ResponseBody, ResultColumns, Rows};
+
+const NOT_ENOUGH: &str = "does not have sufficient privileges to perform the requested operation";
+const ANONYMOUS: &str = "You have to be logged in and not anonymous to perform this request";
+const ROLE_MANAGER: &str = "org.apache.cassandra.auth.CassandraRoleManager";
+
+pub(super) fn create(create: &CreateRole, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    let CreateRole { role: name, if_not_exists, options } = create;
+    let processor = execution.processor;
+    check(execution, Permission::Create, &Resource::AllRoles)?;
+    if options.superuser == Some(true) && !is_superuser(execution) {
+        return Err(QueryError::unauthorized("Only superusers can create a role with superuser status"));
+    }
+    validate_options(options, processor)?;
+    if name.is_empty() {
+        return Err(QueryError::invalid("Role name can't be an empty string"));
+    }
+    validate_access(options, processor)?;
+    let user = logged_in(execution)?;
+    if processor.has_role(name) {
+        return match if_not_exists {
+            true => Ok(ResponseBody::Void),
+            false => Err(QueryError::invalid(format!("{name} already exists"))),
+        };
+    }
+    let mut role = Role::default();
+    apply_options(&mut role, options)?;
+    processor.put_role_and_book(name, role)?;
+    if processor.auth().checks() {
+        let object = Resource::Role(name.clone());
+        processor.put_permissions(user, &object, |_| object.applicable())?;
+    }
+    Ok(ResponseBody::Void)
+}
+
+pub(super) fn alter(alter: &AlterRole, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    let AlterRole { role: name, if_exists, options } = alter;
+    let processor = execution.processor;
+    authorize_alter(alter, execution)?;
+    validate_options(options, processor)?;
+    validate_access(options, processor)?;
+    if *options == RoleOptions::default() {
+        return Err(QueryError::invalid("ALTER [ROLE|USER] can't be empty"));
+    }
+    logged_in(execution)?;
+    let known = processor.auth().book().roles.get(name).cloned();
+    let Some(mut role) = known else {
+        return match if_exists {
+            true => Ok(ResponseBody::Void),
+            false => Err(QueryError::invalid(format!("Role {name} doesn't exist"))),
+        };
+    };
+    apply_options(&mut role, options)?;
+    processor.put_role_and_book(name, role)?;
+    match options.datacenters {
+        Some(_) => {
+            Err(QueryError::invalid("ACCESS TO DATACENTERS operations not supported by AllowAllNetworkAuthorizer"))
+        }
+        None => Ok(ResponseBody::Void),
+    }
+}
+
+fn authorize_alter(alter: &AlterRole, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let AlterRole { role: name, options, .. } = alter;
+    let (user, is_super) = (execution.client.user.as_deref(), is_superuser(execution));
+    let refuse = |text: &str| Err(QueryError::unauthorized(text));
+    if options.superuser.is_some() {
+        let is_own = user.is_some_and(|user| execution.processor.auth().book().all_of(user).contains(name.as_str()));
+        if is_own {
+            return refuse("You aren't allowed to alter your own superuser status or that of a role granted to you");
+        }
+        if !is_super {
+            return refuse("Only superusers are allowed to alter superuser status");
+        }
+    }
+    if options.datacenters.is_some() && !is_super {
+        return refuse("Only superusers are allowed to alter access to datacenters.");
+    }
+    if options.cidrs.is_some() && !is_super {
+        return refuse("Only superusers are allowed to alter access from CIDR groups.");
+    }
+    if is_super {
+        return Ok(());
+    }
+    if user != Some(name) {
+        return check(execution, Permission::Alter, &Resource::Role(name.clone()));
+    }
+    let unalterable = [(options.login.is_some(), "LOGIN"), (options.options.is_some(), "OPTIONS")];
+    match unalterable.iter().find(|(is_written, _)| *is_written) {
+        Some((_, option)) => refuse(&format!("You aren't allowed to alter {option}")),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn drop(drop: &DropRole, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    let DropRole { role: name, if_exists } = drop;
+    let processor = execution.processor;
+    check(execution, Permission::Drop, &Resource::Role(name.clone()))?;
+    if processor.auth().book().is_superuser(name) && !is_superuser(execution) {
+        return Err(QueryError::unauthorized("Only superusers can drop a role with superuser status"));
+    }
+    let user = logged_in(execution)?;
+    let exists = processor.has_role(name);
+    if !exists && !if_exists {
+        return Err(QueryError::invalid(format!("{name} doesn't exist")));
+    }
+    if **user == **name {
+        return Err(QueryError::invalid("Cannot DROP primary role for current login"));
+    }
+    if exists {
+        processor.forget_role(name)?;
+    }
+    Ok(ResponseBody::Void)
+}
+
+pub(super) fn grant(change: &RoleChange, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    let RoleChange { role, grantee } = change;
+    authorize_membership(change, execution)?;
+    let processor = execution.processor;
+    let member = {
+        let book = processor.auth().book();
+        let is_member = |of: &str, role: &str| book.all_of(of).contains(role);
+        for (member, of) in [(grantee, role), (role, grantee)] {
+            if is_member(member, of) {
+                return Err(QueryError::invalid(format!("{member} is a member of {of}")));
+            }
+        }
+        let mut member = book.roles[grantee].clone();
+        member.member_of.insert(role.clone());
+        member
+    };
+    processor.put_role_and_book(grantee, member)?;
+    processor.apply_role_change(&Change::AddMember { role, member: grantee })?;
+    Ok(ResponseBody::Void)
+}
+
+pub(super) fn revoke(change: &RoleChange, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    let RoleChange { role, grantee } = change;
+    authorize_membership(change, execution)?;
+    let processor = execution.processor;
+    let mut member = processor.auth().book().roles[grantee].clone();
+    if !member.member_of.remove(role) {
+        return Err(QueryError::invalid(format!("{grantee} is not a member of {role}")));
+    }
+    processor.apply_role_change(&Change::RemoveMember { role, member: grantee })?;
+    processor.put_role_and_book(grantee, member)?;
+    Ok(ResponseBody::Void)
+}
+
+fn authorize_membership(change: &RoleChange, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let RoleChange { role, grantee } = change;
+    check(execution, Permission::Authorize, &Resource::Role(role.clone()))?;
+    logged_in(execution)?;
+    match [role, grantee].into_iter().find(|name| !execution.processor.has_role(name)) {
+        Some(missing) => Err(QueryError::invalid(format!("{missing} doesn't exist"))),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn list(list: &ListRoles, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    let names = listed(list.grantee.as_deref(), list.recursive, execution)?;
+    let book = execution.processor.auth().book();
+    let mut cells = Vec::new();
+    let mut count = 0;
+    for (name, role) in names.iter().filter_map(|name| book.roles.get_key_value(name)) {
+        write(&mut cells, name.as_bytes());
+        write(&mut cells, &[u8::from(role.is_superuser)]);
+        write(&mut cells, &[u8::from(role.can_login)]);
+        write(&mut cells, &collection::map(std::iter::empty::<(&[u8], &[u8])>()));
+        write(&mut cells, b"ALL");
+        count += 1;
+    }
+    let options = CqlType::map(CqlType::Text, CqlType::Text);
+    let columns = [
+        ("role", CqlType::Text),
+        ("super", CqlType::Boolean),
+        ("login", CqlType::Boolean),
+        ("options", options),
+        ("datacenters", CqlType::Text),
+    ];
+    Ok(rows("roles", &columns, count, cells))
+}
+
+pub(super) fn list_users(execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    let names = listed(None, false, execution)?;
+    let book = execution.processor.auth().book();
+    let mut cells = Vec::new();
+    let mut count = 0;
+    for name in names.iter().filter(|name| book.roles.get(*name).is_some_and(|role| role.can_login)) {
+        write(&mut cells, name.as_bytes());
+        write(&mut cells, &[u8::from(book.is_superuser(name))]);
+        write(&mut cells, b"ALL");
+        count += 1;
+    }
+    let columns = [("name", CqlType::Text), ("super", CqlType::Boolean), ("datacenters", CqlType::Text)];
+    Ok(rows("users", &columns, count, cells))
+}
+
+/// The roles that LIST shows to this client.
+fn listed(of: Option<&str>, recursive: bool, execution: &Execution<'_>) -> Result<BTreeSet<String>, QueryError> {
+    let user = logged_in(execution)?;
+    let processor = execution.processor;
+    let book = processor.auth().book();
+    if let Some(of) = of.filter(|of| !book.roles.contains_key(*of)) {
+        return Err(QueryError::invalid(format!("<role {of}> doesn't exist")));
+    }
+    let roles_of = |name: &str| if recursive { book.all_of(name) } else { book.direct_of(name) };
+    let sees_all = !processor.auth().checks() || book.allows(user, Permission::Describe, &Resource::AllRoles);
+    let names = match of {
+        None if sees_all => return Ok(book.roles.keys().cloned().collect()),
+        None => roles_of(user),
+        Some(of) if sees_all || book.all_of(user).contains(of) => roles_of(of),
+        Some(of) => {
+            let text = format!("You are not authorized to view roles granted to {of} ");
+            return Err(QueryError::unauthorized(text));
+        }
+    };
+    Ok(names.into_iter().map(str::to_owned).collect())
+}
+
+/// The client's role. Clients that have not logged in may do nothing with roles.
+pub(super) fn logged_in<'e>(execution: &Execution<'e>) -> Result<&'e Arc<str>, QueryError> {
+    execution.client.user.as_ref().ok_or_else(|| QueryError::unauthorized(ANONYMOUS))
+}
+
+fn is_superuser(execution: &Execution<'_>) -> bool {
+    execution.client.user.as_ref().is_some_and(|user| execution.processor.auth().book().is_superuser(user))
+}
+
+/// Refuses a client without a permission on roles, with the text of statements about roles.
+fn check(execution: &Execution<'_>, permission: Permission, resource: &Resource) -> Result<(), QueryError> {
+    let Some(user) = &execution.client.user else { return Ok(()) };
+    let allowed = execution.processor.ensure(user, permission, resource);
+    allowed.map_err(|_| QueryError::unauthorized(format!("User {user} {NOT_ENOUGH}")))
+}
+
+fn validate_options(options: &RoleOptions, processor: &Processor) -> Result<(), QueryError> {
+    let passwords = processor.auth().options.passwords;
+    let unsupported = [
+        (options.password.is_some() && !passwords, "PASSWORD"),
+        (options.hashed_password.is_some() && !passwords, "HASHED_PASSWORD"),
+        (options.options.is_some(), "OPTIONS"),
+    ];
+    if let Some((_, option)) = unsupported.iter().find(|(is_written, _)| *is_written) {
+        return Err(QueryError::invalid(format!("{ROLE_MANAGER} doesn't support {option}")));
+    }
+    match &options.hashed_password {
+        Some(hash) if !is_valid_hash(hash) => {
+            Err(QueryError::invalid("Invalid hashed password value. Please use jBcrypt."))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The access lists must name what exists. They restrict nobody, because all networks are allowed.
+fn validate_access(options: &RoleOptions, processor: &Processor) -> Result<(), QueryError> {
+    if let Some(AccessList::Only(names)) = &options.datacenters {
+        let own = &processor.options().node.data_center;
+        let unknown: Vec<&str> = names.iter().map(String::as_str).filter(|name| name != own).collect();
+        if !unknown.is_empty() {
+            let unknown = unknown.join(", ");
+            return Err(QueryError::invalid(format!(
+                "Invalid value(s) for DATACENTERS '[{unknown}]',All values must be valid datacenters"
+            )));
+        }
+    }
+    match &options.cidrs {
+        Some(AccessList::Only(names)) => Err(QueryError::invalid(format!(
+            "Invalid CIDR group(s): [{}]. Available CIDR Groups are: []",
+            names.join(", ")
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn apply_options(role: &mut Role, options: &RoleOptions) -> Result<(), QueryError> {
+    role.is_superuser = options.superuser.unwrap_or(role.is_superuser);
+    role.can_login = options.login.unwrap_or(role.can_login);
+    if let Some(password) = &options.password {
+        role.salted_hash = Some(hash(password)?);
+    }
+    if let Some(hashed) = &options.hashed_password {
+        role.salted_hash = Some(hashed.clone());
+    }
+    Ok(())
+}
+
+impl Processor {
+    fn has_role(&self, name: &str) -> bool {
+        self.auth().book().roles.contains_key(name)
+    }
+
+    fn put_role_and_book(&self, name: &str, role: Role) -> Result<(), QueryError> {
+        self.apply_role_change(&Change::PutRole(name, &role, None))?;
+        self.auth().edit(|book| {
+            book.roles.insert(name.to_owned(), role);
+        });
+        Ok(())
+    }
+
+    /// Removes a role, its permissions, those on it, and its memberships. The permissions go first, so that a role that
+    /// is created again later has none of them.
+    fn forget_role(&self, name: &str) -> Result<(), QueryError> {
+        let (held, members, groups) = {
+            let book = self.auth().book();
+            let held: Vec<String> =
+                book.permissions.get(name).into_iter().flat_map(|granted| granted.keys().cloned()).collect();
+            let members = book.roles.iter().filter(|(_, role)| role.member_of.contains(name));
+            let members: Vec<(String, Role)> = members.map(|(name, role)| (name.clone(), role.clone())).collect();
+            let groups: Vec<String> =
+                book.roles.get(name).into_iter().flat_map(|role| role.member_of.iter().cloned()).collect();
+            (held, members, groups)
+        };
+        for resource in held {
+            self.apply_role_change(&Change::DeletePermissions(name, &resource))?;
+        }
+        self.auth().edit(|book| {
+            book.permissions.remove(name);
+        });
+        self.revoke_all_on(&Resource::Role(name.to_owned()))?;
+        for (member, mut role) in members {
+            role.member_of.remove(name);
+            self.put_role_and_book(&member, role)?;
+        }
+        self.apply_role_change(&Change::ForgetMembers(name))?;
+        for group in groups {
+            self.apply_role_change(&Change::RemoveMember { role: &group, member: name })?;
+        }
+        self.apply_role_change(&Change::DeleteRole(name))?;
+        self.auth().edit(|book| {
+            book.roles.remove(name);
+        });
+        Ok(())
+    }
+}
+
+fn write(cells: &mut Vec<u8>, value: &[u8]) {
+    collection::write_part(Some(value), cells);
+}
+
+/// The answer of a LIST. Without rows it is empty, as in Cassandra.
+pub(super) fn rows(table: &str, columns: &[(&str, CqlType)], row_count: usize, cells: Vec<u8>) -> ResponseBody {
+    if row_count == 0 {
+        return ResponseBody::Void;
+    }
+    let column = |(name, ty): &(&str, CqlType)| ColumnSpec {
+        keyspace: "system_auth".into(),
+        table: table.into(),
+        name: (*name).into(),
+        ty: ty.clone(),
+    };
+    let metadata = Arc::new(ResultColumns::new(columns.iter().map(column).collect()));
+    ResponseBody::Rows(Rows { metadata, form: MetadataForm::default(), paging_state: None, row_count, cells })
+}

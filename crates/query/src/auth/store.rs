@@ -1,0 +1,183 @@
+//! The tables of `system_auth`: they are read at the start, and every change of a role goes through here.
+
+use std::collections::BTreeMap;
+
+use types::collection;
+
+use super::book::{Role, RoleBook};
+use super::permissions::{self, Permissions};
+use crate::execution::{Control, Execution, RequestParts};
+use crate::prepared::Work;
+use crate::{ClientState, Processor, QueryError, QueryOptions, ResponseBody, Turn, Value};
+
+/// A row of an answer: the bytes of each column.
+type Cells = Vec<Option<Vec<u8>>>;
+
+const ROLES: &str = "SELECT role, is_superuser, can_login, salted_hash, member_of FROM system_auth.roles";
+const PERMISSIONS: &str = "SELECT role, resource, permissions FROM system_auth.role_permissions";
+
+/// A change of the tables.
+pub(super) enum Change<'c> {
+    /// Writes all columns of a role, at this time or now.
+    PutRole(&'c str, &'c Role, Option<i64>),
+    DeleteRole(&'c str),
+    AddMember {
+        role: &'c str,
+        member: &'c str,
+    },
+    RemoveMember {
+        role: &'c str,
+        member: &'c str,
+    },
+    /// Forgets the members of a role.
+    ForgetMembers(&'c str),
+    /// Sets the permissions of a role on a resource, which has this name.
+    PutPermissions(&'c str, &'c str, Permissions),
+    /// Deletes all permissions of a role on the resource of this name.
+    DeletePermissions(&'c str, &'c str),
+}
+
+impl Processor {
+    /// All roles and permissions of the tables.
+    pub(super) fn read_role_book(&self) -> Result<RoleBook, QueryError> {
+        let mut book = RoleBook::default();
+        for row in self.ask(ROLES)? {
+            let [Some(name), is_superuser, can_login, salted_hash, member_of] = &row[..] else { continue };
+            let is_true = |value: &Option<Vec<u8>>| value.as_deref().is_some_and(|bytes| bytes.first() == Some(&1));
+            let role = Role {
+                is_superuser: is_true(is_superuser),
+                can_login: is_true(can_login),
+                salted_hash: salted_hash.as_deref().map(text),
+                member_of: texts(member_of.as_deref()).into_iter().collect(),
+            };
+            book.roles.insert(text(name), role);
+        }
+        for row in self.ask(PERMISSIONS)? {
+            let [Some(role), Some(resource), granted] = &row[..] else { continue };
+            let granted: Vec<_> =
+                texts(granted.as_deref()).iter().filter_map(|name| permissions::named(name)).collect();
+            if !granted.is_empty() {
+                let of_role: &mut BTreeMap<_, _> = book.permissions.entry(text(role)).or_default();
+                of_role.insert(text(resource), Permissions::of(&granted));
+            }
+        }
+        Ok(book)
+    }
+
+    /// Makes a change durable.
+    pub(super) fn apply_role_change(&self, change: &Change<'_>) -> Result<(), QueryError> {
+        let of = |text: &'static str, values: &[&str]| {
+            let values: Vec<Value<'_>> = values.iter().map(|value| Value::Bytes(value.as_bytes())).collect();
+            self.tell(text, &values)
+        };
+        match change {
+            Change::PutRole(name, role, timestamp) => self.put_role(name, role, *timestamp),
+            Change::DeleteRole(name) => of("DELETE FROM system_auth.roles WHERE role = ?", &[name]),
+            Change::AddMember { role, member } => {
+                of("INSERT INTO system_auth.role_members (role, member) VALUES (?, ?)", &[role, member])
+            }
+            Change::RemoveMember { role, member } => {
+                of("DELETE FROM system_auth.role_members WHERE role = ? AND member = ?", &[role, member])
+            }
+            Change::ForgetMembers(role) => of("DELETE FROM system_auth.role_members WHERE role = ?", &[role]),
+            Change::PutPermissions(role, resource, granted) => {
+                let names: Vec<&str> = granted.iter().map(permissions::name).collect();
+                let names = collection::list(sorted(names).iter().map(|name| name.as_bytes()));
+                let values = [&names[..], role.as_bytes(), resource.as_bytes()].map(Value::Bytes);
+                let put = "UPDATE system_auth.role_permissions SET permissions = ? WHERE role = ? AND resource = ?";
+                self.tell(put, &values)?;
+                let index = "INSERT INTO system_auth.resource_role_permissons_index (resource, role) VALUES (?, ?)";
+                of(index, &[resource, role])
+            }
+            Change::DeletePermissions(role, resource) => {
+                of("DELETE FROM system_auth.role_permissions WHERE role = ? AND resource = ?", &[role, resource])?;
+                let index = "DELETE FROM system_auth.resource_role_permissons_index WHERE resource = ? AND role = ?";
+                of(index, &[resource, role])
+            }
+        }
+    }
+
+    fn put_role(&self, name: &str, role: &Role, timestamp: Option<i64>) -> Result<(), QueryError> {
+        let timestamp = timestamp.unwrap_or_else(|| self.engine().next_timestamp_micros());
+        let put = format!(
+            "INSERT INTO system_auth.roles (role, is_superuser, can_login, salted_hash, member_of) \
+             VALUES (?, ?, ?, ?, ?) \
+             USING TIMESTAMP {timestamp}"
+        );
+        let member_of = collection::list(role.member_of.iter().map(String::as_bytes));
+        let bytes = |value: bool| if value { &[1_u8][..] } else { &[0] };
+        let values = [
+            Value::Bytes(name.as_bytes()),
+            Value::Bytes(bytes(role.is_superuser)),
+            Value::Bytes(bytes(role.can_login)),
+            role.salted_hash.as_deref().map_or(Value::Null, |hash| Value::Bytes(hash.as_bytes())),
+            if role.member_of.is_empty() { Value::Null } else { Value::Bytes(&member_of) },
+        ];
+        self.tell(&put, &values)
+    }
+
+    /// Carries out a SELECT of the node's own.
+    fn ask(&self, statement: &str) -> Result<Vec<Cells>, QueryError> {
+        let prepared = self.prepare(statement, None)?;
+        let Work::Select(select) = &prepared.plan.work else { return Err(QueryError::server("no SELECT")) };
+        let (schema, client) = (self.engine().borrow_schema(), ClientState::default());
+        let mut rows = Vec::new();
+        let mut paging_state: Option<Vec<u8>> = None;
+        loop {
+            let options = QueryOptions { paging_state: paging_state.as_deref(), ..QueryOptions::default() };
+            let parts = RequestParts { client: &client, options: &options, trace: None };
+            let execution = Execution::new(self, &schema, parts, &[], None, BLOCKING);
+            let ResponseBody::Rows(answer) = select.execute(&execution)? else { return Ok(rows) };
+            let columns = answer.metadata.specs().len();
+            let mut cells = &answer.cells[..];
+            for _ in 0..answer.row_count {
+                rows.push((0..columns).map(|_| next_cell(&mut cells)).collect());
+            }
+            match answer.paging_state {
+                Some(state) => paging_state = Some(state),
+                None => return Ok(rows),
+            }
+        }
+    }
+
+    /// Carries out a modification of the node's own, and returns when it is durable.
+    fn tell(&self, statement: &str, values: &[Value<'_>]) -> Result<(), QueryError> {
+        let prepared = self.prepare(statement, None)?;
+        let Work::Modification(modification) = &prepared.plan.work else {
+            return Err(QueryError::server("no modification"));
+        };
+        let (schema, client, options) =
+            (self.engine().borrow_schema(), ClientState::default(), QueryOptions::default());
+        let parts = RequestParts { client: &client, options: &options, trace: None };
+        let execution = Execution::new(self, &schema, parts, values, None, BLOCKING);
+        match modification.mutation(&execution)? {
+            Some(mutation) => Ok(engine::block_on(self.engine().write_parts(&mutation))?),
+            None => Ok(()),
+        }
+    }
+}
+
+const BLOCKING: Control<'static> = Control { turn: Turn::BLOCKING, deadline: None, cancelled: None };
+
+fn next_cell(cells: &mut &[u8]) -> Option<Vec<u8>> {
+    let (length, rest) = cells.split_first_chunk::<4>()?;
+    *cells = rest;
+    let length = usize::try_from(i32::from_be_bytes(*length)).ok()?;
+    let (value, rest) = rest.split_at_checked(length)?;
+    *cells = rest;
+    Some(value.to_vec())
+}
+
+fn text(bytes: impl AsRef<[u8]>) -> String {
+    String::from_utf8_lossy(bytes.as_ref()).into_owned()
+}
+
+fn texts(set: Option<&[u8]>) -> Vec<String> {
+    let elements = set.and_then(|set| collection::elements(set).ok());
+    elements.into_iter().flatten().flatten().flatten().map(text).collect()
+}
+
+fn sorted(mut names: Vec<&str>) -> Vec<&str> {
+    names.sort_unstable();
+    names
+}

@@ -1,0 +1,279 @@
+//! Roles and permissions: who may log in, and who may do what.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use blockio::SimulatedDisk;
+use query::{
+    AuthOptions, BatchEntry, BatchKind, BatchStatement, ClientState, ErrorKind, Processor, ProcessorOptions,
+    QueryError, QueryHandler, QueryOptions, Value, Values,
+};
+
+use crate::node::TestNode;
+
+/// A node whose clients have roles.
+struct RoleNode {
+    node: TestNode,
+}
+
+const WITH_ROLES: AuthOptions = AuthOptions {
+    passwords: true,
+    permissions: true,
+    credentials_validity: Duration::from_secs(2),
+    credentials_max: 9,
+};
+
+fn options() -> ProcessorOptions {
+    ProcessorOptions { auth: WITH_ROLES, ..ProcessorOptions::default() }
+}
+
+fn sasl(name: &str, password: &str) -> Vec<u8> {
+    format!("\0{name}\0{password}").into_bytes()
+}
+
+fn log_in(processor: &Processor, name: &str, password: &str) -> Result<ClientState, QueryError> {
+    let login = processor.log_in(&sasl(name, password), Some(IpAddr::from([127, 0, 0, 1])))?;
+    Ok(ClientState { user: Some(login.user), user_id: login.user_id, ..ClientState::default() })
+}
+
+impl RoleNode {
+    /// A node with the keyspace `ks` and the table `t`. The client is the first superuser.
+    fn new() -> RoleNode {
+        let mut node = RoleNode { node: TestNode::with_options(options()) };
+        assert!(node.node.processor.start_roles().unwrap(), "the first password is still there");
+        node.client("cassandra");
+        node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+        node.run("CREATE TABLE ks.t (k int PRIMARY KEY, v int)");
+        node
+    }
+
+    /// The client is now the one with this name, which is also its password.
+    fn client(&mut self, name: &str) {
+        self.node.client = Arc::new(log_in(&self.node.processor, name, name).unwrap());
+    }
+
+    fn run(&self, statement: &str) {
+        self.node.run(statement);
+    }
+
+    /// A role with its name as its password, and the client is this role.
+    fn new_client(&mut self, name: &str) {
+        self.client("cassandra");
+        self.run(&format!("CREATE ROLE {name} WITH PASSWORD = '{name}' AND LOGIN = true"));
+        self.client(name);
+    }
+
+    /// Executes a statement as the superuser; the client stays.
+    fn as_superuser(&mut self, statement: &str) {
+        let client = self.node.client.clone();
+        self.client("cassandra");
+        self.run(statement);
+        self.node.client = client;
+    }
+}
+
+#[test]
+fn a_new_node_has_one_superuser_that_is_in_the_tables() {
+    let node = RoleNode::new();
+    let rows = node.node.rows("SELECT role, is_superuser, can_login, salted_hash FROM system_auth.roles");
+    assert_eq!(rows.len(), 1);
+    assert!(rows[0].starts_with("'cassandra' true true '$2a$10$"), "{rows:?}");
+    assert_eq!(node.node.rows("LIST ROLES"), ["'cassandra' true true {} 'ALL'"]);
+    assert_eq!(node.node.rows("LIST USERS"), ["'cassandra' true 'ALL'"]);
+}
+
+#[test]
+fn a_wrong_name_and_a_wrong_password_get_the_same_error() {
+    let node = RoleNode::new();
+    node.run("CREATE ROLE r WITH PASSWORD = 'r'");
+    let refused = |name: &str, password: &str| {
+        let error = log_in(&node.node.processor, name, password).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::BadCredentials);
+        error.message
+    };
+    assert_eq!(refused("cassandra", "x"), "Provided username cassandra and/or password are incorrect");
+    assert_eq!(refused("nobody", "x"), "Provided username nobody and/or password are incorrect");
+    assert_eq!(refused("r", "r"), "r is not permitted to log in");
+    node.run("ALTER ROLE r WITH LOGIN = true");
+    log_in(&node.node.processor, "r", "r").unwrap();
+    // The old password was right a moment ago.
+    node.run("ALTER ROLE r WITH PASSWORD = 'new'");
+    assert_eq!(refused("r", "r"), "Provided username r and/or password are incorrect");
+    log_in(&node.node.processor, "r", "new").unwrap();
+}
+
+#[test]
+fn a_role_that_failed_to_log_in_several_times_is_refused_for_a_while() {
+    let node = RoleNode::new();
+    for _ in 0..10 {
+        log_in(&node.node.processor, "cassandra", "x").unwrap_err();
+    }
+    log_in(&node.node.processor, "cassandra", "cassandra").unwrap_err();
+    let elsewhere = Some(IpAddr::from([127, 0, 0, 2]));
+    node.node.processor.log_in(&sasl("cassandra", "cassandra"), elsewhere).unwrap();
+}
+
+#[test]
+fn roles_and_permissions_are_there_after_a_restart() {
+    let disk = SimulatedDisk::new();
+    {
+        let mut node = RoleNode { node: TestNode::in_directory(&disk, "/node", options()) };
+        node.node.processor.start_roles().unwrap();
+        node.client("cassandra");
+        node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+        node.run("CREATE TABLE ks.t (k int PRIMARY KEY, v int)");
+        node.run("CREATE ROLE g");
+        node.run("CREATE ROLE r WITH PASSWORD = 'r' AND LOGIN = true");
+        node.run("GRANT g TO r");
+        node.run("GRANT SELECT ON ks.t TO g");
+        node.run("ALTER ROLE cassandra WITH PASSWORD = 'other'");
+        node.node.processor.engine().shutdown().unwrap();
+    }
+    let mut node = RoleNode { node: TestNode::in_directory(&disk, "/node", options()) };
+    assert!(!node.node.processor.start_roles().unwrap(), "the first password is not there any more");
+    node.client("r");
+    assert!(node.node.rows("SELECT * FROM ks.t").is_empty());
+    let refused = node.node.failure("INSERT INTO ks.t (k) VALUES (1)");
+    assert_eq!(refused, "User r has no MODIFY permission on <table ks.t> or any of its parents");
+}
+
+#[test]
+fn a_prepared_statement_follows_grant_and_revoke_at_once() {
+    let mut node = RoleNode::new();
+    node.new_client("r");
+    let prepared = node.node.processor.prepare("INSERT INTO ks.t (k, v) VALUES (1, 1)", None).unwrap();
+    let executes = |node: &RoleNode| node.node.execute(&prepared, &QueryOptions::default()).is_ok();
+    assert!(!executes(&node));
+    for _ in 0..3 {
+        node.as_superuser("GRANT MODIFY ON KEYSPACE ks TO r");
+        assert!(executes(&node) && executes(&node));
+        node.as_superuser("REVOKE MODIFY ON KEYSPACE ks FROM r");
+        assert!(!executes(&node) && !executes(&node));
+    }
+    node.as_superuser("CREATE ROLE g WITH SUPERUSER = true");
+    node.as_superuser("GRANT g TO r");
+    assert!(executes(&node));
+    node.as_superuser("REVOKE g FROM r");
+    assert!(!executes(&node));
+    node.as_superuser("GRANT MODIFY ON ks.t TO r");
+    assert!(executes(&node));
+    node.as_superuser("DROP ROLE r");
+    assert!(!executes(&node));
+}
+
+#[test]
+fn a_decision_for_one_role_does_not_hold_for_another() {
+    let mut node = RoleNode::new();
+    let prepared = node.node.processor.prepare("SELECT * FROM ks.t", None).unwrap();
+    let executes = |node: &RoleNode| node.node.execute(&prepared, &QueryOptions::default()).is_ok();
+    assert!(executes(&node));
+    node.new_client("r");
+    assert!(!executes(&node));
+    node.client("cassandra");
+    assert!(executes(&node));
+}
+
+#[test]
+fn a_batch_needs_permissions_on_the_tables_of_all_its_statements() {
+    let mut node = RoleNode::new();
+    node.run("CREATE TABLE ks.u (k int PRIMARY KEY, v int)");
+    node.new_client("r");
+    node.as_superuser("GRANT MODIFY ON ks.t TO r");
+    let texts = ["INSERT INTO ks.t (k) VALUES (1)", "INSERT INTO ks.u (k) VALUES (1)"];
+    let refused = "User r has no MODIFY permission on <table ks.u> or any of its parents";
+    let batch = format!("BEGIN BATCH {}; {}; APPLY BATCH", texts[0], texts[1]);
+    assert_eq!(node.node.failure(&batch), refused);
+    let no_values: [Value<'_>; 0] = [];
+    let entry = |text| BatchEntry { statement: BatchStatement::Text(text), values: Values::Positional(&no_values) };
+    let entries = texts.map(entry);
+    let sent = |node: &RoleNode| node.node.batch(BatchKind::Logged, &entries, &QueryOptions::default());
+    assert_eq!(sent(&node).unwrap_err().message, refused);
+    node.as_superuser("GRANT MODIFY ON ALL TABLES IN KEYSPACE ks TO r");
+    node.run(&batch);
+    sent(&node).unwrap();
+}
+
+#[test]
+fn a_creator_gets_all_permissions_and_a_drop_takes_them_away() {
+    let mut node = RoleNode::new();
+    node.new_client("r");
+    assert_eq!(
+        node.node.failure("CREATE TABLE ks.mine (k int PRIMARY KEY)"),
+        "User r has no CREATE permission on <all tables in ks> or any of its parents"
+    );
+    node.as_superuser("GRANT CREATE ON KEYSPACE ks TO r");
+    node.run("CREATE TABLE ks.mine (k int PRIMARY KEY)");
+    node.run("INSERT INTO ks.mine (k) VALUES (1)");
+    let names = ["ALTER", "DROP", "SELECT", "MODIFY", "AUTHORIZE", "UNMASK", "SELECT_MASKED"];
+    let expected: Vec<String> = names.iter().map(|name| format!("'r' 'r' '<table ks.mine>' '{name}'")).collect();
+    assert_eq!(node.node.rows("LIST ALL ON ks.mine OF r NORECURSIVE"), expected);
+    node.run("DROP TABLE ks.mine");
+    assert_eq!(node.node.rows("LIST ALL OF r"), ["'r' 'r' '<keyspace ks>' 'CREATE'"]);
+    node.as_superuser("DROP KEYSPACE ks");
+    node.client("cassandra");
+    assert_eq!(node.node.rows("LIST ALL OF cassandra").len(), 4, "those on the role r");
+    node.run("DROP ROLE r");
+    assert!(node.node.rows("SELECT * FROM system_auth.role_permissions").is_empty());
+    assert!(node.node.rows("SELECT * FROM system_auth.resource_role_permissons_index").is_empty());
+}
+
+#[test]
+fn cycles_of_roles_are_refused() {
+    let node = RoleNode::new();
+    for role in ["a", "b", "c"] {
+        node.run(&format!("CREATE ROLE {role}"));
+    }
+    node.run("GRANT a TO b");
+    node.run("GRANT b TO c");
+    assert_eq!(node.node.failure("GRANT c TO a"), "c is a member of a");
+    assert_eq!(node.node.failure("GRANT a TO c"), "c is a member of a");
+    assert_eq!(node.node.failure("GRANT a TO a"), "a is a member of a");
+    assert_eq!(node.node.failure("REVOKE a FROM c"), "c is not a member of a");
+    node.run("DROP ROLE b");
+    assert!(node.node.rows("SELECT * FROM system_auth.role_members").is_empty());
+    node.run("GRANT c TO a");
+}
+
+#[test]
+fn every_role_reads_what_drivers_need_and_no_more_of_the_node() {
+    let mut node = RoleNode::new();
+    node.new_client("r");
+    node.as_superuser("GRANT ALL ON ALL KEYSPACES TO r");
+    node.run("SELECT key FROM system.local");
+    node.run("SELECT * FROM system_schema.tables");
+    let refused = |statement: &str| node.node.failure(statement);
+    let no_read = "User r has no SELECT permission on <table system_auth.roles> or any of its parents";
+    assert_eq!(refused("SELECT * FROM system_auth.roles"), no_read);
+    let no_write = "User r has no MODIFY permission on <table system_auth.roles> or any of its parents";
+    assert_eq!(refused("INSERT INTO system_auth.roles (role) VALUES ('x')"), no_write);
+    assert_eq!(refused("DROP TABLE system_auth.roles"), "Cannot DROP <table system_auth.roles>");
+    assert_eq!(
+        refused("CREATE ROLE x"),
+        "User r does not have sufficient privileges to perform the requested operation"
+    );
+}
+
+#[test]
+fn rows_that_were_written_directly_hold_after_the_next_look() {
+    let mut node = RoleNode::new();
+    node.new_client("r");
+    node.as_superuser(
+        "UPDATE system_auth.role_permissions SET permissions = {'SELECT'} WHERE role = 'r' AND resource = 'data'",
+    );
+    assert_eq!(node.node.failure("SELECT * FROM ks.t").split(' ').nth(4), Some("SELECT"));
+    node.node.processor.refresh_roles().unwrap();
+    node.run("SELECT * FROM ks.t");
+}
+
+#[test]
+fn a_client_that_did_not_log_in_may_do_nothing_with_roles() {
+    let node = TestNode::new();
+    node.processor.start_roles().unwrap();
+    let anonymous = "You have to be logged in and not anonymous to perform this request";
+    for statement in ["CREATE ROLE r", "DROP ROLE r", "LIST ROLES", "LIST USERS", "LIST ALL", "GRANT a TO b"] {
+        assert_eq!(node.failure(statement), anonymous, "{statement}");
+    }
+    let unsupported = "org.apache.cassandra.auth.CassandraRoleManager doesn't support PASSWORD";
+    assert_eq!(node.failure("CREATE ROLE r WITH PASSWORD = 'x'"), unsupported);
+}

@@ -1,0 +1,74 @@
+//! The login of a client, between STARTUP and AUTH_SUCCESS.
+//!
+//! A password is hashed on the blocking pool, and only a few are hashed at a time. Meanwhile the connection is not read.
+
+use crate::Shared;
+use crate::startup::Agreement;
+use query::{Login, QueryError, QueryHandler};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::task::spawn_blocking;
+
+/// The number of passwords that are hashed at a time. Clients beyond it wait, and the node's other work goes on.
+pub(crate) const LOGINS_AT_A_TIME: usize = 2;
+
+/// The largest message of a client to the authenticator, bytes.
+const TOKEN_BYTES_MAX: usize = 64 * 1024;
+
+type Checking = Pin<Box<dyn Future<Output = Result<Login, QueryError>> + Send>>;
+
+/// A client that has not logged in yet.
+pub(crate) struct LoggingIn {
+    /// The result of STARTUP, which holds once the client has logged in.
+    pub(crate) agreement: Agreement,
+    /// The check of its last message, and the stream of that message.
+    checking: Option<(i16, Checking)>,
+}
+
+impl LoggingIn {
+    pub(crate) fn new(agreement: Agreement) -> LoggingIn {
+        LoggingIn { agreement, checking: None }
+    }
+
+    /// Whether a message is being checked. The connection begins nothing else meanwhile.
+    pub(crate) fn is_checking(&self) -> bool {
+        self.checking.is_some()
+    }
+
+    /// Begins to check a message.
+    pub(crate) fn check<H: QueryHandler>(
+        &mut self,
+        stream: i16,
+        token: Option<&[u8]>,
+        client: Option<SocketAddr>,
+        shared: &Arc<Shared<H>>,
+    ) {
+        let token = token.unwrap_or_default();
+        let token = token[..token.len().min(TOKEN_BYTES_MAX)].to_vec();
+        let (handler, logins) = (shared.handler.clone(), shared.logins.clone());
+        self.checking = Some((
+            stream,
+            Box::pin(async move {
+                let gone = || QueryError::server("the login was given up");
+                let permit = logins.acquire_owned().await.map_err(|_| gone())?;
+                // The permit belongs to the hash, which goes on if the client leaves.
+                let checked = spawn_blocking(move || {
+                    let _permit = permit;
+                    handler.log_in(&token, client.map(|client| client.ip()))
+                });
+                checked.await.map_err(|_| gone())?
+            }),
+        ));
+    }
+
+    /// The outcome of the check, once it is known, and the stream of its message.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(i16, Result<Login, QueryError>)> {
+        let Some((stream, checking)) = &mut self.checking else { return Poll::Pending };
+        let (stream, Poll::Ready(outcome)) = (*stream, checking.as_mut().poll(cx)) else { return Poll::Pending };
+        self.checking = None;
+        Poll::Ready((stream, outcome))
+    }
+}
