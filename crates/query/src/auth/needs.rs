@@ -20,7 +20,7 @@ pub(super) enum Need {
 pub(super) fn of(plan: &Plan, keyspace: Option<&str>) -> Result<Vec<Need>, QueryError> {
     Ok(match &plan.work {
         Work::Select(_) => plan.tables.iter().map(|table| on_table(Permission::Select, table)).collect(),
-        Work::Modification(modification) => of_modification(modification),
+        Work::Modification(modification) | Work::Derived(modification) => of_modification(modification),
         Work::Batch(batch) => batch.statements().iter().flat_map(of_modification).collect(),
         Work::Truncate(table) => vec![on_table(Permission::Modify, table)],
         Work::Use(_) | Work::Describe(_) => Vec::new(),

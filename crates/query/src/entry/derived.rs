@@ -108,7 +108,7 @@ impl Derive for Deriving {
     }
 
     fn would_wait(failure: &Failure) -> bool {
-        matches!(failure, Failure::Query(error) if error.would_wait())
+        matches!(failure, Failure::Query(error) if error.need().is_some())
     }
 }
 
