@@ -248,7 +248,9 @@ fn log_opened(engine: &Engine) {
         Err(error) => tracing::warn!("a durable write to the commit log's device could not be timed: {error}"),
     }
     if !engine.writes_wait() {
-        tracing::info!("commitlog_sync is periodic: a crash may undo the last acknowledged writes, conditional ones too");
+        tracing::info!(
+            "commitlog_sync is periodic: a crash may undo the last acknowledged writes, conditional ones too"
+        );
     }
     if let BlockWrites::Buffered { reason } = engine.sstable_writes() {
         tracing::info!("SSTables are written through the page cache: {reason}");
