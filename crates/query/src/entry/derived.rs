@@ -154,7 +154,7 @@ impl Deriving {
                 beside(derived, execution.into_warnings())?
             }
         };
-        set_form(&mut body, |_| self.form.clone());
+        set_form(&mut body, |_| self.form);
         Ok(Derived { mutation, answer: Response { body, warnings } })
     }
 
