@@ -139,7 +139,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         started,
         drained: AtomicBool::new(false),
     });
-    warn_of_open_doors(&config, address);
+    warn_of_shown_address(&config, address);
     let mut signals = Signals::new()?;
     tracing::info!(
         %address,
@@ -185,13 +185,8 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     }
 }
 
-/// Says what whoever reaches the port may do, if others than this machine's users can.
-fn warn_of_open_doors(config: &Config, address: SocketAddr) {
-    if !address.ip().is_loopback() {
-        tracing::warn!(
-            "whoever reaches {address} may read and change everything: there is no authentication (AllowAllAuthenticator) and no TLS"
-        );
-    }
+/// Warns if clients are given an address that none can connect to.
+fn warn_of_shown_address(config: &Config, address: SocketAddr) {
     if address.ip().is_unspecified() && config.broadcast_rpc_address.is_none() {
         tracing::warn!("clients are told to connect to {}: set broadcast_rpc_address", address.ip());
     }
