@@ -33,8 +33,6 @@ use book::RoleBook;
 use credentials::Verified;
 use failures::Failures;
 
-pub(crate) use gate::Allowed;
-
 pub(crate) use credentials::PASSWORD_AUTHENTICATOR;
 pub use secrets::without_passwords;
 

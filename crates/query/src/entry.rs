@@ -32,7 +32,7 @@ use model::Mutation;
 use protocol::response::write_void;
 use protocol::{ErrorResponse, MetadataForm, ResultMetadata, RowsWriter, Values};
 
-use crate::auth::without_passwords;
+use crate::auth::{self, without_passwords};
 use crate::execution::{Control, Execution};
 use crate::modify::Traced;
 use crate::prepared::{Class, Plan, Prepared, Work, result_id};
@@ -257,7 +257,14 @@ impl Processor {
                 call.set_form(&mut body);
                 Ok(body)
             }
-            Work::Schema(statement) => ddl::execute(statement, execution),
+            Work::Schema(statement) if auth::is_about_roles(statement) => auth::execute(statement, execution),
+            Work::Schema(statement) => {
+                let body = ddl::execute(statement, execution)?;
+                if let ResponseBody::SchemaChange { change, contained } = &body {
+                    self.follow_schema_change(change, contained, execution.client)?;
+                }
+                Ok(body)
+            }
             Work::Select(_) | Work::Modification(_) | Work::Batch(_) => Err(QueryError::server("no such work")),
         }
     }
