@@ -7,9 +7,9 @@
 //!
 //! The order of steps is the same for all statements, and only this module decides it. First the prepared form is
 //! brought up to date. Then the values are bound. Then permissions are checked ([`crate::auth`]). The class of the plan
-//! decides the time limit, and whether the statement goes to the blocking pool. Last, the statement is executed. A statement whose
-//! reads would have to wait for a device is retried on the blocking pool. This has no side effects, because a statement
-//! reads everything before it writes.
+//! decides the time limit, and whether the statement goes to the blocking pool. Last, the statement is executed. A
+//! statement whose reads would have to wait for a device is retried on the blocking pool. This has no side effects,
+//! because a statement reads everything before it writes.
 //!
 //! Fast paths are private to this crate. Rows that are found without a cursor ([`crate::select`]) and writes of one row
 //! take the same steps.
