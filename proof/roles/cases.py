@@ -66,7 +66,7 @@ STATEMENTS = [
     "DELETE FROM ks.t WHERE k = 2",
     "BEGIN BATCH INSERT INTO ks.t (k, v) VALUES (1, 1); INSERT INTO ks.u (k, v) VALUES (1, 1); APPLY BATCH",
     "BEGIN UNLOGGED BATCH INSERT INTO ks.u (k, v) VALUES (1, 1); INSERT INTO ks.t (k, v) VALUES (1, 1); APPLY BATCH",
-    "INSERT INTO system_auth.role_members (role, member) VALUES ('nobody', 'nobody') USING TTL 1",
+    "DELETE FROM system_auth.role_members WHERE role = 'nobody'",
     "INSERT INTO system_traces.sessions (session_id) VALUES (00000000-0000-0000-0000-000000000000) USING TTL 1",
     "TRUNCATE system_auth.cidr_groups",
     "USE ks",

@@ -1,8 +1,8 @@
 //! Roles: who may log in, and who may do what.
 //!
 //! All roles and permissions are in memory, in a book. A statement that changes them writes the tables of `system_auth`
-//! first, and then the book. So a change holds for every request that begins after its answer. Rows that were written to
-//! these tables directly are read within `permissions_validity`.
+//! first, and then the book. So a change holds for every request that begins after its answer. Rows that were written
+//! to these tables directly are read within `permissions_validity`.
 //!
 //! Every decision about permissions has an epoch, which a change of the book ends. A prepared statement keeps the last
 //! role that was allowed to execute it, with the epoch. So a check usually compares two numbers.
@@ -32,8 +32,6 @@ use crate::{ErrorKind, Processor, QueryError, ResponseBody};
 use book::RoleBook;
 use credentials::Verified;
 use failures::Failures;
-
-pub(crate) use gate::Allowed;
 
 pub(crate) use credentials::PASSWORD_AUTHENTICATOR;
 pub use secrets::without_passwords;

@@ -21,7 +21,6 @@ use types::identifier::Quoted;
 
 pub(crate) use drop_table::snapshot;
 
-use crate::auth;
 use crate::execution::Execution;
 use crate::names::keyspace_of;
 use crate::preparing::Preparing;
@@ -65,9 +64,6 @@ fn keyspace_written(statement: &Statement) -> Option<Option<&Identifier>> {
 
 /// Changes the schema.
 pub(crate) fn execute(statement: &Statement, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-    if auth::is_about_roles(statement) {
-        return auth::execute(statement, execution);
-    }
     let change = match statement {
         Statement::CreateKeyspace(create) => keyspace::create(create, execution),
         Statement::AlterKeyspace(alter) => keyspace::alter(alter, execution),
@@ -81,10 +77,7 @@ pub(crate) fn execute(statement: &Statement, execution: &Execution<'_>) -> Resul
         other => Err(refuse(other, execution)),
     }?;
     Ok(match change {
-        Some(Changed { change, contained }) => {
-            execution.processor.follow_schema_change(&change, &contained, execution.client)?;
-            ResponseBody::SchemaChange { change, contained }
-        }
+        Some(Changed { change, contained }) => ResponseBody::SchemaChange { change, contained },
         None => ResponseBody::Void,
     })
 }

@@ -7,9 +7,9 @@
 //!
 //! The order of steps is the same for all statements, and only this module decides it. First the prepared form is
 //! brought up to date. Then the values are bound. Then permissions are checked ([`crate::auth`]). The class of the plan
-//! decides the time limit, and whether the statement goes to the blocking pool. Last, the statement is executed. A statement whose
-//! reads would have to wait for a device is retried on the blocking pool. This has no side effects, because a statement
-//! reads everything before it writes.
+//! decides the time limit, and whether the statement goes to the blocking pool. Last, the statement is executed. A
+//! statement whose reads would have to wait for a device is retried on the blocking pool. This has no side effects,
+//! because a statement reads everything before it writes.
 //!
 //! Fast paths are private to this crate. Rows that are found without a cursor ([`crate::select`]) and writes of one row
 //! take the same steps.
@@ -34,7 +34,7 @@ use protocol::response::write_void;
 use protocol::{ErrorResponse, MetadataForm, ResultMetadata, RowsWriter, Values};
 use types::Token;
 
-use crate::auth::without_passwords;
+use crate::auth::{self, without_passwords};
 use crate::execution::{Control, Execution};
 use crate::modify::Traced;
 use crate::prepared::{Class, Plan, Prepared, Work, result_id};
@@ -288,7 +288,14 @@ impl Processor {
                 call.set_form(&mut body);
                 Ok(body)
             }
-            Work::Schema(statement) => ddl::execute(statement, execution),
+            Work::Schema(statement) if auth::is_about_roles(statement) => auth::execute(statement, execution),
+            Work::Schema(statement) => {
+                let body = ddl::execute(statement, execution)?;
+                if let ResponseBody::SchemaChange { change, contained } = &body {
+                    self.follow_schema_change(change, contained, execution.client)?;
+                }
+                Ok(body)
+            }
             Work::Select(_) | Work::Modification(_) | Work::Derived(_) | Work::Batch(_) => {
                 Err(QueryError::server("no such work"))
             }

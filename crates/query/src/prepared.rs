@@ -2,6 +2,7 @@
 
 mod class;
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cql::ast::{Describe, Statement};
@@ -9,7 +10,6 @@ use md5::{Digest, Md5};
 use model::{Schema, Table};
 use uuid::Uuid;
 
-use crate::auth::Allowed;
 use crate::modify::{BatchPlan, ModificationPlan};
 use crate::select::SelectPlan;
 use crate::{ColumnSpec, ResultColumns};
@@ -118,8 +118,8 @@ pub struct Plan {
     /// The version of the schema under which the plan was made.
     pub(crate) schema_version: Uuid,
     pub(crate) tables: Vec<Arc<Table>>,
-    /// Who may execute it.
-    pub(crate) allowed: Allowed,
+    /// The last decision about permissions: the role that was allowed to execute it, and the epoch. Zero is none.
+    pub(crate) allowed: AtomicU64,
 }
 
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! The processor. It holds the state that all statements share, and prepares statements.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cql::ast::{ParsedStatement, Statement};
@@ -9,7 +10,7 @@ use model::{BoxCursor, ReadRange, Schema, Table};
 use types::timeuuid;
 
 use crate::Guardrails;
-use crate::auth::{self, Auth, AuthOptions};
+use crate::auth::{Auth, AuthOptions};
 use crate::prepared::{Class, Plan, Prepared, Work, plan_size_bytes};
 use crate::preparing::Preparing;
 use crate::system::{Node, VirtualTables};
@@ -217,13 +218,8 @@ impl Processor {
         let variables = preparing.variables();
         let plan_size_bytes = plan_size_bytes(&work, tokens, variables.len());
         let class = Class::of(&work);
-        let plan = Plan {
-            work,
-            class,
-            schema_version,
-            tables: preparing.tables().to_vec(),
-            allowed: auth::Allowed::default(),
-        };
+        let plan =
+            Plan { work, class, schema_version, tables: preparing.tables().to_vec(), allowed: AtomicU64::new(0) };
         let mut prepared = Prepared::new(text.into(), keyspace.map(Arc::from), variables, plan);
         prepared.plan_size_bytes = plan_size_bytes;
         prepared.partition_key_bind_indexes = preparing.partition_key_bind_indexes();

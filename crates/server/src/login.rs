@@ -1,6 +1,7 @@
 //! The login of a client, between STARTUP and AUTH_SUCCESS.
 //!
-//! A password is hashed on the blocking pool, and only a few are hashed at a time. Meanwhile the connection is not read.
+//! A password is hashed on the blocking pool, and only a few are hashed at a time. The connection is not read
+//! meanwhile.
 
 use crate::Shared;
 use crate::startup::Agreement;

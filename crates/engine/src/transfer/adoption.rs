@@ -49,8 +49,8 @@ impl Engine {
     /// they are. Blocks on the disk.
     ///
     /// Fails where it has something that we do not (an index, a view, a function, a trigger, a mask, compact storage),
-    /// where a keyspace is there already, or an SSTable is damaged; nothing is taken over then. Roles are taken over only
-    /// by a node that has none.
+    /// where a keyspace is there already, or an SSTable is damaged; nothing is taken over then. Roles are taken over
+    /// only by a node that has none.
     pub fn adopt(&self, sources: &[PathBuf]) -> Result<Vec<AdoptedTable>, EngineError> {
         self.shared.check_writable()?;
         let keyspaces = self.foreign_schema(sources)?;

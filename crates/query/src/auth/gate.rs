@@ -1,6 +1,6 @@
 //! The check of permissions before a statement is executed, and what a change of the schema does to permissions.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use cql::ast::Permission;
 
@@ -10,10 +10,6 @@ use super::resource::Resource;
 use super::{Auth, store::Change};
 use crate::prepared::{Plan, Prepared, Work};
 use crate::{ChangeKind, ClientState, Processor, QueryError, SchemaChange, SchemaTarget};
-
-/// The last decision about a statement: the role that was allowed to execute it, and the epoch. Zero is no decision.
-#[derive(Debug, Default)]
-pub(crate) struct Allowed(AtomicU64);
 
 /// Tables of `system` that clients need to find their way, and which every role may read. The schema's tables are
 /// readable too, and the traces.
@@ -35,7 +31,7 @@ impl Auth {
     /// Whether the client's role was allowed to execute this statement in this epoch.
     #[inline]
     fn remembers(&self, plan: &Plan, client: &ClientState) -> bool {
-        plan.allowed.0.load(Ordering::Relaxed) == self.decision(client) && client.user_id != 0
+        plan.allowed.load(Ordering::Relaxed) == self.decision(client) && client.user_id != 0
     }
 
     fn decision(&self, client: &ClientState) -> u64 {
@@ -65,7 +61,7 @@ impl Processor {
             auth.note_outdated();
             return Ok(());
         }
-        plan.allowed.0.store(decision, Ordering::Relaxed);
+        plan.allowed.store(decision, Ordering::Relaxed);
         Ok(())
     }
 
