@@ -15,6 +15,7 @@ mod error;
 mod execution;
 mod functions;
 mod guardrail;
+mod list_paths;
 mod modify;
 mod names;
 mod prepared;

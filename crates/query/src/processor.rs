@@ -9,6 +9,7 @@ use model::{BoxCursor, ReadRange, Schema, Table};
 use types::timeuuid;
 
 use crate::Guardrails;
+use crate::list_paths::PrependedPaths;
 use crate::prepared::{Class, Plan, Prepared, Work};
 use crate::preparing::Preparing;
 use crate::system::{Node, VirtualTables};
@@ -78,7 +79,7 @@ pub struct Processor {
     options: ProcessorOptions,
     virtual_tables: VirtualTables,
     timeuuids: timeuuid::Generator,
-    prepended_paths: modify::PrependedPaths,
+    prepended_paths: PrependedPaths,
 }
 
 impl Processor {
@@ -89,7 +90,7 @@ impl Processor {
         let node = u64::from_be_bytes([0, 0, node[0] | 1, node[1], node[2], node[3], node[4], node[5]]);
         let clock_sequence = (node >> 8) as u16 & 0x3fff;
         let timeuuids = timeuuid::Generator::new(clock_sequence, node);
-        let prepended_paths = modify::PrependedPaths::new(clock_sequence, node);
+        let prepended_paths = PrependedPaths::new(clock_sequence, node);
         Processor { engine, options, virtual_tables, timeuuids, prepended_paths }
     }
 
@@ -122,7 +123,7 @@ impl Processor {
     }
 
     /// Makes the paths of elements prepended to lists.
-    pub(crate) fn prepended_paths(&self) -> &modify::PrependedPaths {
+    pub(crate) fn prepended_paths(&self) -> &PrependedPaths {
         &self.prepended_paths
     }
 
