@@ -9,7 +9,7 @@ use model::Schema;
 use protocol::QueryOptions;
 
 use crate::budget::Budget;
-use crate::modify::AppendedPaths;
+use crate::list_paths::AppendedPaths;
 use crate::{ClientState, Processor, QueryError, TraceLog, Value};
 
 /// The conditions under which a request is executed.

@@ -17,6 +17,7 @@ mod execution;
 mod functions;
 mod guardrail;
 mod memory;
+mod list_paths;
 mod modify;
 mod names;
 mod prepared;

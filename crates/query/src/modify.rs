@@ -15,7 +15,6 @@ mod existing;
 mod guarded;
 mod json;
 mod list;
-mod list_paths;
 mod plan;
 mod statements;
 mod target;
@@ -36,7 +35,6 @@ use crate::{QueryError, ResponseBody, TraceLog, consistency};
 
 pub(crate) use batch::{BatchPlan, batch_mutation, batch_partitions, derive_batch, prepare_batch};
 pub(crate) use json::unreadable as unreadable_json;
-pub(crate) use list_paths::{AppendedPaths, PrependedPaths};
 pub(crate) use truncate::truncate;
 
 use json::{InsertDocument, MarkerDocument};

@@ -1,8 +1,8 @@
 //! Locks on partitions, for writes that read before they write.
 //!
 //! A lock is found by table and token, so partitions may share one. It is a queue: whoever comes first holds it first,
-//! and the holder gives it directly to the next in the queue, so nobody overtakes. No thread waits. A waiter is a future
-//! that registers its waker, and leaves the queue when it is dropped. Whoever needs several locks takes them in
+//! and the holder gives it directly to the next in the queue, so nobody overtakes. No thread waits. A waiter is a
+//! future that registers its waker, and leaves the queue when it is dropped. Whoever needs several locks takes them in
 //! ascending order, so that no two wait for each other.
 //!
 //! | event                         | lock     | queue         | who is woken |

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Each state is a type and each step consumes the state before it, so that a wrong order does not compile. The steps
-//! in brackets are those of writes that read before they write ([`super::derived`]). Such a write takes the locks of its
-//! partitions and holds them until it is visible. Only then is its size known. If there is no memory for it, or no room
-//! in the log, it gives the locks back, waits, and starts again at the lock.
+//! in brackets are those of writes that read before they write ([`super::derived`]). Such a write takes the locks of
+//! its partitions and holds them until it is visible. Only then is its size known. If there is no memory for it, or no
+//! room in the log, it gives the locks back, waits, and starts again at the lock.
 //!
 //! | state        | it holds                                   | it may wait for      | dropped there                |
 //! |--------------|--------------------------------------------|----------------------|------------------------------|
@@ -22,8 +22,9 @@
 //!
 //! So nobody waits for memory or for room inside a group or under a lock, nor for a lock inside a group. There are four
 //! drivers: [`begin`] waits for nothing and returns what waits for the device, to be polled by a connection; [`drive`]
-//! is a future that waits for everything; [`drive_under`] is one that waits for the device alone, under locks; [`block`]
-//! waits on its thread for the device alone. What is dropped in flight goes to [`super::abandoned`], with its locks.
+//! is a future that waits for everything; [`drive_under`] is one that waits for the device alone, under locks;
+//! [`block`] waits on its thread for the device alone. What is dropped in flight goes to [`super::abandoned`], with its
+//! locks.
 
 use std::borrow::Borrow;
 use std::future::poll_fn;

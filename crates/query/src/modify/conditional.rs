@@ -15,12 +15,12 @@ use types::{CqlType, collection};
 
 use super::check_alive;
 use super::conditions::{BoundCondition, Condition};
-use super::list_paths::AppendedPaths;
 use super::plan::Modification;
 use super::target::Rows;
 use super::updates::Updates;
 use crate::budget::{STEPS_PER_LOOK, steps_of_bytes};
 use crate::execution::Execution;
+use crate::list_paths::AppendedPaths;
 use crate::names::column_spec;
 use crate::restrictions::StatementType;
 use crate::row_view::{RowView, Source, split_key};
@@ -145,8 +145,8 @@ fn write(
     Ok(Some(Mutation::new(updates)))
 }
 
-/// The same update with all cells at this timestamp. Deletions are a microsecond older, so that an insertion in the same
-/// batch survives them.
+/// The same update with all cells at this timestamp. Deletions are a microsecond older, so that an insertion in the
+/// same batch survives them.
 fn with_timestamp(update: &PartitionUpdate, table: &Table, timestamp: i64) -> PartitionUpdate {
     let mut changed = PartitionUpdateBuilder::new(update.table().clone(), update.key().clone());
     let (mut builder, mut blob) = (RowBuilder::default(), Vec::new());
@@ -323,8 +323,8 @@ impl<'c> Conditions<'c> {
         self.reads_all_statics || named()
     }
 
-    /// Reads the rows of the conditions. If there are conditions on the static row alone, the first live row is read, so
-    /// that a partition without static content is told from one that does not exist.
+    /// Reads the rows of the conditions. If there are conditions on the static row alone, the first live row is read:
+    /// a partition without static content is not one that does not exist.
     fn read(&self, execution: &Execution<'_>) -> Result<Current, QueryError> {
         let slices: Vec<Slice> = self.rows.iter().map(|(clustering, _)| Slice::prefix(clustering)).collect();
         let slices = if slices.is_empty() { Slices::all() } else { Slices::new(slices, self.table.comparator()) };
