@@ -10,15 +10,9 @@ use model::{BoxCursor, ReadRange, Schema, Table};
 use types::timeuuid;
 
 use crate::Guardrails;
-<<<<<<< HEAD
 use crate::auth::{Auth, AuthOptions};
-use crate::prepared::{Class, Plan, Prepared, Work, plan_size_bytes};
-||||||| 9b599ea9
-use crate::prepared::{Class, Plan, Prepared, Work};
-=======
 use crate::list_paths::PrependedPaths;
-use crate::prepared::{Class, Plan, Prepared, Work};
->>>>>>> 381f1da8c88ea4ce1d7e56c20005065111f62b8d
+use crate::prepared::{Class, Plan, Prepared, Work, plan_size_bytes};
 use crate::preparing::Preparing;
 use crate::system::{Node, VirtualTables};
 use crate::{Cause, DiskUsage, QueryError, Response, ResponseBody, ddl, describe, modify, select};
@@ -108,17 +102,9 @@ impl Processor {
         let node = u64::from_be_bytes([0, 0, node[0] | 1, node[1], node[2], node[3], node[4], node[5]]);
         let clock_sequence = (node >> 8) as u16 & 0x3fff;
         let timeuuids = timeuuid::Generator::new(clock_sequence, node);
-<<<<<<< HEAD
-        let prepended_paths = modify::PrependedPaths::new(clock_sequence, node);
+        let prepended_paths = PrependedPaths::new(clock_sequence, node);
         let auth = Auth::new(options.auth);
         Processor { engine, options, virtual_tables, auth, timeuuids, prepended_paths }
-||||||| 9b599ea9
-        let prepended_paths = modify::PrependedPaths::new(clock_sequence, node);
-        Processor { engine, options, virtual_tables, timeuuids, prepended_paths }
-=======
-        let prepended_paths = PrependedPaths::new(clock_sequence, node);
-        Processor { engine, options, virtual_tables, timeuuids, prepended_paths }
->>>>>>> 381f1da8c88ea4ce1d7e56c20005065111f62b8d
     }
 
     /// The engine.
