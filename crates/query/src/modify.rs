@@ -88,6 +88,10 @@ pub(crate) fn prepare(statement: Statement, preparing: &mut Preparing<'_>) -> Re
 impl ModificationPlan {
     /// The mutation of the statement, after all checks; `None` if it writes nothing.
     pub fn mutation(&self, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
+        if matches!(&self.0, Kind::Document(_)) {
+            // As in Cassandra, before the document is read. Counters cannot be inserted.
+            plan::check_level(execution.options.consistency)?;
+        }
         self.resolve(execution, |modification| mutation_of(modification, execution))
     }
 

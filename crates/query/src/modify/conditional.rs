@@ -228,12 +228,13 @@ impl<'c> Conditions<'c> {
         if target.has_clustering_in() {
             return Err(QueryError::invalid(refuse_in(modification, "clustering key columns")));
         }
-        self.reads_regulars |= table.clustering().is_empty() || target.has_clustering();
-        self.reads_all_statics |= modification.names_statics;
         let rows = target.rows(execution)?;
         if !condition.is_some() {
             return Ok(());
         }
+        // As in Cassandra, the answer depends on what the statements with conditions write.
+        self.reads_regulars |= table.clustering().is_empty() || target.has_clustering();
+        self.reads_all_statics |= modification.names_statics;
         let clustering = match rows {
             Rows::Partition => table.clustering().is_empty().then(Vec::new),
             Rows::Clusterings(clusterings) => clusterings.into_iter().next(),

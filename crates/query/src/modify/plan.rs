@@ -52,6 +52,14 @@ thread_local! {
     static BUILDER: RefCell<RowBuilder> = RefCell::default();
 }
 
+/// Refuses a consistency level that is not allowed for a plain write to a table without counters.
+pub(super) fn check_level(consistency: Consistency) -> Result<(), QueryError> {
+    if consistency.is_serial() {
+        return Err(QueryError::invalid("You must use conditional updates for serializable writes"));
+    }
+    consistency::refuse_node_local(consistency)
+}
+
 impl Modification {
     /// Refuses statements that are invalid with any values, before values are checked.
     pub fn validate(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
@@ -97,22 +105,19 @@ impl Modification {
 
     /// Refuses a consistency level that is not allowed for this write.
     pub fn check_level(&self, consistency: Consistency) -> Result<(), QueryError> {
-        if self.is_counter {
-            return match consistency {
-                Consistency::Any => Err(QueryError::invalid(format!(
-                    "Consistency level ANY is not yet supported for counter table {}",
-                    self.table.name
-                ))),
-                level if level.is_serial() => {
-                    Err(QueryError::invalid("Counter operations are inherently non-serializable"))
-                }
-                _ => Ok(()),
-            };
+        if !self.is_counter {
+            return check_level(consistency);
         }
-        if consistency.is_serial() {
-            return Err(QueryError::invalid("You must use conditional updates for serializable writes"));
+        match consistency {
+            Consistency::Any => Err(QueryError::invalid(format!(
+                "Consistency level ANY is not yet supported for counter table {}",
+                self.table.name
+            ))),
+            level if level.is_serial() => {
+                Err(QueryError::invalid("Counter operations are inherently non-serializable"))
+            }
+            _ => Ok(()),
         }
-        consistency::refuse_node_local(consistency)
     }
 
     /// Adds the changes of the statement to `updates`. `timestamp` is used if the statement has none, microseconds.
