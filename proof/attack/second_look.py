@@ -28,7 +28,7 @@ def int4(number: int) -> bytes:
 
 
 def pipelined(target: Target, cql: str, count: int, clients: int, options: QueryOptions = QueryOptions()) -> list:
-    """The answers to a statement that each client sends so many times before it reads the first answer."""
+    """The answers to a statement that each client sends `count` times before it reads the first answer."""
     body = requests.query(cql, options, 5)
 
     def ask(_) -> list:

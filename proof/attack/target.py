@@ -104,7 +104,7 @@ class Target:
             return list(pool.map(lambda message: ask(*message), messages))
 
     def pipelined(self, count: int, cql: str, values: tuple = ()) -> list:
-        """The answers to one statement, sent so many times on one connection before the first answer is read."""
+        """The answers to one statement, sent `count` times on one connection before the first answer is read."""
         with self.connect() as connection:
             opcode, body = requests.QUERY, requests.query(cql, QueryOptions(), 5)
             if values:

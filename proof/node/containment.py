@@ -19,7 +19,7 @@ from proof.wire import Connection, Error, Rows
 TABLES = ("hurt", "sound")
 SCHEMA = ["CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
           *(f"CREATE TABLE ks.{table} (k int PRIMARY KEY, v int)" for table in TABLES)]
-FLUSHED = 20            # rows of each table in an SSTable; so many more are in the log
+FLUSHED = 20            # rows of each table in an SSTable; as many more are in the log
 REFUSED_TO_READERS = [
     "INSERT INTO ks.sound (k, v) VALUES (1, 1)", "UPDATE ks.sound SET v = 1 WHERE k = 1", "DELETE FROM ks.sound WHERE k = 1",
     "BEGIN BATCH INSERT INTO ks.sound (k, v) VALUES (1, 1); INSERT INTO ks.sound (k, v) VALUES (2, 1) APPLY BATCH",

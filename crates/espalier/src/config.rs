@@ -87,7 +87,7 @@ pub struct Config {
     pub cluster_name: String,
     pub num_tokens: u32,
     pub listen: IpAddr,
-    /// Where clients are told to connect to; `listen` if it says nothing.
+    /// The address that clients find in `system.local` and connect to; `None` means `listen`.
     pub broadcast_rpc_address: Option<IpAddr>,
     pub port: u16,
     pub frame_size_bytes_max: usize,

@@ -1,18 +1,18 @@
 //! Memory that requests hold, counted for the node and for each client's address.
 //!
-//! A [`MemoryBudget`] is a limit and what is taken of it. The budget of an address is a part of the node's: what is
-//! taken of the part is taken of the whole too, and neither is exceeded by [`Lease::try_grow`]. A [`Lease`] is what one
-//! holder has taken; it gives everything back when it is dropped, so that nothing is lost on any way out.
+//! A [`MemoryBudget`] has a limit and counts the bytes that are taken of it. The budget of an address is a part of the
+//! node's budget: bytes taken of the part are taken of the whole too, and [`Lease::try_grow`] exceeds neither. A
+//! [`Lease`] is what one holder has taken. It gives everything back when it is dropped.
 //!
-//! Holders that may wait do so in a queue for each budget, first come first served: who gets memory, or gives up, wakes
-//! the next. Holders take large steps, so that the shared counters are touched once for many requests.
+//! Each budget has a queue, in which holders wait in the order of their arrival. A holder that gets memory or gives up
+//! wakes the next one. Holders take memory in large steps, so that many requests touch the shared counters once.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A limit on memory, and what is taken of it.
+/// A limit on memory, and the count of the bytes taken of it.
 #[derive(Debug)]
 pub struct MemoryBudget {
     limit_bytes: usize,
@@ -20,7 +20,7 @@ pub struct MemoryBudget {
     /// The budget that this one is a part of.
     whole: Option<Arc<MemoryBudget>>,
     queue: Mutex<Queue>,
-    /// The queue's length, for those that give back: mostly nobody waits.
+    /// The length of the queue. It is read without the lock whenever memory is given back, and is mostly 0.
     waiting: AtomicUsize,
 }
 
@@ -56,7 +56,7 @@ impl MemoryBudget {
         self.limit_bytes
     }
 
-    /// Whether somebody waits for this budget or the whole, or the last eighth of one is begun.
+    /// Whether a holder waits for this budget or for the whole, or less than an eighth of one of them is left.
     pub fn is_short(&self) -> bool {
         let is_short = self.waiting.load(Ordering::Relaxed) > 0
             || self.taken_bytes() > self.limit_bytes - self.limit_bytes / 8
@@ -64,7 +64,8 @@ impl MemoryBudget {
         is_short || self.whole.as_ref().is_some_and(|whole| whole.is_short())
     }
 
-    /// Takes so much of this and of the whole. The error is the budget that has too little; then nothing is taken.
+    /// Takes this many bytes of this budget and of the whole. The error is the budget that has too few; nothing is then
+    /// taken.
     fn try_take(&self, bytes: usize) -> Result<(), &MemoryBudget> {
         let grown = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= self.limit_bytes);
         self.taken_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).map_err(|_| self)?;
@@ -74,7 +75,7 @@ impl MemoryBudget {
         })
     }
 
-    /// Takes so much whatever the limits say.
+    /// Takes this many bytes even if that exceeds the limits.
     fn take(&self, bytes: usize) {
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.whole.iter().for_each(|whole| whole.take(bytes));
@@ -88,7 +89,7 @@ impl MemoryBudget {
         self.wake_next();
     }
 
-    /// Wakes who waits longest, of this budget only.
+    /// Wakes the holder that has waited longest for this budget.
     fn wake_next(&self) {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
@@ -126,7 +127,7 @@ impl MemoryBudget {
         id
     }
 
-    /// Leaves the queue. Who was woken in vain wakes the next instead.
+    /// Leaves the queue. A holder that was woken already wakes the next one instead.
     fn leave(&self, id: u64) {
         let mut queue = self.lock();
         let place = queue.wakers.iter().position(|(known, _)| *known == id);
@@ -149,7 +150,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A lease of nothing yet.
+    /// An empty lease.
     pub fn new(budget: Arc<MemoryBudget>) -> Lease {
         Lease { budget, bytes: 0, waits: None }
     }
@@ -164,7 +165,7 @@ impl Lease {
         &self.budget
     }
 
-    /// Takes what is missing to so many bytes, if the limits allow it; says whether they do.
+    /// Grows the lease to this many bytes if the limits allow it. Returns whether they do.
     pub fn try_grow(&mut self, bytes: usize) -> bool {
         let missing = bytes.saturating_sub(self.bytes);
         let fits = missing == 0 || self.budget.try_take(missing).is_ok();
@@ -174,7 +175,7 @@ impl Lease {
         fits
     }
 
-    /// Takes what is missing to so many bytes whatever the limits say: the memory is used already.
+    /// Grows the lease to this many bytes even if that exceeds the limits, because the memory is in use already.
     pub fn grow(&mut self, bytes: usize) {
         let missing = bytes.saturating_sub(self.bytes);
         if missing > 0 {
@@ -183,7 +184,7 @@ impl Lease {
         }
     }
 
-    /// As [`Lease::try_grow`]; where it does not fit the context is woken when it may.
+    /// Like [`Lease::try_grow`]. If the limits do not allow it, the context is woken when they may.
     pub fn poll_grow(&mut self, bytes: usize, cx: &Context<'_>) -> Poll<()> {
         let missing = bytes.saturating_sub(self.bytes);
         if missing == 0 {
@@ -222,7 +223,7 @@ impl Lease {
         }
     }
 
-    /// Gives back what is more than so many bytes.
+    /// Shrinks the lease to this many bytes.
     pub fn shrink(&mut self, bytes: usize) {
         if bytes < self.bytes {
             self.budget.give_back(self.bytes - bytes);

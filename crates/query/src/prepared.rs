@@ -96,8 +96,8 @@ impl<P> Prepared<P> {
     }
 }
 
-/// The memory that the plan of a text of so many tokens takes, in bytes: not less, and mostly not more than three times
-/// as much. A plan is made of parts of the text, so a price for each token stands for them; the price of selected
+/// An upper estimate of the memory of a plan, in bytes, from the number of tokens of its text. It is mostly less than
+/// three times the real size. A plan is made of parts of the text, so each token has a price; the price of selected
 /// expressions is higher. The prices were measured (`tests/it/prepared_size.rs`).
 pub(crate) fn plan_size_bytes(work: &Work, tokens: usize, markers: usize) -> usize {
     const PLAN_BYTES: usize = 4096;

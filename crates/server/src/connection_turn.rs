@@ -22,7 +22,7 @@ const BYTES_PER_WEIGHT: usize = 512;
 /// The weight of a request that did the work of many rows.
 pub(crate) const WEIGHT_OF_LARGE: usize = WEIGHT_PER_LOOK;
 
-/// The weight of a request that goes on elsewhere.
+/// The weight of a request that continues on another thread.
 pub(crate) const WEIGHT_OF_MOVED: usize = 4;
 
 /// One turn of a connection.

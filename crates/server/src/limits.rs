@@ -128,15 +128,15 @@ impl Account {
         Account { lease: Lease::new(budget), lacks_room: false }
     }
 
-    /// Whether the connection may come to hold so many bytes. Where it may not `cx` is woken when that changes.
+    /// Ready if the connection may hold this many bytes. Otherwise `cx` is woken when it may.
     pub(crate) fn poll_room(&mut self, held_bytes: usize, cx: &Context<'_>) -> Poll<()> {
         let room = self.lease.poll_grow(leased_bytes(held_bytes), cx);
         self.lacks_room = room.is_pending();
         room
     }
 
-    /// The connection holds so many bytes now, whatever the limits say, and keeps what it has taken for those that are
-    /// still missing of a request.
+    /// Sets the bytes that the connection holds now, even beyond the limits. It keeps what it has taken for the missing
+    /// part of a request.
     pub(crate) fn settle(&mut self, held_bytes: usize, missing_bytes: usize) {
         let (used, kept) = (leased_bytes(held_bytes), leased_bytes(held_bytes + missing_bytes));
         if used > self.lease.bytes() {
@@ -157,7 +157,7 @@ impl Account {
         self.lacks_room
     }
 
-    /// Whether it holds memory that somebody else could do with.
+    /// Whether it holds memory for which other connections wait.
     pub(crate) fn is_in_the_way(&self) -> bool {
         self.lease.bytes() > 0 && self.is_short()
     }
@@ -168,7 +168,7 @@ impl Account {
     }
 }
 
-/// What is taken of the budgets for so many bytes.
+/// The bytes taken of the budgets for a connection that holds this many bytes.
 fn leased_bytes(held_bytes: usize) -> usize {
     if held_bytes <= FREE_BYTES { 0 } else { held_bytes.next_multiple_of(STEP_BYTES) }
 }

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::task::spawn_blocking;
 
-/// The number of passwords that are hashed at a time. Clients beyond it wait, and the node's other work goes on.
+/// The number of passwords that are hashed at a time. Other logins wait. Requests of clients that have logged in are
+/// not delayed.
 pub(crate) const LOGINS_AT_A_TIME: usize = 2;
 
 /// The largest message of a client to the authenticator, bytes.
@@ -55,7 +56,7 @@ impl LoggingIn {
             Box::pin(async move {
                 let gone = || QueryError::server("the login was given up");
                 let permit = logins.acquire_owned().await.map_err(|_| gone())?;
-                // The permit belongs to the hash, which goes on if the client leaves.
+                // The permit belongs to the hash, which continues if the client leaves.
                 let checked = spawn_blocking(move || {
                     let _permit = permit;
                     handler.log_in(&token, client.map(|client| client.ip()))

@@ -1,4 +1,4 @@
-//! Where files lie on this node is nothing that clients are told.
+//! Errors for clients without the directories of this node.
 
 /// The message of a failure of this node with each absolute path cut to the file's name. The node's log has all of it.
 pub(crate) fn without_directories(message: &str) -> String {

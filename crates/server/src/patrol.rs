@@ -10,13 +10,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How often it is looked.
+/// The time between two looks.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// So many looks in a row find the same request unfinished, or a client that reads next to nothing.
+/// The number of looks in a row that find the same request unfinished, or a client that hardly reads.
 const STALLED_LOOKS_MAX: u32 = 5;
 
-/// A client that takes fewer bytes in a period reads next to nothing.
+/// A client that takes fewer bytes than this between two looks hardly reads.
 const SENT_BYTES_MIN: usize = 16 * 1024;
 
 /// See the module's text.
@@ -70,7 +70,7 @@ impl Patrol {
         }
     }
 
-    /// So many bytes of answers were taken by the socket.
+    /// The socket took this many bytes of answers.
     pub(crate) fn sent(&mut self, bytes: usize) {
         self.sent_bytes += bytes;
     }

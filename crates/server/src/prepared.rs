@@ -29,7 +29,7 @@ impl<P> Weighter<Md5Id, Arc<Prepared<P>>> for BySize {
 const SHARD_SIZE_BYTES_MIN: u64 = 10 << 20;
 
 impl<P: Send + Sync + 'static> PreparedCache<P> {
-    /// A cache of so many bytes.
+    /// A cache of this many bytes.
     pub(crate) fn new(size_bytes: u64) -> PreparedCache<P> {
         const STATEMENTS_ESTIMATED: usize = 1000;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());

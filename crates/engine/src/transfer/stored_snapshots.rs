@@ -75,7 +75,7 @@ impl Engine {
             let Some(parent) = snapshot.directory.parent() else { continue };
             let removed = parent.join(format!("{UNFINISHED}cleared-{}", self.shared.files().new_timeuuid()));
             match disk.rename(&snapshot.directory, &removed) {
-                // Somebody else cleared it.
+                // Another request cleared it.
                 Err(error) if error.kind() == DiskErrorKind::NotFound => continue,
                 renamed => renamed?,
             }

@@ -1,7 +1,7 @@
 //! Writes that follow from what is read before them: conditions, and lists whose elements are named by index.
 //!
-//! The locks of the partitions make one step of reading, deciding and writing. Whoever comes later reads what was
-//! written, because a lock is passed on only when the write is visible. Plain writes take no lock, as in Cassandra.
+//! The locks of the partitions make one step of reading, deciding and writing. A later write reads the
+//! result, because a lock is passed on only when the write is visible. Plain writes take no lock, as in Cassandra.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! Locks on partitions, for writes that read before they write.
 //!
-//! A lock is found by table and token, so partitions may share one. It is a queue: whoever comes first holds it first,
-//! and the holder gives it directly to the next in the queue, so nobody overtakes. No thread waits. A waiter is a
-//! future that registers its waker, and leaves the queue when it is dropped. Whoever needs several locks takes them in
-//! ascending order, so that no two wait for each other.
+//! A lock is found by table and token, so partitions may share one. Each lock has a queue. The
+//! holder passes the lock directly to the first waiter, so no write overtakes another. No thread waits. A waiter is a
+//! future that registers its waker, and leaves the queue when it is dropped. A write that needs several locks takes
+//! them in ascending order, so that no two writes wait for each other.
 //!
-//! | event                         | lock     | queue         | who is woken |
+//! | event                         | lock     | queue         | woken        |
 //! |-------------------------------|----------|---------------|--------------|
 //! | a taker finds it free         | held     | stays empty   | nobody       |
 //! | a taker finds it held         | held     | gets a ticket | nobody       |
@@ -138,7 +138,7 @@ impl PartitionLocks {
     }
 }
 
-/// Someone who wants one lock. If it is dropped, it wants it no longer.
+/// A request for one lock. Dropping it withdraws the request.
 struct Taker<'l> {
     locks: &'l PartitionLocks,
     stripe: usize,

@@ -268,7 +268,7 @@ fn a_table_that_is_quarantined_amid_a_large_batch_keeps_no_other_from_its_part()
             flush.join().unwrap();
             result
         });
-        // Until whoever finishes it lets go of the engine.
+        // The thread that finishes the batch holds the engine until then.
         while Arc::strong_count(&engine) > 1 {
             std::thread::yield_now();
         }

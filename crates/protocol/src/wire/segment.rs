@@ -31,7 +31,7 @@ pub(crate) enum SegmentError {
 pub(crate) enum Decoded {
     /// A segment, taken off.
     Whole(Segment),
-    /// A part of one, of which so many bytes are missing; 0 where it is not known how many.
+    /// A part of a segment. The number is that of the missing bytes, or 0 if it is not known yet.
     Lacks(usize),
 }
 

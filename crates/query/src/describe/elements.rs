@@ -15,7 +15,7 @@ use crate::QueryError;
 use crate::budget::steps_of_bytes;
 use crate::execution::Execution;
 
-/// Making a byte of a description takes so many times the work of copying a byte of a row.
+/// The work of writing one byte of a description, as a multiple of the work of copying one byte of a row.
 const BYTES_FACTOR: usize = 16;
 
 /// The rows of the answer.

@@ -101,8 +101,8 @@ fn partitions_are_spread_over_all_locks() {
     assert!(counts.iter().all(|count| (1..40).contains(count)), "10 each on average");
 }
 
-/// Random clients take, hold, leave and give up in any order. Meanwhile each lock has one holder at most, whoever could
-/// go on was woken, and holders follow each other in the order in which they asked.
+/// Random clients take, hold, leave and give up in any order. Meanwhile each lock has one holder at most, every
+/// waiter that could continue was woken, and holders follow each other in the order in which they asked.
 #[test]
 fn no_history_has_two_holders_of_a_lock_or_loses_a_wake_up() {
     for seed in testkit::seeds(0..200) {
@@ -142,7 +142,7 @@ fn no_history_has_two_holders_of_a_lock_or_loses_a_wake_up() {
             held.sort_unstable();
             assert!(held.windows(2).all(|pair| pair[0] != pair[1]), "seed {seed}: two holders in {held:?}");
         }
-        // Whoever still waits is served once the others leave.
+        // The remaining waiters are served once the others leave.
         while !waiting.is_empty() || !holding.is_empty() {
             let before = waiting.len() + holding.len();
             holding.clear();
