@@ -215,9 +215,18 @@ impl PartitionUpdateBuilder {
         self.deletion.is_live() && self.static_rows.is_empty() && self.row_count == 0 && self.ranges.is_empty()
     }
 
+    /// The finished update as a mutation of its own.
+    #[inline]
+    pub fn into_mutation(self) -> Mutation {
+        Mutation(Updates::One(self.build()))
+    }
+
     /// The finished update.
+    #[inline]
     pub fn build(mut self) -> PartitionUpdate {
-        self.sort_rows();
+        if self.row_count > 1 {
+            self.sort_rows();
+        }
         let has_others = !self.deletion.is_live() || !self.static_rows.is_empty() || !self.ranges.is_empty();
         if has_others || self.row_count > SHORT_COUNT_MAX || self.row_count == 0 {
             return self.build_parts();
@@ -274,9 +283,6 @@ impl PartitionUpdateBuilder {
 
     /// Sorts rows into clustering order and merges versions of the same row.
     fn sort_rows(&mut self) {
-        if self.row_count < 2 {
-            return;
-        }
         let compare =
             |left: &RowRef<'_>, right: &RowRef<'_>| self.table.comparator().compare(left.clustering, right.clustering);
         let (head, rows) = self.bytes.split_at(self.rows_start());

@@ -229,7 +229,8 @@ impl Processor {
         {
             return self.must_block(need, call, class, values);
         }
-        let execution = Execution::new(self, schema, request.parts(), values, statement.keyspace.as_deref(), *control);
+        let execution =
+            &mut Execution::new(self, schema, request.parts(), values, statement.keyspace.as_deref(), *control);
         match &statement.plan.work {
             Work::Select(select) => self.begin_read(select, call, execution, out),
             Work::Modification(modification) => {
@@ -238,11 +239,11 @@ impl Processor {
                 outcome.unwrap_or_else(|HasToBlock(need)| self.must_block(need, call, class, values))
             }
             Work::Derived(modification) => {
-                let partitions = modification.partitions(&execution);
+                let partitions = modification.partitions(execution);
                 self.begin_derived_statement(call, partitions, execution)
             }
             Work::Batch(batch) if batch.derives() => {
-                let partitions = batch.partitions(&execution);
+                let partitions = batch.partitions(execution);
                 self.begin_derived_statement(call, partitions, execution)
             }
             Work::Batch(batch) => {
@@ -251,8 +252,8 @@ impl Processor {
                 outcome.unwrap_or_else(|HasToBlock(need)| self.must_block(need, call, class, values))
             }
             work => {
-                let body = self.carry_out(work, call, &execution);
-                Outcome::done(with_warnings(body, execution.into_warnings(), self.engine()))
+                let body = self.carry_out(work, call, execution);
+                Outcome::done(with_warnings(body, execution.take_warnings(), self.engine()))
             }
         }
     }
@@ -262,7 +263,7 @@ impl Processor {
         self: &Arc<Self>,
         call: &Call<'_>,
         partitions: Result<Vec<(TableId, Token)>, QueryError>,
-        execution: Execution<'_>,
+        execution: &mut Execution<'_>,
     ) -> Outcome {
         let Call { statement, request, columns, control } = *call;
         match partitions {
@@ -271,7 +272,7 @@ impl Processor {
                 let values = execution.values;
                 self.begin_derived(modifying, partitions, (request, values), columns, class, control.turn)
             }
-            Err(error) => Outcome::done(with_warnings(Err(error), execution.into_warnings(), self.engine())),
+            Err(error) => Outcome::done(with_warnings(Err(error), execution.take_warnings(), self.engine())),
         }
     }
 
@@ -307,27 +308,27 @@ impl Processor {
         self: &Arc<Self>,
         select: &SelectPlan,
         call: &Call<'_>,
-        execution: Execution<'_>,
+        execution: &mut Execution<'_>,
         out: Option<&mut Vec<u8>>,
     ) -> Outcome {
         if let Some(out) = out
-            && self.look_up(select, call, &execution, out)
+            && self.look_up(select, call, execution, out)
         {
             return Outcome::Done(Answer::Written);
         }
-        let mut body = select.execute(&execution);
+        let mut body = select.execute(execution);
         if let Some(need) = body.as_ref().err().and_then(QueryError::need) {
             return self.must_block(need, call, call.statement.plan.class, execution.values);
         }
         body.iter_mut().for_each(|body| call.set_form(body));
-        Outcome::done(with_warnings(body, execution.into_warnings(), self.engine()))
+        Outcome::done(with_warnings(body, execution.take_warnings(), self.engine()))
     }
 
     /// Appends the RESULT of a SELECT of a few rows of one partition, if they are found without a cursor. Otherwise it
     /// returns false and appends nothing.
     #[inline]
     fn look_up(&self, select: &SelectPlan, call: &Call<'_>, execution: &Execution<'_>, out: &mut Vec<u8>) -> bool {
-        if !select.may_be_looked_up() || self.options().guardrails.watches_reads() {
+        if !select.may_be_looked_up() || self.watches_reads() {
             return false;
         }
         let Some(columns) = &call.statement.result_metadata else { return false };
@@ -355,22 +356,21 @@ impl Processor {
         batch: Option<BatchKind>,
         class: Class,
         schema: &BorrowedSchema,
-        execution: Execution<'_>,
+        execution: &mut Execution<'_>,
         out: Option<&mut Vec<u8>>,
     ) -> Result<Outcome, HasToBlock> {
-        let make = || written(&execution);
-        let make_again = || {
+        let make_again = |execution: &Execution<'_>| {
             execution.budget().restart();
-            make()
+            written(execution)
         };
-        let mutation = match make() {
+        let mutation = match written(execution) {
             Ok(Some(mutation)) => mutation,
-            Ok(None) => return Ok(void(execution.into_warnings(), out)),
+            Ok(None) => return Ok(void(execution.take_warnings(), out)),
             Err(error) => {
                 if let Some(need) = error.need() {
                     return Err(HasToBlock(need));
                 }
-                return Ok(Outcome::done(with_warnings(Err(error), execution.into_warnings(), self.engine())));
+                return Ok(Outcome::done(with_warnings(Err(error), execution.take_warnings(), self.engine())));
             }
         };
         let traced = execution.trace.map(|trace| Traced::begin(&mutation, trace, schema));
@@ -378,19 +378,19 @@ impl Processor {
         let work = match self.engine().begin_write(schema, mutation) {
             Ok(Some(write)) if write.is_done() => {
                 traced.iter().for_each(Traced::end);
-                return Ok(void(execution.into_warnings(), out));
+                return Ok(void(execution.take_warnings(), out));
             }
             Ok(Some(write)) => PendingWork::Write(write),
-            Err(EngineError::MutationTooLarge { .. }) if !is_single => self.write_later(make_again(), batch),
-            Ok(None) => self.write_later(make_again(), batch),
+            Err(EngineError::MutationTooLarge { .. }) if !is_single => self.write_later(make_again(execution), batch),
+            Ok(None) => self.write_later(make_again(execution), batch),
             Err(error) => {
-                let refused = with_warnings(Err(error.into()), execution.into_warnings(), self.engine());
+                let refused = with_warnings(Err(error.into()), execution.take_warnings(), self.engine());
                 return Ok(Outcome::done(refused));
             }
         };
         let limit = self.time_limit(class, execution.options);
         let may_block = execution.may_block;
-        let pending = Pending::new(work, execution.into_warnings(), limit);
+        let pending = Pending::new(work, execution.take_warnings(), limit);
         if !may_block {
             return Ok(Outcome::Pending(Box::new(pending)));
         }

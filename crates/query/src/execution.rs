@@ -132,9 +132,9 @@ impl<'a> Execution<'a> {
         self.shared_budget.unwrap_or(&self.own_budget)
     }
 
-    /// The warnings of an execution that has ended.
-    pub fn into_warnings(self) -> Vec<String> {
-        self.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)
+    /// Removes the warnings of an execution that has ended, and returns them.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(self.warnings.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The value of a bind marker.

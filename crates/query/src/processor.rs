@@ -90,6 +90,10 @@ pub struct Processor {
     options: ProcessorOptions,
     virtual_tables: VirtualTables,
     auth: Auth,
+    /// Whether guardrails watch the sizes of written values.
+    watches_values: bool,
+    /// Whether guardrails watch the sizes of reads.
+    watches_reads: bool,
     timeuuids: timeuuid::Generator,
     prepended_paths: PrependedPaths,
 }
@@ -104,7 +108,8 @@ impl Processor {
         let timeuuids = timeuuid::Generator::new(clock_sequence, node);
         let prepended_paths = PrependedPaths::new(clock_sequence, node);
         let auth = Auth::new(options.auth);
-        Processor { engine, options, virtual_tables, auth, timeuuids, prepended_paths }
+        let (watches_values, watches_reads) = (options.guardrails.watches_values(), options.guardrails.watches_reads());
+        Processor { engine, options, virtual_tables, auth, watches_values, watches_reads, timeuuids, prepended_paths }
     }
 
     /// The engine.
@@ -119,6 +124,18 @@ impl Processor {
 
     pub(crate) fn options(&self) -> &ProcessorOptions {
         &self.options
+    }
+
+    /// Whether written values can cause a warning or an error by their size.
+    #[inline]
+    pub(crate) fn watches_values(&self) -> bool {
+        self.watches_values
+    }
+
+    /// Whether reads can cause a warning or an error by their size.
+    #[inline]
+    pub(crate) fn watches_reads(&self) -> bool {
+        self.watches_reads
     }
 
     pub(crate) fn auth(&self) -> &Auth {

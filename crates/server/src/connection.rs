@@ -428,6 +428,9 @@ impl<H: QueryHandler> Connection<H> {
     /// client has used before. Returns the number of requests that were examined, at least 1. After these, the caller
     /// should prefetch again.
     fn prefetch(&mut self) -> usize {
+        if !self.decoder.holds_several() {
+            return 1;
+        }
         let mut count = 0;
         let (statements, ahead) = (&self.statements, self.decoder.ahead().take(REQUESTS_PREFETCHED));
         self.shared.handler.prefetch(ahead.inspect(|_| count += 1).filter_map(|(header, body)| {

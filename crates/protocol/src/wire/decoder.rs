@@ -187,12 +187,25 @@ impl Decoder {
         self.ahead().next()
     }
 
+    /// Whether bytes follow the first envelope in the buffer. Only then can `ahead` show more than `peek`.
+    #[inline]
+    pub fn holds_several(&self) -> bool {
+        let bytes = self.unread();
+        RawHeader::parse(bytes).is_some_and(|raw| bytes.len() - HEADER_SIZE > raw.body_size as usize)
+    }
+
+    /// The envelopes that lie in one piece in the buffer, whether complete or not.
+    #[inline]
+    fn unread(&self) -> &[u8] {
+        match self.framing {
+            Framing::Envelopes { .. } => &self.input,
+            Framing::Segments { .. } => &self.contained,
+        }
+    }
+
     /// This envelope and the following ones, as long as `peek` could show them.
     pub fn ahead(&self) -> impl Iterator<Item = (Header, &[u8])> {
-        let mut bytes = match self.framing {
-            Framing::Envelopes { .. } => &self.input[..],
-            Framing::Segments { .. } => &self.contained[..],
-        };
+        let mut bytes = self.unread();
         iter::from_fn(move || {
             let (header, body) = self.whole_envelope(bytes)?;
             bytes = &bytes[HEADER_SIZE + body.len()..];
@@ -377,7 +390,25 @@ impl Decoder {
         Err(DecodeError { version, ..self.fatal(unsupported(number)) })
     }
 
+    #[inline]
     fn check_header(&self, raw: &RawHeader) -> Result<Header, DecodeError> {
+        let &RawHeader { flags, stream, body_size, .. } = raw;
+        let (version, opcode) = (Version::from_number(raw.version & 0x7F), Opcode::from_number(raw.opcode));
+        match (version, opcode) {
+            (Some(version), Some(opcode))
+                if raw.version & 0x80 == 0
+                    && opcode.is_request()
+                    && self.version.is_none_or(|expected| expected == version) =>
+            {
+                Ok(Header { version, flags, stream, opcode, body_size })
+            }
+            _ => Err(self.refuse_header(raw)),
+        }
+    }
+
+    /// The error about a header with the wrong version, opcode or direction.
+    #[cold]
+    fn refuse_header(&self, raw: &RawHeader) -> DecodeError {
         let number = raw.version & 0x7F;
         let error = |message: String| DecodeError {
             stream: raw.stream,
@@ -389,18 +420,19 @@ impl Decoder {
         let Some(version) = Version::from_number(number) else {
             let beta = raw.flags & flags::USE_BETA != 0;
             let message = if beta { unsupported(number) } else { BETA_WITHOUT_FLAG.to_owned() };
-            return Err(DecodeError { version: number, ..self.fatal(message) });
+            return DecodeError { version: number, ..self.fatal(message) };
         };
-        let opcode = Opcode::request(raw.opcode, raw.version & 0x80 != 0).map_err(|e| error(e.message))?;
-        if let Some(expected) = self.version.filter(|&expected| expected != version) {
-            // Cassandra's two texts differ by a space.
-            let space = if expected == Version::V5 { "" } else { " " };
-            return Err(error(format!(
-                "Invalid message version. Got {version} but previous{space}messages on this connection had version \
-                 {expected}"
-            )));
+        if let Some(wrong) = Opcode::no_request(raw.opcode, raw.version & 0x80 != 0) {
+            return error(wrong.message);
         }
-        Ok(Header { version, flags: raw.flags, stream: raw.stream, opcode, body_size: raw.body_size })
+        let expected = self.version.unwrap_or(version);
+        debug_assert!(expected != version, "something is wrong with the header");
+        // Cassandra's two texts differ by a space.
+        let space = if expected == Version::V5 { "" } else { " " };
+        error(format!(
+            "Invalid message version. Got {version} but previous{space}messages on this connection had version \
+             {expected}"
+        ))
     }
 
     fn too_big(&self, raw: &RawHeader, total: u64) -> DecodeError {

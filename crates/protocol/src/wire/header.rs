@@ -47,6 +47,7 @@ pub enum Opcode {
 
 impl Opcode {
     /// The opcode of this number.
+    #[inline]
     pub fn from_number(number: u8) -> Option<Opcode> {
         Some(match number {
             0x00 => Opcode::Error,
@@ -92,6 +93,7 @@ impl Opcode {
     }
 
     /// True for what a client sends.
+    #[inline]
     pub fn is_request(self) -> bool {
         matches!(
             self,
@@ -106,18 +108,20 @@ impl Opcode {
         )
     }
 
-    /// The request opcode of this number, or Cassandra's error. `response` is the direction bit of the header.
-    pub(crate) fn request(number: u8, response: bool) -> Result<Opcode, ProtocolError> {
-        let opcode =
-            Opcode::from_number(number).ok_or_else(|| ProtocolError::new(format!("Unknown opcode {number}")))?;
-        if response || !opcode.is_request() {
-            let (expected, got) = if response { ("REQUEST", "RESPONSE") } else { ("RESPONSE", "REQUEST") };
-            return Err(ProtocolError::new(format!(
-                "Wrong protocol direction (expected {expected}, got {got}) for opcode {number} ({})",
-                opcode.name()
-            )));
-        }
-        Ok(opcode)
+    /// Cassandra's error about a number that is not the opcode of a request; `None` if it is one. `response` is the
+    /// direction bit of the header.
+    pub(crate) fn no_request(number: u8, response: bool) -> Option<ProtocolError> {
+        let Some(opcode) = Opcode::from_number(number) else {
+            return Some(ProtocolError::new(format!("Unknown opcode {number}")));
+        };
+        let (expected, got) = match response {
+            true => ("REQUEST", "RESPONSE"),
+            false if !opcode.is_request() => ("RESPONSE", "REQUEST"),
+            false => return None,
+        };
+        let name = opcode.name();
+        let message = format!("Wrong protocol direction (expected {expected}, got {got}) for opcode {number} ({name})");
+        Some(ProtocolError::new(message))
     }
 }
 
@@ -148,6 +152,7 @@ pub(crate) struct RawHeader {
 
 impl RawHeader {
     /// Splits nine bytes into fields; none when there are fewer.
+    #[inline]
     pub(crate) fn parse(bytes: &[u8]) -> Option<RawHeader> {
         let (head, _) = bytes.split_first_chunk::<HEADER_SIZE>()?;
         let [version, flags, s0, s1, opcode, l0, l1, l2, l3] = *head;

@@ -70,6 +70,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `[short bytes]`.
+    #[inline]
     pub(crate) fn short_bytes(&mut self) -> Result<&'a [u8]> {
         const WHAT: &str = "a byte array preceded by its 2 bytes length";
         let size = u16::from_be_bytes(self.array(WHAT)?);

@@ -27,6 +27,7 @@ impl Version {
     }
 
     /// The version of this number, if this crate speaks it.
+    #[inline]
     pub fn from_number(number: u8) -> Option<Version> {
         match number {
             3 => Some(Version::V3),

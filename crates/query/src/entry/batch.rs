@@ -99,8 +99,8 @@ impl Processor {
         {
             return Outcome::failed(error);
         }
-        let execution = Execution::new(self, &schema, request.parts(), &[], keyspace, control);
-        match modify::batch_partitions(kind, &statements, &execution) {
+        let execution = &mut Execution::new(self, &schema, request.parts(), &[], keyspace, control);
+        match modify::batch_partitions(kind, &statements, execution) {
             Ok(partitions) if partitions.is_empty() => {}
             Ok(partitions) => {
                 let is_conditional = statements.iter().any(|(modification, _)| modification.is_conditional());
@@ -116,7 +116,7 @@ impl Processor {
                 );
             }
             Err(error) => {
-                return Outcome::done(with_warnings(Err(error), execution.into_warnings(), self.engine()));
+                return Outcome::done(with_warnings(Err(error), execution.take_warnings(), self.engine()));
             }
         }
         let written = |execution: &Execution<'_>| modify::batch_mutation(kind, &statements, execution);

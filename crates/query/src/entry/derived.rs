@@ -131,13 +131,13 @@ impl Deriving {
         let ((mutation, mut body), warnings) = match &self.modifying {
             Modifying::Statement(statement) => {
                 let statement = current(statement).map_err(Failure::Query)?;
-                let execution = execution(values, statement.keyspace.as_deref());
+                let mut execution = execution(values, statement.keyspace.as_deref());
                 let derived = match &statement.plan.work {
                     Work::Derived(modification) => modification.derive(&execution),
                     Work::Batch(batch) => batch.derive(&execution),
                     _ => Err(QueryError::server("no modification")),
                 };
-                beside(derived, execution.into_warnings())?
+                beside(derived, execution.take_warnings())?
             }
             Modifying::Batch(kind, parts) => {
                 let renew = |(statement, place): &(Arc<Prepared>, std::ops::Range<usize>)| {
@@ -149,9 +149,9 @@ impl Deriving {
                     parts.iter().map(|(statement, values)| Ok((super::batch::modification(statement)?, *values)));
                 let statements: Vec<_> = statements.collect::<Result<_, QueryError>>().map_err(Failure::Query)?;
                 let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());
-                let execution = execution(&[], keyspace);
+                let mut execution = execution(&[], keyspace);
                 let derived = modify::derive_batch(*kind, &statements, &execution);
-                beside(derived, execution.into_warnings())?
+                beside(derived, execution.take_warnings())?
             }
         };
         set_form(&mut body, |_| self.form);

@@ -5,7 +5,7 @@
 
 use types::{CqlType, collection};
 
-use super::change::{Change, ColumnChanges};
+use super::change::{Change, Changes};
 use crate::QueryError;
 use crate::execution::Execution;
 use crate::guardrail::{COLLECTION_SIZE, COLUMN_VALUE_SIZE, ITEMS_PER_COLLECTION, Texts};
@@ -20,12 +20,15 @@ const LIST_PATH_BYTES: usize = 16;
 /// The path of a user type's field.
 const FIELD_PATH_BYTES: usize = 2;
 
-/// Checks the changes of these columns; does nothing where no guardrail of values is set.
-pub(super) fn check(columns: &[ColumnChanges], execution: &Execution<'_>) -> Result<(), QueryError> {
-    if !execution.processor.options().guardrails.watches_values() {
-        return Ok(());
-    }
-    for column in columns {
+/// Checks the changes of a statement; does nothing where no guardrail of values is set.
+#[inline]
+pub(super) fn check(changes: &Changes, execution: &Execution<'_>) -> Result<(), QueryError> {
+    if execution.processor.watches_values() { check_values(changes, execution) } else { Ok(()) }
+}
+
+#[cold]
+fn check_values(changes: &Changes, execution: &Execution<'_>) -> Result<(), QueryError> {
+    for column in changes.regulars.iter().chain(&changes.statics) {
         let guarded = Guarded { column: &column.column.name, ty: &column.column.ty, execution };
         column.changes.iter().try_for_each(|change| guarded.change(change))?;
     }

@@ -62,7 +62,18 @@ pub(super) fn check_level(consistency: Consistency) -> Result<(), QueryError> {
 
 impl Modification {
     /// Refuses statements that are invalid with any values, before values are checked.
+    #[inline]
     pub fn validate(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
+        // An ordinary write passes with this one test.
+        let is_special =
+            self.is_read_only | self.reads | self.is_counter | self.is_virtual | self.condition.is_some();
+        match is_special {
+            true => self.validate_special(execution),
+            false => execution.processor.options().disk_usage.check(execution),
+        }
+    }
+
+    fn validate_special(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
         if self.is_read_only {
             let keyspace = &self.table.keyspace;
             return Err(QueryError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
@@ -243,8 +254,7 @@ impl Writer<'_> {
         if deletes && !has_row && !changes.regulars.is_empty() {
             return Err(no_columns_of_ranges());
         }
-        guarded::check(&changes.regulars, self.execution)?;
-        guarded::check(&changes.statics, self.execution)?;
+        guarded::check(changes, self.execution)?;
         if has_row {
             builder.start(table.regulars(), false);
             let mut columns = changes.regulars.as_slice();

@@ -41,10 +41,10 @@ impl Updates {
 
     /// The mutation; `None` if there is nothing to write.
     pub fn into_mutation(self) -> Option<Mutation> {
-        let first = self.first.filter(|builder| !builder.is_empty()).map(PartitionUpdateBuilder::build);
         if self.others.is_empty() {
-            return first.map(Mutation::from);
+            return self.first.filter(|builder| !builder.is_empty()).map(PartitionUpdateBuilder::into_mutation);
         }
+        let first = self.first.filter(|builder| !builder.is_empty()).map(PartitionUpdateBuilder::build);
         let filled = self.others.into_iter().filter(|builder| !builder.is_empty());
         let updates: Vec<_> = first.into_iter().chain(filled.map(PartitionUpdateBuilder::build)).collect();
         (!updates.is_empty()).then(|| Mutation::new(updates))
