@@ -49,14 +49,26 @@ pub struct PartitionUpdate {
     parts: Parts,
 }
 
-/// The offsets of an update's parts in its bytes.
-#[derive(Clone, Copy, Debug, Default)]
+/// The parts of an update in its bytes.
+#[derive(Clone, Copy, Debug)]
 struct Parts {
-    deletion: Option<DeletionTime>,
-    static_row: Option<(usize, usize)>,
+    /// The deletion of the whole partition, `LIVE` if none.
+    deletion: DeletionTime,
+    /// The offset of the static row, behind its length; 0 if there is none.
+    static_row: usize,
+    /// The offset of the first row, and the number of rows.
     rows: (usize, usize),
+    /// The offset of the first range, and the number of ranges.
     ranges: (usize, usize),
 }
+
+impl Parts {
+    const NONE: Parts = Parts { deletion: DeletionTime::LIVE, static_row: 0, rows: (0, 0), ranges: (0, 0) };
+}
+
+// Updates and their builders are moved several times on their way to the log. The compiler moves up to 128 bytes without
+// a call of memcpy.
+const _: () = assert!(size_of::<Mutation>() <= 128 && size_of::<PartitionUpdateBuilder>() <= 96);
 
 impl PartitionUpdate {
     /// The table, as it was when the update was made.
@@ -76,12 +88,14 @@ impl PartitionUpdate {
 
     /// The deletion of the whole partition, `LIVE` if none.
     pub fn partition_deletion(&self) -> DeletionTime {
-        self.parts.deletion.unwrap_or(DeletionTime::LIVE)
+        self.parts.deletion
     }
 
     /// The static row.
     pub fn static_row(&self) -> Option<Row<'_>> {
-        self.parts.static_row.map(|(start, end)| Row::new(&self.bytes[start..end]))
+        let start = self.parts.static_row;
+        let length = Reader { bytes: self.bytes.get(start.checked_sub(4)?..)? }.u32() as usize;
+        Some(Row::new(&self.bytes[start..start + length]))
     }
 
     /// The number of rows that are written.
@@ -120,14 +134,41 @@ fn read_bound(reader: &mut Reader<'_>) -> ClusteringBound {
 pub struct PartitionUpdateBuilder {
     table: Arc<Table>,
     key: PartitionKey,
-    deletion: DeletionTime,
-    /// The versions of the static row; one is what most updates have at most.
-    static_rows: Vec<Vec<u8>>,
     /// If there are only rows: the head of the update, and then clusterings and blobs in serialized form, in order of
     /// arrival. Few rows alone, as in most updates, then stay where they are. Empty before the first row.
     bytes: Vec<u8>,
     row_count: usize,
+    /// What most updates do not have.
+    extras: Option<Box<Extras>>,
+}
+
+/// The changes of an update besides its rows.
+#[derive(Debug)]
+struct Extras {
+    deletion: DeletionTime,
+    /// The versions of the static row.
+    static_rows: Vec<Vec<u8>>,
     ranges: Vec<RangeDeletion>,
+}
+
+impl Default for Extras {
+    fn default() -> Extras {
+        Extras { deletion: DeletionTime::LIVE, static_rows: Vec::new(), ranges: Vec::new() }
+    }
+}
+
+impl Extras {
+    /// Merges the versions of the static row. The result is empty if there is none.
+    fn take_static_row(&mut self, table: &Table) -> Vec<u8> {
+        let mut versions = std::mem::take(&mut self.static_rows);
+        if versions.len() < 2 {
+            return versions.pop().unwrap_or_default();
+        }
+        let rows: Vec<Row<'_>> = versions.iter().map(|version| Row::new(version)).collect();
+        let mut merged = Vec::new();
+        crate::RowMerger::of_all_written().merge(table, &rows, DeletionTime::LIVE, &mut merged);
+        merged
+    }
 }
 
 /// An update of at most this many rows has their count in one byte.
@@ -136,15 +177,7 @@ const SHORT_COUNT_MAX: usize = 127;
 impl PartitionUpdateBuilder {
     /// A builder without changes.
     pub fn new(table: Arc<Table>, key: PartitionKey) -> Self {
-        PartitionUpdateBuilder {
-            table,
-            key,
-            deletion: DeletionTime::LIVE,
-            static_rows: Vec::new(),
-            bytes: Vec::new(),
-            row_count: 0,
-            ranges: Vec::new(),
-        }
+        PartitionUpdateBuilder { table, key, bytes: Vec::new(), row_count: 0, extras: None }
     }
 
     /// The table.
@@ -161,30 +194,19 @@ impl PartitionUpdateBuilder {
     /// caller that takes one from a user must refuse it.
     pub fn delete_partition(&mut self, deletion: DeletionTime) {
         if deletion.has_whole_form() {
-            self.deletion = self.deletion.max(deletion);
+            let extras = self.extras.get_or_insert_default();
+            extras.deletion = extras.deletion.max(deletion);
         }
     }
 
     /// Deletes a range of rows.
     pub fn delete_range(&mut self, slice: Slice, deletion: DeletionTime) {
-        self.ranges.push(RangeDeletion { slice, deletion });
+        self.extras.get_or_insert_default().ranges.push(RangeDeletion { slice, deletion });
     }
 
     /// Adds a version of the static row, a blob of [`crate::RowBuilder`].
     pub fn static_row(&mut self, blob: &[u8]) {
-        self.static_rows.push(blob.to_vec());
-    }
-
-    /// Merges the versions of the static row. The result is empty if there is none.
-    fn take_static_row(&mut self) -> Vec<u8> {
-        let mut versions = std::mem::take(&mut self.static_rows);
-        if versions.len() < 2 {
-            return versions.pop().unwrap_or_default();
-        }
-        let rows: Vec<Row<'_>> = versions.iter().map(|version| Row::new(version)).collect();
-        let mut merged = Vec::new();
-        crate::RowMerger::of_all_written().merge(&self.table, &rows, DeletionTime::LIVE, &mut merged);
-        merged
+        self.extras.get_or_insert_default().static_rows.push(blob.to_vec());
     }
 
     /// Adds a version of the row at `clustering`, a blob of [`crate::RowBuilder`]. The same row may be added again.
@@ -212,7 +234,7 @@ impl PartitionUpdateBuilder {
 
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.deletion.is_live() && self.static_rows.is_empty() && self.row_count == 0 && self.ranges.is_empty()
+        self.row_count == 0 && self.extras.is_none()
     }
 
     /// The finished update as a mutation of its own.
@@ -227,47 +249,47 @@ impl PartitionUpdateBuilder {
         if self.row_count > 1 {
             self.sort_rows();
         }
-        let has_others = !self.deletion.is_live() || !self.static_rows.is_empty() || !self.ranges.is_empty();
-        if has_others || self.row_count > SHORT_COUNT_MAX || self.row_count == 0 {
+        if self.extras.is_some() || self.row_count > SHORT_COUNT_MAX || self.row_count == 0 {
             return self.build_parts();
         }
         let start = self.rows_start();
         self.bytes[start - 1] = self.row_count as u8;
-        let parts = Parts { rows: (start, self.row_count), ..Parts::default() };
+        let parts = Parts { rows: (start, self.row_count), ..Parts::NONE };
         PartitionUpdate { table: self.table, key: self.key, bytes: self.bytes, parts }
     }
 
     /// The finished update, with any combination of parts.
-    fn build_parts(mut self) -> PartitionUpdate {
-        let static_row = self.take_static_row();
-        let rows = self.bytes.get(self.rows_start()..).unwrap_or_default();
+    fn build_parts(self) -> PartitionUpdate {
+        let rows_start = self.rows_start();
+        let mut extras = self.extras.map(|extras| *extras).unwrap_or_default();
+        let static_row = extras.take_static_row(&self.table);
+        let rows = self.bytes.get(rows_start..).unwrap_or_default();
         let mut bytes = Vec::with_capacity(64 + self.key.bytes().len() + static_row.len() + rows.len());
         let bits = [
-            (!self.deletion.is_live(), PARTITION_DELETION),
+            (!extras.deletion.is_live(), PARTITION_DELETION),
             (!static_row.is_empty(), STATIC_ROW),
             (!rows.is_empty(), ROWS),
-            (!self.ranges.is_empty(), RANGE_DELETIONS),
+            (!extras.ranges.is_empty(), RANGE_DELETIONS),
         ];
         let flags = bits.iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit);
         write_head(&self.table, &self.key, flags, &mut bytes);
-        let mut parts = Parts::default();
-        if !self.deletion.is_live() {
-            parts.deletion = Some(self.deletion);
-            write_deletion(self.deletion, &mut bytes);
+        let mut parts = Parts { deletion: extras.deletion, ..Parts::NONE };
+        if !extras.deletion.is_live() {
+            write_deletion(extras.deletion, &mut bytes);
         }
         if !static_row.is_empty() {
             write_sized(&static_row, &mut bytes);
-            parts.static_row = Some((bytes.len() - static_row.len(), bytes.len()));
+            parts.static_row = bytes.len() - static_row.len();
         }
         if !rows.is_empty() {
             vint::write_uvint(self.row_count as u64, &mut bytes);
             parts.rows = (bytes.len(), self.row_count);
             bytes.extend_from_slice(rows);
         }
-        if !self.ranges.is_empty() {
-            vint::write_uvint(self.ranges.len() as u64, &mut bytes);
-            parts.ranges = (bytes.len(), self.ranges.len());
-            for range in &self.ranges {
+        if !extras.ranges.is_empty() {
+            vint::write_uvint(extras.ranges.len() as u64, &mut bytes);
+            parts.ranges = (bytes.len(), extras.ranges.len());
+            for range in &extras.ranges {
                 write_bound(&range.slice.start, &mut bytes);
                 write_bound(&range.slice.end, &mut bytes);
                 write_deletion(range.deletion, &mut bytes);
@@ -558,15 +580,15 @@ fn parse_update<'t, 'b>(
     if flags & !(PARTITION_DELETION | STATIC_ROW | ROWS | RANGE_DELETIONS) != 0 {
         return Err(at.fail("update flags of a known version"));
     }
-    let mut parts = Parts::default();
+    let mut parts = Parts::NONE;
     if flags & PARTITION_DELETION != 0 {
         // Older builds logged deletions that no SSTable can store. They are ignored here as in the builder.
-        parts.deletion = Some(at.deletion()?).filter(DeletionTime::has_whole_form);
+        parts.deletion = Some(at.deletion()?).filter(DeletionTime::has_whole_form).unwrap_or(DeletionTime::LIVE);
     }
     if flags & STATIC_ROW != 0 {
         let blob = at.sized("static row")?;
         check_row(blob, table)?;
-        parts.static_row = Some((at.at - blob.len(), at.at));
+        parts.static_row = at.at - blob.len();
     }
     if flags & ROWS != 0 {
         let count = at.uvint("row count")?;

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use cql::ast::BatchKind;
-use engine::{BorrowedSchema, EngineError, LogHold, Turn};
+use engine::{BegunWrite, BorrowedSchema, EngineError, LogHold, Turn};
 use model::{Mutation, TableId};
 use protocol::response::write_void;
 use protocol::{ErrorResponse, MetadataForm, ResultMetadata, RowsWriter, Values};
@@ -375,11 +375,13 @@ impl Processor {
         };
         let traced = execution.trace.map(|trace| Traced::begin(&mutation, trace, schema));
         let is_single = mutation.updates().len() == 1;
-        let work = match self.engine().begin_write(schema, mutation) {
-            Ok(Some(write)) if write.is_done() => {
-                traced.iter().for_each(Traced::end);
-                return Ok(void(execution.take_warnings(), out));
-            }
+        let begun = self.engine().begin_write(schema, mutation);
+        // A write that is done is looked at in its place: it is not moved.
+        if begun.as_ref().is_ok_and(|begun| begun.as_ref().is_some_and(BegunWrite::is_done)) {
+            traced.iter().for_each(Traced::end);
+            return Ok(void(execution.take_warnings(), out));
+        }
+        let work = match begun {
             Ok(Some(write)) => PendingWork::Write(write),
             Err(EngineError::MutationTooLarge { .. }) if !is_single => self.write_later(make_again(execution), batch),
             Ok(None) => self.write_later(make_again(execution), batch),

@@ -83,9 +83,11 @@ impl<H: QueryHandler> Requests<'_, H> {
         header: &Header,
         body: &[u8],
     ) -> Begun<H::Plan> {
-        let parsed = match Body::parse(header, body) {
+        // It is read in its place, because a move costs more than a copy of a rare error.
+        let parsed = Body::parse(header, body);
+        let parsed = match &parsed {
             Ok(parsed) => parsed,
-            Err(error) => return self.refuse(header.stream, error.into()),
+            Err(error) => return self.refuse(header.stream, error.clone().into()),
         };
         let envelope = Envelope { header, size_bytes: body.len() };
         if long_text::is_long(&parsed.request) {

@@ -17,7 +17,7 @@ pub(super) enum BoundValues<'a> {
 
 impl<'a> BoundValues<'a> {
     /// Puts values that were sent by name into the order of the markers, without those that belong to no marker.
-    #[inline]
+    #[inline(always)]
     pub fn of(values: &Values<'a>, markers: &[ColumnSpec]) -> BoundValues<'a> {
         let values = match values {
             Values::Positional(values) => return BoundValues::Given(values),

@@ -10,10 +10,19 @@ use model::{Mutation, PartitionKey, PartitionUpdateBuilder, Table, TableId};
 pub(super) struct Updates {
     /// The first partition's update. Most statements have no others.
     first: Option<PartitionUpdateBuilder>,
-    others: Vec<PartitionUpdateBuilder>,
-    /// Places in `others`. It is filled from the second partition on.
+    others: Option<Box<Others>>,
+}
+
+/// The updates of all partitions but the first.
+#[derive(Debug, Default)]
+struct Others {
+    builders: Vec<PartitionUpdateBuilder>,
+    /// Places in `builders`.
     places: HashMap<(TableId, PartitionKey), usize>,
 }
+
+// See `PartitionUpdateBuilder` for the limit.
+const _: () = assert!(size_of::<Updates>() <= 128);
 
 impl Updates {
     /// The builder for changes of this partition.
@@ -23,30 +32,34 @@ impl Updates {
         if self.first.as_ref().is_none_or(is_same) {
             return self.first.get_or_insert_with(new);
         }
-        let last = self.others.len().wrapping_sub(1);
-        if self.others.get(last).is_some_and(is_same) {
-            return &mut self.others[last];
+        let Others { builders, places } = &mut **self.others.get_or_insert_default();
+        let last = builders.len().wrapping_sub(1);
+        if builders.get(last).is_some_and(is_same) {
+            return &mut builders[last];
         }
-        let place = *self.places.entry((table.id, key.clone())).or_insert(self.others.len());
-        if place == self.others.len() {
-            self.others.push(new());
+        let place = *places.entry((table.id, key.clone())).or_insert(builders.len());
+        if place == builders.len() {
+            builders.push(new());
         }
-        &mut self.others[place]
+        &mut builders[place]
     }
 
     /// The tables of all named partitions, including those to which nothing is written.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.first.iter().chain(&self.others).map(PartitionUpdateBuilder::table)
+        self.first.iter().chain(self.others.iter().flat_map(|others| &others.builders)).map(PartitionUpdateBuilder::table)
     }
 
     /// The mutation; `None` if there is nothing to write.
+    #[inline]
     pub fn into_mutation(self) -> Option<Mutation> {
-        if self.others.is_empty() {
-            return self.first.filter(|builder| !builder.is_empty()).map(PartitionUpdateBuilder::into_mutation);
+        let first = self.first.filter(|builder| !builder.is_empty());
+        match self.others {
+            None => first.map(PartitionUpdateBuilder::into_mutation),
+            Some(others) => {
+                let builders = first.into_iter().chain(others.builders.into_iter().filter(|builder| !builder.is_empty()));
+                let updates: Vec<_> = builders.map(PartitionUpdateBuilder::build).collect();
+                (!updates.is_empty()).then(|| Mutation::new(updates))
+            }
         }
-        let first = self.first.filter(|builder| !builder.is_empty()).map(PartitionUpdateBuilder::build);
-        let filled = self.others.into_iter().filter(|builder| !builder.is_empty());
-        let updates: Vec<_> = first.into_iter().chain(filled.map(PartitionUpdateBuilder::build)).collect();
-        (!updates.is_empty()).then(|| Mutation::new(updates))
     }
 }
