@@ -65,8 +65,7 @@ impl Modification {
     #[inline]
     pub fn validate(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
         // An ordinary write passes with this one test.
-        let is_special =
-            self.is_read_only | self.reads | self.is_counter | self.is_virtual | self.condition.is_some();
+        let is_special = self.is_read_only | self.reads | self.is_counter | self.is_virtual | self.condition.is_some();
         match is_special {
             true => self.validate_special(execution),
             false => execution.processor.options().disk_usage.check(execution),

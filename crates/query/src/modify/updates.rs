@@ -46,7 +46,10 @@ impl Updates {
 
     /// The tables of all named partitions, including those to which nothing is written.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.first.iter().chain(self.others.iter().flat_map(|others| &others.builders)).map(PartitionUpdateBuilder::table)
+        self.first
+            .iter()
+            .chain(self.others.iter().flat_map(|others| &others.builders))
+            .map(PartitionUpdateBuilder::table)
     }
 
     /// The mutation; `None` if there is nothing to write.
@@ -56,7 +59,8 @@ impl Updates {
         match self.others {
             None => first.map(PartitionUpdateBuilder::into_mutation),
             Some(others) => {
-                let builders = first.into_iter().chain(others.builders.into_iter().filter(|builder| !builder.is_empty()));
+                let builders =
+                    first.into_iter().chain(others.builders.into_iter().filter(|builder| !builder.is_empty()));
                 let updates: Vec<_> = builders.map(PartitionUpdateBuilder::build).collect();
                 (!updates.is_empty()).then(|| Mutation::new(updates))
             }
