@@ -1,6 +1,7 @@
 //! The node's configuration: file, then environment, then flags.
 
 mod auth;
+mod guardrails;
 mod honoured;
 mod inert;
 mod memory;

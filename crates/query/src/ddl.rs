@@ -20,6 +20,7 @@ use model::{Keyspace, Schema, Table};
 use types::identifier::Quoted;
 
 pub(crate) use drop_table::snapshot;
+pub use options::TABLE_PROPERTIES;
 
 use crate::execution::Execution;
 use crate::names::keyspace_of;

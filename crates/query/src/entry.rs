@@ -363,7 +363,7 @@ impl Processor {
             execution.budget().restart();
             written(execution)
         };
-        let mutation = match written(execution) {
+        let mutation = match self.check_write_levels(execution).and_then(|()| written(execution)) {
             Ok(Some(mutation)) => mutation,
             Ok(None) => return Ok(void(execution.take_warnings(), out)),
             Err(error) => {

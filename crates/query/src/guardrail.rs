@@ -2,12 +2,22 @@
 
 mod disk_usage;
 mod flags;
+mod values;
+mod vectors;
+
+use protocol::QueryOptions;
 
 use crate::QueryError;
 use crate::execution::Execution;
 
 pub use disk_usage::{DiskUsage, DiskUsageState};
 pub use flags::Flags;
+pub use values::{CONSISTENCY_LEVELS, ValueGuardrail, ValueSet};
+
+pub(crate) use values::TABLE_PROPERTIES_KIND;
+pub(crate) use vectors::check as check_vectors;
+
+use values::{READ_LEVELS, WRITE_LEVELS};
 
 /// A threshold that warns and one that refuses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +59,14 @@ pub struct Guardrails {
     pub minimum_replication_factor: Guardrail,
     /// Replicas of a keyspace, at most.
     pub maximum_replication_factor: Guardrail,
+    /// Dimensions of a vector, in the type of a new column or field.
+    pub vector_dimensions: Guardrail,
+    /// Consistency levels of reads.
+    pub read_consistency_levels: ValueGuardrail,
+    /// Consistency levels of writes, and their serial consistency levels.
+    pub write_consistency_levels: ValueGuardrail,
+    /// Properties in CREATE TABLE and ALTER TABLE.
+    pub table_properties: ValueGuardrail,
     /// The sizes of reads and answers; not in force unless `read_thresholds_enabled` is set.
     pub read_thresholds: ReadThresholds,
     /// Features that statements may use.
@@ -61,10 +79,25 @@ impl Guardrails {
         [&self.column_value_size, &self.collection_size, &self.items_per_collection].into_iter().any(Guardrail::is_set)
     }
 
-    /// Whether the size of reads can cause a warning or an error.
+    /// Refuses the consistency level of a read, or warns about it.
+    pub(crate) fn check_read_level(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
+        let levels = ValueSet::of_levels([execution.options.consistency]);
+        self.read_consistency_levels.check(&READ_LEVELS, levels, execution).map(|_| ())
+    }
+
+    /// Refuses the consistency levels of a write, or warns about them. As in Cassandra, the serial one counts even
+    /// where there is no condition.
+    pub(crate) fn check_write_levels(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
+        let QueryOptions { consistency, serial_consistency, .. } = *execution.options;
+        let levels = ValueSet::of_levels([consistency, serial_consistency]);
+        self.write_consistency_levels.check(&WRITE_LEVELS, levels, execution).map(|_| ())
+    }
+
+    /// Whether reads can cause a warning or an error, by their size or by their consistency level.
     pub(crate) fn watches_reads(&self) -> bool {
         let ReadThresholds { coordinator, local } = &self.read_thresholds;
-        [&self.page_size, coordinator, local].into_iter().any(Guardrail::is_set)
+        self.read_consistency_levels.is_set()
+            || [&self.page_size, coordinator, local].into_iter().any(Guardrail::is_set)
     }
 }
 

@@ -35,6 +35,7 @@ mod trace;
 pub use auth::{AuthOptions, Login, without_passwords};
 pub use client::ClientState;
 pub use cql::token_count;
+pub use ddl::TABLE_PROPERTIES;
 pub use describe::snapshot_schema;
 pub use engine::{LogHold, Turn};
 pub use entry::{
@@ -42,7 +43,10 @@ pub use entry::{
     TimeLimit,
 };
 pub use error::{Cause, Need, QueryError};
-pub use guardrail::{DiskUsage, DiskUsageState, Flags, Guardrail, Guardrails, ReadThresholds};
+pub use guardrail::{
+    CONSISTENCY_LEVELS, DiskUsage, DiskUsageState, Flags, Guardrail, Guardrails, ReadThresholds, ValueGuardrail,
+    ValueSet,
+};
 pub use memory::{Lease, MemoryBudget};
 pub use prepared::{Plan, Prepared, result_id, statement_id};
 pub use processor::{Processor, ProcessorOptions};

@@ -11,6 +11,7 @@ use types::timeuuid;
 
 use crate::Guardrails;
 use crate::auth::{Auth, AuthOptions};
+use crate::execution::Execution;
 use crate::list_paths::PrependedPaths;
 use crate::prepared::{Class, Plan, Prepared, Work, plan_size_bytes};
 use crate::preparing::Preparing;
@@ -90,9 +91,11 @@ pub struct Processor {
     options: ProcessorOptions,
     virtual_tables: VirtualTables,
     auth: Auth,
+    /// Whether guardrails watch the consistency levels of writes.
+    watches_write_levels: bool,
     /// Whether guardrails watch the sizes of written values.
     watches_values: bool,
-    /// Whether guardrails watch the sizes of reads.
+    /// Whether guardrails watch the sizes or the consistency levels of reads.
     watches_reads: bool,
     timeuuids: timeuuid::Generator,
     prepended_paths: PrependedPaths,
@@ -109,7 +112,18 @@ impl Processor {
         let prepended_paths = PrependedPaths::new(clock_sequence, node);
         let auth = Auth::new(options.auth);
         let (watches_values, watches_reads) = (options.guardrails.watches_values(), options.guardrails.watches_reads());
-        Processor { engine, options, virtual_tables, auth, watches_values, watches_reads, timeuuids, prepended_paths }
+        let watches_write_levels = options.guardrails.write_consistency_levels.is_set();
+        Processor {
+            watches_write_levels,
+            engine,
+            options,
+            virtual_tables,
+            auth,
+            watches_values,
+            watches_reads,
+            timeuuids,
+            prepended_paths,
+        }
     }
 
     /// The engine.
@@ -132,7 +146,13 @@ impl Processor {
         self.watches_values
     }
 
-    /// Whether reads can cause a warning or an error by their size.
+    /// Refuses the consistency levels of a write, or warns about them.
+    #[inline]
+    pub(crate) fn check_write_levels(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
+        if self.watches_write_levels { self.options.guardrails.check_write_levels(execution) } else { Ok(()) }
+    }
+
+    /// Whether reads can cause a warning or an error by their size or their consistency level.
     #[inline]
     pub(crate) fn watches_reads(&self) -> bool {
         self.watches_reads

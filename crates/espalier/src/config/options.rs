@@ -1,6 +1,7 @@
 //! The table of options: what each key of the configuration does here. Parsing, checking and `docs/options.md` use it.
 
 use super::Config;
+use super::guardrails::GUARDRAILS;
 use super::honoured::HONOURED;
 use super::inert::INERT;
 use super::restricted::RESTRICTED;
@@ -31,9 +32,14 @@ pub(super) struct Restricted {
     pub(super) accepts: fn(&Value) -> bool,
 }
 
+/// The options that have an effect.
+fn honoured() -> impl Iterator<Item = &'static Honoured> {
+    HONOURED.iter().chain(GUARDRAILS)
+}
+
 /// Applies one setting. The error says what is wrong with it, without its name.
 pub(super) fn apply(config: &mut Config, name: &str, value: &Value) -> Result<Outcome, String> {
-    if let Some(option) = HONOURED.iter().find(|option| option.name == name) {
+    if let Some(option) = honoured().find(|option| option.name == name) {
         return if value.is_null() {
             Ok(Outcome::Applied)
         } else {
@@ -60,7 +66,7 @@ pub(super) fn document() -> String {
          of `espalier serve` override both. This file\nis generated from the table in `crates/espalier/src/config/`: \
          `UPDATE_DOCS=1 cargo test -p espalier options` writes it.\n\n## In force\n\n| option | default | effect |\n|---|---|---|\n",
     );
-    for option in HONOURED {
+    for option in honoured() {
         out += &format!("| `{}` | `{}` | {} |\n", option.name, option.default, option.note);
     }
     out += "\n## Accepted with some values only\n\nAny other value stops the start with an error that names the option.\n\n| option | \
@@ -84,7 +90,7 @@ mod tests {
     #[test]
     fn every_option_of_cassandra_5_is_in_the_table_once() {
         let mut seen = HashSet::new();
-        let names = HONOURED.iter().map(|option| option.name);
+        let names = honoured().map(|option| option.name);
         let names = names.chain(RESTRICTED.iter().map(|option| option.name));
         for name in names.chain(INERT.iter().flat_map(|(_, names)| names.iter().copied())) {
             assert!(seen.insert(name), "{name} is there twice");

@@ -1,6 +1,7 @@
 //! Cassandra's units: durations, sizes, and the plain values around them.
 
 use serde_json::Value;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// A number with a unit, as `10s` or `32MiB`.
@@ -73,6 +74,20 @@ pub(super) fn bytes_per_second(value: &Value) -> Result<u64, String> {
 /// A number without unit.
 pub(super) fn number<T: std::str::FromStr>(value: &Value) -> Result<T, String> {
     expected(value, "a number", |text| text.parse().ok())
+}
+
+/// A size within limits; `words` describes them.
+pub(super) fn size_in(value: &Value, range: RangeInclusive<u64>, words: &str) -> Result<u64, String> {
+    size_bytes(value).and_then(|size| match range.contains(&size) {
+        true => Ok(size),
+        false => Err(format!("expected a size {words}, got {value}")),
+    })
+}
+
+/// Puts a value into its place, unless it is wrong.
+pub(super) fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *place = value?;
+    Ok(())
 }
 
 /// `true` or `false`.

@@ -15,7 +15,7 @@ use super::{
     undefined_column, unless_unchanged,
 };
 use crate::execution::Execution;
-use crate::guardrail::COLUMNS_PER_TABLE;
+use crate::guardrail::{COLUMNS_PER_TABLE, check_vectors};
 use crate::terms::resolve_type;
 use crate::{ChangeKind, QueryError};
 
@@ -84,6 +84,7 @@ fn add(
             return invalid(STATICS_NEED_CLUSTERING.into());
         }
         check_nested(&ty, &column.name)?;
+        check_vectors("Column", name, &ty, execution)?;
         check_dropped(table, name, &ty, kind)?;
         if ty == CqlType::Counter {
             return Err(QueryError::configuration(format!(
@@ -167,10 +168,11 @@ fn rename(table: &Table, renames: &[(Identifier, Identifier)]) -> Result<Table, 
 }
 
 fn with(table: &Table, properties: &Properties, execution: &Execution<'_>) -> Result<Table, QueryError> {
-    options::check_known(properties)?;
     if properties.is_empty() {
         return Err(QueryError::invalid("ALTER TABLE WITH invoked, but no parameters found"));
     }
+    let properties = &*options::guarded(properties, execution)?;
+    options::check_known(properties)?;
     if options::table_id(properties)?.is_some() {
         return Err(QueryError::configuration("Cannot alter table id."));
     }

@@ -1,9 +1,10 @@
 //! CREATE TABLE.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use cql::ast::{ColumnDefinition, CreateTable, Direction, Identifier, NativeType, TypeName};
+use cql::ast::{ColumnDefinition, CreateTable, Direction, Identifier, NativeType, Properties, TypeName};
 use model::{ColumnKind, Schema, Table, TableBuilder, TableId};
 use types::identifier::Quoted;
 use types::{CqlType, MarshalClass};
@@ -15,7 +16,7 @@ use super::{
     type_check,
 };
 use crate::execution::Execution;
-use crate::guardrail::{COLUMNS_PER_TABLE, TABLES};
+use crate::guardrail::{COLUMNS_PER_TABLE, TABLES, check_vectors};
 use crate::terms::resolve_type;
 use crate::{ChangeKind, ErrorKind, QueryError};
 
@@ -70,7 +71,7 @@ pub(super) fn execute(create: &CreateTable, execution: &Execution<'_>) -> Result
             guardrails.tables.check(&TABLES, name, tables + 1, execution)?;
         }
         guardrails.columns_per_table.check(&COLUMNS_PER_TABLE, name, create.columns.len(), execution)?;
-        let table = Definition::new(create, schema, keyspace, name)?.build(execution)?;
+        let table = Definition::new(create, schema, keyspace, name, execution)?.build(execution)?;
         edited.tables.insert(name.into(), Arc::new(table));
         Ok(Some(table_changed(ChangeKind::Created, keyspace, name)))
     })?;
@@ -82,27 +83,37 @@ type Resolved<'c> = BTreeMap<&'c str, (CqlType, &'c ColumnDefinition)>;
 
 struct Definition<'c> {
     create: &'c CreateTable,
+    /// Those of `create` that are not ignored.
+    properties: Cow<'c, Properties>,
     keyspace: &'c str,
     name: &'c str,
     columns: Resolved<'c>,
 }
 
 impl<'c> Definition<'c> {
-    fn new(create: &'c CreateTable, schema: &Schema, keyspace: &'c str, name: &'c str) -> Result<Self, QueryError> {
-        options::check_known(&create.properties)?;
-        options::table_id(&create.properties)?;
+    fn new(
+        create: &'c CreateTable,
+        schema: &Schema,
+        keyspace: &'c str,
+        name: &'c str,
+        execution: &Execution<'_>,
+    ) -> Result<Self, QueryError> {
+        let properties = options::guarded(&create.properties, execution)?;
+        options::check_known(&properties)?;
+        options::table_id(&properties)?;
         let mut columns = Resolved::new();
         for column in &create.columns {
             check_column(column)?;
             let ty = resolve_type(&column.type_name, schema, keyspace)?;
             check_nested(&ty, &column.name)?;
+            check_vectors("Column", column.name.as_str(), &ty, execution)?;
             columns.insert(column.name.as_str(), (ty, column));
         }
-        Ok(Definition { create, keyspace, name, columns })
+        Ok(Definition { create, properties, keyspace, name, columns })
     }
 
     fn build(&self, execution: &Execution<'_>) -> Result<Table, QueryError> {
-        let properties = &self.create.properties;
+        let properties = &self.properties;
         let table_options = options::parse_new(properties, execution)?;
         execution.processor.options().guardrails.flags.check_table(&table_options, execution)?;
         let key = &self.create.primary_keys[0];

@@ -1,5 +1,6 @@
 //! The options of tables: parsing, checks, and their stored form.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use compaction::UnifiedOptions;
@@ -8,10 +9,12 @@ use model::TableOptions;
 use uuid::Uuid;
 
 use super::properties::{boolean, double, integer, map, text};
-use crate::QueryError;
 use crate::execution::Execution;
+use crate::guardrail::TABLE_PROPERTIES_KIND;
+use crate::{QueryError, ValueSet};
 
-const KNOWN: &[&str] = &[
+/// The properties that CREATE TABLE and ALTER TABLE know.
+pub const TABLE_PROPERTIES: &[&str] = &[
     "additional_write_policy",
     "allow_auto_snapshot",
     "bloom_filter_fp_chance",
@@ -55,9 +58,27 @@ const BLOOM_FILTER_FP_CHANCE_MIN: f64 = 6.71e-5;
 /// The default of a table with leveled compaction.
 const LEVELED_BLOOM_FILTER_FP_CHANCE: f64 = 0.1;
 
+/// The properties of a statement about a table, without those that the guardrail `table_properties` ignores.
+pub(super) fn guarded<'p>(
+    properties: &'p Properties,
+    execution: &Execution<'_>,
+) -> Result<Cow<'p, Properties>, QueryError> {
+    let guardrail = &execution.processor.options().guardrails.table_properties;
+    if !guardrail.is_set() {
+        return Ok(Cow::Borrowed(properties));
+    }
+    let names = properties.entries.iter().map(|(name, _)| name.as_str());
+    // Properties that do not exist are refused elsewhere.
+    let provided = ValueSet::of(TABLE_PROPERTIES, names.filter(|name| TABLE_PROPERTIES.contains(name)));
+    let ignored = guardrail.check(&TABLE_PROPERTIES_KIND, provided.unwrap_or_default(), execution)?;
+    let mut kept = properties.clone();
+    kept.entries.retain(|(name, _)| !ignored.contains(TABLE_PROPERTIES, name.as_str()));
+    Ok(Cow::Owned(kept))
+}
+
 /// Refuses options that do not exist.
 pub(super) fn check_known(properties: &Properties) -> Result<(), QueryError> {
-    super::properties::check_known(properties, KNOWN)
+    super::properties::check_known(properties, TABLE_PROPERTIES)
 }
 
 /// The id that a statement gives the table.

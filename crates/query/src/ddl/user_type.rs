@@ -10,7 +10,7 @@ use types::{CqlType, UserType};
 
 use super::{Access, Changed, changed, check_modifiable, edit_keyspace, no_keyspace, type_check, unless_unchanged};
 use crate::execution::Execution;
-use crate::guardrail::FIELDS_PER_UDT;
+use crate::guardrail::{FIELDS_PER_UDT, check_vectors};
 use crate::names::keyspace_of;
 use crate::terms::{resolve_type, with_definitions};
 use crate::{ChangeKind, QueryError, SchemaTarget};
@@ -54,6 +54,7 @@ pub(super) fn create(create: &CreateType, execution: &Execution<'_>) -> Result<O
         let resolve = |(field, ty): &(Identifier, TypeName)| {
             let ty = resolve_type(ty, schema, keyspace)?;
             type_check::check_elements(&ty)?;
+            check_vectors("Field", field.as_str(), &ty, execution)?;
             Ok::<_, QueryError>((field.as_str().into(), ty))
         };
         let fields = create.fields.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
@@ -73,7 +74,7 @@ pub(super) fn alter(alter: &AlterType, execution: &Execution<'_>) -> Result<Opti
             let message = format!("Type {keyspace}.{name} doesn't exist");
             return if alter.if_exists { Ok(None) } else { Err(QueryError::invalid(message)) };
         };
-        let Some(altered) = alter_definition(definition, &alter.action, schema)? else { return Ok(None) };
+        let Some(altered) = alter_definition(definition, &alter.action, schema, execution)? else { return Ok(None) };
         if matches!(alter.action, AlterTypeAction::Add { .. }) {
             let guardrail = execution.processor.options().guardrails.fields_per_udt;
             guardrail.check(&FIELDS_PER_UDT, name, altered.fields().len(), execution)?;
@@ -91,6 +92,7 @@ fn alter_definition(
     definition: &UserType,
     action: &AlterTypeAction,
     schema: &Schema,
+    execution: &Execution<'_>,
 ) -> Result<Option<UserType>, QueryError> {
     let full_name = format!("{}.{}", definition.keyspace, definition.name);
     let mut fields = definition.fields().to_vec();
@@ -108,6 +110,7 @@ fn alter_definition(
             check_field(type_name)?;
             let ty = resolve_type(type_name, schema, &definition.keyspace)?;
             type_check::check_elements(&ty)?;
+            check_vectors("Field", field, &ty, execution)?;
             let is_itself = |ty: &CqlType| match ty {
                 CqlType::Udt { definition: inner, .. } => {
                     inner.name == definition.name && inner.keyspace == definition.keyspace

@@ -132,11 +132,12 @@ impl Deriving {
             Modifying::Statement(statement) => {
                 let statement = current(statement).map_err(Failure::Query)?;
                 let mut execution = execution(values, statement.keyspace.as_deref());
-                let derived = match &statement.plan.work {
+                let checked = processor.check_write_levels(&execution);
+                let derived = checked.and_then(|()| match &statement.plan.work {
                     Work::Derived(modification) => modification.derive(&execution),
                     Work::Batch(batch) => batch.derive(&execution),
                     _ => Err(QueryError::server("no modification")),
-                };
+                });
                 beside(derived, execution.take_warnings())?
             }
             Modifying::Batch(kind, parts) => {
@@ -150,7 +151,8 @@ impl Deriving {
                 let statements: Vec<_> = statements.collect::<Result<_, QueryError>>().map_err(Failure::Query)?;
                 let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());
                 let mut execution = execution(&[], keyspace);
-                let derived = modify::derive_batch(*kind, &statements, &execution);
+                let checked = processor.check_write_levels(&execution);
+                let derived = checked.and_then(|()| modify::derive_batch(*kind, &statements, &execution));
                 beside(derived, execution.take_warnings())?
             }
         };

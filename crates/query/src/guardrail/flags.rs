@@ -23,6 +23,7 @@ pub struct Flags {
     pub uncompressed_tables_enabled: bool,
     pub zero_ttl_on_twcs_enabled: bool,
     pub zero_ttl_on_twcs_warned: bool,
+    pub vector_type_enabled: bool,
 }
 
 impl Default for Flags {
@@ -41,11 +42,12 @@ impl Default for Flags {
             uncompressed_tables_enabled: true,
             zero_ttl_on_twcs_enabled: true,
             zero_ttl_on_twcs_warned: false,
+            vector_type_enabled: true,
         }
     }
 }
 
-fn require(enabled: bool, name: &str, what: &str) -> Result<(), QueryError> {
+pub(super) fn require(enabled: bool, name: &str, what: &str) -> Result<(), QueryError> {
     if enabled {
         return Ok(());
     }

@@ -31,6 +31,7 @@ impl SelectPlan {
     pub fn execute(&self, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
         let (options, processor) = (execution.options, execution.processor);
         consistency::validate_read(options.consistency)?;
+        processor.options().guardrails.check_read_level(execution)?;
         let limit = bind_limit(self.limit.as_ref(), execution)?;
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
         self.selection.check_constants(execution)?;

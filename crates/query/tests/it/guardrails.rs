@@ -1,6 +1,9 @@
 //! Guardrails that warn and that refuse.
 
-use query::{Flags, Guardrail, Guardrails, ProcessorOptions, QueryOptions};
+use query::{
+    CONSISTENCY_LEVELS, Consistency, Flags, Guardrail, Guardrails, ProcessorOptions, QueryOptions, TABLE_PROPERTIES,
+    ValueGuardrail, ValueSet,
+};
 
 use crate::node::TestNode;
 
@@ -278,4 +281,127 @@ fn replicas_compression_and_missing_ttls_warn_and_fail() {
     );
     let with_ttl = format!("CREATE TABLE u (k int PRIMARY KEY) WITH {windowed} AND default_time_to_live = 60");
     assert_eq!(node.run(&with_ttl).warnings, Vec::<String>::new());
+}
+
+fn levels(names: &[&'static str]) -> ValueSet {
+    ValueSet::of(CONSISTENCY_LEVELS, names.iter().copied()).unwrap()
+}
+
+#[test]
+fn consistency_levels_warn_or_are_refused_in_every_kind_of_statement() {
+    let read_consistency_levels =
+        ValueGuardrail { warned: levels(&["ONE"]), disallowed: levels(&["ANY", "SERIAL"]), ..Default::default() };
+    let write_consistency_levels = ValueGuardrail {
+        warned: levels(&["ONE", "SERIAL"]),
+        disallowed: levels(&["LOCAL_SERIAL"]),
+        ..Default::default()
+    };
+    let guardrails = Guardrails { read_consistency_levels, write_consistency_levels, ..Guardrails::default() };
+    let mut node = TestNode::with_options(with_guardrails(guardrails));
+    node.create_keyspace();
+    node.run("CREATE TABLE t (p int, c int, v text, PRIMARY KEY (p, c))");
+    let at = |consistency| QueryOptions { consistency, ..QueryOptions::default() };
+    let warnings = |statement: &str| node.try_run(statement, &at(Consistency::One)).unwrap().warnings;
+    let read = "Guardrail read_consistency_levels violated: Provided values [ONE] are not recommended for read consistency levels (warned values are: [ONE])";
+    let write = "Guardrail write_consistency_levels violated: Provided values [ONE, SERIAL] are not recommended for write consistency levels (warned values are: [ONE, SERIAL])";
+    assert_eq!(warnings("SELECT * FROM t WHERE p = 1"), [read]);
+    assert_eq!(warnings("SELECT * FROM t WHERE p = 1 AND c = 1"), [read]);
+    for write_statement in [
+        "INSERT INTO t (p, c, v) VALUES (1, 1, 'a')",
+        "INSERT INTO t (p, c, v) VALUES (1, 1, 'a') IF NOT EXISTS",
+        "BEGIN BATCH INSERT INTO t (p, c, v) VALUES (1, 1, 'a'); DELETE FROM t WHERE p = 1 AND c = 2; APPLY BATCH",
+        "BEGIN BATCH INSERT INTO t (p, c, v) VALUES (1, 1, 'a') IF NOT EXISTS; DELETE FROM t WHERE p = 1 AND c = 2; APPLY BATCH",
+    ] {
+        assert_eq!(warnings(write_statement), [write], "{write_statement}");
+    }
+    let refused = |statement: &str, options: &QueryOptions<'_>| node.try_run(statement, options).unwrap_err().message;
+    assert_eq!(
+        refused("SELECT * FROM t WHERE p = 1 AND c = 1", &at(Consistency::Serial)),
+        "Guardrail read_consistency_levels violated: Provided values [SERIAL] are not allowed for read consistency levels (disallowed values are: [ANY, SERIAL])"
+    );
+    assert_eq!(refused("SELECT * FROM t", &at(Consistency::Any)), "ANY ConsistencyLevel is only supported for writes");
+    let local = QueryOptions { serial_consistency: Consistency::LocalSerial, ..QueryOptions::default() };
+    for statement in
+        ["UPDATE t SET v = 'b' WHERE p = 1 AND c = 1", "UPDATE t SET v = 'b' WHERE p = 1 AND c = 1 IF EXISTS"]
+    {
+        assert_eq!(
+            refused(statement, &local),
+            "Guardrail write_consistency_levels violated: Provided values [LOCAL_SERIAL] are not allowed for write consistency levels (disallowed values are: [LOCAL_SERIAL])"
+        );
+    }
+    assert_eq!(node.rows("SELECT v FROM t WHERE p = 1 AND c = 1"), ["'a'"], "nothing was written");
+}
+
+#[test]
+fn properties_of_tables_warn_are_ignored_or_are_refused() {
+    let properties = |names: &[&'static str]| ValueSet::of(TABLE_PROPERTIES, names.iter().copied()).unwrap();
+    let table_properties = ValueGuardrail {
+        warned: properties(&["comment", "gc_grace_seconds"]),
+        ignored: properties(&["bloom_filter_fp_chance", "speculative_retry"]),
+        disallowed: properties(&["crc_check_chance", "read_repair"]),
+    };
+    let mut node = TestNode::with_options(with_guardrails(Guardrails { table_properties, ..Guardrails::default() }));
+    node.create_keyspace();
+    assert_eq!(node.run("CREATE TABLE t (p int PRIMARY KEY)").warnings, Vec::<String>::new());
+    assert_eq!(
+        node.run("CREATE TABLE t1 (p int PRIMARY KEY) WITH comment = 'x' AND gc_grace_seconds = 5").warnings,
+        [
+            "Guardrail table_properties violated: Provided values [comment, gc_grace_seconds] are not recommended for Table Properties (warned values are: [comment, gc_grace_seconds])"
+        ]
+    );
+    assert_eq!(
+        node.failure(
+            "CREATE TABLE t2 (p int PRIMARY KEY) WITH crc_check_chance = 0.5 AND nonsense = 'x' AND comment = 'x'"
+        ),
+        "Guardrail table_properties violated: Provided values [crc_check_chance] are not allowed for Table Properties (disallowed values are: [crc_check_chance, read_repair])"
+    );
+    assert_eq!(
+        node.run("ALTER TABLE t WITH bloom_filter_fp_chance = 0.3").warnings,
+        [
+            "Guardrail table_properties violated: Ignoring provided values [bloom_filter_fp_chance] as they are not supported for Table Properties (ignored values are: [bloom_filter_fp_chance, speculative_retry])"
+        ]
+    );
+    let chance =
+        "SELECT bloom_filter_fp_chance FROM system_schema.tables WHERE keyspace_name = 'ks' AND table_name = 't'";
+    assert_eq!(node.rows(chance), ["0.01"]);
+    assert_eq!(
+        node.failure("ALTER TABLE t WITH read_repair = 'NONE'"),
+        "Guardrail table_properties violated: Provided values [read_repair] are not allowed for Table Properties (disallowed values are: [crc_check_chance, read_repair])"
+    );
+}
+
+#[test]
+fn vectors_in_new_columns_and_fields_warn_and_then_fail() {
+    let vector_dimensions = Guardrail { warn: Some(3), fail: Some(5) };
+    let mut node = TestNode::with_options(with_guardrails(Guardrails { vector_dimensions, ..Guardrails::default() }));
+    node.create_keyspace();
+    let warning = |what: &str, dimensions: u32| {
+        format!(
+            "Guardrail vector_dimensions violated: {what} has a vector of {dimensions} dimensions, this exceeds the warning threshold of 3."
+        )
+    };
+    let failure = |what: &str| {
+        format!(
+            "Guardrail vector_dimensions violated: {what} has a vector of 6 dimensions, this exceeds the failure threshold of 5."
+        )
+    };
+    assert_eq!(node.run("CREATE TABLE v1 (p int PRIMARY KEY, v vector<float, 3>)").warnings, Vec::<String>::new());
+    assert_eq!(
+        node.run("CREATE TABLE v2 (p int PRIMARY KEY, v vector<float, 4>, w vector<int, 5>)").warnings,
+        [warning("Column v", 4), warning("Column w", 5)]
+    );
+    for ty in ["vector<float, 6>", "frozen<list<frozen<vector<float, 6>>>>", "tuple<int, vector<float, 6>>"] {
+        assert_eq!(node.failure(&format!("CREATE TABLE v3 (p int PRIMARY KEY, v {ty})")), failure("Column v"), "{ty}");
+    }
+    node.run("CREATE TABLE v4 (p int PRIMARY KEY, v vector<vector<float, 6>, 2>)");
+    assert_eq!(node.failure("CREATE TYPE u (v vector<float, 6>)"), failure("Field v"));
+    assert_eq!(node.run("CREATE TYPE u (v vector<float, 4>)").warnings, [warning("Field v", 4)]);
+    assert_eq!(node.failure("ALTER TYPE u ADD x vector<float, 6>"), failure("Field x"));
+    assert_eq!(node.failure("ALTER TABLE v1 ADD x vector<float, 6>"), failure("Column x"));
+
+    let flags = Flags { vector_type_enabled: false, ..Flags::default() };
+    let mut node = TestNode::with_options(with_guardrails(Guardrails { flags, ..Guardrails::default() }));
+    node.create_keyspace();
+    let refused = "Guardrail vector_type_enabled violated: Column p is not allowed";
+    assert_eq!(node.failure("CREATE TABLE t (p vector<int, 2> PRIMARY KEY)"), refused);
 }
