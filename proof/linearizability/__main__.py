@@ -1,0 +1,56 @@
+"""Concurrent clients send conditional writes and reads while a node in `batch` is killed with -9, and ended with SIGTERM.
+
+Histories of eight clients on three partitions must be linearizable. Then clients use conditions as applications do: a queue, a
+lock with a fencing token, a registry of names, and a bank; the rows must be exactly what the clients were told.
+
+usage: python -m proof.linearizability [--seconds 60] [--seed 1] [--check FILE]
+"""
+
+import argparse
+import pickle
+import time
+from collections import Counter
+
+from proof.drivers.checks import Checks
+from proof.linearizability import checker, histories, partition
+from proof.oracle.espalier import Espalier
+from proof.wire import Connection, Error
+
+HISTORY_SECONDS = 12
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--check", help="only checks a history that was kept")
+    options = parser.parse_args()
+    checks = Checks("linearizability")
+    if options.check:
+        with open(options.check, "rb") as file:
+            failure = checker.check(pickle.load(file), partition.EMPTY, partition.step)
+        checks.true(options.check, failure is None, str(failure))
+        checks.end()
+    counts: Counter[str] = Counter()
+    with Espalier.start(commitlog_sync="batch") as node:
+        create(node, partition.SCHEMA)
+        until, number = time.monotonic() + options.seconds, 0
+        while time.monotonic() < until and not checks.failed:
+            with checks.part(f"seed {options.seed}, history {number}"):
+                counts.update(histories.run(node, options.seed, number, HISTORY_SECONDS, checks, lambda: None))
+            number += 1
+        node.keep = node.keep or bool(checks.failed)
+    print(f"seed {options.seed}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
+    checks.end()
+
+
+def create(node, statements) -> None:
+    with Connection(node.host, node.port) as connection:
+        for statement in statements:
+            answer = connection.query(statement)
+            if isinstance(answer, Error):
+                raise RuntimeError(f"{statement}: {answer.message}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Histories of requests of several clients to few partitions."""
+
+import itertools
+import pickle
+import time
+from pathlib import Path
+from random import Random
+
+from proof import places
+from proof.linearizability import checker
+from proof.linearizability.checker import Operation
+from proof.linearizability.lives import Client, Lives, Unknown
+from proof.linearizability.partition import (ABSENT, EMPTY, ROWS, Answer, Append, Batch, Delete, DeleteValue, Insert, Read, ReadRow, Replace, Request,
+                                             Set, SetElement, SetStatic, step, with_row)
+
+CLIENTS = 8
+PARTITIONS = 3
+STALE = 0.2                 # the share of conditions about an older value
+
+
+class Recorder:
+    """One client: it chooses requests by what it and others saw last, and writes down calls, returns and answers."""
+
+    def __init__(self, number: int, rng: Random, partitions: list[int], latest: dict):
+        self.number, self.rng, self.partitions = number, rng, partitions
+        self.latest = latest                            # partition -> a state that was seen or is thought to be
+        self.values = itertools.count(number * 10_000_000 + partitions[0] * 10_000)
+        self.sent: list[tuple] = []                     # (partition, life, call, return or None, request, answer or None)
+
+    def __call__(self, client: Client) -> None:
+        p = self.rng.choice(self.partitions)
+        request = self.choose(self.latest[p])
+        life, call = client.life, time.monotonic_ns()
+        try:
+            rows = client.send(*request.parts(p), is_serial=isinstance(request, Read) and request.is_serial)
+        except Unknown:
+            self.sent.append((p, life, call, None, request, None))
+            raise
+        returned = time.monotonic_ns()
+        answer = answer_of(rows)
+        self.sent.append((p, life, call, returned, request, answer))
+        self.learn(p, request, answer)
+
+    def learn(self, p: int, request: Request, answer: Answer) -> None:
+        """Guesses the state of the partition; a wrong guess makes a condition fail."""
+        s, rows = self.latest[p]
+        if answer.applied:
+            self.latest[p] = request.after((s, rows))
+            return
+        found = [dict(row) for row in answer.rows]
+        if type(request) is Read:
+            rows = (ABSENT, ABSENT)
+        for shown in found:
+            if request.changes_static or isinstance(request, Read):
+                s = shown.get("s", s)
+            c = shown.get("c", getattr(request, "c", None))
+            if c is not None:
+                s, rows = with_row((s, rows), c, (shown.get("v", rows[c][0]), shown.get("l", rows[c][1])))
+        if not found and (c := getattr(request, "c", None)) is not None:
+            s, rows = with_row((s, rows), c, ABSENT)
+        self.latest[p] = s, rows
+
+    def choose(self, state) -> Request:
+        s, rows = state
+        c = self.rng.choice(ROWS)
+        v, elements = rows[c]
+        value = next(self.values)
+        if self.rng.random() < STALE and v is not None:
+            v = self.rng.choice((v - 1, v + 1, 0))
+        kind = self.rng.random()
+        if kind < 0.08:
+            return Read(self.rng.random() < 0.5)
+        if kind < 0.16:
+            return ReadRow(self.rng.random() < 0.5, c)
+        if kind < 0.22:
+            return SetStatic(value, s)
+        if v is None or kind < 0.28:
+            return self.rng.choice((Insert(c, value), Insert(c, value), Set(c, value, None)))
+        if kind < 0.32:
+            return Delete(c)
+        if kind < 0.36:
+            return DeleteValue(c, v)
+        if kind < 0.46:
+            return Append(c, value, v)
+        if kind < 0.53 and elements:
+            return SetElement(c, value, elements[0])
+        if kind < 0.57:
+            return Replace(c, value, v)
+        if kind < 0.75:
+            return self.batch(c, v, value, rows[1 - c][0], s)
+        return Set(c, value, v)
+
+    def batch(self, c: int, v: int, value: int, other: int | None, s: int | None) -> Batch:
+        first = self.rng.choice((Set(c, value, v), DeleteValue(c, v), Append(c, value, v)))
+        if other is None:
+            second = Insert(1 - c, next(self.values))
+        else:
+            second = self.rng.choice((Set(1 - c, next(self.values), other), DeleteValue(1 - c, other)))
+        third = (SetStatic(next(self.values), s),) if self.rng.random() < 0.3 else ()
+        return Batch((first, second, *third))
+
+
+def answer_of(rows: list[dict]) -> Answer:
+    applied = bool(rows) and rows[0].get("[applied]", False)
+    shown = ({name: tuple(value or ()) if name == "l" else value for name, value in row.items() if name in ("c", "s", "v", "l")} for row in rows)
+    return Answer(applied, () if applied else tuple(tuple(sorted(row.items())) for row in shown))
+
+
+def operations(recorders: list[Recorder], p: int, deaths: list[int]) -> list[Operation]:
+    """The history of a partition. Requests without an answer end with their process; reads among them say nothing."""
+    return [Operation(recorder.number, call, deaths[life] if answer is None else returned, request, answer)
+            for recorder in recorders for partition, life, call, returned, request, answer in recorder.sent
+            if partition == p and not (answer is None and isinstance(request, Read))]
+
+
+def run(node, seed: int, number: int, seconds: float, checks, clock) -> dict[str, int]:
+    """One round: the load, the lives, and the check of each partition. Returns counts."""
+    rng = Random(f"{seed}/history {number}")
+    partitions = [number * PARTITIONS + at for at in range(PARTITIONS)]
+    latest = dict.fromkeys(partitions, EMPTY)
+    recorders = [Recorder(client, Random(f"{seed}/{number}/{client}"), partitions, latest) for client in range(CLIENTS)]
+    lives = Lives(node, rng, clock)
+    lives.run(recorders, seconds)
+    last = Recorder(CLIENTS, rng, partitions, latest)
+    with lives.client() as client:
+        for p in partitions:
+            for is_serial in (True, False):
+                request, call = Read(is_serial), time.monotonic_ns()
+                rows = client.send(*request.parts(p), is_serial=is_serial)
+                last.sent.append((p, client.life, call, time.monotonic_ns(), request, answer_of(rows)))
+    name = f"seed {seed}, history {number}"
+    checks.equal(f"{name}: faults", lives.faults, [])
+    counts = {"kills": lives.kills, "lives": len(lives.deaths), "unknown": 0, "applied": 0, "refused": 0, "read": 0}
+    for p in partitions:
+        history = operations([*recorders, last], p, lives.deaths)
+        for operation in history:
+            counts[kind_of(operation)] += 1
+        failure = checker.check(history, EMPTY, step)
+        if failure is not None:
+            failure.reason += f" ({kept(history, f'{seed}-{p}')})"
+        checks.true(f"{name}: partition {p} is linearizable", failure is None, str(failure))
+    return counts
+
+
+def kind_of(operation: Operation) -> str:
+    if operation.answer is None:
+        return "unknown"
+    if isinstance(operation.request, Read):
+        return "read"
+    return "applied" if operation.answer.applied else "refused"
+
+
+def kept(history: list[Operation], name: str) -> Path:
+    path = places.CACHE / "differences" / f"linearizability-{name}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(pickle.dumps(history))
+    return path
