@@ -12,11 +12,11 @@ import time
 from collections import Counter
 
 from proof.drivers.checks import Checks
-from proof.linearizability import checker, histories, partition
+from proof.linearizability import checker, histories, partition, scenarios
 from proof.oracle.espalier import Espalier
 from proof.wire import Connection, Error
 
-HISTORY_SECONDS = 12
+HISTORY_SECONDS, SCENARIO_SECONDS = 12, 10
 
 
 def main() -> None:
@@ -33,11 +33,13 @@ def main() -> None:
         checks.end()
     counts: Counter[str] = Counter()
     with Espalier.start(commitlog_sync="batch") as node:
-        create(node, partition.SCHEMA)
+        create(node, (*partition.SCHEMA, *scenarios.SCHEMA))
         until, number = time.monotonic() + options.seconds, 0
         while time.monotonic() < until and not checks.failed:
             with checks.part(f"seed {options.seed}, history {number}"):
                 counts.update(histories.run(node, options.seed, number, HISTORY_SECONDS, checks, lambda: None))
+            with checks.part(f"seed {options.seed}, scenarios {number}"):
+                counts.update(scenarios.run(node, options.seed, number, SCENARIO_SECONDS, checks, lambda: None))
             number += 1
         node.keep = node.keep or bool(checks.failed)
     print(f"seed {options.seed}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
