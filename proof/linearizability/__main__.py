@@ -1,18 +1,25 @@
 """Concurrent clients send conditional writes and reads while a node in `batch` is killed with -9, and ended with SIGTERM.
+The node's wall clock jumps back and forth.
 
 Histories of eight clients on three partitions must be linearizable. Then clients use conditions as applications do: a queue, a
 lock with a fencing token, a registry of names, and a bank; the rows must be exactly what the clients were told.
 
-usage: python -m proof.linearizability [--seconds 60] [--seed 1] [--check FILE]
+usage: python -m proof.linearizability [--seconds 60] [--seed 1] [--periodic | --check FILE]
+
+--periodic proves this program: in that sync mode, a node that is killed loses acknowledged writes.
 """
 
 import argparse
 import pickle
+import shutil
 import time
 from collections import Counter
+from collections.abc import Callable
+from random import Random
 
 from proof.drivers.checks import Checks
 from proof.linearizability import checker, histories, partition, scenarios
+from proof.linearizability.clock import Clock
 from proof.oracle.espalier import Espalier
 from proof.wire import Connection, Error
 
@@ -23,6 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--periodic", action="store_true")
     parser.add_argument("--check", help="only checks a history that was kept")
     options = parser.parse_args()
     checks = Checks("linearizability")
@@ -32,18 +40,28 @@ def main() -> None:
         checks.true(options.check, failure is None, str(failure))
         checks.end()
     counts: Counter[str] = Counter()
-    with Espalier.start(commitlog_sync="batch") as node:
+    with Espalier.start(commitlog_sync="periodic" if options.periodic else "batch") as node:
         create(node, (*partition.SCHEMA, *scenarios.SCHEMA))
+        clock = bad_clock(node, options.seed, checks)
         until, number = time.monotonic() + options.seconds, 0
         while time.monotonic() < until and not checks.failed:
             with checks.part(f"seed {options.seed}, history {number}"):
-                counts.update(histories.run(node, options.seed, number, HISTORY_SECONDS, checks, lambda: None))
+                counts.update(histories.run(node, options.seed, number, HISTORY_SECONDS, checks, clock))
             with checks.part(f"seed {options.seed}, scenarios {number}"):
-                counts.update(scenarios.run(node, options.seed, number, SCENARIO_SECONDS, checks, lambda: None))
+                counts.update(scenarios.run(node, options.seed, number, SCENARIO_SECONDS, checks, clock))
             number += 1
-        node.keep = node.keep or bool(checks.failed)
+        if checks.failed:
+            node.keep = True
+            print(f"the node's directory is kept: {node.directory}")
     print(f"seed {options.seed}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
     checks.end()
+
+
+def bad_clock(node, seed: int, checks: Checks) -> Callable[[], None]:
+    if shutil.which("cc") is None:
+        checks.skipped("a clock that is set back", "there is no C compiler")
+        return lambda: None
+    return Clock(node, Random(f"{seed}/clock"))
 
 
 def create(node, statements) -> None:
