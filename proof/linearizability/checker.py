@@ -99,16 +99,22 @@ def linked(operations: list[Operation]) -> Entry:
 
 
 def candidates(head: Entry, state: Hashable, step: Step) -> Iterator[tuple[Entry, Hashable]]:
-    """The operations that may be the next ones of the order, with the state after each; the most probable ones first."""
-    unknown = []
+    """The operations that may be the next ones of the order, with the state after each; the most probable ones first.
+
+    One that fits and leaves the state as it is comes next without an alternative: it can only be in the way later."""
+    known, unknown = [], []
     entry = head.after
     while entry is not None and entry.is_call:
         operation = entry.operation
         if operation.answer is None:
             unknown.append(entry)
         elif (after := step(state, operation.request, operation.answer)) is not None:
-            yield entry, after
+            if after == state:
+                yield entry, after
+                return
+            known.append((entry, after))
         entry = entry.after
+    yield from known
     for call in unknown:
         after = step(state, call.operation.request, None)
         if after != state:

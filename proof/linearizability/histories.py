@@ -3,19 +3,32 @@
 import itertools
 import pickle
 import time
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from proof import places
 from proof.linearizability import checker
 from proof.linearizability.checker import Operation
-from proof.linearizability.lives import Client, Lives, Unknown
+from proof.linearizability.lives import Client, Lives
 from proof.linearizability.partition import (ABSENT, EMPTY, ROWS, Answer, Append, Batch, Delete, DeleteValue, Insert, Read, ReadRow, Replace, Request,
                                              Set, SetElement, SetStatic, step, with_row)
 
 CLIENTS = 8
 PARTITIONS = 3
 STALE = 0.2                 # the share of conditions about an older value
+BURST, BURSTS = 4, 0.2      # so many requests at once, and the share of that
+
+
+@dataclass
+class Sent:
+    partition: int
+    life: int
+    call: int
+    request: Request
+    returned: int | None = None
+    answer: Answer | None = None
 
 
 class Recorder:
@@ -25,21 +38,21 @@ class Recorder:
         self.number, self.rng, self.partitions = number, rng, partitions
         self.latest = latest                            # partition -> a state that was seen or is thought to be
         self.values = itertools.count(number * 10_000_000 + partitions[0] * 10_000)
-        self.sent: list[tuple] = []                     # (partition, life, call, return or None, request, answer or None)
+        self.sent: list[Sent] = []
 
     def __call__(self, client: Client) -> None:
+        """Sends a request, or several at once, and receives the answers."""
         p = self.rng.choice(self.partitions)
-        request = self.choose(self.latest[p])
-        life, call = client.life, time.monotonic_ns()
-        try:
-            rows = client.send(*request.parts(p), is_serial=isinstance(request, Read) and request.is_serial)
-        except Unknown:
-            self.sent.append((p, life, call, None, request, None))
-            raise
-        returned = time.monotonic_ns()
-        answer = answer_of(rows)
-        self.sent.append((p, life, call, returned, request, answer))
-        self.learn(p, request, answer)
+        at_once = []
+        for _ in range(BURST if self.rng.random() < BURSTS else 1):
+            request = self.choose(self.latest[p])
+            sent = Sent(p, client.life, time.monotonic_ns(), request)
+            self.sent.append(sent)
+            at_once.append((sent, client.begin(*request.parts(p), is_serial=isinstance(request, Read) and request.is_serial)))
+        for sent, future in at_once:
+            rows = client.receive(future)
+            sent.returned, sent.answer = time.monotonic_ns(), answer_of(rows)
+            self.learn(p, sent.request, sent.answer)
 
     def learn(self, p: int, request: Request, answer: Answer) -> None:
         """Guesses the state of the partition; a wrong guess makes a condition fail."""
@@ -108,12 +121,12 @@ def answer_of(rows: list[dict]) -> Answer:
 
 def operations(recorders: list[Recorder], p: int, deaths: list[int]) -> list[Operation]:
     """The history of a partition. Requests without an answer end with their process; reads among them say nothing."""
-    return [Operation(recorder.number, call, deaths[life] if answer is None else returned, request, answer)
-            for recorder in recorders for partition, life, call, returned, request, answer in recorder.sent
-            if partition == p and not (answer is None and isinstance(request, Read))]
+    return [Operation(recorder.number, sent.call, deaths[sent.life] if sent.answer is None else sent.returned, sent.request, sent.answer)
+            for recorder in recorders for sent in recorder.sent
+            if sent.partition == p and not (sent.answer is None and isinstance(sent.request, Read))]
 
 
-def run(node, seed: int, number: int, seconds: float, checks, clock) -> dict[str, int]:
+def run(node, seed: int, number: int, seconds: float, checks, clock) -> Counter[str]:
     """One round: the load, the lives, and the check of each partition. Returns counts."""
     rng = Random(f"{seed}/history {number}")
     partitions = [number * PARTITIONS + at for at in range(PARTITIONS)]
@@ -123,18 +136,19 @@ def run(node, seed: int, number: int, seconds: float, checks, clock) -> dict[str
     lives.run(recorders, seconds)
     last = Recorder(CLIENTS, rng, partitions, latest)
     with lives.client() as client:
-        for p in partitions:
-            for is_serial in (True, False):
-                request, call = Read(is_serial), time.monotonic_ns()
-                rows = client.send(*request.parts(p), is_serial=is_serial)
-                last.sent.append((p, client.life, call, time.monotonic_ns(), request, answer_of(rows)))
+        for p, is_serial in itertools.product(partitions, (True, False)):
+            request = Read(is_serial)
+            sent = Sent(p, client.life, time.monotonic_ns(), request)
+            sent.answer = answer_of(client.send(*request.parts(p), is_serial=is_serial))
+            sent.returned = time.monotonic_ns()
+            last.sent.append(sent)
     name = f"seed {seed}, history {number}"
     checks.equal(f"{name}: faults", lives.faults, [])
-    counts = {"kills": lives.kills, "lives": len(lives.deaths), "unknown": 0, "applied": 0, "refused": 0, "read": 0}
+    counts = Counter({"kills": lives.kills, "lives": len(lives.deaths)})
     for p in partitions:
         history = operations([*recorders, last], p, lives.deaths)
         for operation in history:
-            counts[kind_of(operation)] += 1
+            counts[outcome(operation)] += 1
         failure = checker.check(history, EMPTY, step)
         if failure is not None:
             failure.reason += f" ({kept(history, f'{seed}-{p}')})"
@@ -142,12 +156,18 @@ def run(node, seed: int, number: int, seconds: float, checks, clock) -> dict[str
     return counts
 
 
-def kind_of(operation: Operation) -> str:
+def outcome(operation: Operation) -> str:
+    name = type(operation.request).__name__
     if operation.answer is None:
         return "unknown"
     if isinstance(operation.request, Read):
-        return "read"
-    return "applied" if operation.answer.applied else "refused"
+        return f"{name} answered"
+    return f"{name} applied" if operation.answer.applied else f"{name} refused"
+
+
+# What each run has to see, so that its histories are worth something.
+OUTCOMES = ("unknown", *(f"{kind.__name__} {what}" for kind in (Set, Insert, Delete, DeleteValue, Append, SetElement, Replace, SetStatic, Batch)
+                         for what in ("applied", "refused")), "Read answered", "ReadRow answered")
 
 
 def kept(history: list[Operation], name: str) -> Path:

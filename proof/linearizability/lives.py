@@ -6,10 +6,11 @@ A request that got no answer was sent to the process of one life. It took effect
 import threading
 import time
 from collections.abc import Callable
+from contextlib import contextmanager
 from random import Random
 
 from cassandra import ConsistencyLevel, InvalidRequest
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, ResponseFuture, Session
 from cassandra.policies import ConstantReconnectionPolicy, FallthroughRetryPolicy, WhiteListRoundRobinPolicy
 from cassandra.protocol import SyntaxException
 from cassandra.query import BatchStatement, BatchType, dict_factory
@@ -17,7 +18,7 @@ from cassandra.query import BatchStatement, BatchType, dict_factory
 from proof.oracle.espalier import Espalier
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 3.0
-TERMINATED, FLUSHED = 0.3, 0.5          # shares of the lives
+TERMINATED, FLUSHED, COMPACTED, FLUSHED_AT_ITS_END = 0.3, 0.4, 0.2, 0.4         # shares of the lives
 NEVER_SECONDS = 3600 * 24
 
 
@@ -59,7 +60,10 @@ class Client:
 
     def send(self, *parts: tuple[str, tuple], is_serial: bool = False) -> list[dict]:
         """The rows of the answer to one statement with its values, or to several as a batch."""
-        try:
+        return self.receive(self.begin(*parts, is_serial=is_serial))
+
+    def begin(self, *parts: tuple[str, tuple], is_serial: bool = False) -> ResponseFuture:
+        with self.unknown():
             statements = [self.statement(cql).bind(values) for cql, values in parts]
             if len(statements) == 1:
                 statement = statements[0]
@@ -71,7 +75,17 @@ class Client:
                 statement.consistency_level = ConsistencyLevel.SERIAL
             if not self.is_alive:
                 raise Unknown("the life has ended")
-            return list(self.session.execute(statement))
+            return self.session.execute_async(statement)
+
+    def receive(self, answer: ResponseFuture) -> list[dict]:
+        with self.unknown():
+            return list(answer.result())
+
+    @contextmanager
+    def unknown(self):
+        """An error that does not say that the request is at fault ends the client."""
+        try:
+            yield
         except (InvalidRequest, SyntaxException):
             raise
         except Exception as failure:        # a timeout, a broken connection, a node that is ending
@@ -106,7 +120,11 @@ class Lives:
             thread.start()
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self.faults:
-            time.sleep(self.rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS))
+            time.sleep(self.rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS) / 2)
+            for share, command in ((FLUSHED, self.node.flush), (COMPACTED, self.node.compact)):
+                if self.rng.random() < share:
+                    command()
+            time.sleep(self.rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS) / 2)
             self.end_life(is_last=time.monotonic() >= until)
         with self.changed:
             self.stopped = True
@@ -116,7 +134,7 @@ class Lives:
 
     def end_life(self, is_last: bool) -> None:
         flusher = threading.Thread(target=self.flush)
-        if self.rng.random() < FLUSHED:
+        if self.rng.random() < FLUSHED_AT_ITS_END:
             flusher.start()
             time.sleep(self.rng.uniform(0, 0.2))
         if self.rng.random() < TERMINATED and not is_last:

@@ -54,18 +54,18 @@ class Actor:
         try:
             is_applied = applied(client.send(*parts))
         except Unknown:
-            self.scenario.counts["in doubt"] += 1
+            self.scenario.counts[f"{self.scenario.name} in doubt"] += 1
             self.doubt = lambda later: self.resolve(later, find, done)
             raise
         if is_applied:
             done()
-        self.scenario.counts["applied" if is_applied else "refused"] += 1
+        self.scenario.counts[f"{self.scenario.name} {'applied' if is_applied else 'refused'}"] += 1
         return is_applied
 
     def resolve(self, client: Client, find, done) -> None:
         if find(client):
             done()
-            self.scenario.counts["in doubt, and applied"] += 1
+            self.scenario.counts[f"{self.scenario.name} applied without an answer"] += 1
 
 
 class Scenario:
@@ -326,7 +326,7 @@ class Bank(Scenario):
 SCENARIOS = (Queue, Lock, Names, Bank)
 
 
-def run(node, seed: int, number: int, seconds: float, checks, clock) -> dict[str, int]:
+def run(node, seed: int, number: int, seconds: float, checks, clock) -> Counter[str]:
     """All scenarios at once. Returns counts."""
     lives = Lives(node, Random(f"{seed}/scenarios {number}"), clock)
     scenarios = [scenario(number) for scenario in SCENARIOS]
@@ -345,5 +345,4 @@ def run(node, seed: int, number: int, seconds: float, checks, clock) -> dict[str
             with checks.part(f"{name}: {scenario.name}"):
                 checks.equal(f"{name}: {scenario.name}: what the clients saw", scenario.wrong[:SHOWN], [])
                 scenario.check(client, checks)
-    counts = sum((scenario.counts for scenario in scenarios), Counter())
-    return {"kills": lives.kills, "lives": len(lives.deaths)} | {f"{kind} in scenarios": count for kind, count in counts.items()}
+    return sum((scenario.counts for scenario in scenarios), Counter({"kills": lives.kills, "lives": len(lives.deaths)}))
