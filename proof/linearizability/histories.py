@@ -12,12 +12,13 @@ from proof import places
 from proof.linearizability import checker
 from proof.linearizability.checker import Operation
 from proof.linearizability.lives import Client, Lives
-from proof.linearizability.partition import (ABSENT, EMPTY, ROWS, Answer, Append, Batch, Delete, DeleteValue, Insert, Read, ReadRow, Replace, Request,
+from proof.linearizability.partition import (ABSENT, BULK, EMPTY, ROWS, Answer, Append, Batch, Delete, DeleteValue, Insert, Read, ReadRow, Replace, Request,
                                              Set, SetElement, SetStatic, step, with_row)
 
 CLIENTS = 8
 PARTITIONS = 3
 STALE = 0.2                 # the share of conditions about an older value
+BULK_ROWS, BULK_BYTES = 300, 50_000
 BURST, BURSTS = 4, 0.2      # so many requests at once, and the share of that
 
 
@@ -113,6 +114,19 @@ class Recorder:
         return Batch((first, second, *third))
 
 
+class Bulk:
+    """Fills the log and the memory with plain writes to another table."""
+
+    def __init__(self, rng: Random):
+        self.rng = rng
+
+    def __call__(self, client: Client) -> None:
+        answers = [client.begin((f"INSERT INTO {BULK} (k, v) VALUES (?, ?)", (self.rng.randrange(BULK_ROWS), self.rng.randbytes(BULK_BYTES))))
+                   for _ in range(BURST)]
+        for answer in answers:
+            client.receive(answer)
+
+
 def answer_of(rows: list[dict]) -> Answer:
     applied = bool(rows) and rows[0].get("[applied]", False)
     shown = ({name: tuple(value or ()) if name == "l" else value for name, value in row.items() if name in ("c", "s", "v", "l")} for row in rows)
@@ -126,14 +140,15 @@ def operations(recorders: list[Recorder], p: int, deaths: list[int]) -> list[Ope
             if sent.partition == p and not (sent.answer is None and isinstance(sent.request, Read))]
 
 
-def run(node, seed: int, number: int, seconds: float, checks, clock) -> Counter[str]:
+def run(node, seed: int, number: int, seconds: float, checks, change) -> Counter[str]:
     """One round: the load, the lives, and the check of each partition. Returns counts."""
     rng = Random(f"{seed}/history {number}")
     partitions = [number * PARTITIONS + at for at in range(PARTITIONS)]
     latest = dict.fromkeys(partitions, EMPTY)
     recorders = [Recorder(client, Random(f"{seed}/{number}/{client}"), partitions, latest) for client in range(CLIENTS)]
-    lives = Lives(node, rng, clock)
-    lives.run(recorders, seconds)
+    lives = Lives(node, rng, change)
+    others = [Bulk(Random(f"{seed}/{number}/bulk"))] if number % 2 else []
+    lives.run([*recorders, *others], seconds)
     last = Recorder(CLIENTS, rng, partitions, latest)
     with lives.client() as client:
         for p, is_serial in itertools.product(partitions, (True, False)):

@@ -101,10 +101,10 @@ class Client:
 class Lives:
     """Runs clients beside each other while a node is ended and started again. `deaths` has the moment of each life's end."""
 
-    def __init__(self, node: Espalier, rng: Random, clock: Callable[[], None] = lambda: None):
+    def __init__(self, node: Espalier, rng: Random, change: Callable[[], None]):
         self.node = node
         self.rng = rng
-        self.clock = clock              # sets the clock of the next life
+        self.change = change            # is called before each start
         self.changed = threading.Condition()
         self.current: int | None = 0    # None: between two lives
         self.stopped = False
@@ -150,7 +150,7 @@ class Lives:
             self.stopped = self.stopped or is_last
         if flusher.ident is not None:
             flusher.join()
-        self.clock()
+        self.change()
         self.node.launch()
         with self.changed:
             self.current = len(self.deaths)

@@ -6,10 +6,11 @@ Each request says its statements and values, when it applies, and what the parti
 
 from dataclasses import dataclass
 
-TABLE = "linear.registers"
+TABLE, BULK = "linear.registers", "linear.bulk"
 SCHEMA = (
     "CREATE KEYSPACE linear WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
     f"CREATE TABLE {TABLE} (p int, c int, s int static, v int, l list<int>, PRIMARY KEY (p, c))",
+    f"CREATE TABLE {BULK} (k int PRIMARY KEY, v blob)",
 )
 ABSENT = (None, ())
 EMPTY = (None, (ABSENT, ABSENT))        # (s, rows)

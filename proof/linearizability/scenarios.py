@@ -326,9 +326,9 @@ class Bank(Scenario):
 SCENARIOS = (Queue, Lock, Names, Bank)
 
 
-def run(node, seed: int, number: int, seconds: float, checks, clock) -> Counter[str]:
+def run(node, seed: int, number: int, seconds: float, checks, change) -> Counter[str]:
     """All scenarios at once. Returns counts."""
-    lives = Lives(node, Random(f"{seed}/scenarios {number}"), clock)
+    lives = Lives(node, Random(f"{seed}/scenarios {number}"), change)
     scenarios = [scenario(number) for scenario in SCENARIOS]
     with lives.client() as client:
         for scenario in scenarios:
