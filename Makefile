@@ -12,7 +12,7 @@ COUNT ?= 100000000
 TARGET ?= protocol
 SECONDS ?= 60
 
-.PHONY: attack many-tables fuzz large torture powercut stuck-table help run test install build oracle drivers catalog errors kill log roles tables upgrade node flights cassandra bench asan overwrites
+.PHONY: attack many-tables fuzz large torture powercut stuck-table help run test install build oracle drivers catalog errors kill linearizability log roles tables upgrade node flights cassandra bench asan overwrites
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
@@ -23,6 +23,7 @@ help:
 	@echo 'make powercut SEED=1 CASES=200  power cuts under the unmodified binary, on a disk in memory (FUSE)'
 	@echo 'make attack SECONDS=1800    hostile requests beside an honest client, and then a random mixture of them'
 	@echo 'make many-tables             ten thousand written tables, and a thousand connections with 1024 files'
+	@echo 'make linearizability SEED=1 SECONDS=60  concurrent conditional writes under kill -9, explained by one order of them'
 	@echo 'make fuzz TARGET=cql SECONDS=60  coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md'
 	@echo 'make asan SEED=1             the tests of the crates with unsafe code under AddressSanitizer (nightly)'
 	@echo 'make large                   a table in memory of more than 4 GiB'
@@ -72,6 +73,10 @@ powercut: install build
 attack: SECONDS = 0
 attack: install build
 	@$(PYTHON) -m proof.attack --seconds $(SECONDS)
+
+# Rounds of histories and scenarios, one after another, for that long.
+linearizability: install build
+	@$(PYTHON) -m proof.linearizability --seed $(SEED) --seconds $(SECONDS)
 
 # Ten thousand tables on the default configuration, and a thousand connections where 1024 files may be open: about ten minutes.
 many-tables: install build

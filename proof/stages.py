@@ -71,6 +71,7 @@ OTHERS = [
     Stage("upgrade", [PYTHON, "-m", "proof.upgrade"], needs=BINARY),
     Stage("node", [PYTHON, "-m", "proof.node"], needs=BINARY),
     Stage("kill", [PYTHON, "-m", "proof.kill"], needs=BINARY),
+    Stage("linearizability", [PYTHON, "-m", "proof.linearizability"], needs=BINARY),
     Stage("roles", [PYTHON, "-m", "proof.roles"], needs=BINARY),
     Stage("errors", [PYTHON, "-m", "proof.errors"], needs=BINARY),
     Stage("catalog", [PYTHON, "-m", "proof.catalog"], needs=BINARY),
