@@ -1,4 +1,5 @@
-"""Ten thousand tables on the default configuration: created, written, read, and read again after a kill and a start.
+"""Ten thousand tables on the default configuration: created, written, read, and read again after a kill and a start, and
+after a stop, which has 10 s.
 
 Then a node that may open 1024 files serves a client while a thousand connections come and go, and flushes its tables.
 
@@ -18,6 +19,7 @@ PIPELINED = 100
 CONNECTIONS, AT_A_TIME = 1000, 250
 FILES_MAX = 1024
 FEW_TABLES = 20
+STOP_SECONDS_MAX = 10
 
 
 def main() -> None:
@@ -43,7 +45,16 @@ def written_tables(checks: Checks, tables: int) -> None:
         node.launch()
         print(f"start after the kill: {time.monotonic() - started:.1f} s, {resident_mib(node):.0f} MiB", flush=True)
         read_all(checks, node, "read after the start", tables)
+        step(checks, node, "write again", [f"INSERT INTO many.t{number} (k, v) VALUES (1, {number})" for number in range(tables)])
+        started = time.monotonic()
         checks.equal("status on SIGTERM", node.terminate(), 0)
+        stop_seconds = time.monotonic() - started
+        print(f"stop: {stop_seconds:.1f} s", flush=True)
+        checks.true("seconds until the stop", stop_seconds < STOP_SECONDS_MAX, f"{stop_seconds:.1f}")
+        started = time.monotonic()
+        node.launch()
+        print(f"start after the stop: {time.monotonic() - started:.1f} s, {resident_mib(node):.0f} MiB", flush=True)
+        read_all(checks, node, "read after the stop", tables)
 
 
 def create_keyspace(node: Espalier) -> None:

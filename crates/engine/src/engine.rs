@@ -9,6 +9,7 @@ mod doors;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use blockio::OverlayDisk;
 use commitlog::{CommitLog, Replay};
@@ -19,6 +20,7 @@ use crate::compaction::Compaction;
 use crate::error::EngineError;
 use crate::files::{TableFiles, keep_found_names};
 use crate::flush::{Flush, FlushQueue};
+use crate::lock::lock;
 use crate::options::EngineOptions;
 use crate::quarantine::{Quarantine, is_indispensable, refusal};
 use crate::recovery::Start;
@@ -48,6 +50,8 @@ pub struct Engine {
     pub(crate) start: Start,
     /// Files of tables' directories that belong to no SSTable, and where the start put them.
     pub(crate) leftovers: Mutex<Vec<PathBuf>>,
+    /// Held while it closes.
+    closing: Mutex<()>,
 }
 
 impl Engine {
@@ -84,6 +88,7 @@ impl Engine {
             schema_state: SchemaState::default(),
             start: Start::default(),
             leftovers: Mutex::default(),
+            closing: Mutex::default(),
             shared,
             compaction,
             quarantine,
@@ -95,6 +100,25 @@ impl Engine {
     /// keeps none of the others from it; the error names all of those. Writes are refused from now on; those under
     /// way are waited for, also where nobody waits for them any more. Blocks on the disk.
     pub fn shutdown(&self) -> Result<(), EngineError> {
+        match self.close()? {
+            0 => Ok(()),
+            tables => {
+                Err(EngineError::NotDrained(vec![format!("{tables} tables keep their records in the commit log")]))
+            }
+        }
+    }
+
+    /// Like [`Engine::shutdown`], but gives up flushes after this time, also those of a `shutdown` under way. Returns
+    /// the number of tables that keep their records in the log, for the next start to replay. A table whose writes
+    /// are not logged is flushed in any case.
+    pub fn shutdown_within(&self, time: Duration) -> Result<usize, EngineError> {
+        self.flush.end_at(Instant::now() + time);
+        self.close()
+    }
+
+    /// Closes the engine; the number of tables that no time was left for.
+    fn close(&self) -> Result<usize, EngineError> {
+        let _one_at_a_time = lock(&self.closing);
         self.shared.begin_shutdown();
         self.shared.groups().barrier().wait();
         self.writes.stop();
@@ -103,8 +127,10 @@ impl Engine {
         self.flush.stop();
         let failures = self.flush.flush_each();
         self.shared.log().shutdown().map_err(|error| self.shared.log_failed(error))?;
+        let (left, failures): (Vec<_>, Vec<_>) =
+            failures.into_iter().partition(|(_, error)| matches!(error, EngineError::OutOfTime));
         if failures.is_empty() {
-            Ok(())
+            Ok(left.len())
         } else {
             Err(EngineError::NotDrained(failures.iter().map(not_drained).collect()))
         }

@@ -84,6 +84,8 @@ pub enum EngineError {
     Disk(Arc<blockio::DiskError>),
     /// A shutdown could not flush these tables, each with the reason; all others are drained.
     NotDrained(Vec<String>),
+    /// The node stopped before the table was flushed; the commit log keeps its records.
+    OutOfTime,
     /// The data directory cannot be opened as it is.
     Startup(String),
 }
@@ -111,6 +113,7 @@ impl fmt::Display for EngineError {
                 "Table {keyspace}.{table} is quarantined: {reason}; once the cause is gone, `espalier repair-table {keyspace} {table}` \
                  takes it back into service"
             ),
+            EngineError::OutOfTime => write!(f, "the node stopped before it was flushed"),
             EngineError::NotDrained(tables) => write!(f, "{}", tables.join("; ")),
             EngineError::SetAside { path, reason } => {
                 write!(f, "its log records were set aside in {} because of this: {reason}", path.display())

@@ -1,6 +1,7 @@
 //! Flushing memtables to SSTables.
 
 mod background;
+mod time_limit;
 mod with_all;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::worker::Worker;
 pub use background::FlushStats;
 pub(crate) use background::Queue as FlushQueue;
 pub(crate) use background::contained;
+use time_limit::{Limited, TimeLimit};
 
 /// Writes memtables to SSTables, when it is asked to and with threads in the background.
 pub(crate) struct Flush {
@@ -28,6 +30,8 @@ pub(crate) struct Flush {
     quarantine: Arc<Quarantine>,
     queue: Arc<FlushQueue>,
     workers: Vec<Worker>,
+    /// When a stop gives up what is not flushed yet.
+    limit: TimeLimit,
 }
 
 impl Flush {
@@ -36,6 +40,9 @@ impl Flush {
     /// so.
     pub fn flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let flushed = self.try_flush_store(store).map_err(|error| {
+            if self.gives_up(store) {
+                return EngineError::OutOfTime;
+            }
             self.shared.tell_failure(&error);
             self.quarantine.contain(store, error)
         })?;
@@ -61,6 +68,9 @@ impl Flush {
         }
         let view = store.view();
         let is_empty = view.active.memtable.is_empty();
+        if self.gives_up(store) && !(is_empty && view.frozen.is_empty()) {
+            return Err(EngineError::OutOfTime);
+        }
         // A failed flush left its memtable frozen. That one is flushed first, and while this fails, no others are
         // frozen.
         let flushed = if is_empty || !view.frozen.is_empty() { self.flush_before(store, &view.active)? } else { false };
@@ -68,6 +78,11 @@ impl Flush {
             return Ok(flushed);
         }
         self.flush_before(store, &self.shared.retire_active(store))
+    }
+
+    /// Whether the time of a stop is over, and the log has all that the table's memtables hold.
+    fn gives_up(&self, store: &TableStore) -> bool {
+        self.limit.is_over() && store.is_all_logged()
     }
 
     /// Flushes the generations before `first`, oldest first, so that intervals are marked in order. Returns false if
@@ -134,6 +149,10 @@ impl Flush {
         let table = store.table.load_full();
         let statistics = generation.memtable.statistics();
         let mut cursor = generation.memtable.clone().cursor(&table, &ReadRange::all_rows(KeyRange::all()));
+        if store.is_all_logged() {
+            let mut cursor = Limited { cursor, limit: &self.limit };
+            return self.shared.files().write(store, &table, &mut cursor, statistics, &[interval]);
+        }
         self.shared.files().write(store, &table, &mut cursor, statistics, &[interval])
     }
 }

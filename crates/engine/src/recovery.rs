@@ -36,6 +36,8 @@ pub(crate) use start::Start;
 
 /// What was replayed is little if it is less than this part of what memtables may hold.
 const REPLAYED_SHARE: u64 = 64;
+/// And if it belongs to at most so many tables.
+const REPLAYED_TABLES: usize = 100;
 /// So many records are looked up in memtables together before they are applied,
 const RECORDS_TOGETHER: usize = 64;
 /// or as many as reach so many bytes.
@@ -188,11 +190,12 @@ impl Engine {
     }
 
     /// What was replayed into memtables is flushed in the background, and frees its part of the log then: queries need
-    /// not wait for it. It is flushed here and now where it is little, so that a start mostly leaves nothing
+    /// not wait for it. It is flushed here and now where it is little and of few tables, so that a start mostly leaves nothing
     /// behind; and where the log is short of segments, or memory of room, because the start itself writes. A flush that
     /// fails is no reason not to serve what is in memory and in the log: it is tried again in the background.
     pub(crate) fn settle_replayed(&self) -> Result<(), EngineError> {
-        let is_little = self.shared.pool().used_bytes() < self.shared.options().memtable_space_bytes / REPLAYED_SHARE;
+        let is_little = self.shared.pool().used_bytes() < self.shared.options().memtable_space_bytes / REPLAYED_SHARE
+            && self.shared.log().replayed_tables().len() <= REPLAYED_TABLES;
         if is_little || self.shared.log().pressure().is_some() || self.shared.pool().wants_flush() {
             let failures = self.flush.flush_each();
             if failures.into_iter().all(|(_, error)| contained(Err(error)).is_ok()) {

@@ -31,6 +31,9 @@ fn worker_threads() -> usize {
 /// The failed part of the node, if clients must be disconnected because of it.
 type Failed = Option<&'static str>;
 
+/// The time for flushes at a stop, beside the 2 s for connections: the node ends within 10 s.
+const STOP_FLUSH_TIME: Duration = Duration::from_secs(5);
+
 /// The process's exit status when `commit_failure_policy` or `disk_failure_policy` is `die`; the same as Cassandra's.
 const FAILED_STATUS: i32 = 100;
 
@@ -173,10 +176,13 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     if config.read_only {
         return Ok(());
     }
-    let drained = tokio::task::spawn_blocking(move || engine.shutdown()).await;
+    let drained = tokio::task::spawn_blocking(move || engine.shutdown_within(STOP_FLUSH_TIME)).await;
     match drained {
-        Ok(Ok(())) => {
-            tracing::info!("drained");
+        Ok(Ok(left)) => {
+            match left {
+                0 => tracing::info!("drained"),
+                left => tracing::info!("{left} tables keep records in the commit log, which the next start replays"),
+            }
             Ok(())
         }
         Ok(Err(error @ EngineError::NotDrained(_))) => Err(format!("drained all tables but these: {error}")),

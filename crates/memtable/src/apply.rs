@@ -162,6 +162,18 @@ impl Applier {
         update.deletion = update.deletion.max(deletion);
         debug_assert!(!deletion.supersedes(&update.deletion), "a deletion is not undone");
         let has_branches = header.has_branches;
+        let newly_deleted = update.deletion != deletion;
+        let may_clear = newly_deleted && !is_new && update.only_deletes_partition() && watch.observer.is_none();
+        if may_clear && self.deletes_all(writer, &update) {
+            let header = writer.get(update.path).map_or(Header::EMPTY, Header::read);
+            let change = update.header_change(&header);
+            if let Some(row) = small_row(&mut self.merger, update.table, header.row, &change, &mut self.merged) {
+                let mut content = Vec::new();
+                Header { deletion: update.deletion, row, has_branches: false }.write(&mut content);
+                writer.put_alone(update.path, &content)?;
+                return Ok(is_new);
+            }
+        }
         if has_deletion || has_branches {
             let mut edits = Edits::new();
             self.collect(writer, &update, is_new, &mut edits, watch);
@@ -337,6 +349,32 @@ impl Applier {
         }
     }
 
+    /// Whether the partition's deletion shadows everything of a partition with clustering but its header. Large rows
+    /// and ranges are not examined for that.
+    fn deletes_all(&mut self, writer: &Writer<'_>, update: &Update<'_>) -> bool {
+        let end = [update.path, &[0xFF]].concat();
+        let bounds = Bounds { start: Bound::Excluded(update.path), end: Bound::Included(&end) };
+        let mut cursor = writer.cursor(bounds, Direction::Forward);
+        while cursor.advance() {
+            steps::count(1);
+            let is_deleted = match cursor.key().get(update.path.len()) {
+                Some(&ROW_DELETION_BRANCH) => {
+                    !read_deletion(update.layout.split_content(cursor.content()).1).supersedes(&update.deletion)
+                }
+                Some(&(RANGE_BRANCH | PIECE_BRANCH)) => false,
+                _ if update.layout.is_piece(cursor.content()) => false,
+                _ => {
+                    let (_, row) = update.existing_row(Some(cursor.content()));
+                    merge(&mut self.merger, update.table, row, None, update.deletion, &mut self.merged).is_none()
+                }
+            };
+            if !is_deleted {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Drops what `deletion` shadows of the rows and row deletions between two positions.
     fn purge(
         &mut self,
@@ -481,6 +519,14 @@ impl Update<'_> {
     fn header_change(&self, header: &Header<'_>) -> RowChange<'_> {
         let new = self.update.static_row();
         RowChange { new, active: self.deletion, deletes_stored: self.deletion != header.deletion }
+    }
+
+    /// Whether the update deletes the partition and does nothing else.
+    fn only_deletes_partition(&self) -> bool {
+        !self.update.partition_deletion().is_live()
+            && self.update.range_deletion_count() == 0
+            && self.update.row_count() == 0
+            && self.update.static_row().is_none()
     }
 
     /// Whether the update deletes the partition, ranges or rows.

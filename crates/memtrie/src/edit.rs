@@ -94,6 +94,15 @@ pub(crate) trait Structure<'o> {
     fn cut(&mut self, joint: &Joint, rest: &[u8]) -> Result<(), TrieFull>;
 }
 
+/// A layout whose writer can unlink a branch as a whole.
+pub(crate) trait Clearing<'o>: Structure<'o> {
+    /// Unlinks a node and all nodes and contents below it.
+    fn unlink_all(&mut self, top: Ptr);
+
+    /// A branch of this content alone, with no further steps.
+    fn alone(&mut self, content: &[u8]) -> Result<Ptr, TrieFull>;
+}
+
 /// Changes the content of one key, which leads through `start`, in place. `decide` receives the current content. Its
 /// result `None` keeps it, `Some(None)` removes it, `Some(Some(content))` replaces it.
 #[inline]
@@ -163,6 +172,17 @@ pub(crate) fn apply<'o>(structure: &mut impl Structure<'o>, prefix: &[u8], edits
         return structure.cut(&locus.joint, &prefix[locus.joint.consumed..]);
     }
     structure.attach(&locus, prefix, after)
+}
+
+/// Puts `content` at `key` and removes everything below it, by one store. Nothing that was below is copied.
+pub(crate) fn put_alone<'o>(structure: &mut impl Clearing<'o>, key: &[u8], content: &[u8]) -> Result<(), TrieFull> {
+    let locus = structure.locate(Slot::ROOT, key)?;
+    if !locus.is_end_of(key) {
+        return structure.put(&locus, key, content);
+    }
+    structure.unlink_all(locus.ptr);
+    let alone = structure.alone(content)?;
+    structure.attach(&locus, key, alone)
 }
 
 /// Removes the content at `key`, whose locus is given, if there is one, and every ancestor that would be left empty.

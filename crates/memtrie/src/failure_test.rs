@@ -47,7 +47,7 @@ fn every_allocation_fails_in_turn(layout: Layout, alphabet: &[u8], length_max: u
     let trie = Trie::new(TrieOptions { layout, ..TrieOptions::default() });
     trie.writer().put(b"the first write opens the trie", b"").expect("room");
     let mut model = Model::from([(b"the first write opens the trie".to_vec(), Vec::new())]);
-    let (mut refused, mut groups) = (0, 0);
+    let (mut refused, mut groups, mut alone) = (0, 0, 0);
     for step in 0..steps {
         let content = vec![step as u8; [1, 8, 24, 25, 300, 2000][step % 6]];
         let growing = (step * 4 / steps).is_multiple_of(2);
@@ -78,6 +78,12 @@ fn every_allocation_fails_in_turn(layout: Layout, alphabet: &[u8], length_max: u
                     };
                 }
             }
+            4 if step % 7 < 2 => {
+                let prefix = &chosen[..chosen.len() - chosen.len().min(2)];
+                alone += refuse_first(&trie, &model, |writer| writer.put_alone(prefix, &content));
+                model.retain(|key, _| !key.starts_with(prefix));
+                model.insert(prefix.to_vec(), content);
+            }
             _ => {
                 refused += refuse_first(&trie, &model, |writer| writer.remove(&chosen).map(drop));
                 model.remove(&chosen);
@@ -85,6 +91,7 @@ fn every_allocation_fails_in_turn(layout: Layout, alphabet: &[u8], length_max: u
         }
         assert_eq!(entries(&trie.writer()), model);
     }
+    assert!(alone as usize > steps / 20, "{alone} refused");
     assert!(refused as usize > steps / 2 && groups as usize > steps / 5, "{refused} and {groups} refused");
 }
 

@@ -4,12 +4,14 @@
 pub(crate) mod adaptive;
 pub(crate) mod paper;
 
+use std::ops::Bound;
+
 use crate::edit;
 use crate::edit::Start;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
-use crate::terms::TrieFull;
-use crate::terms::{Edit, Layout};
+use crate::tail::Tail;
+use crate::terms::{Bounds, Direction, Edit, Layout, TrieFull};
 
 /// A place in the trie: a node, and how many bytes of its steps or tail were already passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -323,6 +325,31 @@ pub(crate) fn apply(memory: Memory<'_>, store: &mut Store, prefix: &[u8], edits:
         Layout::Paper => edit::apply(&mut paper::edit::Operation { memory, store }, prefix, edits),
         Layout::Adaptive => edit::apply(&mut adaptive::edit::Operation { memory, store }, prefix, edits),
     }
+}
+
+/// Puts `content` at `key` and removes everything below it, by one store.
+pub(crate) fn put_alone(memory: Memory<'_>, store: &mut Store, key: &[u8], content: &[u8]) -> Result<(), TrieFull> {
+    match memory.layout {
+        Layout::Paper => {
+            let below = suffixes_below(memory, key);
+            let mut edits = vec![Edit { suffix: &[], content: Some(content) }];
+            edits.extend(below.iter().map(|suffix| Edit { suffix, content: None }));
+            apply(memory, store, key, &edits)
+        }
+        Layout::Adaptive => edit::put_alone(&mut adaptive::edit::Operation { memory, store }, key, content),
+    }
+}
+
+/// The rests of the longer keys that start with `key`.
+fn suffixes_below(memory: Memory<'_>, key: &[u8]) -> Vec<Vec<u8>> {
+    let bounds = Bounds { start: Bound::Excluded(key), end: Bound::Unbounded };
+    let mut cursor = Tail::find(Some(memory), NodePosition::root(memory), &[]).cursor(bounds, Direction::Forward);
+    let mut suffixes = Vec::new();
+    while cursor.advance() {
+        let Some(suffix) = cursor.key().strip_prefix(key) else { break };
+        suffixes.push(suffix.to_vec());
+    }
+    suffixes
 }
 
 /// The kind of a node, for people.

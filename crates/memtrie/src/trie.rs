@@ -288,6 +288,14 @@ impl Writer<'_> {
         self.with_store(|memory, store| node::apply(memory, store, prefix, edits))
     }
 
+    /// Puts the content of `key` and removes everything below it. Readers see all of that at once or not at all. The
+    /// time is proportional to what is removed.
+    ///
+    /// # Errors [`TrieFull`]: the trie is as it was.
+    pub fn put_alone(&mut self, key: &[u8], content: &[u8]) -> Result<(), TrieFull> {
+        self.with_store(|memory, store| node::put_alone(memory, store, key, content))
+    }
+
     /// The bytes of what was replaced or removed and that readers may still read.
     pub fn waiting_bytes(&self) -> usize {
         self.state.store.as_ref().map_or(0, |store| store.waiting_bytes())

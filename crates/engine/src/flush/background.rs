@@ -1,12 +1,14 @@
 //! The threads that flush in the background, and their queue of tables.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use model::TableId;
 
-use super::Flush;
+use super::{Flush, TimeLimit};
 use crate::compaction::Compaction;
 use crate::error::EngineError;
 use crate::lock::lock;
@@ -70,7 +72,8 @@ impl Flush {
     ) -> Self {
         let threads = shared.options().memtable_flush_writers.max(1);
         let (shared, compaction, quarantine) = (Arc::clone(shared), Arc::clone(compaction), Arc::clone(quarantine));
-        Flush { shared, compaction, quarantine, queue, workers: (0..threads).map(|_| Worker::new()).collect() }
+        let workers = (0..threads).map(|_| Worker::new()).collect();
+        Flush { shared, compaction, quarantine, queue, workers, limit: TimeLimit::default() }
     }
 
     /// Starts the threads; they end with the room.
@@ -223,7 +226,7 @@ impl Flush {
     /// A failed flush keeps its memtable. It is retried after a delay ([`crate::quarantine`]) without a further
     /// request, because writers may be waiting for it. `last_flush_failure` gives the reason.
     fn flush_in_background(&self, table: TableId) {
-        let store = self.shared.stores().into_iter().find(|store| store.table.load().id == table);
+        let store = self.shared.catalog().any_store(table).cloned();
         let flushed = store.map_or(Ok(false), |store| self.flush_and_compact(&store));
         // A quarantined table frees its memory and its part of the log like a flushed one.
         let flushed = contained(flushed);
@@ -258,7 +261,7 @@ impl Flush {
             .map(|store| (store.used_bytes(), store.table.load().id))
             .partition(|(_, table)| !queue.has(*table));
         let mut freed: u64 = flushing.iter().map(|(bytes, _)| bytes).sum();
-        largest.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        largest.sort_by_key(|(bytes, _)| Reverse(*bytes));
         for (bytes, table) in largest {
             if !self.shared.pool().wants_flush_without(freed) {
                 break;
@@ -278,9 +281,32 @@ impl Flush {
     }
 
     /// Flushes every table; those that could not be flushed, and why.
+    ///
+    /// Tables whose content is not in the log come first, and then the largest, so that a flush that runs out of time
+    /// leaves little to replay. A small flush mostly waits for the device, so several run at a time.
     pub fn flush_each(&self) -> Vec<(Arc<TableStore>, EngineError)> {
-        let stores = self.shared.stores().into_iter();
-        stores.filter_map(|store| self.flush_store(&store).err().map(|error| (store, error))).collect()
+        let mut stores = self.shared.stores();
+        stores.sort_by_cached_key(|store| (store.is_all_logged(), Reverse(store.used_bytes())));
+        let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let flush_some = || {
+            while let Some(store) = stores.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.flush_store(store) {
+                    lock(&failures).push((store.clone(), error));
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let others = (1..self.workers.len()).map(|_| std::thread::Builder::new().spawn_scoped(scope, flush_some));
+            // Without further threads, this one does all of it.
+            let _others: Vec<_> = others.take_while(Result::is_ok).collect();
+            flush_some();
+        });
+        failures.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives up what is not flushed at this time and is in the log.
+    pub fn end_at(&self, time: Instant) {
+        self.limit.set(time);
     }
 
     /// Requests a flush of the largest memtable if memtables use more memory than they should.
@@ -322,7 +348,7 @@ impl Flush {
         let mut result = Ok(());
         let mut stores = self.shared.stores();
         // The sizes are read once, because they change meanwhile.
-        stores.sort_by_cached_key(|store| std::cmp::Reverse(store.used_bytes()));
+        stores.sort_by_cached_key(|store| Reverse(store.used_bytes()));
         for store in stores {
             if !self.shared.pool().wants_flush() {
                 break;

@@ -104,7 +104,10 @@ impl Flush {
             past_page_cache: self.shared.sstable_writes() == &BlockWrites::Direct,
             host_id: self.shared.host_id(),
             new_id: &mut || self.shared.files().new_id(),
-            progress: &mut |_| match store.merges.is_stopping() || self.compaction.is_closing(store) {
+            progress: &mut |_| match store.merges.is_stopping()
+                || self.compaction.is_closing(store)
+                || self.gives_up(store)
+            {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             },

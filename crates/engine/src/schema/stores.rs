@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use model::{Schema, Table};
 use sstable::SSTableReader;
@@ -55,7 +54,7 @@ impl Engine {
                     self.flush.request(store);
                 }
                 store.limit.set(memory_only(table).map(|options| options.size_limit_bytes));
-                store.durable_writes.store(is_durable(schema, &keyspace.name), Ordering::Relaxed);
+                store.set_durable_writes(is_durable(schema, &keyspace.name));
             }
         }
         let old = self.shared.publish(schema, stores.clone());

@@ -41,6 +41,8 @@ pub(crate) struct TableStore {
     /// The table's incarnation, which never changes.
     pub incarnation: u64,
     pub durable_writes: AtomicBool,
+    /// Whether a write since the start may be missing from the log.
+    has_unlogged: AtomicBool,
     /// One of [`state`].
     state: AtomicU8,
     /// The reason for the quarantine. It is set before the state.
@@ -85,6 +87,7 @@ impl TableStore {
             incarnation: table.incarnation(),
             table: ArcSwap::new(table),
             durable_writes: AtomicBool::new(true),
+            has_unlogged: AtomicBool::new(false),
             state: AtomicU8::new(state::SERVED),
             quarantine_reason: ArcSwapOption::empty(),
             files_distrusted: AtomicBool::new(false),
@@ -101,6 +104,19 @@ impl TableStore {
             resident,
             settling: Mutex::new(()),
         }
+    }
+
+    /// Sets whether writes from now on are logged.
+    pub fn set_durable_writes(&self, durable: bool) {
+        if !durable {
+            self.has_unlogged.store(true, Ordering::Release);
+        }
+        self.durable_writes.store(durable, Ordering::Relaxed);
+    }
+
+    /// Whether the log has all that its memtables hold.
+    pub fn is_all_logged(&self) -> bool {
+        !self.has_unlogged.load(Ordering::Acquire)
     }
 
     /// The resident data to which later generations' writes go too.

@@ -15,6 +15,7 @@ use types::CqlType;
 use uuid::Uuid;
 
 use crate::fixture::{insert, insertion, open_with, rows, small_options};
+use crate::gated_disk::GatedDisk;
 
 fn open(disk: &SimulatedDisk) -> Arc<Engine> {
     open_with(&small_options(disk))
@@ -496,6 +497,63 @@ fn a_keyspace_without_durable_writes_is_not_in_the_log_and_keeps_what_was_flushe
     let image = disk.crash_image(1);
     drop(engine);
     assert_eq!(rows(&open(&image), &t), [(1, 2, "flushed".into())]);
+}
+
+#[test]
+fn a_stop_without_time_leaves_logged_tables_in_the_log_and_flushes_the_others() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let [logged, unlogged] = ["logged", "unlogged"].map(|name| table(name, Uuid::new_v4()));
+    set_tables(&engine, &[&logged, &unlogged], true).unwrap();
+    let mut keyspace = Keyspace::new("other", Default::default(), false);
+    let other = TableBuilder::new("other", "t", TableId(Uuid::new_v4())).partition_key("k", CqlType::Int);
+    let other = Arc::new(other.clustering("c", CqlType::Int, false).regular("v", CqlType::Text).build());
+    keyspace.tables.insert(other.name.clone(), other.clone());
+    engine.set_keyspace(keyspace).unwrap();
+    insert(&engine, &logged, 1, 1, "logged", 10);
+    insert(&engine, &other, 1, 2, "never logged", 10);
+    // The keyspace is logged again: the row before stays out of the log.
+    set_tables(&engine, &[&logged, &unlogged], false).unwrap();
+    insert(&engine, &unlogged, 1, 3, "once not logged", 10);
+    set_tables(&engine, &[&logged, &unlogged], true).unwrap();
+    let left = engine.shutdown_within(Duration::ZERO).unwrap();
+    assert!(left > 0);
+    assert!(block_on(engine.write(&insertion(&logged, 1, 4, "too late", 10))).is_err());
+    let image = disk.crash_image(1);
+    drop(engine);
+    let engine = open(&image);
+    assert!(engine.replay_summary().replayed > 0);
+    assert_eq!(rows(&engine, &logged), [(1, 1, "logged".into())]);
+    assert_eq!(rows(&engine, &other), [(1, 2, "never logged".into())]);
+    assert_eq!(rows(&engine, &unlogged), [(1, 3, "once not logged".into())]);
+    engine.shutdown().unwrap();
+    drop(engine);
+    assert_eq!(open(&image).replay_summary().replayed, 0, "a drain leaves nothing");
+}
+
+#[test]
+fn a_stop_gives_up_a_flush_that_is_under_way_and_loses_nothing() {
+    let disk = SimulatedDisk::new();
+    let gated = GatedDisk::new(&disk, "-Data.db");
+    let options = EngineOptions { disk: Arc::new(gated.clone()), ..small_options(&disk) };
+    let engine = open_with(&options);
+    let [t] = create(&engine, ["t"]);
+    (0..50).for_each(|row| insert(&engine, &t, 1, row, "kept", 10));
+    gated.close();
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| engine.flush(&t));
+        gated.wait_for(1);
+        let stop = scope.spawn(|| engine.shutdown_within(Duration::ZERO));
+        // Writes are refused once the stop has begun.
+        while block_on(engine.write(&insertion(&t, 2, 1, "meanwhile", 10))).is_ok() {}
+        gated.open_for_all();
+        assert!(matches!(flush.join().unwrap(), Err(EngineError::OutOfTime)));
+        assert!(stop.join().unwrap().unwrap() > 0);
+    });
+    assert_eq!(disk.list(&directory_of(&t)).unwrap().len(), 0, "no part of an SSTable is left");
+    let before = rows(&engine, &t);
+    drop(engine);
+    assert_eq!(rows(&open(&disk), &t), before);
 }
 
 #[test]

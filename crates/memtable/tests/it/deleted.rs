@@ -165,3 +165,33 @@ fn a_live_cursor_gives_every_row_that_has_something_besides_its_deletion() {
         }
     }
 }
+
+/// A partition's deletion looks at its rows, and copies none of them. What it removed is free again.
+#[test]
+fn a_partitions_deletion_takes_two_steps_for_each_row_that_it_removes() {
+    let table = table();
+    let memtable = TrieMemtable::new(&table, 1);
+    memtable.apply(&put(&table, 1, &clustering(1, ""), 5, b"kept"), None).expect("room");
+    let used_bytes = memtable.memory().used_bytes;
+    for a in 0..ROWS {
+        memtable.apply(&put(&table, 0, &clustering(a, ""), 5, b"value"), None).expect("room");
+        let mut row = RowBuilder::default();
+        row.start(table.regulars(), false);
+        row.deletion(DeletionTime::new(6, 1));
+        let mut blob = Vec::new();
+        row.finish(&mut blob);
+        let mut deletion = PartitionUpdateBuilder::new(table.clone(), key(0));
+        deletion.row(&clustering(a, ""), &blob);
+        if a % 10 == 0 {
+            memtable.apply(&deletion.build(), None).expect("room");
+        }
+    }
+    let mut deletion = PartitionUpdateBuilder::new(table.clone(), key(0));
+    deletion.delete_partition(DeletionTime::new(10, 1));
+    let counted = types::steps::counted();
+    memtable.apply(&deletion.build(), None).expect("room");
+    let steps = types::steps::counted() - counted;
+    assert!(steps <= 2 * ROWS as u64 + 10, "{steps} steps for {ROWS} rows");
+    let left_bytes = memtable.memory().used_bytes - used_bytes;
+    assert!(left_bytes < 200, "{left_bytes} bytes are left");
+}

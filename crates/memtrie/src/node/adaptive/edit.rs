@@ -8,9 +8,9 @@ use super::node::{
     CHAIN, CHAIN_BYTES_MAX, CHAIN_CHILD_WORD, CHAIN_HEAD_BYTES, CHAIN_STEPS_MAX, CHAIN_STEPS_WORD, CHILDREN_MAX,
     CONTENT_CHAIN, CONTENT_CHAIN_HEAD_BYTES, CONTENT_CHAIN_STEPS_MAX, CONTENT_WORD, ContentChain, FLAT,
     INNER_CONTENT_MAX, PREFIX, PREFIX_CHILD_WORD, SPARSE_3, chain_steps, chain_units, child_slot, content_chain,
-    flat_units, prefix_units, shape, shape_for,
+    flat_units, list, prefix_units, shape, shape_for,
 };
-use crate::edit::{Joint, Locus, Start, Structure};
+use crate::edit::{Clearing, Joint, Locus, Start, Structure};
 use crate::raw::leaf::TAIL_MAX;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
@@ -144,6 +144,34 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
 
     fn cut(&mut self, joint: &Joint, rest: &[u8]) -> Result<(), TrieFull> {
         self.cut_off(joint, rest)
+    }
+}
+
+impl<'o> Clearing<'o> for Operation<'o, '_> {
+    fn unlink_all(&mut self, top: Ptr) {
+        let memory = self.memory;
+        let (mut todo, mut children) = (vec![top], Vec::new());
+        while let Some(ptr) = todo.pop() {
+            self.store.replace(ptr);
+            if ptr.is_leaf() {
+                continue;
+            }
+            match ptr.node_kind() {
+                CHAIN | CONTENT_CHAIN => todo.push(memory.load(ptr.node_slot(CHAIN_CHILD_WORD))),
+                PREFIX => {
+                    self.store.replace(memory.load(ptr.node_slot(CONTENT_WORD)));
+                    todo.push(memory.load(ptr.node_slot(PREFIX_CHILD_WORD)));
+                }
+                _ => {
+                    list(memory, ptr, false, &mut children);
+                    todo.extend(children.drain(..).map(|(_, child)| child));
+                }
+            }
+        }
+    }
+
+    fn alone(&mut self, content: &[u8]) -> Result<Ptr, TrieFull> {
+        self.store.allocate_leaf(self.memory, &[], content)
     }
 }
 
