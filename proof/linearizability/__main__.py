@@ -44,7 +44,7 @@ def main() -> None:
     checks = Checks("linearizability")
     if options.check:
         with open(options.check, "rb") as file:
-            failure = checker.check(pickle.load(file), partition.EMPTY, partition.step)
+            failure = checker.check(pickle.load(file), partition.EMPTY, partition.step, partition.Values())
         checks.true(options.check, failure is None, str(failure))
         checks.end()
     counts: Counter[str] = Counter()

@@ -13,7 +13,7 @@ from proof.linearizability import checker
 from proof.linearizability.checker import Operation
 from proof.linearizability.lives import Client, Lives
 from proof.linearizability.partition import (ABSENT, BULK, EMPTY, ROWS, Answer, Append, Batch, Delete, DeleteValue, Insert, Read, ReadRow, Replace, Request,
-                                             Set, SetElement, SetStatic, step, with_row)
+                                             Set, SetElement, SetStatic, Values, step, with_row)
 
 CLIENTS = 8
 PARTITIONS = 3
@@ -164,7 +164,7 @@ def run(node, seed: int, number: int, seconds: float, checks, change) -> Counter
         history = operations([*recorders, last], p, lives.deaths)
         for operation in history:
             counts[outcome(operation)] += 1
-        failure = checker.check(history, EMPTY, step)
+        failure = checker.check(history, EMPTY, step, Values())
         if failure is not None:
             failure.reason += f" ({kept(history, f'{seed}-{p}')})"
         checks.true(f"{name}: partition {p} is linearizable", failure is None, str(failure))
