@@ -64,7 +64,7 @@ def main() -> None:
         if checks.failed:
             node.keep = True
             print(f"the node's directory is kept: {node.directory}")
-    print(f"seed {options.seed}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
+    print(f"seed {options.seed}: {', '.join(f'{count} {name}' for name, count in sorted(counts.items()))}")
     checks.end()
 
 

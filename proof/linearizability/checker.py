@@ -82,7 +82,8 @@ class Failure:
     def __str__(self) -> str:
         before = "\n".join(f"    {operation}" for operation in self.order)
         after = "\n".join(f"    {operation}" for operation in self.left)
-        return f"{self.reason}; the longest order has {self.length} operations:\n{before}\n  state {self.state}\n  none of these fits:\n{after}"
+        return (f"{self.reason}; the longest order has {self.length} operations:\n{before}\n"
+                f"  state {self.state}\n  none of these fits:\n{after}")
 
 
 class Entry:
