@@ -44,7 +44,7 @@ def main() -> None:
     checks = Checks("linearizability")
     if options.check:
         with open(options.check, "rb") as file:
-            failure = checker.check(pickle.load(file), partition.EMPTY, partition.step)
+            failure = checker.check(pickle.load(file), partition.EMPTY, partition.step, partition.Values())
         checks.true(options.check, failure is None, str(failure))
         checks.end()
     counts: Counter[str] = Counter()
@@ -64,7 +64,7 @@ def main() -> None:
         if checks.failed:
             node.keep = True
             print(f"the node's directory is kept: {node.directory}")
-    print(f"seed {options.seed}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
+    print(f"seed {options.seed}: {', '.join(f'{count} {name}' for name, count in sorted(counts.items()))}")
     checks.end()
 
 

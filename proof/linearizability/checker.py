@@ -10,7 +10,8 @@ An operation without an answer took effect at a moment between its call and its 
 from which it can no longer take effect, as the death of the process that had it; None means that there is no such moment.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,39 @@ class Operation:
 Step = Callable[[Hashable, Any, Any], Hashable]
 
 
+class Facts:
+    """Of an object whose values are all different: what holds of a state, and what an answer needs. A fact that was lost does
+    not come back, so an operation that needs it must come before. Without facts, more orders are tried."""
+
+    def of(self, state: Hashable) -> frozenset:
+        return frozenset()
+
+    def needed(self, request: Any, answer: Any) -> Iterable[Hashable]:
+        return ()
+
+
+class Needs:
+    """How many operations outside of the order need each fact."""
+
+    def __init__(self, facts: Facts, operations: list[Operation]):
+        self.facts = facts
+        self.open: Counter[Hashable] = Counter()
+        for operation in operations:
+            self.add(operation, 1)
+
+    def add(self, operation: Operation, count: int) -> None:
+        if operation.answer is not None:
+            for fact in self.facts.needed(operation.request, operation.answer):
+                self.open[fact] += count
+
+    def allow(self, operation: Operation, before: Hashable, after: Hashable) -> bool:
+        """Whether no other operation needs what this one loses."""
+        if before == after:
+            return True
+        own = Counter(self.facts.needed(operation.request, operation.answer)) if operation.answer is not None else {}
+        return all(self.open[fact] == own.get(fact, 0) for fact in self.facts.of(before) - self.facts.of(after))
+
+
 @dataclass
 class Failure:
     reason: str
@@ -48,7 +82,8 @@ class Failure:
     def __str__(self) -> str:
         before = "\n".join(f"    {operation}" for operation in self.order)
         after = "\n".join(f"    {operation}" for operation in self.left)
-        return f"{self.reason}; the longest order has {self.length} operations:\n{before}\n  state {self.state}\n  none of these fits:\n{after}"
+        return (f"{self.reason}; the longest order has {self.length} operations:\n{before}\n"
+                f"  state {self.state}\n  none of these fits:\n{after}")
 
 
 class Entry:
@@ -131,9 +166,9 @@ def with_number(first: int, later: int, number: int) -> tuple[int, int]:
     return first, later
 
 
-def check(operations: list[Operation], initial: Hashable, step: Step) -> Failure | None:
+def check(operations: list[Operation], initial: Hashable, step: Step, facts: Facts = Facts()) -> Failure | None:
     """None if the history is linearizable."""
-    head = linked(operations)
+    head, needs = linked(operations), Needs(facts, operations)
     tried: set[tuple] = set()
     order: list[Choice] = []
     longest = Failure("no order explains the answers", 0, [], initial, first_calls(head))
@@ -142,7 +177,7 @@ def check(operations: list[Operation], initial: Hashable, step: Step) -> Failure
     while head.after is not None:
         for entry, after in others:
             numbers = with_number(first, later, entry.number)
-            if (*numbers, after) not in tried:
+            if (*numbers, after) not in tried and needs.allow(entry.operation, state, after):
                 break
         else:
             if len(order) > longest.length:
@@ -153,12 +188,14 @@ def check(operations: list[Operation], initial: Hashable, step: Step) -> Failure
             last = order.pop()
             last.entry.partner.relink()
             last.entry.relink()
+            needs.add(last.entry.operation, 1)
             state, first, later, others = last.state, last.first, last.later, last.others
             continue
         tried.add((*numbers, after))
         order.append(Choice(entry, state, first, later, others))
         entry.unlink()
         entry.partner.unlink()
+        needs.add(entry.operation, -1)
         state, (first, later) = after, numbers
         others = candidates(head, state, step)
         if len(tried) > CONFIGURATIONS_MAX:

@@ -12,8 +12,8 @@ from proof import places
 from proof.linearizability import checker
 from proof.linearizability.checker import Operation
 from proof.linearizability.lives import Client, Lives
-from proof.linearizability.partition import (ABSENT, BULK, EMPTY, ROWS, Answer, Append, Batch, Delete, DeleteValue, Insert, Read, ReadRow, Replace, Request,
-                                             Set, SetElement, SetStatic, step, with_row)
+from proof.linearizability.partition import (ABSENT, BULK, EMPTY, ROWS, Answer, Append, Batch, Delete, DeleteValue, Insert, Read, ReadRow,
+                                             Replace, Request, Set, SetElement, SetStatic, Values, step, with_row)
 
 CLIENTS = 8
 PARTITIONS = 3
@@ -121,21 +121,25 @@ class Bulk:
         self.rng = rng
 
     def __call__(self, client: Client) -> None:
-        answers = [client.begin((f"INSERT INTO {BULK} (k, v) VALUES (?, ?)", (self.rng.randrange(BULK_ROWS), self.rng.randbytes(BULK_BYTES))))
-                   for _ in range(BURST)]
+        rows = [(self.rng.randrange(BULK_ROWS), self.rng.randbytes(BULK_BYTES)) for _ in range(BURST)]
+        answers = [client.begin((f"INSERT INTO {BULK} (k, v) VALUES (?, ?)", row)) for row in rows]
         for answer in answers:
             client.receive(answer)
 
 
 def answer_of(rows: list[dict]) -> Answer:
     applied = bool(rows) and rows[0].get("[applied]", False)
-    shown = ({name: tuple(value or ()) if name == "l" else value for name, value in row.items() if name in ("c", "s", "v", "l")} for row in rows)
+    shown = ({name: tuple(value or ()) if name == "l" else value for name, value in row.items() if name in ("c", "s", "v", "l")}
+             for row in rows)
     return Answer(applied, () if applied else tuple(tuple(sorted(row.items())) for row in shown))
 
 
 def operations(recorders: list[Recorder], p: int, deaths: list[int]) -> list[Operation]:
     """The history of a partition. Requests without an answer end with their process; reads among them say nothing."""
-    return [Operation(recorder.number, sent.call, deaths[sent.life] if sent.answer is None else sent.returned, sent.request, sent.answer)
+    def end(sent: Sent) -> int:
+        return deaths[sent.life] if sent.answer is None else sent.returned
+
+    return [Operation(recorder.number, sent.call, end(sent), sent.request, sent.answer)
             for recorder in recorders for sent in recorder.sent
             if sent.partition == p and not (sent.answer is None and isinstance(sent.request, Read))]
 
@@ -164,7 +168,7 @@ def run(node, seed: int, number: int, seconds: float, checks, change) -> Counter
         history = operations([*recorders, last], p, lives.deaths)
         for operation in history:
             counts[outcome(operation)] += 1
-        failure = checker.check(history, EMPTY, step)
+        failure = checker.check(history, EMPTY, step, Values())
         if failure is not None:
             failure.reason += f" ({kept(history, f'{seed}-{p}')})"
         checks.true(f"{name}: partition {p} is linearizable", failure is None, str(failure))

@@ -6,6 +6,8 @@ Each request says its statements and values, when it applies, and what the parti
 
 from dataclasses import dataclass
 
+from proof.linearizability.checker import Facts
+
 TABLE, BULK = "linear.registers", "linear.bulk"
 SCHEMA = (
     "CREATE KEYSPACE linear WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -237,3 +239,31 @@ def step(state, request: Request, answer: Answer | None):
     if answer.applied:
         return request.after(state) if holds else None
     return state if not holds and request.shows(state, answer.rows) else None
+
+
+class Values(Facts):
+    """The values of the rows and the static value: each is written once."""
+
+    def of(self, state) -> frozenset:
+        s, rows = state
+        return frozenset((("s", s), *((c, row[0]) for c, row in enumerate(rows))))
+
+    def needed(self, request: Request, answer: Answer) -> list[tuple]:
+        """What an answer shows, and what a write that applied expected; null comes back."""
+        if answer.applied:
+            return needed_by(request)
+        found = []
+        for row in map(dict, answer.rows):
+            c = row.get("c", getattr(request, "c", None))
+            found += [(c, row["v"])] if c is not None and row.get("v") is not None else []
+            found += [("s", row["s"])] if row.get("s") is not None else []
+        return found
+
+
+def needed_by(request: Request) -> list[tuple]:
+    if isinstance(request, Batch):
+        return [fact for part in request.requests for fact in needed_by(part)]
+    expected = getattr(request, "expected", None)
+    if expected is None or isinstance(request, SetElement):
+        return []
+    return [("s" if isinstance(request, SetStatic) else request.c, expected)]

@@ -109,7 +109,8 @@ class Queue(Scenario):
         self.head = 0                           # all before it are taken
 
     def act(self, actor: Actor, client: Client) -> None:
-        rows = client.send((f"SELECT id, owner FROM {self.table()} WHERE q = ? AND id >= ?", (self.number, self.head)), is_serial=actor.rng.random() < 0.5)
+        query = f"SELECT id, owner FROM {self.table()} WHERE q = ? AND id >= ?"
+        rows = client.send((query, (self.number, self.head)), is_serial=actor.rng.random() < 0.5)
         free = [row["id"] for row in rows if row["owner"] is None]
         self.head = max(self.head, min(free, default=self.head) - 2)
         token = next(actor.names)
@@ -290,8 +291,9 @@ class Bank(Scenario):
         self.transfers: dict[str, tuple[str, str, int]] = {}
 
     def fill(self, client: Client) -> None:
+        statement = f"INSERT INTO {self.table()} (bank, account, balance) VALUES (?, ?, ?) IF NOT EXISTS"
         for at in range(self.accounts):
-            client.send((f"INSERT INTO {self.table()} (bank, account, balance) VALUES (?, ?, ?) IF NOT EXISTS", (self.number, f"a{at}", self.first_balance)))
+            client.send((statement, (self.number, f"a{at}", self.first_balance)))
 
     def act(self, actor: Actor, client: Client) -> None:
         balances = self.balances(client, actor.rng.random() < 0.5)
@@ -303,7 +305,8 @@ class Bank(Scenario):
         parts = [(change, (balances[source] - amount, self.number, source, balances[source])),
                  (change, (balances[target] + amount, self.number, target, balances[target])),
                  (record, (self.number, name, amount, source, target))]
-        actor.attempt(client, parts, lambda later: bool(self.transfer(later, name)), lambda: self.transfers.update({name: (source, target, amount)}))
+        actor.attempt(client, parts, lambda later: bool(self.transfer(later, name)),
+                      lambda: self.transfers.update({name: (source, target, amount)}))
 
     def balances(self, client: Client, is_serial: bool) -> dict[str, int]:
         rows = client.send((f"SELECT account, balance FROM {self.table()} WHERE bank = ? AND account < 't'", (self.number,)), is_serial=is_serial)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from proof.linearizability import partition
-from proof.linearizability.checker import Operation, check
+from proof.linearizability.checker import Facts, Operation, check
 from proof.linearizability.partition import Answer, Append, Batch, Delete, DeleteValue, Insert, Read, Set, SetStatic
 
 
@@ -150,14 +150,21 @@ class OfAPartition(unittest.TestCase):
 class AgainstAllOrders(unittest.TestCase):
     """Short random histories, half of them with one answer changed, get the verdict that all orders give."""
 
-    def test_random_histories(self):
+    def verdicts(self, is_unique: bool, facts: Facts) -> None:
         verdicts = {True: 0, False: 0}
         for seed in range(1500):
-            operations = random_history(Random(seed))
+            operations = random_history(Random(seed), is_unique)
             expected = has_order(operations)
             verdicts[expected] += 1
-            self.assertEqual(check(operations, 0, register) is None, expected, (seed, operations))
+            self.assertEqual(check(operations, 0, register, facts) is None, expected, (seed, operations))
         self.assertGreater(min(verdicts.values()), 350)
+
+    def test_random_histories(self):
+        self.verdicts(False, Facts())
+
+    def test_random_histories_of_different_values(self):
+        self.verdicts(True, Facts())
+        self.verdicts(True, OfARegister())
 
     def test_a_long_history_is_decided(self):
         operations = real_history(Random(1), 5_000, 8)
@@ -167,26 +174,35 @@ class AgainstAllOrders(unittest.TestCase):
         self.assertIsNotNone(check(operations, 0, register))
 
 
-def random_history(rng: Random) -> list[Operation]:
-    operations = real_history(rng, rng.randint(2, 5), 3, unknown=0.25)
+class OfARegister(Facts):
+    def of(self, state):
+        return frozenset([state])
+
+    def needed(self, request, answer):
+        return [answer[1]] if request == ("read",) else [request[2]] if answer else []
+
+
+def random_history(rng: Random, is_unique: bool) -> list[Operation]:
+    operations = real_history(rng, rng.randint(2, 5), 3, unknown=0.25, is_unique=is_unique)
     if rng.random() < 0.6:
         at = rng.randrange(len(operations))
-        answers = [("value", rng.randint(0, 3))] if operations[at].request == ("read",) else [True, False]
+        answers = [("value", rng.choice((0, 10, 20, 30)) if is_unique else rng.randint(0, 3))] if operations[at].request == ("read",) else [True, False]
         operations[at] = replace(operations[at], answer=rng.choice(answers))
         if operations[at].returned is None:
             operations[at] = replace(operations[at], returned=operations[at].call + 1)
     return operations
 
 
-def real_history(rng: Random, count: int, clients: int, unknown: float = 0.001) -> list[Operation]:
-    """A history of a real register, with few values so that orders are ambiguous."""
+def real_history(rng: Random, count: int, clients: int, unknown: float = 0.001, is_unique: bool = False) -> list[Operation]:
+    """A history of a real register, with few values so that orders are ambiguous, or with a new value for each write."""
     free, state, operations = [0] * clients, 0, []
     for moment in range(10, 10 * (count + 1), 10):
         client = min(range(clients), key=lambda client: free[client])
         call, returned = max(free[client], moment - rng.randint(1, 10 * clients)) + 1, moment + rng.randint(0, 10 * clients)
         if call > moment:
             call = moment
-        request = ("read",) if rng.random() < 0.4 else ("set", rng.randint(0, 3), rng.choice((state, rng.randint(0, 3))))
+        request = ("read",) if rng.random() < 0.4 else ("set", moment if is_unique else rng.randint(0, 3),
+                                                                rng.choice((state, rng.randint(0, 3))))
         answer = ("value", state) if request == ("read",) else request[2] == state
         if rng.random() < unknown:
             answer, returned = None, rng.choice((returned, None))
