@@ -20,6 +20,7 @@ use crate::patrol::{Patrol, Seen, Verdict};
 use crate::prepared::RecentStatements;
 use crate::session::Session;
 use crate::startup::{Agreement, negotiate};
+use crate::stream::Stream;
 use crate::turn::{Begun, Reply, Requests};
 use bytes::BytesMut;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -38,7 +39,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{block_in_place, yield_now};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
@@ -77,7 +77,7 @@ const READ_SIZES_BYTES: [usize; 2] = [8 * 1024, 128 * 1024];
 /// One client's connection.
 pub(crate) struct Connection<H: QueryHandler> {
     shared: Arc<Shared<H>>,
-    socket: TcpStream,
+    stream: Stream,
     decoder: Decoder,
     encoder: Encoder,
     session: Session,
@@ -116,8 +116,9 @@ pub(crate) struct Connection<H: QueryHandler> {
 impl<H: QueryHandler> Connection<H> {
     pub(crate) fn new(
         shared: Arc<Shared<H>>,
-        socket: TcpStream,
+        stream: Stream,
         peer: SocketAddr,
+        connected: Instant,
         id: u32,
         place: &Place,
     ) -> Connection<H> {
@@ -141,12 +142,12 @@ impl<H: QueryHandler> Connection<H> {
             reads_much: false,
             account: Account::new(place.budget().clone()),
             line,
-            patrol: Patrol::new(shared.options.handshake_timeout),
+            patrol: Patrol::new(connected, shared.options.handshake_timeout),
             slot: None,
             executes: 0,
             idle,
             shared,
-            socket,
+            stream,
         }
     }
 
@@ -221,7 +222,7 @@ impl<H: QueryHandler> Connection<H> {
             self.count_executes();
             progress |= self.write(cx)?;
             if self.closing && self.under_way() == 0 && self.encoder.pending_bytes() == 0 {
-                return Poll::Ready(Ok(()));
+                return self.stream.poll_end(cx);
             }
             if connection_turn.is_over() {
                 self.settle();
@@ -789,22 +790,18 @@ impl<H: QueryHandler> Connection<H> {
         self.encoder.flush();
         let mut progress = false;
         while !self.encoder.output().is_empty() {
-            if self.socket.poll_write_ready(cx)?.is_pending() {
-                break;
+            let Poll::Ready(count) = self.stream.poll_write(self.encoder.output(), cx)? else { break };
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
             }
-            match self.socket.try_write(self.encoder.output()) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => {
-                    self.encoder.sent(count);
-                    self.patrol.sent(count);
-                    self.shared.metrics.bytes_sent.add(count as u64);
-                    self.shared.metrics.socket_writes.add(1);
-                    progress = true;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
+            self.encoder.sent(count);
+            self.patrol.sent(count);
+            self.shared.metrics.bytes_sent.add(count as u64);
+            self.shared.metrics.socket_writes.add(1);
+            progress = true;
         }
+        // If it has to wait, the task is woken.
+        let _ = self.stream.poll_flush(cx)?;
         Ok(progress)
     }
 
@@ -821,7 +818,7 @@ impl<H: QueryHandler> Connection<H> {
         }
         // Unlike `try_read`, this call knows that a read that left free space has emptied the socket. That saves a
         // call.
-        let Poll::Ready(count) = pin!(self.socket.read_buf(buffer)).poll(cx)? else { return Ok(false) };
+        let Poll::Ready(count) = pin!(self.stream.read_buf(buffer)).poll(cx)? else { return Ok(false) };
         if count == 0 {
             self.closing = true;
             self.give_up_blocking();

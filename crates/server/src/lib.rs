@@ -23,12 +23,15 @@ mod request_rate;
 mod server;
 mod session;
 mod startup;
+mod stream;
+mod tls;
 mod trace;
 mod turn;
 
 pub use metrics::{Counter, Metrics};
 pub use options::ServerOptions;
 pub use server::{Listener, Server};
+pub use tls::{Tls, rustls};
 
 /// The version of CQL that SUPPORTED names, Cassandra 5.0's.
 pub const CQL_VERSION: &str = "3.4.7";

@@ -1,5 +1,6 @@
 //! The options of the server.
 
+use crate::tls::Tls;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -9,6 +10,10 @@ use std::time::Duration;
 pub struct ServerOptions {
     /// `rpc_address` and `native_transport_port`.
     pub listen: SocketAddr,
+    /// `native_transport_port_ssl`: where clients with TLS connect if it is not `listen`, which then is plain.
+    pub listen_tls: Option<SocketAddr>,
+    /// `client_encryption_options`; `None` means that all connections are plain.
+    pub tls: Option<Tls>,
     /// `native_transport_max_frame_size`.
     pub frame_size_bytes_max: usize,
     /// `native_transport_max_concurrent_connections`; `None` means no limit.
@@ -24,7 +29,7 @@ pub struct ServerOptions {
     pub request_bytes_in_flight_per_ip_max: usize,
     /// `native_transport_max_requests_per_second`, of all clients together; `None` means no limit.
     pub requests_per_second_max: Option<NonZeroU32>,
-    /// How long a connection may take to send STARTUP.
+    /// How long a connection may take to send STARTUP, including the handshake of TLS.
     pub handshake_timeout: Duration,
     /// `native_transport_idle_timeout`; `None` means for ever.
     pub idle_timeout: Option<Duration>,
@@ -36,6 +41,8 @@ impl Default for ServerOptions {
     fn default() -> ServerOptions {
         ServerOptions {
             listen: ([127, 0, 0, 1], 9042).into(),
+            listen_tls: None,
+            tls: None,
             frame_size_bytes_max: protocol::MAX_FRAME_SIZE_BYTES,
             connections_max: None,
             connections_per_ip_max: None,

@@ -57,10 +57,10 @@ pub(crate) enum Verdict {
 }
 
 impl Patrol {
-    pub(crate) fn new(handshake_timeout: Duration) -> Patrol {
+    pub(crate) fn new(connected: Instant, handshake_timeout: Duration) -> Patrol {
         Patrol {
             timer: None,
-            connected: Instant::now(),
+            connected,
             handshake_timeout,
             sent_bytes: 0,
             has_received: false,
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn who_does_not_send_startup_is_closed() {
-        let mut patrol = Patrol::new(Duration::from_secs(10));
+        let mut patrol = Patrol::new(Instant::now(), Duration::from_secs(10));
         let silent = Seen { has_started: false, ..SEEN };
         assert_eq!(patrol.look(&silent, Duration::from_secs(9)), Some(Verdict::Shrink));
         assert!(matches!(patrol.look(&silent, Duration::from_secs(10)), Some(Verdict::Close(_))));
@@ -145,7 +145,7 @@ mod tests {
     fn a_request_that_does_not_end_is_closed_only_where_it_is_in_the_way() {
         let arriving = Seen { is_missing_some: true, ..SEEN };
         let in_the_way = Seen { is_in_the_way: true, ..arriving };
-        let mut patrol = Patrol::new(LATER);
+        let mut patrol = Patrol::new(Instant::now(), LATER);
         assert_eq!(looks(&mut patrol, arriving, Patrol::received), [None; STALLED_LOOKS_MAX as usize]);
         assert!(matches!(patrol.look(&in_the_way, LATER), Some(Verdict::Close(_))));
         let finishes = |patrol: &mut Patrol| {
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_client_that_reads_next_to_nothing_is_closed_only_where_it_is_in_the_way() {
         let in_the_way = Seen { is_sending: true, is_in_the_way: true, ..SEEN };
-        let mut patrol = Patrol::new(LATER);
+        let mut patrol = Patrol::new(Instant::now(), LATER);
         assert_eq!(
             looks(&mut patrol, in_the_way, |patrol| patrol.sent(SENT_BYTES_MIN)),
             [None; STALLED_LOOKS_MAX as usize]

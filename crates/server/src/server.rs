@@ -10,6 +10,8 @@ use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::prepared::PreparedCache;
 use crate::request_rate::RequestRate;
+use crate::stream::Stream;
+use crate::tls::Tls;
 use query::QueryHandler;
 use std::future::Future;
 use std::io;
@@ -19,6 +21,8 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout_at};
 
 /// The time that connections have at a stop to answer requests that wait for the log, and to send answers. Requests on
 /// the blocking pools are cancelled instead.
@@ -28,6 +32,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Listener {
     listener: TcpListener,
+    /// The port for TLS, if it has one of its own.
+    tls_listener: Option<TcpListener>,
     local: SocketAddr,
     options: ServerOptions,
 }
@@ -36,25 +42,35 @@ impl Listener {
     /// Binds the address in the options.
     pub async fn bind(options: ServerOptions) -> io::Result<Listener> {
         let listener = TcpListener::bind(options.listen).await?;
-        Ok(Listener { local: listener.local_addr()?, listener, options })
+        let tls_listener = match options.listen_tls {
+            Some(address) => Some(TcpListener::bind(address).await?),
+            None => None,
+        };
+        Ok(Listener { local: listener.local_addr()?, listener, tls_listener, options })
     }
 
     /// The bound address with its actual port.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
+
+    /// The bound address for TLS, if it has one of its own.
+    pub fn tls_addr(&self) -> Option<SocketAddr> {
+        self.tls_listener.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
 }
 
 /// A server that does not accept connections yet.
 pub struct Server<H: QueryHandler> {
     listener: TcpListener,
+    tls_listener: Option<TcpListener>,
     shared: Arc<Shared<H>>,
 }
 
 impl<H: QueryHandler> Server<H> {
     /// A server for the clients of this listener.
     pub fn new(listener: Listener, handler: Arc<H>) -> Server<H> {
-        let Listener { listener, local, options } = listener;
+        let Listener { listener, tls_listener, local, options } = listener;
         let shared = Shared {
             prepared: PreparedCache::new(options.prepared_statements_cache_size_bytes),
             local,
@@ -67,7 +83,7 @@ impl<H: QueryHandler> Server<H> {
             handler,
             options,
         };
-        Server { listener, shared: Arc::new(shared) }
+        Server { listener, tls_listener, shared: Arc::new(shared) }
     }
 
     /// The server's counters.
@@ -78,15 +94,21 @@ impl<H: QueryHandler> Server<H> {
     /// Serves clients until `stop` resolves. After that it accepts no connections, and connected clients still receive
     /// the answers to the requests that they have sent.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Server { listener, shared } = self;
+        let Server { listener, tls_listener, shared } = self;
+        // With a port for TLS, the other is plain.
+        let (first_tls, second_tls) = match tls_listener {
+            Some(_) => (None, shared.options.tls.clone()),
+            None => (shared.options.tls.clone(), None),
+        };
         let (stopping, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
         let mut next_id: u32 = 0;
         loop {
-            let accepted = tokio::select! {
+            let (accepted, tls) = tokio::select! {
                 () = &mut stop => break,
-                accepted = listener.accept() => accepted,
+                accepted = listener.accept() => (accepted, &first_tls),
+                accepted = accept_if(tls_listener.as_ref()) => (accepted, &second_tls),
                 Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             };
             match accepted {
@@ -98,8 +120,8 @@ impl<H: QueryHandler> Server<H> {
                         shared.metrics.connections_refused.add(1);
                         continue;
                     };
-                    let served = serve(shared.clone(), socket, peer, next_id, stopped.clone(), place);
-                    connections.spawn(served);
+                    let client = Accepted { socket, peer, id: next_id, connected: Instant::now(), place };
+                    connections.spawn(serve(shared.clone(), client, tls.clone(), stopped.clone()));
                 }
                 Err(error) => {
                     // Most likely there are no descriptors left until another connection closes.
@@ -108,7 +130,7 @@ impl<H: QueryHandler> Server<H> {
                 }
             }
         }
-        drop(listener);
+        drop((listener, tls_listener));
         stopping.send_replace(true);
         let drained = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
@@ -117,23 +139,63 @@ impl<H: QueryHandler> Server<H> {
     }
 }
 
-async fn serve<H: QueryHandler>(
-    shared: Arc<Shared<H>>,
+/// The next client of a listener, if there is one.
+async fn accept_if(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A client that was admitted.
+struct Accepted {
     socket: TcpStream,
     peer: SocketAddr,
     id: u32,
-    stopped: watch::Receiver<bool>,
+    connected: Instant,
     place: Place,
+}
+
+async fn serve<H: QueryHandler>(
+    shared: Arc<Shared<H>>,
+    client: Accepted,
+    tls: Option<Tls>,
+    mut stopped: watch::Receiver<bool>,
 ) {
+    let Accepted { socket, peer, id, connected, place } = client;
     shared.metrics.connections_accepted.add(1);
     shared.metrics.connected_native_clients.add(1);
     let metrics = shared.metrics.clone();
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%peer, %error, "cannot switch off Nagle's algorithm");
     }
-    if let Err(error) = Connection::new(shared, socket, peer, id, &place).run(stopped).await {
+    let stream = match tls {
+        None => Some(Stream::Plain(socket)),
+        Some(tls) => {
+            let handshake = timeout_at(connected + shared.options.handshake_timeout, tls.accept(socket, &place));
+            tokio::select! {
+                shaken = handshake => encrypted(shaken, peer, &metrics),
+                _ = stopped.wait_for(|stopped| *stopped) => None,
+            }
+        }
+    };
+    if let Some(stream) = stream
+        && let Err(error) = Connection::new(shared, stream, peer, connected, id, &place).run(stopped).await
+    {
         tracing::debug!(%peer, %error, "connection broke");
     }
     metrics.connected_native_clients.subtract(1);
     drop(place);
+}
+
+/// The stream of a client whose handshake has ended. The log says what failed.
+fn encrypted(shaken: Result<io::Result<Stream>, Elapsed>, peer: SocketAddr, metrics: &Metrics) -> Option<Stream> {
+    let reason = match shaken {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it took too long".to_owned(),
+    };
+    metrics.connections_closed.add(1);
+    tracing::info!(client = %peer, "closing connection: the TLS handshake failed: {reason}");
+    None
 }

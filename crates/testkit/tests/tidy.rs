@@ -53,7 +53,7 @@ const THREAD_LOCALS: [(&str, ThreadLocal); 13] = [
 const BEHAVIOURS_MAX: usize = 3;
 
 /// The licences of which every package must offer at least one, for each part of an expression that is joined by `AND`.
-const LICENCES: [&str; 6] = ["Apache-2.0", "MIT", "BSD-3-Clause", "Zlib", "Unicode-3.0", "Unlicense"];
+const LICENCES: [&str; 7] = ["Apache-2.0", "MIT", "ISC", "BSD-3-Clause", "Zlib", "Unicode-3.0", "Unlicense"];
 
 /// The widest line, in characters. `rustfmt` narrows most code and leaves comments alone.
 const WIDTH_MAX: usize = 120;

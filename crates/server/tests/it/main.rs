@@ -12,4 +12,5 @@ mod prefetch;
 mod prepared;
 mod stalled_reads;
 mod startup;
+mod tls;
 mod wire;
