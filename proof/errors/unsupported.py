@@ -4,7 +4,6 @@ import re
 
 # (feature, what a statement about it looks like)
 RULES = [
-    ("counters", r"\bcounters?\b|\bbadcnt\b|\bcnt\b"),
     ("indexes", r"\bINDEX\b"),
     ("views", r"\bMATERIALIZED\s+VIEW\b|\bmv\b|\bbadmv\b"),
     ("functions", r"\bFUNCTION\b|\bAGGREGATE\b|\bplus1\b|\bboom\b"),

@@ -28,9 +28,9 @@ pub use mutation::{Mutation, PartitionUpdate, PartitionUpdateBuilder, RangeDelet
 pub use observer::RowObserver;
 pub use range::{KeyBound, KeyRange, ReadRange};
 pub use row::{
-    Cell, CellPlace, Cells, ColumnData, ComplexCells, Liveness, PieceSize, PlainRow, PlainValues, Row, RowBuilder,
-    RowCutter, RowJoiner, RowMerger, RowRef, TTL_NONE, ValuePlaces, Written, begin_plain_row, compare_paths,
-    reconcile_cells,
+    Cell, CellPlace, Cells, ColumnData, ComplexCells, Liveness, NodeCount, PieceSize, PlainRow, PlainValues, Row,
+    RowBuilder, RowCutter, RowJoiner, RowMerger, RowRef, TTL_NONE, ValuePlaces, Written, begin_plain_row,
+    compare_paths, counter_increment, counter_total, reconcile_cells,
 };
 pub use schema::{
     Column, ColumnId, ColumnKind, ColumnSet, ColumnSets, DroppedColumn, Keyspace, Schema, Table, TableBuilder, TableId,

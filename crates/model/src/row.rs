@@ -11,6 +11,7 @@ use builder::{PlainPiece, Shared};
 pub use builder::{RowBuilder, begin_plain_row};
 use cells::Scope;
 pub use cells::{Cell, Cells, ColumnData, ComplexCells};
+pub use counter::{NodeCount, counter_increment, counter_total};
 pub use merge::{RowMerger, compare_paths, reconcile_cells};
 pub use pieces::{CellPlace, PieceSize, RowCutter, RowJoiner};
 pub use places::ValuePlaces;

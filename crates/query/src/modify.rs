@@ -10,6 +10,7 @@ mod batch_size;
 mod change;
 mod conditional;
 mod conditions;
+mod counting;
 mod elements;
 mod existing;
 mod guarded;
@@ -35,6 +36,7 @@ use crate::{QueryError, ResponseBody, TraceLog, consistency};
 
 pub(crate) use batch::{BatchPlan, batch_mutation, batch_partitions, derive_batch, prepare_batch};
 pub(crate) use json::unreadable as unreadable_json;
+pub(crate) use plan::is_counter;
 pub(crate) use truncate::truncate;
 
 use json::{InsertDocument, MarkerDocument};
@@ -97,7 +99,8 @@ impl ModificationPlan {
 
     /// Whether it reads before it writes, so that it needs the locks of its partitions.
     pub fn derives(&self) -> bool {
-        self.is_conditional() || matches!(&self.0, Kind::Terms(modification) if modification.reads)
+        let reads = |modification: &Modification| modification.reads || modification.is_counter;
+        self.is_conditional() || matches!(&self.0, Kind::Terms(modification) if reads(modification))
     }
 
     /// The partitions that it reads before it writes, after the checks that need no lock.
@@ -120,7 +123,9 @@ impl ModificationPlan {
                 modification.validate(execution)?;
                 return conditional::derive(&[(modification, execution)], None, execution);
             }
-            Ok((mutation_of(modification, execution)?, ResponseBody::Void))
+            let mutation = mutation_of(modification, execution)?;
+            let mutation = if modification.is_counter { counting::counted(mutation, execution)? } else { mutation };
+            Ok((mutation, ResponseBody::Void))
         })
     }
 
@@ -151,8 +156,13 @@ impl ModificationPlan {
         }
     }
 
-    fn is_counter(&self) -> bool {
-        plan::is_counter(self.table())
+    /// Whether its table has counters.
+    pub fn is_counter(&self) -> bool {
+        match &self.0 {
+            Kind::Terms(modification) => modification.is_counter,
+            // Counters cannot be inserted.
+            Kind::Document(_) => false,
+        }
     }
 
     /// Whether it has an IF clause.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use model::{Column, ColumnData, ColumnKind, ComplexCells, Table};
+use model::{Column, ColumnData, ColumnKind, ComplexCells, Table, counter_total};
 use types::{CqlType, collection};
 
 /// The place of a column's value in a row.
@@ -73,18 +73,6 @@ pub(crate) fn simple_value<'a>(ty: &CqlType, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         CqlType::Counter if bytes.len() != 8 => Cow::Owned(counter_total(bytes).to_be_bytes().to_vec()),
         _ => Cow::Borrowed(bytes),
     }
-}
-
-const SHARD_BYTES: usize = 32;
-
-/// The total of a counter context: an i16 count of header entries, the entries (i16 each), then shards of host id (16
-/// bytes), clock and count (i64 each).
-fn counter_total(context: &[u8]) -> i64 {
-    let Some((entries, rest)) = context.split_first_chunk::<2>() else { return 0 };
-    let entries = usize::from(i16::from_be_bytes(*entries).unsigned_abs());
-    let shards = rest.get(entries * 2..).unwrap_or_default();
-    let count = |shard: &[u8]| shard.last_chunk::<8>().map_or(0, |count| i64::from_be_bytes(*count));
-    shards.chunks_exact(SHARD_BYTES).map(count).fold(0, i64::wrapping_add)
 }
 
 /// Appends the serialized collection or user type of the live cells. Returns false, and appends nothing, if there are

@@ -12,6 +12,48 @@ use std::cmp::Ordering;
 use super::{Cell, TTL_NONE};
 use crate::NO_DELETION_TIME;
 
+/// What a node has counted: the content of its shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeCount {
+    /// A later total has a larger clock.
+    pub clock: i64,
+    /// The total.
+    pub count: i64,
+}
+
+impl NodeCount {
+    /// The part of this node in the value of a counter cell.
+    pub fn of(context: &[u8], node: [u8; 16]) -> Option<NodeCount> {
+        let shard = shards(context).into_iter().find(|shard| shard.node == node)?;
+        Some(NodeCount { clock: shard.clock, count: shard.count })
+    }
+
+    /// The total after an increment. As in Cassandra it wraps around, and its clock is the time, or larger.
+    pub fn plus(self, increment: i64, now_micros: i64) -> NodeCount {
+        let clock = now_micros.max(self.clock.saturating_add(1));
+        NodeCount { clock, count: self.count.wrapping_add(increment) }
+    }
+
+    /// The value of a counter cell that has this total alone. To write it twice is to write it once.
+    pub fn to_context(self, node: [u8; 16]) -> Vec<u8> {
+        write_context(&[Shard { node, clock: self.clock, count: self.count, kind: Kind::Global }])
+    }
+}
+
+/// The value of a cell that says by how much a counter grows. It is no value to store: two of them are added when they
+/// are merged, and a total takes their place before they are written.
+pub fn counter_increment(increment: i64) -> Vec<u8> {
+    write_context(&[Shard { node: [0; 16], clock: 1, count: increment, kind: Kind::Local }])
+}
+
+/// The sum of all shards of a counter cell's value.
+pub fn counter_total(context: &[u8]) -> i64 {
+    let Some((entries, rest)) = context.split_first_chunk::<2>() else { return 0 };
+    let entries = 2 * usize::from(i16::from_be_bytes(*entries).max(0).unsigned_abs());
+    let shards = rest.get(entries..).unwrap_or_default().as_chunks::<SHARD_LENGTH>().0;
+    shards.iter().fold(0, |total, shard| total.wrapping_add(read_shard(shard).count))
+}
+
 /// The size of a shard in bytes.
 const SHARD_LENGTH: usize = 32;
 
@@ -251,6 +293,29 @@ mod tests {
         assert_eq!(merged(&[remote(-2)], &[remote(3)]), [remote(-2)]);
         let far = shard(9, 1, 1, Kind::Global);
         assert_eq!(merged(&[global], &[far]), [global, far]);
+    }
+
+    #[test]
+    fn a_total_replaces_the_nodes_earlier_total_and_keeps_those_of_others() {
+        let (own, other) = ([1; 16], shard(2, 9, 4, Kind::Global));
+        let stored = write_context(&[shard(1, 50, 7, Kind::Global), other]);
+        let before = NodeCount::of(&stored, own).unwrap();
+        assert_eq!(before, NodeCount { clock: 50, count: 7 });
+        assert_eq!(before.plus(-10, 40), NodeCount { clock: 51, count: -3 });
+        assert_eq!(before.plus(1, 60).clock, 60);
+        let written = before.plus(-10, 40).to_context(own);
+        let once = merge_contexts(&stored, &written);
+        assert_eq!(shards(&once), [shard(1, 51, -3, Kind::Global), other]);
+        assert_eq!(merge_contexts(&once, &written), once);
+        assert_eq!(counter_total(&once), 1);
+        assert_eq!(NodeCount::of(&stored, [3; 16]), None);
+        assert_eq!(NodeCount { clock: i64::MAX, count: i64::MAX }.plus(1, 0).count, i64::MIN);
+    }
+
+    #[test]
+    fn increments_are_added_when_they_are_merged() {
+        let merged = merge_contexts(&counter_increment(5), &counter_increment(-7));
+        assert_eq!(counter_total(&merged), -2);
     }
 
     #[test]

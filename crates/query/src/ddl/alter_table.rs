@@ -8,7 +8,7 @@ use model::{ColumnKind, Schema, Table};
 use types::CqlType;
 use types::identifier::Quoted;
 
-use super::create_table::{STATICS_NEED_CLUSTERING, check_column, check_column_count, check_nested};
+use super::create_table::{STATICS_NEED_CLUSTERING, check_column, check_column_count, check_nested, check_no_expiry};
 use super::readd::check_dropped;
 use super::{
     Access, Changed, check_modifiable, edit_keyspace, no_table, options, qualify, table_changed, table_name,
@@ -86,9 +86,11 @@ fn add(
         check_nested(&ty, &column.name)?;
         check_vectors("Column", name, &ty, execution)?;
         check_dropped(table, name, &ty, kind)?;
-        if ty == CqlType::Counter {
+        let (is_counter, counts) = (ty == CqlType::Counter, crate::modify::is_counter(table));
+        if is_counter != counts {
+            let (column, of) = if is_counter { ("counter", "non counter") } else { ("non counter", "counter") };
             return Err(QueryError::configuration(format!(
-                "{}: Cannot have a counter column (\"{name}\") in a non counter table",
+                "{}: Cannot have a {column} column (\"{name}\") in a {of} table",
                 table_name(table)
             )));
         }
@@ -178,5 +180,8 @@ fn with(table: &Table, properties: &Properties, execution: &Execution<'_>) -> Re
     }
     let options = options::parse(properties, table.options.clone(), execution)?;
     execution.processor.options().guardrails.flags.check_table(&options, execution)?;
+    if crate::modify::is_counter(table) {
+        check_no_expiry(&options)?;
+    }
     Ok(table.to_builder().options(options).build())
 }

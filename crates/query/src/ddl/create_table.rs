@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cql::ast::{ColumnDefinition, CreateTable, Direction, Identifier, NativeType, Properties, TypeName};
-use model::{ColumnKind, Schema, Table, TableBuilder, TableId};
+use model::{ColumnKind, Schema, Table, TableBuilder, TableId, TableOptions};
 use types::identifier::Quoted;
 use types::{CqlType, MarshalClass};
 use uuid::Uuid;
@@ -132,8 +132,12 @@ impl<'c> Definition<'c> {
             }
             return Err(QueryError::not_supported("COMPACT STORAGE"));
         }
-        if self.columns.values().any(|(ty, _)| *ty == CqlType::Counter) {
-            return Err(QueryError::not_supported("a table with counters"));
+        let mut others = self.columns.iter().filter(|(name, _)| !in_key.contains(*name)).map(|(_, (ty, _))| ty);
+        if others.clone().any(|ty| *ty == CqlType::Counter) {
+            if others.any(|ty| *ty != CqlType::Counter) {
+                return Err(QueryError::invalid("Cannot mix counter and non counter columns in the same table"));
+            }
+            check_no_expiry(&table_options)?;
         }
         self.check_name()?;
         let id = options::table_id(properties)?.unwrap_or_else(|| new_table_id(execution));
@@ -236,6 +240,14 @@ impl<'c> Definition<'c> {
             )));
         }
         Ok(())
+    }
+}
+
+/// Refuses a time to live of a table with counters.
+pub(super) fn check_no_expiry(options: &TableOptions) -> Result<(), QueryError> {
+    match options.default_time_to_live {
+        0 => Ok(()),
+        _ => Err(QueryError::invalid("Cannot set default_time_to_live on a table with counters")),
     }
 }
 

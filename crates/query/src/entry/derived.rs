@@ -161,19 +161,19 @@ impl Deriving {
     }
 
     /// Whether nothing was promised of a part of it together with the rest. Conditional modifications are written as a
-    /// whole.
+    /// whole, and counters only under the locks.
     fn is_divisible(&self) -> bool {
         match &self.modifying {
             Modifying::Statement(statement) => match &statement.plan.work {
-                Work::Derived(modification) => !modification.is_conditional(),
-                Work::Batch(batch) => !batch.is_conditional(),
+                Work::Derived(modification) => !modification.is_conditional() && !modification.is_counter(),
+                Work::Batch(batch) => !batch.is_conditional() && !batch.is_counter(),
                 _ => false,
             },
             Modifying::Batch(_, parts) => {
-                let is_conditional = |(statement, _): &(Arc<Prepared>, _)| {
-                    super::batch::modification(statement).is_ok_and(modify::ModificationPlan::is_conditional)
+                let is_whole = |(statement, _): &(Arc<Prepared>, _)| {
+                    super::batch::modification(statement).is_ok_and(|plan| plan.is_conditional() || plan.is_counter())
                 };
-                !parts.iter().any(is_conditional)
+                !parts.iter().any(is_whole)
             }
         }
     }

@@ -7,6 +7,7 @@ use types::Token;
 use super::attributes::Attributes;
 use super::batch_size;
 use super::conditional;
+use super::counting;
 use super::updates::Updates;
 use super::{ModificationPlan, check_alive, prepare as prepare_modification};
 use crate::execution::Execution;
@@ -47,6 +48,11 @@ impl BatchPlan {
     /// Whether one of its statements has an IF clause.
     pub fn is_conditional(&self) -> bool {
         self.statements.iter().any(ModificationPlan::is_conditional)
+    }
+
+    /// Whether its statements change counters.
+    pub fn is_counter(&self) -> bool {
+        self.statements.iter().any(ModificationPlan::is_counter)
     }
 
     /// Whether one of its statements reads before it writes.
@@ -157,7 +163,9 @@ fn derive(
     if statements.iter().any(|(statement, _)| statement.is_conditional()) {
         return with_parts(statements, |parts| conditional::derive(parts, Some(kind), execution));
     }
-    Ok((mutation_of(kind, attributes, statements, execution)?, ResponseBody::Void))
+    let mutation = mutation_of(kind, attributes, statements, execution)?;
+    let counts = statements.iter().any(|(statement, _)| statement.is_counter());
+    Ok((if counts { counting::counted(mutation, execution)? } else { mutation }, ResponseBody::Void))
 }
 
 /// Refuses batches whose statements may not be combined.

@@ -20,7 +20,9 @@ pub(super) enum Change {
     /// The content of the column is deleted.
     Delete,
     /// This is added to a counter.
-    Count(Term),
+    Increment(Term),
+    /// This is subtracted from a counter.
+    Decrement(Term),
     /// Elements are added to a set, or entries to a map.
     Add(Term),
     /// Elements are appended to a list.
@@ -73,9 +75,9 @@ impl ColumnChanges {
         ColumnChanges { index, column: column.clone(), place, changes: vec![change], marker }
     }
 
-    /// Adds later changes of the same column. For a simple column only the last change counts.
+    /// Adds later changes of the same column. For a simple column that is no counter only the last change counts.
     fn join(&mut self, later: ColumnChanges) {
-        if self.column.is_complex() {
+        if self.column.is_complex() || self.column.ty == CqlType::Counter {
             self.changes.extend(later.changes);
         } else {
             *self = later;
@@ -297,7 +299,7 @@ fn addition(value: &ast::Term, receiver: &ColumnSpec, preparing: &mut Preparing<
     let name = &receiver.name;
     let invalid = |what: &str| refuse(format!("Invalid operation ({name} = {name} + {value}) for {what} {name}"));
     match &receiver.ty {
-        CqlType::Counter => Ok(Change::Count(prepare_term(value, receiver, preparing)?)),
+        CqlType::Counter => Ok(Change::Increment(prepare_term(value, receiver, preparing)?)),
         CqlType::Tuple(_) | CqlType::Udt { .. } => invalid("tuple column"),
         ty if !ty.is_collection() => invalid("non counter column"),
         ty if !ty.is_multi_cell() => invalid("frozen collection column"),
@@ -322,7 +324,7 @@ fn subtraction(value: &ast::Term, receiver: &ColumnSpec, preparing: &mut Prepari
     let name = &receiver.name;
     let invalid = |what: &str| refuse(format!("Invalid operation ({name} = {name} - {value}) for {what} {name}"));
     match &receiver.ty {
-        CqlType::Counter => Ok(Change::Count(prepare_term(value, receiver, preparing)?)),
+        CqlType::Counter => Ok(Change::Decrement(prepare_term(value, receiver, preparing)?)),
         ty if !ty.is_collection() => invalid("non counter column"),
         ty if !ty.is_multi_cell() => invalid("frozen collection column"),
         CqlType::List { .. } => Ok(Change::Discard(prepare_term(value, receiver, preparing)?)),

@@ -498,7 +498,7 @@ fn values_of(row: Row<'_>, table: &Table, now_seconds: u32) -> Values {
 }
 
 /// A part of a partition that is read.
-enum Found<'r> {
+pub(super) enum Found<'r> {
     Deletion(DeletionTime),
     Statics(Row<'r>),
     Row(&'r [u8], Row<'r>),
@@ -521,7 +521,7 @@ fn newest_of(found: &Found<'_>, table: &Table) -> i64 {
 }
 
 /// Passes these parts of a partition to `take`, until that returns false.
-fn read_rows(
+pub(super) fn read_rows(
     table: &Arc<Table>,
     key: &PartitionKey,
     slices: Slices,

@@ -58,7 +58,8 @@ fn bind<'v>(change: &'v Change, execution: &'v Execution<'_>) -> Result<BoundCha
         }
         Change::DeleteKey(term) | Change::DeleteIndex(term) => Ok((term.bind(execution)?, Bound::Null)),
         Change::Set(term)
-        | Change::Count(term)
+        | Change::Increment(term)
+        | Change::Decrement(term)
         | Change::Add(term)
         | Change::Append(term)
         | Change::Prepend(term)
@@ -156,7 +157,7 @@ impl<'v> Elements<'v> {
                 self.cells.push((Path::Field(place.to_be_bytes()), value.as_bytes()));
                 Ok(())
             }
-            Change::Count(_) => Err(QueryError::server("a counter among elements")),
+            Change::Increment(_) | Change::Decrement(_) => Err(QueryError::server("a counter among elements")),
         }
     }
 

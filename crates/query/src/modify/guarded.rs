@@ -61,7 +61,8 @@ impl Guarded<'_> {
             Change::DeleteKey(key) => self.value(self.length(key)?),
             Change::Remove(term) => self.parts(term, |element, _| self.value(element.len())).map(|_| ()),
             Change::Delete
-            | Change::Count(_)
+            | Change::Increment(_)
+            | Change::Decrement(_)
             | Change::Discard(_)
             | Change::DeleteIndex(_)
             | Change::DeleteField { .. } => Ok(()),

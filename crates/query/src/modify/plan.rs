@@ -4,12 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use model::{PartitionKey, PartitionUpdateBuilder, RowBuilder, Slice, Table};
+use model::{PartitionKey, PartitionUpdateBuilder, RowBuilder, Slice, Table, counter_increment};
 use types::CqlType;
 
 use super::attributes::Attributes;
 use super::change::{Change, Changes, ColumnChanges};
 use super::conditions::Condition;
+use super::counting;
 use super::elements;
 use super::existing::ExistingLists;
 use super::guarded;
@@ -172,7 +173,7 @@ impl Modification {
 }
 
 /// Whether a table has counters.
-pub(super) fn is_counter(table: &Table) -> bool {
+pub(crate) fn is_counter(table: &Table) -> bool {
     [table.statics(), table.regulars()].iter().any(|set| set.columns.iter().any(|c| c.ty == CqlType::Counter))
 }
 
@@ -285,9 +286,6 @@ impl Writer<'_> {
         partition: &mut PartitionUpdateBuilder,
         builder: &mut RowBuilder,
     ) -> Result<(), QueryError> {
-        if self.modification.is_counter {
-            return Err(QueryError::not_supported("a deletion of counters"));
-        }
         if clustering.is_empty() {
             if !self.times.deletion().has_whole_form() {
                 return Err(negative_deletion(self.times.timestamp));
@@ -365,7 +363,7 @@ impl Writer<'_> {
             let list = existing.list(column.index);
             elements::write(column, list, &self.times, self.execution, builder)?;
         } else if let Some(change) = column.changes.last() {
-            self.write_simple(column.index, change, builder)?;
+            self.write_simple(column, change, builder)?;
         }
         Ok(())
     }
@@ -382,13 +380,18 @@ impl Writer<'_> {
         })
     }
 
-    fn write_simple(&self, index: usize, change: &Change, builder: &mut RowBuilder) -> Result<(), QueryError> {
+    /// Writes a column that is one cell. `change` is the last of its changes.
+    fn write_simple(
+        &self,
+        column: &ColumnChanges,
+        change: &Change,
+        builder: &mut RowBuilder,
+    ) -> Result<(), QueryError> {
         match change {
-            Change::Set(term) => self.set(index, term, builder),
-            Change::Count(term) => self.count(term),
-            _ if self.modification.is_counter => Err(QueryError::not_supported("a deletion of counters")),
+            Change::Set(term) => self.set(column.index, term, builder),
+            Change::Increment(_) | Change::Decrement(_) => self.count(column, builder),
             Change::Delete => {
-                builder.cell(index, &self.times.tombstone());
+                builder.cell(column.index, &self.times.tombstone());
                 Ok(())
             }
             _ => Err(QueryError::server("a change of elements of a column without any")),
@@ -404,12 +407,17 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn count(&self, term: &Term) -> Result<(), QueryError> {
-        match term.bind(self.execution)? {
-            Bound::Null => Err(QueryError::invalid("Invalid null value for counter increment")),
-            Bound::Unset => Ok(()),
-            Bound::Bytes(_) => Err(QueryError::not_supported("a counter update")),
+    /// Writes by how much the counter grows.
+    fn count(&self, column: &ColumnChanges, builder: &mut RowBuilder) -> Result<(), QueryError> {
+        let mut sum: Option<i64> = None;
+        for change in &column.changes {
+            let increment = counting::increment(change, self.execution)?;
+            sum = increment.map(|increment| sum.unwrap_or(0).wrapping_add(increment)).or(sum);
         }
+        if let Some(sum) = sum {
+            builder.cell(column.index, &self.times.cell(&counter_increment(sum)));
+        }
+        Ok(())
     }
 }
 

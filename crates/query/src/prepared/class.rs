@@ -29,6 +29,7 @@ impl Class {
             Work::Select(select) if select.is_scan() => Class::Scan,
             Work::Select(_) => Class::Read,
             Work::Derived(modification) if modification.is_conditional() => Class::Write(WriteType::Cas),
+            Work::Derived(modification) if modification.is_counter() => Class::Write(WriteType::Counter),
             Work::Modification(_) | Work::Derived(_) => Class::Write(WriteType::Simple),
             Work::Batch(batch) if batch.is_conditional() => Class::Write(WriteType::Cas),
             Work::Batch(batch) => Class::of_batch(batch.kind()),

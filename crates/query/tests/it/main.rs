@@ -6,6 +6,7 @@ mod budget;
 mod combinations;
 mod conditions;
 mod cost;
+mod counters;
 mod dropped_columns;
 mod errors;
 mod expiry;

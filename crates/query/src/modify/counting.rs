@@ -1,0 +1,170 @@
+//! Counters: what statements add to them, and the totals that are written for it.
+//!
+//! A statement is first made into a mutation whose cells hold increments. Then, under the locks of its partitions, the
+//! node's totals are read, and each increment is replaced by the total after it. So the log and the tables hold totals
+//! alone, and to replay one twice does no harm.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{
+    Cell, ColumnData, Mutation, NodeCount, PartitionUpdate, PartitionUpdateBuilder, Row, RowBuilder, Slice, Slices,
+    Table, counter_total,
+};
+
+use super::change::Change;
+use super::conditional::{Found, read_rows};
+use crate::QueryError;
+use crate::execution::Execution;
+use crate::terms::Bound;
+
+/// By how much a counter changes; `None` if the value is unset.
+pub(super) fn increment(change: &Change, execution: &Execution<'_>) -> Result<Option<i64>, QueryError> {
+    let (term, is_negative) = match change {
+        Change::Increment(term) => (term, false),
+        Change::Decrement(term) => (term, true),
+        _ => return Err(QueryError::server("a counter among other changes")),
+    };
+    let value = match term.bind(execution)? {
+        Bound::Null => return Err(QueryError::invalid("Invalid null value for counter increment")),
+        Bound::Unset => return Ok(None),
+        Bound::Bytes(value) => value.as_ref().try_into().map(i64::from_be_bytes),
+    };
+    let value = value.map_err(|_| QueryError::invalid("Invalid empty value for counter increment"))?;
+    if !is_negative {
+        return Ok(Some(value));
+    }
+    let negated = value.checked_neg().ok_or_else(|| {
+        QueryError::invalid(format!(
+            "The negation of {value} overflows supported counter precision (signed 8 bytes integer)"
+        ))
+    });
+    negated.map(Some)
+}
+
+/// The mutation with totals in the place of increments. The locks of its partitions must be held until it is visible.
+pub(super) fn counted(mutation: Option<Mutation>, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
+    let Some(mutation) = mutation else { return Ok(None) };
+    let updates = mutation.into_updates().into_iter().map(|update| {
+        let table = update.table().clone();
+        match Totals::read(&update, &table, execution)? {
+            Some(totals) => Ok(totals.replace_in(&update)),
+            None => Ok(update),
+        }
+    });
+    Ok(Some(Mutation::new(updates.collect::<Result<_, QueryError>>()?)))
+}
+
+/// The node's total of each counter of a row, by the index of the column.
+type RowTotals = BTreeMap<usize, NodeCount>;
+
+/// The node's totals of a partition's counters that have increments.
+struct Totals {
+    statics: RowTotals,
+    /// By clustering, in the order of the increments.
+    rows: Vec<(Vec<u8>, RowTotals)>,
+    node: [u8; 16],
+    now_micros: i64,
+    now_seconds: u32,
+}
+
+impl Totals {
+    /// Reads what the increments of this update need; `None` if it has none.
+    fn read(
+        update: &PartitionUpdate,
+        table: &Arc<Table>,
+        execution: &Execution<'_>,
+    ) -> Result<Option<Totals>, QueryError> {
+        let counts = |row: Row<'_>| row.columns(table).any(|(_, data)| is_increment(&data));
+        let rows: Vec<_> = update.rows().filter(|row| counts(row.row)).map(|row| row.clustering.to_vec()).collect();
+        if rows.is_empty() && !update.static_row().is_some_and(counts) {
+            return Ok(None);
+        }
+        let engine = execution.processor.engine();
+        let mut totals = Totals {
+            statics: RowTotals::new(),
+            rows: Vec::with_capacity(rows.len()),
+            node: *engine.host_id().as_bytes(),
+            now_micros: execution.now_micros,
+            now_seconds: execution.now_seconds,
+        };
+        let slices = match rows.is_empty() {
+            true => Slices::none(),
+            false => Slices::new(rows.iter().map(|row| Slice::prefix(row)).collect(), table.comparator()),
+        };
+        read_rows(table, update.key(), slices, execution, &mut |found| {
+            match found {
+                Found::Deletion(_) => {}
+                Found::Statics(row) => totals.statics = totals.of_row(row, table),
+                Found::Row(clustering, row) => totals.rows.push((clustering.to_vec(), totals.of_row(row, table))),
+            }
+            true
+        })?;
+        Ok(Some(totals))
+    }
+
+    /// Deleted counters start again at 0.
+    fn of_row(&self, row: Row<'_>, table: &Table) -> RowTotals {
+        let total = |(index, data)| match data {
+            ColumnData::Simple(cell) if cell.is_live(self.now_seconds) => {
+                Some((index, NodeCount::of(cell.value, self.node)?))
+            }
+            _ => None,
+        };
+        row.columns(table).filter_map(total).collect()
+    }
+
+    fn replace_in(&self, update: &PartitionUpdate) -> PartitionUpdate {
+        let table = update.table();
+        let none = RowTotals::new();
+        let mut changed = PartitionUpdateBuilder::new(table.clone(), update.key().clone());
+        let (mut builder, mut blob) = (RowBuilder::default(), Vec::new());
+        changed.delete_partition(update.partition_deletion());
+        if let Some(row) = update.static_row() {
+            self.replace_in_row(row, &self.statics, table, &mut builder, &mut blob);
+            changed.static_row(&blob);
+        }
+        let comparator = table.comparator();
+        for row in update.rows() {
+            let known = self.rows.binary_search_by(|(known, _)| comparator.compare(known, row.clustering));
+            let before = known.map_or(&none, |place| &self.rows[place].1);
+            self.replace_in_row(row.row, before, table, &mut builder, &mut blob);
+            changed.row(row.clustering, &blob);
+        }
+        for range in update.range_deletions() {
+            changed.delete_range(range.slice, range.deletion);
+        }
+        changed.build()
+    }
+
+    fn replace_in_row(
+        &self,
+        row: Row<'_>,
+        before: &RowTotals,
+        table: &Table,
+        builder: &mut RowBuilder,
+        blob: &mut Vec<u8>,
+    ) {
+        builder.start(table.columns(row.is_static()), row.is_static());
+        if row.has_deletion() {
+            builder.deletion(row.deletion());
+        }
+        for (index, data) in row.columns(table) {
+            let ColumnData::Simple(cell) = data else { continue };
+            if !is_increment(&data) {
+                builder.cell(index, &cell);
+                continue;
+            }
+            let before = before.get(&index).copied().unwrap_or_default();
+            let total = before.plus(counter_total(cell.value), self.now_micros).to_context(self.node);
+            builder.cell(index, &Cell { value: &total, ..cell });
+        }
+        blob.clear();
+        builder.finish(blob);
+    }
+}
+
+/// Whether this cell of a new mutation is an increment. The others are deletions.
+fn is_increment(data: &ColumnData<'_>) -> bool {
+    matches!(data, ColumnData::Simple(cell) if !cell.is_tombstone())
+}
