@@ -73,6 +73,7 @@ enum Verb {
     EnableAutoCompaction,
     DisableAutoCompaction,
     InMemoryStatus,
+    ReloadSsl,
 }
 
 /// The node's answer.

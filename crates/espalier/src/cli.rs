@@ -82,6 +82,8 @@ pub enum Command {
     },
     /// Flush all tables and refuse later writes
     Drain(Node),
+    /// Read the certificates for TLS again; connections stay
+    Reloadssl(Node),
     /// Inspect the commit log of a running or a stopped node
     Log(Log),
     /// Inspect, verify, salvage, import or export SSTables, ours or Cassandra's

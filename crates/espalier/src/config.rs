@@ -1,6 +1,7 @@
 //! The node's configuration: file, then environment, then flags.
 
 mod auth;
+mod encryption;
 mod guardrails;
 mod honoured;
 mod inert;
@@ -11,6 +12,7 @@ mod restricted;
 mod units;
 
 use crate::disk_usage::Watch;
+use crate::tls::Encryption;
 pub use honoured::SNAPSHOT_LIFETIME_MIN;
 pub use memory::system_memory_bytes;
 use options::Outcome;
@@ -91,6 +93,10 @@ pub struct Config {
     /// The address that clients find in `system.local` and connect to; `None` means `listen`.
     pub broadcast_rpc_address: Option<IpAddr>,
     pub port: u16,
+    /// `native_transport_port_ssl`.
+    pub port_ssl: Option<u16>,
+    /// `client_encryption_options`.
+    pub client_encryption: Encryption,
     pub frame_size_bytes_max: usize,
     pub connections_max: Option<usize>,
     pub connections_per_ip_max: Option<usize>,
@@ -161,6 +167,8 @@ impl Default for Config {
             listen: IpAddr::from([127, 0, 0, 1]),
             broadcast_rpc_address: None,
             port: 9042,
+            port_ssl: None,
+            client_encryption: Encryption::default(),
             frame_size_bytes_max: 16 << 20,
             connections_max: None,
             connections_per_ip_max: None,
@@ -229,6 +237,7 @@ impl Config {
             }
         }
         auth::check(&config)?;
+        encryption::check(&config)?;
         Ok(config)
     }
 
@@ -352,7 +361,7 @@ mod tests {
         assert!(error.contains("authenticator: is not supported with the value"), "{error}");
         for refused in [
             "partitioner: org.apache.cassandra.dht.RandomPartitioner",
-            "client_encryption_options: {enabled: true}",
+            "client_encryption_options: {enabled: true, protocol: SSLv3}",
             "transparent_data_encryption_options: {enabled: true, chunk_length_kb: 64}",
             "cdc_enabled: true",
             "memtable: {configurations: {default: {class_name: PersistentMemoryMemtable}}}",

@@ -8,6 +8,7 @@ mod disk_usage;
 mod log;
 mod serve;
 mod sstable;
+mod tls;
 mod upgrade;
 
 use clap::Parser;

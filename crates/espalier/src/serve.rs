@@ -5,6 +5,7 @@ mod roles;
 use crate::admin::server::{AdminSocket, NodeState};
 use crate::cli::Serve;
 use crate::config::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
+use crate::tls::Certificates;
 use blockio::SystemDisk;
 use commitlog::{BlockWrites, FailureHook, QueueMeans, SyncMode};
 use engine::{
@@ -107,6 +108,7 @@ fn start_logging() {
 async fn run(config: Config, started: Instant) -> Result<(), String> {
     let data = config.data_directory.clone();
     let address = SocketAddr::new(config.listen, config.port);
+    let certificates = Certificates::load(&config.client_encryption)?;
     // Lock the directory first: its holder owns the node, whatever its port.
     let mut options = engine_options(&config);
     let (failure, mut failed) = watch::channel(None);
@@ -116,11 +118,12 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let policy = if config.read_only { DiskFailurePolicy::BestEffort } else { config.disk_failure_policy };
     options.on_disk_failure = Some(on_disk_failure(policy, failure));
     let engine = Engine::open(options).map_err(|error| open_failed(&config, &error))?;
-    let listener = Listener::bind(server_options(&config))
-        .await
-        .map_err(|error| format!("cannot listen on {address}: {error}"))?;
+    let mut options = server_options(&config);
+    options.tls = certificates.as_ref().map(|certificates| certificates.for_server());
+    let listener = Listener::bind(options).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
     log_opened(&engine);
     let address = listener.local_addr();
+    log_tls(certificates.as_deref(), listener.tls_addr());
     let options = processor_options(&config, address);
     let generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i32);
     options.node.write_local(&engine, generation).map_err(|error| open_failed(&config, &error))?;
@@ -141,6 +144,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         cluster_name: config.cluster_name.clone(),
         started,
         drained: AtomicBool::new(false),
+        certificates: certificates.clone(),
     });
     warn_of_shown_address(&config, address);
     let mut signals = Signals::new()?;
@@ -164,6 +168,9 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
             signals.next().await;
         }
     };
+    if let Some(certificates) = certificates {
+        tokio::spawn(certificates.watch());
+    }
     if !config.read_only {
         tokio::spawn(expire_snapshots(engine.clone()));
         tokio::spawn(config.disk_watch().run(disk_usage));
@@ -188,6 +195,16 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         Ok(Err(error @ EngineError::NotDrained(_))) => Err(format!("drained all tables but these: {error}")),
         Ok(Err(error)) => Err(format!("drain failed, the log will be replayed: {error}")),
         Err(error) => Err(format!("drain failed, the log will be replayed: {error}")),
+    }
+}
+
+/// Logs how clients use TLS, if they do.
+fn log_tls(certificates: Option<&Certificates>, port: Option<SocketAddr>) {
+    let Some(certificates) = certificates else { return };
+    let clients = if certificates.is_optional() { "may" } else { "must" };
+    match port {
+        Some(address) => tracing::info!(%address, "clients {clients} use TLS on a port of its own"),
+        None => tracing::info!("clients {clients} use TLS"),
     }
 }
 
@@ -424,6 +441,10 @@ fn server_options(config: &Config) -> ServerOptions {
     let (request_bytes_in_flight_max, request_bytes_in_flight_per_ip_max) = config.request_bytes_in_flight_max();
     ServerOptions {
         listen: SocketAddr::new(config.listen, config.port),
+        listen_tls: config
+            .port_ssl
+            .filter(|port| *port != config.port)
+            .map(|port| SocketAddr::new(config.listen, port)),
         frame_size_bytes_max: config.frame_size_bytes_max,
         connections_max: config.connections_max,
         connections_per_ip_max: config.connections_per_ip_max,

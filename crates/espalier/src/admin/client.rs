@@ -82,6 +82,7 @@ fn request(command: Command) -> Result<(Node, Request), String> {
     Ok(match command {
         Command::Status(node) => bare(Verb::Status, node),
         Command::Drain(node) => bare(Verb::Drain, node),
+        Command::Reloadssl(node) => bare(Verb::ReloadSsl, node),
         Command::Compactionstats(node) => bare(Verb::CompactionStats, node),
         Command::Enableautocompaction(tables) => of_tables(Verb::EnableAutoCompaction, tables, None),
         Command::Disableautocompaction(tables) => of_tables(Verb::DisableAutoCompaction, tables, None),

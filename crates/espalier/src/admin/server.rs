@@ -2,6 +2,7 @@
 
 use super::report::{compactionstats, inmemorystatus, listsnapshots, status, tablestats};
 use super::{Answer, LINE_SIZE_BYTES_MAX, Request, SOCKET_NAME, Verb, short_path};
+use crate::tls::Certificates;
 use engine::Engine;
 use model::Table;
 use server::Metrics;
@@ -25,6 +26,8 @@ pub struct NodeState {
     pub started: Instant,
     /// DRAIN was executed: no more writes.
     pub drained: AtomicBool,
+    /// Of TLS, if clients use it.
+    pub certificates: Option<Arc<Certificates>>,
 }
 
 /// The socket, removed when dropped.
@@ -182,6 +185,9 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
             };
             let applied = engine.repair_table(keyspace, table).map_err(text)?;
             return Ok(format!("{keyspace}.{table} is served again; {applied} updates had been set aside\n"));
+        }
+        Verb::ReloadSsl => {
+            node.certificates.as_ref().ok_or("client_encryption_options are not enabled")?.reload()?;
         }
         Verb::Drain => {
             engine.shutdown().map_err(text)?;

@@ -1,6 +1,7 @@
 //! Options that have an effect.
 
 use super::auth;
+use super::encryption;
 use super::memtables;
 use super::options::Honoured;
 use super::units::{boolean, bytes_per_second, duration, number, scalar, set, size_bytes, size_in, text};
@@ -240,6 +241,20 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "9042",
         note: "the port that clients connect to; `--port`",
         apply: |config, value| set(&mut config.port, number(value)),
+    },
+    Honoured {
+        name: "native_transport_port_ssl",
+        default: "none",
+        note: "a port of its own for TLS; `native_transport_port` is plain then",
+        apply: |config, value| set(&mut config.port_ssl, number(value).map(Some)),
+    },
+    Honoured {
+        name: "client_encryption_options",
+        default: "enabled: false",
+        note: "TLS for clients, with Cassandra's keys. Stores are PEM or PKCS12 files, or PEM in the parameters of \
+               `PEMBasedSslContextFactory`; `protocol` and `accepted_protocols` have TLSv1.2 and TLSv1.3. Changed \
+               files are read again within ten minutes, or by `espalier reloadssl`",
+        apply: encryption::client_encryption_options,
     },
     Honoured {
         name: "native_transport_max_frame_size",

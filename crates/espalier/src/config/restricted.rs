@@ -8,7 +8,7 @@ fn class_is(value: &Value, name: &str) -> bool {
     class_name(value).is_ok_and(|class| class == name)
 }
 
-/// A section such as `client_encryption_options` that is switched off.
+/// A section such as `audit_logging_options` that is switched off.
 fn disabled(value: &Value) -> bool {
     value.get("enabled").is_none_or(|enabled| boolean(enabled) == Ok(false))
 }
@@ -38,7 +38,6 @@ pub(super) const RESTRICTED: &[Restricted] = &[
         accepted: "`Murmur3Partitioner`",
         accepts: |value| class_is(value, "Murmur3Partitioner"),
     },
-    Restricted { name: "client_encryption_options", accepted: "`enabled: false`", accepts: disabled },
     Restricted { name: "transparent_data_encryption_options", accepted: "`enabled: false`", accepts: disabled },
     Restricted { name: "audit_logging_options", accepted: "`enabled: false`", accepts: disabled },
     Restricted {
@@ -49,7 +48,6 @@ pub(super) const RESTRICTED: &[Restricted] = &[
     Restricted { name: "cdc_enabled", accepted: "`false`", accepts: is_false },
     Restricted { name: "partition_denylist_enabled", accepted: "`false`", accepts: is_false },
     Restricted { name: "start_native_transport", accepted: "`true`", accepts: |value| boolean(value) == Ok(true) },
-    Restricted { name: "native_transport_port_ssl", accepted: "no value: there is no TLS yet", accepts: |_| false },
     Restricted { name: "rpc_interface", accepted: "no value: use `rpc_address`", accepts: |_| false },
     Restricted { name: "rpc_interface_prefer_ipv6", accepted: "`false`", accepts: is_false },
     Restricted {

@@ -1,0 +1,146 @@
+use super::*;
+use p12_keystore::{Certificate, KeyStore, KeyStoreEntry, PrivateKey, PrivateKeyChain};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory with stores; removed at the end.
+struct Stores(PathBuf);
+
+impl Stores {
+    /// A key and its certificate, as PEM and as PKCS12 with the password `secret`.
+    fn new() -> Stores {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("espalier-tls-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
+        let stores = Stores(std::env::temp_dir().join(name));
+        fs::create_dir_all(&stores.0).unwrap();
+        stores.renew();
+        stores
+    }
+
+    fn renew(&self) {
+        let key = KeyPair::generate().unwrap();
+        let mut parameters = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        parameters.not_after = date_time_ymd(2030, 1, 1);
+        let certificate = parameters.self_signed(&key).unwrap();
+        fs::write(self.0.join("pem"), key.serialize_pem() + &certificate.pem()).unwrap();
+        fs::write(self.0.join("trusted"), certificate.pem()).unwrap();
+        let parsed = Certificate::from_der(certificate.der()).unwrap();
+        let chain = PrivateKeyChain::new("id", PrivateKey::from_der(&key.serialize_der()).unwrap(), [parsed.clone()]);
+        let mut store = KeyStore::new();
+        store.add_entry("node", KeyStoreEntry::PrivateKeyChain(chain));
+        fs::write(self.0.join("p12"), store.writer("secret").write().unwrap()).unwrap();
+        let mut store = KeyStore::new();
+        store.add_entry("ca", KeyStoreEntry::Certificate(parsed));
+        fs::write(self.0.join("trusted.p12"), store.writer("secret").write().unwrap()).unwrap();
+    }
+
+    fn pem(&self) -> Encryption {
+        let (keystore, truststore) = (self.0.join("pem"), self.0.join("trusted"));
+        Encryption { enabled: true, is_pem: true, keystore, truststore, ..Encryption::default() }
+    }
+
+    fn pkcs12(&self, password: &str) -> Encryption {
+        let (keystore, truststore) = (self.0.join("p12"), self.0.join("trusted.p12"));
+        let password = Some(Secret(password.to_owned()));
+        Encryption {
+            enabled: true,
+            keystore,
+            truststore,
+            keystore_password: password.clone(),
+            truststore_password: password,
+            ..Encryption::default()
+        }
+    }
+}
+
+impl Drop for Stores {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn refusal(encryption: &Encryption) -> String {
+    encryption.read().unwrap_err()
+}
+
+#[test]
+fn stores_of_all_kinds_are_read() {
+    let stores = Stores::new();
+    let inline = Encryption {
+        private_key: Some(Secret(fs::read_to_string(stores.0.join("pem")).unwrap())),
+        trusted_certificates: Some(Secret(fs::read_to_string(stores.0.join("trusted")).unwrap())),
+        enabled: true,
+        ..Encryption::default()
+    };
+    for options in [stores.pem(), stores.pkcs12("secret"), inline] {
+        for client_auth in [ClientAuth::None, ClientAuth::Optional, ClientAuth::Required] {
+            Encryption { client_auth, ..options.clone() }.read().unwrap();
+        }
+    }
+}
+
+#[test]
+fn errors_name_the_key_and_the_file() {
+    let stores = Stores::new();
+    let file = |name: &str| stores.0.join(name);
+    fs::write(file("java"), [0xFE, 0xED, 0xFE, 0xED, 0, 0, 0, 2]).unwrap();
+    fs::write(file("locked"), "-----BEGIN ENCRYPTED PRIVATE KEY-----\n").unwrap();
+    let required = Encryption { client_auth: ClientAuth::Required, ..stores.pem() };
+    for (options, key, name, text) in [
+        (stores.pkcs12("wrong"), "keystore", "p12", "password"),
+        (Encryption { keystore: file("trusted"), ..stores.pem() }, "keystore", "trusted", "no private key"),
+        (Encryption { keystore: file("none"), ..stores.pem() }, "keystore", "none", "No such file"),
+        (Encryption { keystore: file("locked"), ..stores.pem() }, "keystore", "locked", "openssl"),
+        (Encryption { keystore: file("java"), ..stores.pkcs12("x") }, "keystore", "java", "keytool"),
+        (Encryption { keystore: file("pem"), ..stores.pkcs12("x") }, "keystore", "pem", "store_type: PEM"),
+        (Encryption { truststore: file("none"), ..required.clone() }, "truststore", "none", "No such file"),
+        (Encryption { truststore: file("java"), ..required }, "truststore", "java", "no certificate"),
+    ] {
+        let error = refusal(&options);
+        assert!(error.starts_with(&format!("client_encryption_options: {key}: ")), "{error}");
+        assert!(error.contains(&*file(name).to_string_lossy()) && error.contains(text), "{error}");
+    }
+}
+
+#[test]
+fn cipher_suites_have_javas_names_and_unknown_ones_are_refused() {
+    let stores = Stores::new();
+    let with = |names: &[&str]| Encryption {
+        cipher_suites: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..stores.pem()
+    };
+    with(&["TLS_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]).read().unwrap();
+    let error = refusal(&with(&["TLS_RSA_WITH_AES_128_CBC_SHA"]));
+    assert!(error.contains("cipher_suites: TLS_RSA_WITH_AES_128_CBC_SHA is not supported; accepted: TLS_"), "{error}");
+    let old = Encryption { protocols: vec!["TLSv1.2".to_owned()], ..with(&["TLS_AES_256_GCM_SHA384"]) };
+    assert!(refusal(&old).starts_with("client_encryption_options: cipher_suites: "));
+}
+
+#[test]
+fn a_node_that_has_a_key_store_takes_tls_unless_told_otherwise() {
+    let stores = Stores::new();
+    let neither = Encryption { enabled: false, ..stores.pem() };
+    assert!(neither.is_used() && neither.is_optional());
+    assert!(!Encryption { optional: Some(false), ..neither.clone() }.is_used());
+    assert!(!Encryption { keystore: stores.0.join("none"), ..neither }.is_used());
+    assert!(!stores.pem().is_optional() && stores.pem().is_used());
+}
+
+#[test]
+fn certificates_that_cannot_be_read_again_stay_in_force() {
+    let stores = Stores::new();
+    let certificates = Certificates::load(&stores.pem()).unwrap().unwrap();
+    let server = certificates.for_server();
+    let current = || server.config.borrow().clone();
+    let first = current();
+    assert!(!certificates.reload_if_changed().unwrap());
+    stores.renew();
+    fs::File::open(stores.0.join("pem")).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    assert!(certificates.reload_if_changed().unwrap());
+    let second = current();
+    assert!(!Arc::ptr_eq(&first, &second));
+    fs::write(stores.0.join("pem"), "nothing").unwrap();
+    assert!(certificates.reload().is_err());
+    assert!(Arc::ptr_eq(&second, &current()));
+}
