@@ -1,6 +1,7 @@
 """Runs the drivers' scripts: python -m proof.drivers [--only cassandra|espalier] [CLIENT ...]
 
-A script is called with HOST PORT and prints "N passed, N failed" last. Clients: python, cqlsh, java, go, rust.
+A script is called with HOST PORT and prints "N passed, N failed" last. Clients: python, cqlsh, tls, java, go, rust.
+The script tls starts nodes of its own, and is not run against Cassandra.
 """
 
 import argparse
@@ -48,6 +49,7 @@ def rust() -> list[str]:
 CLIENTS = {
     "python": lambda: [PYTHON, "-m", "proof.drivers.python_driver"],
     "cqlsh": lambda: [PYTHON, "-m", "proof.drivers.cqlsh_script"],
+    "tls": lambda: [PYTHON, "-m", "proof.drivers.tls_script"],
     "java": java,
     "go": go,
     "rust": rust,
@@ -67,7 +69,8 @@ def main() -> None:
     for name, kind in (("cassandra", Cassandra), ("espalier", Espalier)):
         if options.only in (None, name):
             with kind.start() as node:
-                rows += [(client, name, *script(command, node)) for client, command in commands.items()]
+                rows += [(client, name, *script(command, node)) for client, command in commands.items()
+                         if client != "tls" or isinstance(node, Espalier)]
                 if isinstance(node, Espalier):
                     rows.append(survives(node))
     print()

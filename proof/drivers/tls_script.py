@@ -1,0 +1,123 @@
+"""The Python driver and cqlsh over TLS: python -m proof.drivers.tls_script HOST PORT
+
+Starts a node of its own, since the one at HOST and PORT has no certificates. Clients have to show one.
+"""
+
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from cassandra.cluster import Cluster, NoHostAvailable
+
+from proof.drivers.checks import Checks
+from proof.drivers.cqlsh_script import CQLSH
+from proof.oracle.espalier import Espalier
+
+
+def openssl(*arguments) -> None:
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+
+def authority(directory: Path, name: str) -> None:
+    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", f"/CN={name}",
+            "-keyout", directory / f"{name}.key", "-out", directory / f"{name}.pem")
+
+
+def identity(directory: Path, name: str, issuer: str) -> None:
+    """A key and its certificate, as NAME.key, NAME.pem and both in NAME.both."""
+    request = directory / f"{name}.csr"
+    openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
+            "-keyout", directory / f"{name}.key", "-out", request)
+    openssl("x509", "-req", "-in", request, "-CA", directory / f"{issuer}.pem", "-CAkey", directory / f"{issuer}.key",
+            "-days", "30", "-copy_extensions", "copy", "-out", directory / f"{name}.pem")
+    parts = [(directory / f"{name}.{kind}").read_text() for kind in ("key", "pem")]
+    (directory / f"{name}.both").write_text("".join(parts))
+
+
+def connect(node, directory: Path, name: str | None, version=None) -> Cluster:
+    context = ssl.create_default_context(cafile=directory / "authority.pem")
+    if version:
+        context.minimum_version = context.maximum_version = version
+    if name:
+        context.load_cert_chain(directory / f"{name}.pem", directory / f"{name}.key")
+    return Cluster([node.host], port=node.port, protocol_version=5, ssl_context=context, ssl_options={"server_hostname": "localhost"},
+                   connect_timeout=20)
+
+
+def main() -> None:
+    checks = Checks("TLS")
+    directory = Path(tempfile.mkdtemp(prefix="espalier-tls-"))
+    try:
+        for name in ("authority", "stranger"):
+            authority(directory, name)
+        for name, issuer in (("node", "authority"), ("client", "authority"), ("foreign", "stranger")):
+            identity(directory, name, issuer)
+        openssl("pkcs12", "-export", "-in", directory / "node.pem", "-inkey", directory / "node.key", "-passout", "pass:secret",
+                "-out", directory / "node.p12")
+        pem = f"store_type: PEM, keystore: {directory}/node.both, truststore: {directory}/authority.pem, require_client_auth: true"
+        with Espalier.start(client_encryption_options=f"{{enabled: true, {pem}}}") as node:
+            mutual(checks, node, directory)
+        pkcs12 = f"keystore: {directory}/node.p12, keystore_password: secret"
+        with Espalier.start(client_encryption_options=f"{{optional: true, {pkcs12}}}") as node:
+            both(checks, node, directory)
+    finally:
+        shutil.rmtree(directory)
+    checks.end()
+
+
+def mutual(checks: Checks, node, directory: Path) -> None:
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        with checks.part(version.name):
+            cluster = connect(node, directory, "client", version)
+            works(checks, version.name, cluster)
+            for name in ("foreign", None):
+                refused = connect(node, directory, name, version)
+                checks.raises(f"{version.name}: certificate {name}", NoHostAvailable, "", refused.connect)
+                refused.shutdown()
+    with checks.part("cqlsh"):
+        cqlsh(checks, node, directory)
+    with checks.part("reload"):
+        cluster = connect(node, directory, "client")
+        session = cluster.connect()
+        identity(directory, "node", "authority")
+        node.steer("reloadssl")
+        checks.equal("a connection survives a reload", session.execute("SELECT key FROM system.local").one().key, "local")
+        cluster.shutdown()
+        works(checks, "after a reload", connect(node, directory, "client"))
+
+
+def both(checks: Checks, node, directory: Path) -> None:
+    with checks.part("optional"):
+        works(checks, "optional: TLS", connect(node, directory, None))
+        works(checks, "optional: plain", Cluster([node.host], port=node.port, protocol_version=5, connect_timeout=20))
+
+
+def works(checks: Checks, name: str, cluster: Cluster) -> None:
+    """Large values there and back, on every connection of the driver."""
+    try:
+        session = cluster.connect()
+        session.execute("CREATE KEYSPACE IF NOT EXISTS tls WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+        session.execute("CREATE TABLE IF NOT EXISTS tls.t (k int PRIMARY KEY, v blob)")
+        insert = session.prepare("INSERT INTO tls.t (k, v) VALUES (?, ?)")
+        values = {key: bytes([key]) * size for key, size in enumerate((0, 1, 16_384, 200_000, 4_000_000))}
+        for future in [session.execute_async(insert, [key, value]) for key, value in values.items()]:
+            future.result()
+        checks.equal(f"{name}: values", {row.k: row.v for row in session.execute("SELECT k, v FROM tls.t")}, values)
+    finally:
+        cluster.shutdown()
+
+
+def cqlsh(checks: Checks, node, directory: Path) -> None:
+    settings = directory / "cqlshrc"
+    settings.write_text(f"[ssl]\ncertfile = {directory}/authority.pem\nvalidate = true\nuserkey = {directory}/client.key\n"
+                        f"usercert = {directory}/client.pem\n")
+    command = [str(CQLSH), "--ssl", "--cqlshrc", str(settings), node.host, str(node.port), "-e", "SELECT key FROM system.local"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    checks.true("cqlsh --ssl", done.returncode == 0 and "local" in done.stdout, done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    main()
