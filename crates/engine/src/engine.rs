@@ -73,7 +73,7 @@ impl Engine {
         engine.compaction.start()?;
         engine.writes.start()?;
         engine.residents.start()?;
-        engine.writes.finish_batches(&engine.truncation_times()?)?;
+        engine.writes.finish_batches(&engine.last_truncations()?)?;
         Ok(Arc::new(engine))
     }
 

@@ -183,9 +183,10 @@ impl Engine {
         Ok(self.truncation_entries()?.into_iter().map(|(id, truncation)| (id, truncation.position)).collect())
     }
 
-    /// The times of the last truncation of each table, in milliseconds since the epoch.
-    pub(crate) fn truncation_times(&self) -> Result<Vec<(TableId, i64)>, EngineError> {
-        Ok(self.truncation_entries()?.into_iter().map(|(id, truncation)| (id, truncation.millis)).collect())
+    /// The last truncation of each table: its position in the log, and its time in milliseconds since the epoch.
+    pub(crate) fn last_truncations(&self) -> Result<Vec<(TableId, LogPosition, i64)>, EngineError> {
+        let entries = self.truncation_entries()?.into_iter();
+        Ok(entries.map(|(id, truncation)| (id, truncation.position, truncation.millis)).collect())
     }
 
     fn unfinished_truncations(&self) -> Result<Vec<(TableId, Truncation)>, EngineError> {

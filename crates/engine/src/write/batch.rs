@@ -11,6 +11,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::thread;
 
+use commitlog::LogPosition;
 use model::{Mutation, PartitionUpdate, TableId};
 use types::collection;
 use uuid::Uuid;
@@ -23,11 +24,16 @@ use crate::read;
 use crate::system::{SystemRow, SystemWrite};
 use crate::table::in_memory::{self, Reservations};
 
-/// The version of `mutations`: a record of ours and its CRC-32 behind it, cut anywhere. Without the checksum, a
-/// salvaged log that lost an element would make another record of the rest. Cassandra's versions are greater.
-const VERSION: i32 = 2;
-/// The same without the checksum.
+/// The version of `mutations`: a record of ours, the position of the log at which the batch was begun (i64 segment, i32
+/// offset), and a CRC-32 of both behind them, cut anywhere. Without the checksum, a salvaged log that lost an element
+/// would make another record of the rest. Cassandra's versions are greater.
+const VERSION: i32 = 3;
+/// The same without the position.
+const VERSION_WITHOUT_POSITION: i32 = 2;
+/// The record alone.
 const VERSION_UNCHECKED: i32 = 1;
+/// The length of a position.
+const POSITION_BYTES: usize = 12;
 /// What a record holds beside an element: far less than this.
 const PIECE_OVERHEAD: u64 = 1024;
 const PIECE_SIZE_MAX: usize = 1 << 20;
@@ -48,6 +54,31 @@ struct LargeBatch {
     is_kept: bool,
     /// Nobody finishes it after its owner.
     is_last: bool,
+}
+
+/// A batch that a start found whole.
+struct Kept {
+    record: Vec<u8>,
+    /// Its updates of tables that exist.
+    updates: Vec<PartitionUpdate>,
+    begun: Begun,
+}
+
+/// When a batch was begun.
+enum Begun {
+    At(LogPosition),
+    /// In this millisecond since the epoch. Batches of earlier versions have no position.
+    In(i64),
+}
+
+impl Begun {
+    /// Whether it was begun before a truncation at this position and in this millisecond.
+    fn is_before(&self, position: LogPosition, millis: i64) -> bool {
+        match self {
+            Begun::At(begun) => *begun < position,
+            Begun::In(begun) => *begun <= millis,
+        }
+    }
 }
 
 impl Writes {
@@ -92,15 +123,15 @@ impl Writes {
     }
 
     /// Finishes the batches that the node left behind, before anybody writes. `truncated` has the tables that were
-    /// truncated, and when, in milliseconds since the epoch.
-    pub fn finish_batches(&self, truncated: &[(TableId, i64)]) -> Result<(), EngineError> {
+    /// truncated, with the position of the log and the time in milliseconds since the epoch.
+    pub fn finish_batches(&self, truncated: &[(TableId, LogPosition, i64)]) -> Result<(), EngineError> {
         for row in self.kept_batches()? {
             let (Some(id), version) = (row.uuid("id"), row.int("version")) else { continue };
             match version {
                 // Another's.
-                Some(version) if ![VERSION, VERSION_UNCHECKED].contains(&version) => continue,
-                Some(version) => match self.read_kept(row.get("mutations").unwrap_or_default(), version) {
-                    Ok((record, updates)) => self.write_kept(id, &record, updates, truncated)?,
+                Some(version) if !(VERSION_UNCHECKED..=VERSION).contains(&version) => continue,
+                Some(version) => match self.read_kept(id, row.get("mutations").unwrap_or_default(), version) {
+                    Ok(kept) => self.write_kept(kept, truncated)?,
                     Err(error) => {
                         // Its row stays: it may be of another version of this program.
                         self.shared.note_fault(format!("the batch {id} in system.batches is not finished: {error}"));
@@ -126,34 +157,40 @@ impl Writes {
         }
     }
 
-    /// The record that a batch was kept as, and its updates of tables that exist.
-    fn read_kept(&self, mutations: &[u8], version: i32) -> Result<(Vec<u8>, Vec<PartitionUpdate>), String> {
+    fn read_kept(&self, id: Uuid, mutations: &[u8], version: i32) -> Result<Kept, String> {
         let mut record = Vec::new();
         for piece in collection::elements(mutations).map_err(|error| error.to_string())? {
             let piece = piece.map_err(|error| error.to_string())?;
             record.extend_from_slice(piece.unwrap_or_default());
         }
-        if version == VERSION {
+        if version >= VERSION_WITHOUT_POSITION {
             let checksum = record.split_off(record.len().saturating_sub(4));
             if checksum != crc32fast::hash(&record).to_be_bytes() {
                 return Err("the checksum of its record does not match".to_owned());
             }
         }
+        let begun = match version {
+            VERSION => {
+                let position = record.split_off(record.len().saturating_sub(POSITION_BYTES));
+                Begun::At(decode_position(&position).ok_or("it has no position")?)
+            }
+            _ => Begun::In(begun_millis(id)),
+        };
         let (mutation, _of_dropped_tables) =
             Mutation::read_record(&record, &self.shared.schema()).map_err(|error| error.to_string())?;
-        Ok((record, mutation.into_updates()))
+        Ok(Kept { record, updates: mutation.into_updates(), begun })
     }
 
     fn write_kept(
         &self,
-        id: Uuid,
-        record: &[u8],
-        updates: Vec<PartitionUpdate>,
-        truncated: &[(TableId, i64)],
+        Kept { record, updates, begun }: Kept,
+        truncated: &[(TableId, LogPosition, i64)],
     ) -> Result<(), EngineError> {
-        let begun_millis = begun_millis(id);
-        let is_gone = |id| truncated.iter().any(|(table, millis)| *table == id && *millis >= begun_millis);
-        self.quarantine.set_batch_aside(record, is_gone)?;
+        let is_gone = |id| {
+            let mut of_table = truncated.iter().filter(|(table, ..)| *table == id);
+            of_table.any(|(_, position, millis)| begun.is_before(*position, *millis))
+        };
+        self.quarantine.set_batch_aside(&record, is_gone)?;
         let is_served = |id| self.shared.catalog().any_store(id).is_some_and(|store| store.is_served());
         let is_kept = |update: &PartitionUpdate| !is_gone(update.table().id) && is_served(update.table().id);
         let mut kept = updates.into_iter().filter(is_kept);
@@ -175,6 +212,19 @@ impl Writes {
     }
 }
 
+fn encode_position(position: LogPosition) -> [u8; POSITION_BYTES] {
+    let mut bytes = [0; POSITION_BYTES];
+    bytes[..8].copy_from_slice(&position.segment.to_be_bytes());
+    bytes[8..].copy_from_slice(&position.offset.to_be_bytes());
+    bytes
+}
+
+fn decode_position(bytes: &[u8]) -> Option<LogPosition> {
+    let (segment, offset) = bytes.split_first_chunk::<8>()?;
+    let (segment, offset) = (i64::from_be_bytes(*segment), i32::from_be_bytes(offset.try_into().ok()?));
+    Some(LogPosition { segment, offset })
+}
+
 /// When a batch was begun, in milliseconds since the epoch: its id says so.
 fn begun_millis(id: Uuid) -> i64 {
     let (seconds, nanos) = id.get_timestamp().map_or((0, 0), |begun| begun.to_unix());
@@ -184,8 +234,9 @@ fn begun_millis(id: Uuid) -> i64 {
 impl LargeBatch {
     /// Has all of the batch in `system.batches`.
     async fn keep(&mut self, mutation: &Mutation) -> Result<(), EngineError> {
-        let mut record = Vec::with_capacity(mutation.record_size());
+        let mut record = Vec::with_capacity(mutation.record_size() + POSITION_BYTES + size_of::<u32>());
         mutation.write_record(&mut record);
+        record.extend_from_slice(&encode_position(self.writes.shared.log().position()));
         let checksum = crc32fast::hash(&record).to_be_bytes();
         record.extend_from_slice(&checksum);
         let room = self.writes.shared.log().record_size_max().saturating_sub(PIECE_OVERHEAD);

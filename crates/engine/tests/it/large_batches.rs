@@ -82,6 +82,28 @@ fn a_large_batch_is_whole_or_absent_after_any_power_cut() {
     assert_eq!(seen, [true; 2], "failures before it was kept, and after");
 }
 
+/// Both happen in the same millisecond, so that the time does not tell which of them was first.
+#[test]
+fn a_large_batch_begun_right_after_a_truncation_is_whole_or_absent_after_any_power_cut() {
+    let mut unwritten = 0;
+    for failing in 0.. {
+        let disk = SimulatedDisk::new();
+        let engine = open_with(&options(&disk));
+        let table = create_table(&engine);
+        engine.truncate(&table).unwrap();
+        disk.inject(Fault::Fail, failing);
+        let written = block_on(engine.write_batch(&batch(&table)));
+        let engine = Engine::open(options(&disk.crash_image(failing))).unwrap();
+        let found = rows(&engine, &table).len();
+        assert!([0, PARTITIONS].contains(&found), "{found} partitions after a failure of write {failing}");
+        unwritten += usize::from(found == 0);
+        if written.is_ok() {
+            break;
+        }
+    }
+    assert!(unwritten > 0, "the first write fails before the batch is kept");
+}
+
 /// A start finishes a batch that was refused half-way. It does not write into a table that was truncated since, or that
 /// was dropped and created again.
 #[test]

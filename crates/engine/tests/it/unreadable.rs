@@ -444,6 +444,7 @@ fn a_damaged_table_of_kept_batches_is_quarantined_and_all_else_is_served() {
 fn a_kept_batch_that_cannot_be_read_is_told_and_stays() {
     a_kept_batch_of_version(1);
     a_kept_batch_of_version(2);
+    a_kept_batch_of_version(3);
 }
 
 fn a_kept_batch_of_version(version: i32) {
