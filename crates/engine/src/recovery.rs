@@ -190,9 +190,10 @@ impl Engine {
     }
 
     /// What was replayed into memtables is flushed in the background, and frees its part of the log then: queries need
-    /// not wait for it. It is flushed here and now where it is little and of few tables, so that a start mostly leaves nothing
-    /// behind; and where the log is short of segments, or memory of room, because the start itself writes. A flush that
-    /// fails is no reason not to serve what is in memory and in the log: it is tried again in the background.
+    /// not wait for it. It is flushed here and now where it is little and of few tables, so that a start mostly leaves
+    /// nothing behind; and where the log is short of segments, or memory of room, because the start itself writes. A
+    /// flush that fails is no reason not to serve what is in memory and in the log: it is tried again in the
+    /// background.
     pub(crate) fn settle_replayed(&self) -> Result<(), EngineError> {
         let is_little = self.shared.pool().used_bytes() < self.shared.options().memtable_space_bytes / REPLAYED_SHARE
             && self.shared.log().replayed_tables().len() <= REPLAYED_TABLES;

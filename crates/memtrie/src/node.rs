@@ -4,14 +4,11 @@
 pub(crate) mod adaptive;
 pub(crate) mod paper;
 
-use std::ops::Bound;
-
 use crate::edit;
 use crate::edit::Start;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
-use crate::tail::Tail;
-use crate::terms::{Bounds, Direction, Edit, Layout, TrieFull};
+use crate::terms::{Edit, Layout, TrieFull};
 
 /// A place in the trie: a node, and how many bytes of its steps or tail were already passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -327,29 +324,10 @@ pub(crate) fn apply(memory: Memory<'_>, store: &mut Store, prefix: &[u8], edits:
     }
 }
 
-/// Puts `content` at `key` and removes everything below it, by one store.
+/// Puts `content` at `key` and removes everything below it, by one store. For [`Layout::Adaptive`] alone.
 pub(crate) fn put_alone(memory: Memory<'_>, store: &mut Store, key: &[u8], content: &[u8]) -> Result<(), TrieFull> {
-    match memory.layout {
-        Layout::Paper => {
-            let below = suffixes_below(memory, key);
-            let mut edits = vec![Edit { suffix: &[], content: Some(content) }];
-            edits.extend(below.iter().map(|suffix| Edit { suffix, content: None }));
-            apply(memory, store, key, &edits)
-        }
-        Layout::Adaptive => edit::put_alone(&mut adaptive::edit::Operation { memory, store }, key, content),
-    }
-}
-
-/// The rests of the longer keys that start with `key`.
-fn suffixes_below(memory: Memory<'_>, key: &[u8]) -> Vec<Vec<u8>> {
-    let bounds = Bounds { start: Bound::Excluded(key), end: Bound::Unbounded };
-    let mut cursor = Tail::find(Some(memory), NodePosition::root(memory), &[]).cursor(bounds, Direction::Forward);
-    let mut suffixes = Vec::new();
-    while cursor.advance() {
-        let Some(suffix) = cursor.key().strip_prefix(key) else { break };
-        suffixes.push(suffix.to_vec());
-    }
-    suffixes
+    debug_assert!(memory.layout == Layout::Adaptive, "the nodes have this layout");
+    edit::put_alone(&mut adaptive::edit::Operation { memory, store }, key, content)
 }
 
 /// The kind of a node, for people.

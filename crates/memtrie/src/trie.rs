@@ -293,7 +293,25 @@ impl Writer<'_> {
     ///
     /// # Errors [`TrieFull`]: the trie is as it was.
     pub fn put_alone(&mut self, key: &[u8], content: &[u8]) -> Result<(), TrieFull> {
-        self.with_store(|memory, store| node::put_alone(memory, store, key, content))
+        if self.trie.options.layout == Layout::Adaptive {
+            return self.with_store(|memory, store| node::put_alone(memory, store, key, content));
+        }
+        let below = self.suffixes_below(key);
+        let mut edits = vec![Edit { suffix: &[], content: Some(content) }];
+        edits.extend(below.iter().map(|suffix| Edit { suffix, content: None }));
+        self.apply(key, &edits)
+    }
+
+    /// The rests of the longer keys that start with `key`.
+    fn suffixes_below(&self, key: &[u8]) -> Vec<Vec<u8>> {
+        let bounds = Bounds { start: Bound::Excluded(key), end: Bound::Unbounded };
+        let mut cursor = self.cursor(bounds, Direction::Forward);
+        let mut suffixes = Vec::new();
+        while cursor.advance() {
+            let Some(suffix) = cursor.key().strip_prefix(key) else { break };
+            suffixes.push(suffix.to_vec());
+        }
+        suffixes
     }
 
     /// The bytes of what was replaced or removed and that readers may still read.

@@ -66,8 +66,8 @@ impl Parts {
     const NONE: Parts = Parts { deletion: DeletionTime::LIVE, static_row: 0, rows: (0, 0), ranges: (0, 0) };
 }
 
-// Updates and their builders are moved several times on their way to the log. The compiler moves up to 128 bytes without
-// a call of memcpy.
+// Updates and their builders are moved several times on their way to the log. The compiler moves up to 128 bytes
+// without a call of memcpy.
 const _: () = assert!(size_of::<Mutation>() <= 128 && size_of::<PartitionUpdateBuilder>() <= 96);
 
 impl PartitionUpdate {
