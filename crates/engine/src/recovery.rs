@@ -34,9 +34,9 @@ use crate::table::TableStore;
 
 pub(crate) use start::Start;
 
-/// What was replayed is little if it is less than this part of what memtables may hold.
+/// What was replayed is little if it is less than this part of what memtables may hold, and belongs to few tables.
 const REPLAYED_SHARE: u64 = 64;
-/// And if it belongs to at most so many tables.
+/// More tables than this are not few.
 const REPLAYED_TABLES: usize = 100;
 /// So many records are looked up in memtables together before they are applied,
 const RECORDS_TOGETHER: usize = 64;

@@ -32,11 +32,11 @@ impl std::fmt::Debug for Secret {
 /// Whether clients have to show a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAuth {
-    /// They are not asked.
+    /// The server does not ask for one.
     None,
-    /// They may; it is checked.
+    /// A client may show one, which is then checked.
     Optional,
-    /// They have to.
+    /// Each client has to show one.
     Required,
 }
 
@@ -83,8 +83,8 @@ impl Default for Encryption {
 }
 
 impl Encryption {
-    /// Whether clients may connect without TLS. As in Cassandra, a node that has a key store and does not say that it
-    /// is enabled or optional takes both.
+    /// Whether clients may connect with TLS or without. As in Cassandra, that is so if there is a key store and the
+    /// options say neither that TLS is enabled nor whether it is optional.
     pub fn is_optional(&self) -> bool {
         self.optional.unwrap_or_else(|| !self.enabled && (self.private_key.is_some() || self.keystore.exists()))
     }
@@ -176,7 +176,7 @@ impl Certificates {
         Ok(Some(Arc::new(Certificates { encryption: encryption.clone(), current, seen })))
     }
 
-    /// What the server needs of them.
+    /// What the server needs to know of them.
     pub fn for_server(&self) -> server::Tls {
         server::Tls { config: self.current.subscribe(), optional: self.is_optional() }
     }
