@@ -161,6 +161,8 @@ impl Encryption {
 /// The certificates in force.
 pub struct Certificates {
     encryption: Encryption,
+    /// Whether clients may also do without TLS. This holds until the node ends, also if the key store comes or goes.
+    is_optional: bool,
     current: watch::Sender<Arc<ServerConfig>>,
     seen: Mutex<[Option<SystemTime>; 2]>,
 }
@@ -171,19 +173,19 @@ impl Certificates {
         if !encryption.is_used() {
             return Ok(None);
         }
-        let seen = Mutex::new(encryption.modified());
+        let (is_optional, seen) = (encryption.is_optional(), Mutex::new(encryption.modified()));
         let (current, _) = watch::channel(Arc::new(encryption.read()?));
-        Ok(Some(Arc::new(Certificates { encryption: encryption.clone(), current, seen })))
+        Ok(Some(Arc::new(Certificates { encryption: encryption.clone(), is_optional, current, seen })))
     }
 
     /// What the server needs to know of them.
     pub fn for_server(&self) -> server::Tls {
-        server::Tls { config: self.current.subscribe(), optional: self.is_optional() }
+        server::Tls { config: self.current.subscribe(), optional: self.is_optional }
     }
 
     /// Whether clients may also do without TLS.
     pub fn is_optional(&self) -> bool {
-        self.encryption.is_optional()
+        self.is_optional
     }
 
     /// Reads them again. After an error the old ones stay in force.
