@@ -85,7 +85,8 @@ class Cassandra:
         `long_run`: its code is compiled as well as the JVM can, which pays after some ten thousand statements.
         `ephemeral`: nothing of it is to outlive the process: no commit log, files in memory, no JMX. Many schemas cost less so.
         `auto_snapshot`: it keeps a snapshot of what is truncated or dropped.
-        `roles`: clients log in (the first as cassandra/cassandra), and have the permissions of their roles.
+        `roles`: clients log in (the first as cassandra/cassandra), and have the permissions of their roles; `audit_log` has the
+        entries of the audit log.
         """
         directory = places.run_directory("cassandra", in_memory=ephemeral)
         if data is not None:
@@ -97,6 +98,7 @@ class Cassandra:
             "cassandra.config": f"file://{directory}/cassandra.yaml",
             "logback.configurationFile": f"file://{HERE}/logback.xml",
             "cassandra.oracle.log_level": log_level,
+            "cassandra.oracle.audit_log": str(directory / "audit.log"),
             "cassandra.storagedir": str(directory),
             "cassandra.logdir": str(directory),
             "cassandra.skip_wait_for_gossip_to_settle": "0",
@@ -124,6 +126,10 @@ class Cassandra:
             self.expect_ok("start")
         finally:
             watchdog.cancel()
+
+    @property
+    def audit_log(self) -> Path:
+        return self.directory / "audit.log"
 
     def kill(self) -> None:
         """kill -9, as a crash would."""
@@ -208,6 +214,7 @@ def write_configuration(directory: Path, native: int, storage: int, ssl: int, vi
         text += "\nauthenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\nrole_manager: CassandraRoleManager\n"
         # A change holds at once, as it does here.
         text += "".join(f"{cache}_validity: 0ms\n" for cache in ("roles", "permissions", "credentials"))
+        text += "audit_logging_options: {enabled: true, logger: [{class_name: FileAuditLogger}]}\n"
     if auto_snapshot:
         text = text.replace("auto_snapshot: false", "auto_snapshot: true")
     if ephemeral:

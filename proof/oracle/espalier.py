@@ -111,6 +111,10 @@ class Espalier:
         self.steer("snapshot", "--tag", tag, keyspace, table)
         return sorted((self.data / "data" / keyspace).glob(f"{table}-*/snapshots/{tag}/da-*-bti-Data.db"))
 
+    @property
+    def audit_log(self) -> Path:
+        return self.data / "audit" / "audit.log"
+
     def kill(self) -> None:
         """kill -9, as a crash would."""
         self.process.send_signal(signal.SIGKILL)

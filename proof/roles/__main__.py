@@ -1,8 +1,9 @@
 """Who may do what: a table of roles and statements, answered by Cassandra 5.0.8 and by Espalier, cell by cell.
 
 Each role has one permission on one resource, or a few, or is granted another role. Each sends all statements, as text and
-prepared, and each answer is compared: its kind, its error's code and text, and the rows of LIST. Then permissions change
-while prepared statements run, drivers log in, and passwords are searched for in all that the node has written.
+prepared, and each answer is compared: its kind, its error's code and text, and the rows of LIST. The audit logs of both nodes are compared entry by entry. Then
+permissions change while prepared statements run, drivers log in, and passwords are searched for in all that the node has
+written.
 
 usage: python -m proof.roles [--only-espalier]
 """
@@ -17,14 +18,15 @@ from cassandra.cluster import Cluster, NoHostAvailable
 
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import Espalier
-from proof.roles import cases
+from proof.roles import audit, cases
 from proof.wire import Connection, Error, Rows
 from proof.wire.connection import LoginRefused
 
 SECRET = "a_secret_that_is_nowhere"
 SUPERUSER = ("cassandra", "cassandra")
 SHOWN = 20
-ROLES_ON = {"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer"}
+ROLES_ON = {"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer",
+            "audit_logging_options": "{enabled: true, logger: FileAuditLogger}"}
 
 
 def main() -> None:
@@ -35,9 +37,14 @@ def main() -> None:
     passed = 0
     with Espalier.start(**ROLES_ON) as node:
         ours = table(node)
+        our_entries = audit.entries(node, first_connection)
         if not options.only_espalier:
             with Cassandra.start(roles=True) as oracle:
                 theirs = table(oracle)
+                entries = audit.entries(oracle, first_connection)
+            same, lines = audit.compare(entries, our_entries)
+            passed += same
+            failures += lines
             different = {cell for cell in theirs if ours.get(cell) != theirs[cell]}
             passed += len(theirs) - len(different)
             failures += [f"{cell}\n    Cassandra: {theirs[cell]}\n    Espalier:  {ours.get(cell)}" for cell in sorted(different)]

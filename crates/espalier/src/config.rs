@@ -1,5 +1,6 @@
 //! The node's configuration: file, then environment, then flags.
 
+mod audit;
 mod auth;
 mod encryption;
 mod guardrails;
@@ -11,6 +12,7 @@ mod options;
 mod restricted;
 mod units;
 
+use crate::audit::Auditing;
 use crate::disk_usage::Watch;
 use crate::tls::Encryption;
 pub use honoured::SNAPSHOT_LIFETIME_MIN;
@@ -107,6 +109,8 @@ pub struct Config {
     pub requests_per_second_max: NonZeroU32,
     pub idle_timeout: Option<Duration>,
     pub auth: query::AuthOptions,
+    /// `audit_logging_options`.
+    pub auditing: Auditing,
     pub roles_validity: Duration,
     pub permissions_validity: Duration,
     pub prepared_statements_cache_size_bytes: u64,
@@ -176,6 +180,7 @@ impl Default for Config {
             request_bytes_in_flight_per_ip_max: None,
             idle_timeout: None,
             auth: query::AuthOptions::default(),
+            auditing: Auditing::default(),
             roles_validity: Duration::from_millis(2000),
             permissions_validity: Duration::from_millis(2000),
             prepared_statements_cache_size_bytes: 10 << 20,

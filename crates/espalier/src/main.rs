@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod audit;
 mod cli;
 mod config;
 mod disk_usage;

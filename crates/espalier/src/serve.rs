@@ -3,6 +3,7 @@
 mod roles;
 
 use crate::admin::server::{AdminSocket, NodeState};
+use crate::audit::AuditFile;
 use crate::cli::Serve;
 use crate::config::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
 use crate::tls::Certificates;
@@ -12,7 +13,7 @@ use engine::{
     DiskFailureHook, DiskFailureKind, Engine, EngineError, EngineOptions, InMemoryNotice, InMemoryNotices,
     QuarantineHook,
 };
-use query::{Guardrails, Node, Processor, ProcessorOptions, ReadThresholds};
+use query::{AuditOptions, Guardrails, Node, Processor, ProcessorOptions, ReadThresholds};
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -124,7 +125,8 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     log_opened(&engine);
     let address = listener.local_addr();
     log_tls(certificates.as_deref(), listener.tls_addr());
-    let options = processor_options(&config, address);
+    let audit = open_audit_log(&config)?;
+    let options = processor_options(&config, address, audit.as_ref());
     let generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i32);
     options.node.write_local(&engine, generation).map_err(|error| open_failed(&config, &error))?;
     let disk_usage = options.disk_usage.clone();
@@ -145,6 +147,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         started,
         drained: AtomicBool::new(false),
         certificates: certificates.clone(),
+        audit: audit.clone(),
     });
     warn_of_shown_address(&config, address);
     let mut signals = Signals::new()?;
@@ -180,6 +183,9 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         () = steered(admin.as_ref(), &node) => {}
     }
     drop(admin);
+    if let Some(audit) = audit {
+        audit.close();
+    }
     if config.read_only {
         return Ok(());
     }
@@ -196,6 +202,17 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         Ok(Err(error)) => Err(format!("drain failed, the log will be replayed: {error}")),
         Err(error) => Err(format!("drain failed, the log will be replayed: {error}")),
     }
+}
+
+/// Opens the audit log, if there is one. A read-only node writes none.
+fn open_audit_log(config: &Config) -> Result<Option<Arc<AuditFile>>, String> {
+    if !config.auditing.enabled || config.read_only {
+        return Ok(None);
+    }
+    let directory = config.auditing.directory.clone().unwrap_or_else(|| config.data_directory.join("audit"));
+    let log = AuditFile::open(&config.auditing, &directory)?;
+    tracing::info!(directory = %directory.display(), "Audit logging is enabled.");
+    Ok(Some(Arc::new(log)))
 }
 
 /// Logs how clients use TLS, if they do.
@@ -397,7 +414,7 @@ fn warn_of_memory(notice: &InMemoryNotice) {
     );
 }
 
-fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
+fn processor_options(config: &Config, address: SocketAddr, audit: Option<&Arc<AuditFile>>) -> ProcessorOptions {
     let shown = config.broadcast_rpc_address.unwrap_or(address.ip());
     ProcessorOptions {
         tombstone_warn_threshold: config.tombstone_warn_threshold,
@@ -417,6 +434,7 @@ fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
         auto_snapshot: config.auto_snapshot,
         auto_snapshot_lifetime: config.auto_snapshot_lifetime,
         auth: config.auth,
+        audit: audit.map(|log| AuditOptions { filter: config.auditing.filter.clone(), log: log.clone() }),
         node: Node {
             cluster_name: config.cluster_name.clone(),
             broadcast_address: shown,

@@ -32,6 +32,7 @@ use crate::{ErrorKind, Processor, QueryError, ResponseBody};
 use book::RoleBook;
 use credentials::Verified;
 use failures::Failures;
+use resource::Resource;
 
 pub(crate) use credentials::PASSWORD_AUTHENTICATOR;
 pub use secrets::without_passwords;
@@ -175,6 +176,14 @@ impl Processor {
             }
         }
     }
+}
+
+/// The names of the object that a statement about permissions names: of the object that contains it, and its own. An
+/// object at the top contains itself. `None` if the statement needs a keyspace that it does not have.
+pub(crate) fn resource_names(resource: &cql::ast::Resource, keyspace: Option<&str>) -> Option<(String, String)> {
+    let resource = Resource::named(resource, keyspace).ok()?;
+    let parent = resource.parent().unwrap_or_else(|| resource.clone());
+    Some((parent.name(), resource.name()))
 }
 
 /// Whether a statement is about roles, permissions or identities.

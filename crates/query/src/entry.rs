@@ -23,7 +23,7 @@ mod request;
 mod time_limit;
 mod values;
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -41,13 +41,16 @@ use crate::prepared::{Class, Plan, Prepared, Work, result_id};
 use crate::processor::{noted, with_warnings};
 use crate::response::set_form;
 use crate::select::SelectPlan;
-use crate::{ErrorKind, Login, Need, Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify};
+use crate::{
+    ClientState, ErrorKind, Login, Need, Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify,
+};
 
 pub use log_queue::LogQueue;
 pub use outcome::{Answer, MustBlock, Outcome, Pending};
 pub use request::{BatchEntry, BatchStatement, Request, Statement};
 pub use time_limit::TimeLimit;
 
+pub(crate) use batch::Parts;
 use derived::Modifying;
 use outcome::PendingWork;
 use request::OwnedRequest;
@@ -87,9 +90,12 @@ pub trait QueryHandler: Send + Sync + 'static {
     }
 
     /// Checks a client's message to the authenticator. This may take some ten milliseconds of processor time.
-    fn log_in(&self, _token: &[u8], _address: Option<IpAddr>) -> Result<Login, QueryError> {
+    fn log_in(&self, _token: &[u8], _address: Option<SocketAddr>) -> Result<Login, QueryError> {
         Err(QueryError::new(ErrorKind::BadCredentials, "there is no authenticator"))
     }
+
+    /// Takes note of the outcome of a PREPARE, for the audit log.
+    fn note_prepared(&self, _text: &str, _client: &ClientState, _outcome: Result<&Prepared<Self::Plan>, &QueryError>) {}
 
     /// A batch of wake-ups for what is begun and polled in one turn of a connection, if there is a log.
     fn hold_log(&self, _waker: &Waker) -> Option<LogHold> {
@@ -139,14 +145,23 @@ impl QueryHandler for Processor {
         match &request.statement {
             Statement::Prepared { statement, client_columns } => {
                 let columns = Columns::Prepared(*client_columns);
-                self.begin_current(&Call { statement, request, columns, control }, out)
+                self.audited(statement, request, || {
+                    self.begin_current(&Call { statement, request, columns, control }, out)
+                })
             }
             Statement::Text(text) => match self.prepare_once(text, request) {
                 Ok(statement) => {
-                    let call = Call { statement: &Arc::new(statement), request, columns: Columns::Asked, control };
-                    self.begin_current(&call, out)
+                    let statement = &Arc::new(statement);
+                    self.audited(statement, request, || {
+                        self.begin_current(&Call { statement, request, columns: Columns::Asked, control }, out)
+                    })
                 }
-                Err(error) => Outcome::failed(error),
+                Err(error) => {
+                    if let Some(auditor) = self.auditor_of(request.client) {
+                        auditor.unprepared(text, request.client, &error);
+                    }
+                    Outcome::failed(error)
+                }
             },
             Statement::Batch { kind, entries } => self.begin_batch(*kind, entries, request, control),
         }
@@ -160,8 +175,18 @@ impl QueryHandler for Processor {
         self.auth().authenticator()
     }
 
-    fn log_in(&self, token: &[u8], address: Option<IpAddr>) -> Result<Login, QueryError> {
-        self.check_login(token, address)
+    fn log_in(&self, token: &[u8], address: Option<SocketAddr>) -> Result<Login, QueryError> {
+        let outcome = self.check_login(token, address.map(|address| address.ip()));
+        if let Some(auditor) = self.auditor() {
+            auditor.login(address, outcome.as_ref());
+        }
+        outcome
+    }
+
+    fn note_prepared(&self, text: &str, client: &ClientState, outcome: Result<&Prepared, &QueryError>) {
+        if let Some(auditor) = self.auditor_of(client) {
+            auditor.prepared(text, client, outcome);
+        }
     }
 
     fn hold_log(&self, waker: &Waker) -> Option<LogHold> {
@@ -170,6 +195,18 @@ impl QueryHandler for Processor {
 }
 
 impl Processor {
+    /// Begins the execution of a statement. If there is an audit log, the outcome is entered there.
+    #[inline]
+    fn audited(&self, statement: &Prepared, request: &Request<'_>, begin: impl FnOnce() -> Outcome) -> Outcome {
+        match self.auditor_of(request.client) {
+            None => begin(),
+            Some(auditor) => {
+                let watch = auditor.of_statement(statement, request);
+                watch.over(begin())
+            }
+        }
+    }
+
     fn prepare_once(&self, text: &str, request: &Request<'_>) -> Result<Prepared, QueryError> {
         self.check_keyspace(request.options.keyspace)?;
         let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());

@@ -5,6 +5,7 @@
 //! errors ([`QueryError`]) carry what the protocol needs.
 #![forbid(unsafe_code)]
 
+mod audit;
 mod auth;
 mod budget;
 mod client;
@@ -32,6 +33,7 @@ mod system;
 mod terms;
 mod trace;
 
+pub use audit::{AuditFilter, AuditLog, AuditOptions, Category, Choice};
 pub use auth::{AuthOptions, Login, without_passwords};
 pub use client::ClientState;
 pub use cql::token_count;

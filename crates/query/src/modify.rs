@@ -32,6 +32,7 @@ use types::Token;
 
 use crate::execution::Execution;
 use crate::preparing::Preparing;
+use crate::restrictions::StatementType;
 use crate::{QueryError, ResponseBody, TraceLog, consistency};
 
 pub(crate) use batch::{BatchPlan, batch_mutation, batch_partitions, derive_batch, prepare_batch};
@@ -154,6 +155,11 @@ impl ModificationPlan {
             Kind::Terms(modification) => &modification.table,
             Kind::Document(document) => &document.start.table,
         }
+    }
+
+    /// Whether it is a DELETE.
+    pub fn is_deletion(&self) -> bool {
+        matches!(&self.0, Kind::Terms(modification) if modification.statement == StatementType::Delete)
     }
 
     /// Whether its table has counters.

@@ -1,5 +1,6 @@
 //! The processor. It holds the state that all statements share, and prepares statements.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,13 +11,14 @@ use model::{BoxCursor, ReadRange, Schema, Table};
 use types::timeuuid;
 
 use crate::Guardrails;
+use crate::audit::{AuditOptions, Auditor};
 use crate::auth::{Auth, AuthOptions};
 use crate::execution::Execution;
 use crate::list_paths::PrependedPaths;
 use crate::prepared::{Class, Plan, Prepared, Work, plan_size_bytes};
 use crate::preparing::Preparing;
 use crate::system::{Node, VirtualTables};
-use crate::{Cause, DiskUsage, QueryError, Response, ResponseBody, ddl, describe, modify, select};
+use crate::{Cause, ClientState, DiskUsage, QueryError, Response, ResponseBody, ddl, describe, modify, select};
 
 /// The options of the processor. Names and defaults are those of `cassandra.yaml`.
 #[derive(Clone, Debug)]
@@ -56,6 +58,8 @@ pub struct ProcessorOptions {
     pub auto_snapshot_lifetime: Option<Duration>,
     /// Who may log in, and who may do what.
     pub auth: AuthOptions,
+    /// The audit log; `None` if there is none.
+    pub audit: Option<AuditOptions>,
     /// The identity of the node.
     pub node: Node,
 }
@@ -80,6 +84,7 @@ impl Default for ProcessorOptions {
             auto_snapshot: true,
             auto_snapshot_lifetime: None,
             auth: AuthOptions::default(),
+            audit: None,
             node: Node::default(),
         }
     }
@@ -91,6 +96,7 @@ pub struct Processor {
     options: ProcessorOptions,
     virtual_tables: VirtualTables,
     auth: Auth,
+    auditor: Option<Arc<Auditor>>,
     /// Whether guardrails watch the consistency levels of writes.
     watches_write_levels: bool,
     /// Whether guardrails watch the sizes of written values.
@@ -113,7 +119,10 @@ impl Processor {
         let auth = Auth::new(options.auth);
         let (watches_values, watches_reads) = (options.guardrails.watches_values(), options.guardrails.watches_reads());
         let watches_write_levels = options.guardrails.write_consistency_levels.is_set();
+        let host = SocketAddr::new(options.node.broadcast_address, options.node.storage_port);
+        let auditor = options.audit.clone().map(|audit| Arc::new(Auditor::new(audit, host)));
         Processor {
+            auditor,
             watches_write_levels,
             engine,
             options,
@@ -156,6 +165,17 @@ impl Processor {
     #[inline]
     pub(crate) fn watches_reads(&self) -> bool {
         self.watches_reads
+    }
+
+    /// The audit log, if there is one.
+    pub(crate) fn auditor(&self) -> Option<&Arc<Auditor>> {
+        self.auditor.as_ref()
+    }
+
+    /// The audit log, if the requests of this client are entered there. The node's own statements are not.
+    #[inline]
+    pub(crate) fn auditor_of(&self, client: &ClientState) -> Option<&Arc<Auditor>> {
+        self.auditor.as_ref().filter(|_| client.address.is_some())
     }
 
     pub(crate) fn auth(&self) -> &Auth {

@@ -59,7 +59,7 @@ impl LoggingIn {
                 // The permit belongs to the hash, which continues if the client leaves.
                 let checked = spawn_blocking(move || {
                     let _permit = permit;
-                    handler.log_in(&token, client.map(|client| client.ip()))
+                    handler.log_in(&token, client)
                 });
                 checked.await.map_err(|_| gone())?
             }),

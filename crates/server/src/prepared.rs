@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use query::{Prepared, QueryError, QueryHandler, statement_id};
+use query::{ClientState, Prepared, QueryError, QueryHandler, statement_id};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
@@ -47,9 +47,25 @@ impl<P: Send + Sync + 'static> PreparedCache<P> {
         PreparedCache { statements, statement_size_bytes_max: size_bytes / shards as u64 }
     }
 
-    /// Prepares a statement, or finds it in the cache. A statement whose names are all qualified is the same in every
-    /// keyspace, both that of the client and the one that the request `named`.
+    /// Prepares a statement, or finds it in the cache. Unqualified names belong to the keyspace that the request
+    /// `named`, or else to that of the client.
     pub(crate) fn prepare<H: QueryHandler<Plan = P>>(
+        &self,
+        handler: &H,
+        text: &str,
+        client: &ClientState,
+        named: Option<&str>,
+    ) -> Result<(Md5Id, Arc<Prepared<P>>), QueryError> {
+        let keyspace = named.map(Arc::from).or_else(|| client.keyspace.clone());
+        let prepared = self.prepare_in(handler, text, keyspace.as_ref(), named);
+        let statement = prepared.as_ref().map(|(_, statement)| &**statement);
+        handler.note_prepared(text, client, statement);
+        prepared
+    }
+
+    /// As [`PreparedCache::prepare`], with the keyspace of unqualified names. A statement whose names are all qualified
+    /// is the same in every keyspace.
+    fn prepare_in<H: QueryHandler<Plan = P>>(
         &self,
         handler: &H,
         text: &str,

@@ -41,8 +41,9 @@ pub(super) fn status(node: &NodeState) -> String {
     let puts = stats.iter().flat_map(|table| &table.memtable_puts);
     let puts = put_lines(puts.fold(PutCounts::default(), |sum, shard| sum.and(*shard)));
     let flushes = flush_metrics(&node.engine, pending_flushes);
+    let lost = node.audit.iter().map(|log| ("Audit log, lost entries", log.lost().to_string()));
     let quarantined = quarantined(&node.engine).into_iter().chain(faults(&node.engine));
-    lines.into_iter().chain(quarantined).chain(puts).chain(flushes).chain(log_metrics(&node.engine)).fold(
+    lines.into_iter().chain(lost).chain(quarantined).chain(puts).chain(flushes).chain(log_metrics(&node.engine)).fold(
         String::new(),
         |mut out, (name, value)| {
             // Writing to a String cannot fail.

@@ -2,6 +2,7 @@
 
 use super::report::{compactionstats, inmemorystatus, listsnapshots, status, tablestats};
 use super::{Answer, LINE_SIZE_BYTES_MAX, Request, SOCKET_NAME, Verb, short_path};
+use crate::audit::AuditFile;
 use crate::tls::Certificates;
 use engine::Engine;
 use model::Table;
@@ -28,6 +29,7 @@ pub struct NodeState {
     pub drained: AtomicBool,
     /// Of TLS, if clients use it.
     pub certificates: Option<Arc<Certificates>>,
+    pub audit: Option<Arc<AuditFile>>,
 }
 
 /// The socket, removed when dropped.

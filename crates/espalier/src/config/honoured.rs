@@ -1,5 +1,6 @@
 //! Options that have an effect.
 
+use super::audit;
 use super::auth;
 use super::encryption;
 use super::memtables;
@@ -164,6 +165,15 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "AllowAllAuthorizer",
         note: "`CassandraAuthorizer`: statements need permissions. It needs `PasswordAuthenticator`",
         apply: auth::authorizer,
+    },
+    Honoured {
+        name: "audit_logging_options",
+        default: "enabled: false",
+        note: "with `FileAuditLogger`: entries are lines of `audit.log` in `audit_logs_dir` (default: `audit` in the data \
+               directory), chosen by included and excluded keyspaces, categories and users. `roll_cycle` (MINUTELY, HOURLY, \
+               DAILY), `max_log_size`, `max_queue_weight` and `block` are those of Cassandra's binary logger, which is \
+               refused, as is `archive_command`",
+        apply: audit::audit_logging_options,
     },
     Honoured {
         name: "roles_validity",

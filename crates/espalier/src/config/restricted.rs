@@ -8,7 +8,7 @@ fn class_is(value: &Value, name: &str) -> bool {
     class_name(value).is_ok_and(|class| class == name)
 }
 
-/// A section such as `audit_logging_options` that is switched off.
+/// A section such as `transparent_data_encryption_options` that is switched off.
 fn disabled(value: &Value) -> bool {
     value.get("enabled").is_none_or(|enabled| boolean(enabled) == Ok(false))
 }
@@ -39,7 +39,6 @@ pub(super) const RESTRICTED: &[Restricted] = &[
         accepts: |value| class_is(value, "Murmur3Partitioner"),
     },
     Restricted { name: "transparent_data_encryption_options", accepted: "`enabled: false`", accepts: disabled },
-    Restricted { name: "audit_logging_options", accepted: "`enabled: false`", accepts: disabled },
     Restricted {
         name: "full_query_logging_options",
         accepted: "anything without a `log_dir`",

@@ -18,7 +18,7 @@ use crate::processor::with_warnings;
 use crate::{Need, Processor, QueryError};
 
 /// The statements of a batch in prepared form, each with the range of its values among the values of the batch.
-pub(super) type Parts = Vec<(Arc<Prepared>, Range<usize>)>;
+pub(crate) type Parts = Vec<(Arc<Prepared>, Range<usize>)>;
 
 impl Processor {
     pub(super) fn begin_batch(
@@ -35,8 +35,23 @@ impl Processor {
         };
         let mut values = Vec::new();
         match self.prepare_parts(entries, request, &mut values) {
-            Ok(parts) => self.begin_parts(kind, &Arc::new(parts), &values, request, control),
-            Err(error) => Outcome::failed(error),
+            Ok(parts) => {
+                let parts = Arc::new(parts);
+                let begin = || self.begin_parts(kind, &parts, &values, request, control);
+                match self.auditor_of(request.client) {
+                    None => begin(),
+                    Some(auditor) => {
+                        let watch = auditor.of_batch(&parts, request.options.consistency, request.client);
+                        watch.over(begin())
+                    }
+                }
+            }
+            Err(error) => {
+                if let Some(auditor) = self.auditor_of(request.client) {
+                    auditor.unprepared_batch(entries.len(), request.options.consistency, request.client, &error);
+                }
+                Outcome::failed(error)
+            }
         }
     }
 

@@ -169,4 +169,9 @@ impl MustBlock {
     pub fn run(self, deadline: Option<Instant>) -> Result<Response, QueryError> {
         (self.run)(deadline, &self.cancelled)
     }
+
+    /// Executes the request on this thread as a part of another one, which has this flag.
+    pub(crate) fn run_with(self, deadline: Option<Instant>, cancelled: &AtomicBool) -> Result<Response, QueryError> {
+        (self.run)(deadline, cancelled)
+    }
 }

@@ -60,7 +60,7 @@ impl TestNode {
 
     /// The client is in this keyspace from now on.
     pub fn use_keyspace(&mut self, name: &str) {
-        self.client = Arc::new(ClientState { keyspace: Some(name.into()), ..ClientState::default() });
+        self.client = Arc::new(ClientState { keyspace: Some(name.into()), ..(*self.client).clone() });
     }
 
     pub fn try_run(&self, statement: &str, options: &QueryOptions<'_>) -> Result<Response, QueryError> {

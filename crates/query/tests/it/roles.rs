@@ -1,6 +1,6 @@
 //! Roles and permissions: who may log in, and who may do what.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn sasl(name: &str, password: &str) -> Vec<u8> {
 }
 
 fn log_in(processor: &Processor, name: &str, password: &str) -> Result<ClientState, QueryError> {
-    let login = processor.log_in(&sasl(name, password), Some(IpAddr::from([127, 0, 0, 1])))?;
+    let login = processor.log_in(&sasl(name, password), Some(SocketAddr::from(([127, 0, 0, 1], 4242))))?;
     Ok(ClientState { user: Some(login.user), user_id: login.user_id, ..ClientState::default() })
 }
 
@@ -110,7 +110,7 @@ fn a_role_that_failed_to_log_in_several_times_is_refused_for_a_while() {
         log_in(&node.node.processor, "cassandra", "x").unwrap_err();
     }
     log_in(&node.node.processor, "cassandra", "cassandra").unwrap_err();
-    let elsewhere = Some(IpAddr::from([127, 0, 0, 2]));
+    let elsewhere = Some(SocketAddr::from(([127, 0, 0, 2], 4242)));
     node.node.processor.log_in(&sasl("cassandra", "cassandra"), elsewhere).unwrap();
 }
 

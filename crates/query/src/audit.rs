@@ -1,0 +1,145 @@
+//! The audit log: which client asked for what, and whether it got it.
+//!
+//! Each answered request is one entry: a statement, a PREPARE, or a login. A BATCH has an entry for itself and one for
+//! each of its statements. The types, categories and lines are those of Cassandra's `FileAuditLogger`
+//! (`audit_logging_options`). Passwords are never part of an entry. A request whose answer nobody waits for any more,
+//! because its time limit passed or its connection closed, is entered as a failure.
+//!
+//! This module decides what is entered. Its owner supplies the place where entries are kept ([`AuditLog`]).
+
+mod entry;
+mod filter;
+mod subject;
+mod watch;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use uuid::Uuid;
+
+use crate::entry::Parts;
+use crate::prepared::Prepared;
+use crate::{ClientState, Consistency, Login, QueryError, Request, Statement};
+
+use entry::Entry;
+pub use filter::{AuditFilter, Choice};
+pub use subject::Category;
+use subject::{EntryType, Subject};
+pub(crate) use watch::Watch;
+
+/// The place where the entries of the audit log are kept.
+pub trait AuditLog: fmt::Debug + Send + Sync {
+    /// Adds a line, which has no line break. This may wait if the log's options say so.
+    fn append(&self, line: String);
+}
+
+/// The options of the audit log.
+#[derive(Clone, Debug)]
+pub struct AuditOptions {
+    /// The requests that are entered.
+    pub filter: AuditFilter,
+    /// The place where entries are kept.
+    pub log: Arc<dyn AuditLog>,
+}
+
+/// The name of a client that has not logged in, as in Cassandra.
+const ANONYMOUS: &str = "anonymous";
+
+/// Makes entries, and appends those that the filter admits.
+#[derive(Debug)]
+pub(crate) struct Auditor {
+    options: AuditOptions,
+    /// The address and the port of the node, which each entry names.
+    host: SocketAddr,
+}
+
+impl Auditor {
+    pub fn new(options: AuditOptions, host: SocketAddr) -> Auditor {
+        Auditor { options, host }
+    }
+
+    /// Watches the execution of a statement, which is about to begin. As in Cassandra, the failure of a statement that
+    /// was not prepared before has no scope.
+    #[cold]
+    pub fn of_statement(self: &Arc<Self>, statement: &Prepared, request: &Request<'_>) -> Watch {
+        let begun = self.entry(request.client, Arc::clone(&statement.text));
+        let done = begun.with_subject(Subject::of_plan(&statement.plan, statement.keyspace.as_deref()));
+        let failed = match request.statement {
+            Statement::Prepared { .. } => done.clone(),
+            Statement::Text(_) | Statement::Batch { .. } => begun,
+        };
+        Watch::new(self, vec![done], failed)
+    }
+
+    /// Watches the execution of a BATCH.
+    #[cold]
+    pub fn of_batch(self: &Arc<Self>, parts: &Parts, consistency: Consistency, client: &ClientState) -> Watch {
+        let batch = Uuid::new_v4();
+        let text = format!("BatchId:[{batch}] - BATCH of [{}] statements", parts.len());
+        let batch_entry = self.entry(client, text.into()).with_subject(Subject::batch()).in_batch(batch);
+        let statements = parts.iter().map(|(statement, _)| {
+            let subject = Subject::of_plan(&statement.plan, statement.keyspace.as_deref());
+            self.entry(client, Arc::clone(&statement.text)).with_subject(subject).in_batch(batch)
+        });
+        let done = std::iter::once(batch_entry).chain(statements).collect();
+        Watch::new(self, done, self.entry(client, failed_batch(parts.len(), consistency)))
+    }
+
+    /// Enters a PREPARE.
+    pub fn prepared(&self, text: &str, client: &ClientState, outcome: Result<&Prepared, &QueryError>) {
+        let entry = self.entry(client, text.into());
+        self.append(&match outcome {
+            Ok(statement) => {
+                let subject = Subject::of_plan(&statement.plan, statement.keyspace.as_deref());
+                entry.in_keyspace(None).with_subject(Subject { entry_type: EntryType::PREPARE, ..subject })
+            }
+            Err(error) => entry.failed(error),
+        });
+    }
+
+    /// Enters a statement that could not be prepared.
+    pub fn unprepared(&self, text: &str, client: &ClientState, error: &QueryError) {
+        self.append(&self.entry(client, text.into()).failed(error));
+    }
+
+    /// Enters a BATCH of this number of statements that could not be prepared.
+    pub fn unprepared_batch(&self, count: usize, consistency: Consistency, client: &ClientState, error: &QueryError) {
+        self.append(&self.entry(client, failed_batch(count, consistency)).failed(error));
+    }
+
+    /// Enters a login.
+    pub fn login(&self, address: Option<SocketAddr>, outcome: Result<&Login, &QueryError>) {
+        let user = outcome.ok().map(|login| Arc::clone(&login.user));
+        let text = if outcome.is_ok() { "LOGIN SUCCESSFUL" } else { "LOGIN FAILURE" };
+        let entry = Entry::new(user, self.host, address, now_millis(), text.into());
+        self.append(&match outcome {
+            Ok(_) => entry.with_type(EntryType::LOGIN_SUCCESS),
+            Err(error) => entry.failed(error).with_type(EntryType::LOGIN_ERROR),
+        });
+    }
+
+    /// An entry for a request that begins now.
+    fn entry(&self, client: &ClientState, operation: Arc<str>) -> Entry {
+        let user = client.user.clone().unwrap_or_else(|| ANONYMOUS.into());
+        let entry = Entry::new(Some(user), self.host, client.address, now_millis(), operation);
+        entry.in_keyspace(client.keyspace.clone())
+    }
+
+    fn append(&self, entry: &Entry) {
+        if self.options.filter.admits(entry.keyspace(), entry.category(), entry.user()) {
+            self.options.log.append(entry.to_string());
+        }
+    }
+}
+
+/// The operation of a BATCH that failed.
+fn failed_batch(count: usize, consistency: Consistency) -> Arc<str> {
+    format!("BATCH of {count} statements at consistency {consistency}").into()
+}
+
+/// Milliseconds since the epoch.
+fn now_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
