@@ -7,6 +7,7 @@
 //! Every decision about permissions has an epoch, which a change of the book ends. A prepared statement keeps the last
 //! role that was allowed to execute it, with the epoch. So a check usually compares two numbers.
 
+mod access;
 mod book;
 mod credentials;
 mod failures;
@@ -34,6 +35,7 @@ use credentials::Verified;
 use failures::Failures;
 use resource::Resource;
 
+pub use access::{AccessOptions, CidrChecks};
 pub(crate) use credentials::PASSWORD_AUTHENTICATOR;
 pub use secrets::without_passwords;
 
@@ -48,6 +50,8 @@ pub struct AuthOptions {
     pub credentials_validity: Duration,
     /// `credentials_cache_max_entries`: the passwords that are kept for that.
     pub credentials_max: usize,
+    /// Where roles may connect to and from.
+    pub access: AccessOptions,
 }
 
 impl Default for AuthOptions {
@@ -57,6 +61,7 @@ impl Default for AuthOptions {
             permissions: false,
             credentials_validity: Duration::from_secs(2),
             credentials_max: 1000,
+            access: AccessOptions::default(),
         }
     }
 }
@@ -71,6 +76,8 @@ pub struct Login {
     pub user: Arc<str>,
     /// The number of the role, which is the same for all its logins.
     pub user_id: u32,
+    /// A report for the node's log: the login was accepted, and would be refused if addresses were not only monitored.
+    pub notice: Option<String>,
 }
 
 /// The roles of the node.

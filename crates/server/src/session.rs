@@ -28,7 +28,10 @@ impl Session {
 
     /// Sets the role after the login.
     pub(crate) fn set_user(&mut self, login: Login) {
-        let Login { user, user_id } = login;
+        let Login { user, user_id, notice } = login;
+        if let Some(notice) = notice {
+            tracing::warn!("{notice}");
+        }
         self.client = Arc::new(ClientState { user: Some(user), user_id, ..(*self.client).clone() });
     }
 

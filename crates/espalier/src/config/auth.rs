@@ -1,7 +1,8 @@
 //! Options about roles.
 
 use super::Config;
-use super::units::class_name;
+use super::units::{boolean, class_name, text};
+use query::CidrChecks;
 use serde_json::Value;
 
 /// One of two classes: whether it is the second one.
@@ -24,11 +25,57 @@ pub(super) fn authorizer(config: &mut Config, value: &Value) -> Result<(), Strin
     Ok(())
 }
 
+pub(super) fn network_authorizer(config: &mut Config, value: &Value) -> Result<(), String> {
+    let classes = ["AllowAllNetworkAuthorizer", "CassandraNetworkAuthorizer"];
+    config.auth.access.data_centers = second_class(value, classes)?;
+    Ok(())
+}
+
+pub(super) fn cidr_authorizer(config: &mut Config, value: &Value) -> Result<(), String> {
+    let access = &mut config.auth.access;
+    if !second_class(value, ["AllowAllCIDRAuthorizer", "CassandraCIDRAuthorizer"])? {
+        access.cidrs = CidrChecks::Off;
+        return Ok(());
+    }
+    access.cidrs = CidrChecks::Monitor;
+    for (name, value) in parameters(value) {
+        let applied = match name.as_str() {
+            "cidr_authorizer_mode" => cidr_checks(value).map(|checks| access.cidrs = checks),
+            "cidr_checks_for_superusers" => boolean(value).map(|checks| access.cidrs_of_superusers = checks),
+            // Groups are in memory, and a change holds at once.
+            "cidr_groups_cache_refresh_interval" | "ip_cache_max_size" => Ok(()),
+            _ => Err("is no parameter of CassandraCIDRAuthorizer".to_owned()),
+        };
+        applied.map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(())
+}
+
+fn cidr_checks(value: &Value) -> Result<CidrChecks, String> {
+    match text(value)?.to_uppercase().as_str() {
+        "MONITOR" => Ok(CidrChecks::Monitor),
+        "ENFORCE" => Ok(CidrChecks::Enforce),
+        other => Err(format!("expected MONITOR or ENFORCE, got {other}")),
+    }
+}
+
+/// The parameters of a class, in either of Cassandra's spellings: a map, or a list of one map.
+fn parameters(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let parameters = value.get("parameters").or_else(|| value.get(0)?.get("parameters"));
+    parameters.and_then(|value| value.as_object().or_else(|| value.get(0)?.as_object())).into_iter().flatten()
+}
+
 /// Refuses classes that do not belong together, with Cassandra's text.
 pub(super) fn check(config: &Config) -> Result<(), String> {
-    match config.auth.permissions && !config.auth.passwords {
-        true => Err("authorizer: AllowAllAuthenticator can't be used with CassandraAuthorizer".to_owned()),
-        false => Ok(()),
+    let access = config.auth.access;
+    let needing_logins = [
+        ("authorizer", config.auth.permissions, "CassandraAuthorizer"),
+        ("network_authorizer", access.data_centers, "CassandraNetworkAuthorizer"),
+        ("cidr_authorizer", access.cidrs != CidrChecks::Off, "CassandraCIDRAuthorizer"),
+    ];
+    match needing_logins.iter().find(|(_, is_set, _)| *is_set && !config.auth.passwords) {
+        Some((option, _, class)) => Err(format!("{option}: AllowAllAuthenticator can't be used with {class}")),
+        None => Ok(()),
     }
 }
 
@@ -54,6 +101,24 @@ mod tests {
         }
         let config = load("authenticator: AllowAllAuthenticator\nrole_manager: CassandraRoleManager\n").unwrap();
         assert_eq!(config, Config::default());
+    }
+
+    #[test]
+    fn places_are_checked_as_the_parameters_say() {
+        let with = |text: &str| {
+            load(&format!("authenticator: PasswordAuthenticator\n{text}")).map(|config| config.auth.access)
+        };
+        let access = with("network_authorizer: CassandraNetworkAuthorizer\ncidr_authorizer: CassandraCIDRAuthorizer\n");
+        let access = access.unwrap();
+        assert!(access.data_centers && access.cidrs == CidrChecks::Monitor && !access.cidrs_of_superusers);
+        let enforced = "cidr_authorizer:\n  class_name: CassandraCIDRAuthorizer\n  parameters:\n    cidr_authorizer_mode: ENFORCE\n    \
+                        cidr_checks_for_superusers: true\n    cidr_groups_cache_refresh_interval: 5\n    ip_cache_max_size: 100\n";
+        let access = with(enforced).unwrap();
+        assert!(access.cidrs == CidrChecks::Enforce && access.cidrs_of_superusers);
+        assert!(with(&enforced.replace("ENFORCE", "ASK")).unwrap_err().contains("expected MONITOR or ENFORCE"));
+        assert!(with(&enforced.replace("ip_cache", "cache")).unwrap_err().contains("cache_max_size: is no parameter"));
+        let error = load("network_authorizer: CassandraNetworkAuthorizer\n").unwrap_err();
+        assert_eq!(error, "network_authorizer: AllowAllAuthenticator can't be used with CassandraNetworkAuthorizer");
     }
 
     #[test]

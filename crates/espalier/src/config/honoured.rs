@@ -167,6 +167,19 @@ pub(super) const HONOURED: &[Honoured] = &[
         apply: auth::authorizer,
     },
     Honoured {
+        name: "network_authorizer",
+        default: "AllowAllNetworkAuthorizer",
+        note: "`CassandraNetworkAuthorizer`: roles connect to their data centers only. It needs `PasswordAuthenticator`",
+        apply: auth::network_authorizer,
+    },
+    Honoured {
+        name: "cidr_authorizer",
+        default: "AllowAllCIDRAuthorizer",
+        note: "`CassandraCIDRAuthorizer`: roles connect from their groups of addresses only; `cidr_authorizer_mode` is \
+               MONITOR or ENFORCE. The groups are rows of `system_auth.cidr_groups`. It needs `PasswordAuthenticator`",
+        apply: auth::cidr_authorizer,
+    },
+    Honoured {
         name: "audit_logging_options",
         default: "enabled: false",
         note: "with `FileAuditLogger`: entries are lines of `audit.log` in `audit_logs_dir` (default: `audit` in the data \

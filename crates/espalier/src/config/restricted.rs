@@ -24,16 +24,6 @@ pub(super) const RESTRICTED: &[Restricted] = &[
         accepts: |value| class_is(value, "CassandraRoleManager"),
     },
     Restricted {
-        name: "network_authorizer",
-        accepted: "`AllowAllNetworkAuthorizer`",
-        accepts: |value| class_is(value, "AllowAllNetworkAuthorizer"),
-    },
-    Restricted {
-        name: "cidr_authorizer",
-        accepted: "`AllowAllCIDRAuthorizer`",
-        accepts: |value| class_is(value, "AllowAllCIDRAuthorizer"),
-    },
-    Restricted {
         name: "partitioner",
         accepted: "`Murmur3Partitioner`",
         accepts: |value| class_is(value, "Murmur3Partitioner"),

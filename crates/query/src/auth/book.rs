@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cql::ast::Permission;
 
+use super::access::AccessBook;
 use super::permissions::Permissions;
 use super::resource::Resource;
 
@@ -23,6 +24,8 @@ pub(super) struct RoleBook {
     pub roles: BTreeMap<String, Role>,
     /// The permissions of each role, by the resource's name in the tables.
     pub permissions: BTreeMap<String, BTreeMap<String, Permissions>>,
+    /// The places that roles may connect to and from.
+    pub access: AccessBook,
 }
 
 impl RoleBook {

@@ -124,7 +124,8 @@ impl Processor {
             return Err(QueryError::new(ErrorKind::BadCredentials, format!("{name} is not permitted to log in")));
         }
         let (user, user_id) = auth.id(&name);
-        Ok(Login { user, user_id })
+        let notice = self.access_notice(&name, address);
+        Ok(Login { user, user_id, notice })
     }
 
     fn is_right(&self, name: &str, password: &str, stored: Option<&str>) -> bool {

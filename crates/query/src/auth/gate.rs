@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use cql::ast::Permission;
 
+use super::access::AccessOptions;
 use super::needs::{self, Need};
 use super::permissions;
 use super::resource::Resource;
@@ -43,6 +44,9 @@ impl Processor {
     /// Refuses a statement that the client has no permission for. Call it only if [`Auth::has_logins`].
     pub(crate) fn check_permissions(&self, statement: &Prepared, client: &ClientState) -> Result<(), QueryError> {
         let (auth, plan) = (self.auth(), &statement.plan);
+        if auth.options.access != AccessOptions::default() {
+            self.check_access(client)?;
+        }
         if auth.remembers(plan, client) {
             return Ok(());
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cql::ast::{AccessList, AlterRole, CreateRole, DropRole, ListRoles, Permission, RoleChange, RoleOptions};
 use types::{CqlType, collection};
 
+use super::access::{AccessBook, CidrChecks};
 use super::book::Role;
 use super::credentials::{hash, is_valid_hash};
 use super::resource::Resource;
@@ -39,6 +40,12 @@ pub(super) fn create(create: &CreateRole, execution: &Execution<'_>) -> Result<R
     let mut role = Role::default();
     apply_options(&mut role, options)?;
     processor.put_role_and_book(name, role)?;
+    let everywhere = RoleOptions {
+        datacenters: Some(options.datacenters.clone().unwrap_or(AccessList::All)),
+        cidrs: Some(options.cidrs.clone().unwrap_or(AccessList::All)),
+        ..RoleOptions::default()
+    };
+    processor.put_access(name, &everywhere)?;
     if processor.auth().checks() {
         let object = Resource::Role(name.clone());
         processor.put_permissions(user, &object, |_| object.applicable())?;
@@ -65,11 +72,12 @@ pub(super) fn alter(alter: &AlterRole, execution: &Execution<'_>) -> Result<Resp
     };
     apply_options(&mut role, options)?;
     processor.put_role_and_book(name, role)?;
+    processor.put_access(name, options)?;
     match options.datacenters {
-        Some(_) => {
+        Some(_) if !processor.auth().options.access.data_centers => {
             Err(QueryError::invalid("ACCESS TO DATACENTERS operations not supported by AllowAllNetworkAuthorizer"))
         }
-        None => Ok(ResponseBody::Void),
+        _ => Ok(ResponseBody::Void),
     }
 }
 
@@ -175,12 +183,13 @@ pub(super) fn list(list: &ListRoles, execution: &Execution<'_>) -> Result<Respon
     let book = execution.processor.auth().book();
     let mut cells = Vec::new();
     let mut count = 0;
+    let access = execution.processor.auth().options.access;
     for (name, role) in names.iter().filter_map(|name| book.roles.get_key_value(name)) {
         write(&mut cells, name.as_bytes());
         write(&mut cells, &[u8::from(role.is_superuser)]);
         write(&mut cells, &[u8::from(role.can_login)]);
         write(&mut cells, &collection::map(std::iter::empty::<(&[u8], &[u8])>()));
-        write(&mut cells, b"ALL");
+        write(&mut cells, book.shown_data_centers(name, access).as_bytes());
         count += 1;
     }
     let options = CqlType::map(CqlType::Text, CqlType::Text);
@@ -202,7 +211,8 @@ pub(super) fn list_users(execution: &Execution<'_>) -> Result<ResponseBody, Quer
     for name in names.iter().filter(|name| book.roles.get(*name).is_some_and(|role| role.can_login)) {
         write(&mut cells, name.as_bytes());
         write(&mut cells, &[u8::from(book.is_superuser(name))]);
-        write(&mut cells, b"ALL");
+        let data_centers = book.shown_data_centers(name, execution.processor.auth().options.access);
+        write(&mut cells, data_centers.as_bytes());
         count += 1;
     }
     let columns = [("name", CqlType::Text), ("super", CqlType::Boolean), ("datacenters", CqlType::Text)];
@@ -265,24 +275,28 @@ fn validate_options(options: &RoleOptions, processor: &Processor) -> Result<(), 
     }
 }
 
-/// The access lists must name what exists. They restrict nobody, because all networks are allowed.
+/// The access lists must name what exists.
 fn validate_access(options: &RoleOptions, processor: &Processor) -> Result<(), QueryError> {
     if let Some(AccessList::Only(names)) = &options.datacenters {
         let own = &processor.options().node.data_center;
-        let unknown: Vec<&str> = names.iter().map(String::as_str).filter(|name| name != own).collect();
-        if !unknown.is_empty() {
-            let unknown = unknown.join(", ");
+        if names.iter().any(|name| name.as_str() != &**own) {
+            let names = names.join(", ");
             return Err(QueryError::invalid(format!(
-                "Invalid value(s) for DATACENTERS '[{unknown}]',All values must be valid datacenters"
+                "Invalid value(s) for DATACENTERS '[{names}]',All values must be valid datacenters"
             )));
         }
     }
-    match &options.cidrs {
-        Some(AccessList::Only(names)) => Err(QueryError::invalid(format!(
-            "Invalid CIDR group(s): [{}]. Available CIDR Groups are: []",
-            names.join(", ")
+    let Some(AccessList::Only(names)) = &options.cidrs else { return Ok(()) };
+    let book = processor.auth().book();
+    let groups = &book.access.blocks;
+    match processor.auth().options.access.cidrs != CidrChecks::Off && names.iter().all(|name| groups.contains_key(name))
+    {
+        true => Ok(()),
+        false => Err(QueryError::invalid(format!(
+            "Invalid CIDR group(s): [{}]. Available CIDR Groups are: [{}]",
+            names.join(", "),
+            groups.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
         ))),
-        _ => Ok(()),
     }
 }
 
@@ -308,6 +322,26 @@ impl Processor {
         self.auth().edit(|book| {
             book.roles.insert(name.to_owned(), role);
         });
+        Ok(())
+    }
+
+    /// Stores the access lists of a role that a statement has, where they are in force.
+    fn put_access(&self, name: &str, options: &RoleOptions) -> Result<(), QueryError> {
+        let access = self.auth().options.access;
+        let names = |list: &AccessList| match list {
+            AccessList::All => BTreeSet::new(),
+            AccessList::Only(names) => names.iter().cloned().collect(),
+        };
+        if let Some(list) = options.datacenters.as_ref().filter(|_| access.data_centers) {
+            let names = names(list);
+            self.apply_role_change(&Change::PutDataCenters(name, &names))?;
+            self.auth().edit(|book| AccessBook::put(&mut book.access.data_centers, name, names));
+        }
+        if let Some(list) = options.cidrs.as_ref().filter(|_| access.cidrs != CidrChecks::Off) {
+            let names = names(list);
+            self.apply_role_change(&Change::PutCidrGroups(name, &names))?;
+            self.auth().edit(|book| AccessBook::put(&mut book.access.cidr_groups, name, names));
+        }
         Ok(())
     }
 
@@ -339,8 +373,11 @@ impl Processor {
         for group in groups {
             self.apply_role_change(&Change::RemoveMember { role: &group, member: name })?;
         }
+        self.apply_role_change(&Change::DeleteAccess(name))?;
         self.apply_role_change(&Change::DeleteRole(name))?;
         self.auth().edit(|book| {
+            book.access.data_centers.remove(name);
+            book.access.cidr_groups.remove(name);
             book.roles.remove(name);
         });
         Ok(())

@@ -1,19 +1,26 @@
 //! The tables of `system_auth`: they are read at the start, and every change of a role goes through here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use types::collection;
 
+use super::access::{self, AccessBook};
 use super::book::{Role, RoleBook};
 use super::permissions::{self, Permissions};
 use crate::execution::{Control, Execution, RequestParts};
 use crate::prepared::Work;
 use crate::{ClientState, Processor, QueryError, QueryOptions, ResponseBody, Turn, Value};
 
+/// The name of a role as a resource begins with this. `network_permissions` has such names.
+const ROLE_PREFIX: &str = "roles/";
+
 /// A row of an answer: the bytes of each column.
 type Cells = Vec<Option<Vec<u8>>>;
 
 const ROLES: &str = "SELECT role, is_superuser, can_login, salted_hash, member_of FROM system_auth.roles";
+const DATA_CENTERS: &str = "SELECT role, dcs FROM system_auth.network_permissions";
+const CIDR_GROUPS_OF_ROLES: &str = "SELECT role, cidr_groups FROM system_auth.cidr_permissions";
+const CIDR_GROUPS: &str = "SELECT cidr_group, cidrs FROM system_auth.cidr_groups";
 const PERMISSIONS: &str = "SELECT role, resource, permissions FROM system_auth.role_permissions";
 
 /// A change of the tables.
@@ -35,6 +42,12 @@ pub(super) enum Change<'c> {
     PutPermissions(&'c str, &'c str, Permissions),
     /// Deletes all permissions of a role on the resource of this name.
     DeletePermissions(&'c str, &'c str),
+    /// Sets the data centers that a role may connect to; none stands for all.
+    PutDataCenters(&'c str, &'c BTreeSet<String>),
+    /// Sets the groups of addresses that a role may connect from; none stands for all.
+    PutCidrGroups(&'c str, &'c BTreeSet<String>),
+    /// Deletes both of a role.
+    DeleteAccess(&'c str),
 }
 
 impl Processor {
@@ -60,6 +73,27 @@ impl Processor {
                 let of_role: &mut BTreeMap<_, _> = book.permissions.entry(text(role)).or_default();
                 of_role.insert(text(resource), Permissions::of(&granted));
             }
+        }
+        book.access = self.read_access_book()?;
+        Ok(book)
+    }
+
+    fn read_access_book(&self) -> Result<AccessBook, QueryError> {
+        let mut book = AccessBook::default();
+        for row in self.ask(DATA_CENTERS)? {
+            let [Some(resource), names] = &row[..] else { continue };
+            if let Some(role) = text(resource).strip_prefix(ROLE_PREFIX) {
+                AccessBook::put(&mut book.data_centers, role, texts(names.as_deref()).into_iter().collect());
+            }
+        }
+        for row in self.ask(CIDR_GROUPS_OF_ROLES)? {
+            let [Some(role), names] = &row[..] else { continue };
+            AccessBook::put(&mut book.cidr_groups, &text(role), texts(names.as_deref()).into_iter().collect());
+        }
+        for row in self.ask(CIDR_GROUPS)? {
+            let [Some(group), blocks] = &row[..] else { continue };
+            let blocks = blocks.iter().filter_map(|blocks| collection::elements(blocks).ok()).flatten();
+            book.blocks.insert(text(group), blocks.flatten().flatten().filter_map(access::block).collect());
         }
         Ok(book)
     }
@@ -94,6 +128,20 @@ impl Processor {
                 let index = "DELETE FROM system_auth.resource_role_permissons_index WHERE resource = ? AND role = ?";
                 of(index, &[resource, role])
             }
+            Change::PutDataCenters(role, names) => {
+                let put = "INSERT INTO system_auth.network_permissions (role, dcs) VALUES (?, ?)";
+                self.put_names(put, &format!("{ROLE_PREFIX}{role}"), names)
+            }
+            Change::PutCidrGroups(role, names) => self.put_names(
+                "INSERT INTO system_auth.cidr_permissions (role, cidr_groups) VALUES (?, ?)",
+                role,
+                names,
+            ),
+            Change::DeleteAccess(role) => {
+                let resource = format!("{ROLE_PREFIX}{role}");
+                of("DELETE FROM system_auth.network_permissions WHERE role = ?", &[&resource])?;
+                of("DELETE FROM system_auth.cidr_permissions WHERE role = ?", &[role])
+            }
         }
     }
 
@@ -114,6 +162,12 @@ impl Processor {
             if role.member_of.is_empty() { Value::Null } else { Value::Bytes(&member_of) },
         ];
         self.tell(&put, &values)
+    }
+
+    /// Writes a set of names.
+    fn put_names(&self, put: &str, key: &str, names: &BTreeSet<String>) -> Result<(), QueryError> {
+        let names = collection::list(names.iter().map(String::as_bytes));
+        self.tell(put, &[Value::Bytes(key.as_bytes()), Value::Bytes(&names)])
     }
 
     /// Carries out a SELECT of the node's own.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use blockio::SimulatedDisk;
 use query::{
-    AuthOptions, BatchEntry, BatchKind, BatchStatement, ClientState, ErrorKind, Processor, ProcessorOptions,
-    QueryError, QueryHandler, QueryOptions, Value, Values,
+    AccessOptions, AuthOptions, BatchEntry, BatchKind, BatchStatement, CidrChecks, ClientState, ErrorKind, Processor,
+    ProcessorOptions, QueryError, QueryHandler, QueryOptions, Value, Values,
 };
 
 use crate::node::TestNode;
@@ -22,6 +22,7 @@ const WITH_ROLES: AuthOptions = AuthOptions {
     permissions: true,
     credentials_validity: Duration::from_secs(2),
     credentials_max: 9,
+    access: AccessOptions { data_centers: false, cidrs: CidrChecks::Off, cidrs_of_superusers: false },
 };
 
 fn options() -> ProcessorOptions {
@@ -33,8 +34,9 @@ fn sasl(name: &str, password: &str) -> Vec<u8> {
 }
 
 fn log_in(processor: &Processor, name: &str, password: &str) -> Result<ClientState, QueryError> {
-    let login = processor.log_in(&sasl(name, password), Some(SocketAddr::from(([127, 0, 0, 1], 4242))))?;
-    Ok(ClientState { user: Some(login.user), user_id: login.user_id, ..ClientState::default() })
+    let address = Some(SocketAddr::from(([127, 0, 0, 1], 4242)));
+    let login = processor.log_in(&sasl(name, password), address)?;
+    Ok(ClientState { user: Some(login.user), user_id: login.user_id, address, ..ClientState::default() })
 }
 
 impl RoleNode {
@@ -276,4 +278,109 @@ fn a_client_that_did_not_log_in_may_do_nothing_with_roles() {
     }
     let unsupported = "org.apache.cassandra.auth.CassandraRoleManager doesn't support PASSWORD";
     assert_eq!(node.failure("CREATE ROLE r WITH PASSWORD = 'x'"), unsupported);
+}
+
+/// A node whose roles have places.
+fn node_with_places(cidrs: CidrChecks) -> RoleNode {
+    let access = AccessOptions { data_centers: true, cidrs, cidrs_of_superusers: false };
+    let auth = AuthOptions { access, ..WITH_ROLES };
+    let mut node = RoleNode { node: TestNode::with_options(ProcessorOptions { auth, ..ProcessorOptions::default() }) };
+    node.node.processor.start_roles().unwrap();
+    node.client("cassandra");
+    for group in ["('home', {('127.0.0.0', 8)})", "('ten', {('10.0.0.0', 8), ('11.0.0.0', 8)})"] {
+        node.run(&format!("INSERT INTO system_auth.cidr_groups (cidr_group, cidrs) VALUES {group}"));
+    }
+    node.node.processor.refresh_roles().unwrap();
+    node
+}
+
+const READ: &str = "SELECT key FROM system.local";
+
+#[test]
+fn a_role_connects_to_its_data_centers_only() {
+    let mut node = node_with_places(CidrChecks::Off);
+    let create = |role: &str, rest: &str| format!("CREATE ROLE {role} WITH PASSWORD = '{role}' AND LOGIN = true{rest}");
+    node.run(&create("here", " AND ACCESS TO DATACENTERS {'datacenter1'}"));
+    node.run(&create("anywhere", " AND ACCESS TO ALL DATACENTERS"));
+    node.run("CREATE ROLE group_of_roles");
+    assert_eq!(
+        node.node.failure("CREATE ROLE r WITH ACCESS TO DATACENTERS {'dc2'}"),
+        "Invalid value(s) for DATACENTERS '[dc2]',All values must be valid datacenters"
+    );
+    assert_eq!(
+        node.node.rows("LIST ROLES"),
+        [
+            "'anywhere' false true {} 'ALL'",
+            "'cassandra' true true {} 'ALL'",
+            "'group_of_roles' false false {} 'n/a'",
+            "'here' false true {} 'datacenter1'",
+        ]
+    );
+    let stored = || {
+        let mut rows = node.node.rows("SELECT role, dcs FROM system_auth.network_permissions");
+        rows.sort();
+        rows
+    };
+    let expected = ["'roles/anywhere' {}", "'roles/group_of_roles' {}", "'roles/here' {'datacenter1'}"];
+    assert_eq!(stored(), expected);
+    // Another node of the cluster may know another data center.
+    node.run("INSERT INTO system_auth.network_permissions (role, dcs) VALUES ('roles/anywhere', {'dc2'})");
+    node.node.processor.refresh_roles().unwrap();
+    node.client("here");
+    node.run(READ);
+    node.client("anywhere");
+    assert_eq!(node.node.failure(READ), "You do not have access to this datacenter (datacenter1)");
+    node.as_superuser("ALTER ROLE anywhere WITH ACCESS TO ALL DATACENTERS");
+    node.run(READ);
+    node.as_superuser("DROP ROLE here");
+    node.client("cassandra");
+    assert_eq!(node.node.rows("SELECT role FROM system_auth.network_permissions").len(), 2);
+}
+
+#[test]
+fn a_role_connects_from_its_groups_of_addresses_only() {
+    let mut node = node_with_places(CidrChecks::Enforce);
+    let create = |role: &str, groups: &str| {
+        format!("CREATE ROLE {role} WITH PASSWORD = '{role}' AND LOGIN = true AND ACCESS FROM CIDRS {groups}")
+    };
+    node.run(&create("near", "{'home', 'ten'}"));
+    node.run(&create("far", "{'ten'}"));
+    assert_eq!(
+        node.node.failure(&create("lost", "{'nope'}")),
+        "Invalid CIDR group(s): [nope]. Available CIDR Groups are: [home, ten]"
+    );
+    node.client("near");
+    node.run(READ);
+    // A plan that one client was allowed to execute is not allowed to others.
+    let prepared = node.node.processor.prepare(READ, None).unwrap();
+    node.node.execute(&prepared, &QueryOptions::default()).unwrap();
+    node.client("far");
+    let refused = "You do not have access from this IP 127.0.0.1";
+    assert_eq!(node.node.failure(READ), refused);
+    assert_eq!(node.node.execute(&prepared, &QueryOptions::default()).unwrap_err().message, refused);
+    let elsewhere =
+        ClientState { address: Some(SocketAddr::from(([11, 0, 0, 1], 4242))), ..(*node.node.client).clone() };
+    node.node.client = Arc::new(elsewhere);
+    node.run(READ);
+    node.client("far");
+    node.as_superuser("ALTER ROLE far WITH ACCESS FROM ALL CIDRS");
+    node.run(READ);
+    // Superusers are exempt.
+    node.as_superuser("ALTER ROLE cassandra WITH ACCESS FROM CIDRS {'ten'}");
+    node.client("cassandra");
+    node.run(READ);
+}
+
+#[test]
+fn a_login_from_elsewhere_is_reported_where_addresses_are_only_monitored() {
+    let mut node = node_with_places(CidrChecks::Monitor);
+    node.run("CREATE ROLE far WITH PASSWORD = 'far' AND LOGIN = true AND ACCESS FROM CIDRS {'ten'}");
+    let notice = |address: [u8; 4]| {
+        node.node.processor.log_in(&sasl("far", "far"), Some(SocketAddr::from((address, 1)))).unwrap().notice
+    };
+    assert_eq!(notice([10, 0, 0, 1]), None);
+    let reported = "role far does not have access from IP 127.0.0.1, and was let in";
+    assert_eq!(notice([127, 0, 0, 1]).as_deref(), Some(reported));
+    node.client("far");
+    node.run(READ);
 }
