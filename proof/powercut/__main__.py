@@ -37,6 +37,8 @@ WRITERS = 4
 CROWD, CROWD_EVERY = 64, 4
 CASES_PER_NODE = 20
 LOG = "commitlog/commitlog.log"
+# Errors name files without their directories.
+LOG_NAME = "commitlog.log"
 POLICIES = ("stop_commit", "stop", "die", "ignore")
 # In a case that meets short writes. The kernel continues a short write, and that write may be short too.
 SHORT_WRITES, SHORT_IN_A_ROW_MAX = 15, 3
@@ -127,7 +129,7 @@ class Machine:
         if failure is not None and failure.met.is_set():
             self.failures += 1
             # Later refusals give the reason.
-            refused = [line for line in refused if LOG not in line]
+            refused = [line for line in refused if LOG_NAME not in line]
         while self.rng.random() < 0.33:
             if not self.start_is_cut(self.rng.randrange(400)):
                 break
