@@ -37,9 +37,11 @@ WRITERS = 4
 CROWD, CROWD_EVERY = 64, 4
 CASES_PER_NODE = 20
 LOG = "commitlog/commitlog.log"
+# Errors name files without their directories.
+LOG_NAME = "commitlog.log"
 POLICIES = ("stop_commit", "stop", "die", "ignore")
-# In a case that meets short writes.
-SHORT_WRITES = 20
+# In a case that meets short writes. The kernel continues a short write, and that write may be short too.
+SHORT_WRITES, SHORT_IN_A_ROW_MAX = 15, 3
 # Small, so that segments are used anew and memtables flushed.
 SETTINGS = {"commitlog_segment_size": "1MiB", "commitlog_total_space": "6MiB", "memtable_offheap_space": "8MiB",
             "memtable_cleanup_threshold": "0.2"}
@@ -127,7 +129,7 @@ class Machine:
         if failure is not None and failure.met.is_set():
             self.failures += 1
             # Later refusals give the reason.
-            refused = [line for line in refused if LOG not in line]
+            refused = [line for line in refused if LOG_NAME not in line]
         while self.rng.random() < 0.33:
             if not self.start_is_cut(self.rng.randrange(400)):
                 break
@@ -146,7 +148,9 @@ class Machine:
         """What the log's writes meet before the power goes: the faults, and the one among them that fails a write, if one does."""
         within = OPERATIONS_MAX[self.sync] // 10
         if self.wrong == "short writes":
-            return [self.mount.fail_in_half(LOG, None, self.rng.randrange(within)) for _ in range(SHORT_WRITES)], None
+            skips = [skip for _ in range(SHORT_WRITES)
+                     for skip in [self.rng.randrange(within)] * self.rng.randint(1, SHORT_IN_A_ROW_MAX)]
+            return [self.mount.fail_in_half(LOG, None, skip) for skip in skips], None
         if self.wrong == "a failed write":
             failure = self.mount.fail_in_half(LOG, errno.EIO, self.rng.randrange(within))
             return [failure], failure

@@ -94,6 +94,8 @@ class Faults(unittest.TestCase):
     def test_half_a_write_is_whole_sectors_of_it(self):
         data = bytes(range(256)) * 6
         self.assertEqual(half_of(self.write_of(8192, data)), self.write_of(8192, data[:SECTOR]))
+        for length in (100, SECTOR, 2 * SECTOR):
+            self.assertEqual(half_of(self.write_of(0, data[:length])), self.write_of(0, data[:min(length, SECTOR)]))
 
     def test_a_fault_passes_over_what_it_skips_and_does_half_a_write_once(self):
         body = self.write_of(0, b"x")

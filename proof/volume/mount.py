@@ -73,8 +73,9 @@ class Fault:
 
 
 def half_of(body: bytes) -> bytes:
-    """The first half of a write, in whole sectors."""
-    size = struct.unpack_from("<I", body, 16)[0] // 2 // SECTOR * SECTOR
+    """The first half of a write, in whole sectors, and at least one: a write of nothing is an error to the kernel, not a short one."""
+    whole = struct.unpack_from("<I", body, 16)[0]
+    size = min(whole, max(SECTOR, whole // 2 // SECTOR * SECTOR))
     return body[:16] + struct.pack("<I", size) + body[20:40 + size]
 
 

@@ -243,6 +243,15 @@ impl Replay {
         }
     }
 
+    /// Reads what the preview left out, for a caller that missed a record in the preview. Fails if a segment has a
+    /// record of [`preview_tables`](LogOptions::preview_tables), although its bookkeeping promises that it has none:
+    /// then the log is damaged, and the preview has not seen that record.
+    pub fn check_promises(&self) -> Result<(), LogError> {
+        let mut all = Replay { pending: self.found.clone().into(), ..self.preview() };
+        while all.next_record()?.is_some() {}
+        Ok(())
+    }
+
     /// Another replay of the same records, for a caller that learns during the first replay that it needs some of them
     /// again. Make it before the first replay is read, and read it before anything of the log is freed; see
     /// [`only`](Replay::only).

@@ -21,7 +21,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::SystemFile;
 use crate::queue::{BlockQueue, QueueMeans, QueueWaker, Written};
 use crate::sleeper::Sleeper;
-use crate::{AlignedSlice, BLOCK_SIZE, DiskError, Durability, File, Frame};
+use crate::{BLOCK_SIZE, DiskError, Durability, File, Frame};
 
 /// The most writes in the kernel at a time; further ones wait in `submit`.
 const DEPTH: u32 = 64;
@@ -114,20 +114,21 @@ impl RingQueue {
         }
     }
 
-    /// Interprets a write's answer. A write that the kernel refused or cut short is repeated by plain system calls,
-    /// which handle these cases.
+    /// Interprets a write's answer. A write that the kernel refused or cut short is repeated as a whole by plain system
+    /// calls, which handle these cases. The count of a short write says nothing about its bytes: the kernel has then
+    /// continued the write itself, and where a file system has cut its buffered rest short too (FUSE), the kernel has
+    /// left bytes out and has written those after them too early in the file.
     fn settle(&self, write: &Write, answer: i32) -> Result<(), DiskError> {
         let blocks = write.frame.blocks();
-        let written = match usize::try_from(answer) {
+        match usize::try_from(answer) {
             Ok(written) if written == blocks.len() => return Ok(()),
-            Ok(written) => written / BLOCK_SIZE * BLOCK_SIZE,
+            Ok(_) => {}
             Err(_) => match Errno::from_raw_os_error(answer.saturating_neg()) {
-                Errno::INVAL | Errno::OPNOTSUPP | Errno::INTR | Errno::AGAIN => 0,
+                Errno::INVAL | Errno::OPNOTSUPP | Errno::INTR | Errno::AGAIN => {}
                 errno => return Err(self.file.error("write blocks", Some(write.offset), errno.into())),
             },
-        };
-        let rest = blocks.bytes().get(written..).and_then(AlignedSlice::new).unwrap_or(blocks);
-        self.file.write_blocks(rest, write.offset + (blocks.len() - rest.len()) as u64, write.durability)
+        }
+        self.file.write_blocks(blocks, write.offset, write.durability)
     }
 
     /// Puts an entry into the kernel's queue, making room if there is none.
@@ -308,7 +309,7 @@ mod tests {
 
     use super::*;
     use crate::system::SystemDisk;
-    use crate::{BlockRing, Disk, OpenOptions};
+    use crate::{BlockRing, Disk, FilledBatch, OpenOptions};
 
     #[test]
     fn a_full_kernel_queue_fails_after_ten_seconds_without_a_completion() {
@@ -319,6 +320,38 @@ mod tests {
         patience.answered();
         assert!(!patience.is_over(at(20_000)), "an answer came meanwhile");
         assert!(!patience.is_over(at(30_000)) && patience.is_over(at(30_001)));
+    }
+
+    /// A filled batch of this many blocks, whose bytes are 7.
+    fn batch(blocks: usize) -> Arc<FilledBatch> {
+        let memory = Arc::new(BlockRing::new(blocks * BLOCK_SIZE));
+        let mut reservation = memory.reserve(|at| Some(at..at + (blocks * BLOCK_SIZE) as u64)).unwrap();
+        let range = reservation.range();
+        reservation.bytes(range).fill(7);
+        drop(reservation);
+        memory.seal(|at| at);
+        Arc::new(memory.take_sealed().unwrap().filled().unwrap())
+    }
+
+    /// As on FUSE, where the second half of a frame of three blocks came 1,024 bytes before its place: the direct write
+    /// ended after 6,144 bytes, and the kernel's own buffered one of the rest after 1,024 more.
+    #[test]
+    fn a_frame_that_was_cut_short_is_written_again_from_its_start() {
+        let path = std::env::temp_dir().join(format!("espalier-blockio-short-{}", std::process::id()));
+        SystemDisk::new().open(&path, OpenOptions::create()).unwrap();
+        let file = SystemDisk::new().open_file(&path, OpenOptions::write().blocks()).unwrap();
+        let batch = batch(3);
+        let length = 3 * BLOCK_SIZE;
+        if let Ok(queue) = RingQueue::new(file) {
+            for answer in [1024, 2 * BLOCK_SIZE, length - 1024] {
+                fs::write(&path, vec![1; length]).unwrap();
+                let write =
+                    Write { frame: batch.frame(0..length as u64), offset: 0, durability: Durability::AtNextSync };
+                queue.settle(&write, answer as i32).unwrap();
+                assert!(fs::read(&path).unwrap() == [7; 3 * BLOCK_SIZE], "after {answer} bytes");
+            }
+        }
+        fs::remove_file(path).unwrap();
     }
 
     /// The kernel refuses the ring's descriptor: another file has taken its number.
@@ -332,10 +365,7 @@ mod tests {
             // The ring could not be made, so there is nothing to lose.
             Err(_) => return fs::remove_file(path).unwrap(),
         };
-        let memory = Arc::new(BlockRing::new(BLOCK_SIZE));
-        drop(memory.reserve(|at| Some(at..at + BLOCK_SIZE as u64)));
-        memory.seal(|at| at);
-        let batch = Arc::new(memory.take_sealed().unwrap().filled().unwrap());
+        let batch = batch(1);
         queue.submit(batch.frame(0..BLOCK_SIZE as u64), 0, Durability::Durable);
 
         // SAFETY: the number is the queue's, which closes it when it is dropped: this owner never does.

@@ -239,11 +239,11 @@ fn history(seed: u64) -> u32 {
     cuts
 }
 
-/// Calls `case` with the seeds that `SEED` and `CASES` choose (`make torture`), or with `cases` seeds. Returns how many
-/// there were, and the sum of the results.
-fn for_seeds(cases: u64, case: impl Fn(u64) -> u64 + Sync) -> (u64, u64) {
+/// Calls `case` with `usual` seeds, or with those that `SEED` and `CASES` choose (`make torture`). Of as many as usual,
+/// or more, the results must add up to more than `least` for each case: few histories may all miss what others meet.
+fn for_seeds(usual: u64, least: f64, case: impl Fn(u64) -> u64 + Sync) {
     let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let (first, cases) = (setting("SEED").unwrap_or(1).wrapping_mul(1_000_003), setting("CASES").unwrap_or(cases));
+    let (first, cases) = (setting("SEED").unwrap_or(1).wrapping_mul(1_000_003), setting("CASES").unwrap_or(usual));
     let (next, sum) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -258,13 +258,14 @@ fn for_seeds(cases: u64, case: impl Fn(u64) -> u64 + Sync) -> (u64, u64) {
             });
         }
     });
-    (cases, sum.into_inner())
+    let sum = sum.into_inner();
+    assert!(cases < usual || sum as f64 > least * cases as f64, "{sum} in {cases} cases");
 }
 
 #[test]
 fn the_promise_holds_over_kills_and_power_cuts_anywhere() {
-    let (cases, cuts) = for_seeds(500, |seed| history(seed).into());
-    assert!(cuts > cases, "only {cuts} of {} lives ended early", 4 * cases);
+    // One of its four lives ends early.
+    for_seeds(500, 1.0, |seed| history(seed).into());
 }
 
 /// One life of a log, from before it is made, with the power cut at its first operation, its second, and so on to its
@@ -398,8 +399,7 @@ fn silent_fault(seed: u64) -> bool {
 
 #[test]
 fn silent_faults_of_the_device_are_reported() {
-    let (cases, reported) = for_seeds(400, |seed| silent_fault(seed).into());
-    assert!(reported > cases / 4, "{reported} of {cases}");
+    for_seeds(400, 0.25, |seed| silent_fault(seed).into());
 }
 
 /// A history in which an operation fails. What was acknowledged before and after still holds, and nothing is
@@ -441,8 +441,7 @@ fn failed_operation(seed: u64) -> bool {
 
 #[test]
 fn a_failed_operation_closes_the_log_and_loses_nothing_acknowledged() {
-    let (cases, closed) = for_seeds(240, |seed| failed_operation(seed).into());
-    assert!(closed > cases / 4, "{closed} of {cases}");
+    for_seeds(240, 0.25, |seed| failed_operation(seed).into());
 }
 
 #[test]

@@ -39,7 +39,12 @@ impl Engine {
         while let Some(record) = preview.next_record().map_err(startup)? {
             self.replay_records([(record.data, record.position)].into_iter(), &recovery.covered, &mut bunch)?;
         }
-        let stored = self.load_keyspaces()?;
+        let loaded = self.load_keyspaces();
+        if !loaded.as_ref().is_ok_and(|stored| stored.damage.is_empty()) {
+            // Perhaps the log has what is missing, and the preview was told that it has not.
+            replay.check_promises().map_err(startup)?;
+        }
+        let stored = loaded?;
         self.open_schema(&stored.keyspaces)?;
         let is_salvage = self.shared.options().commitlog.salvage;
         if is_salvage && !stored.damage.is_empty() {

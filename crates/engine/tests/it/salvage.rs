@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use blockio::{Disk, OpenOptions, SimulatedDisk};
+use blockio::{BLOCK_SIZE, Disk, OpenOptions, SimulatedDisk};
 use engine::{Engine, EngineError, EngineOptions};
 use model::{Keyspace, Table, TableBuilder, TableId};
 use types::CqlType;
@@ -60,6 +60,38 @@ fn damage(disk: &SimulatedDisk, name: &str) {
     file.read_exact_at(&mut bytes, 0).unwrap();
     let at = bytes.windows(name.len()).position(|window| window == name.as_bytes());
     disk.flip_bit(Path::new(LOG), at.expect("the log has it") as u64, 3).unwrap();
+}
+
+/// What the bookkeeping of the log says.
+fn bookkeeping(disk: &SimulatedDisk) -> Vec<u8> {
+    let mut bytes = vec![0; 4 * BLOCK_SIZE];
+    disk.open(Path::new(LOG), OpenOptions::read()).unwrap().read_exact_at(&mut bytes, 2 * BLOCK_SIZE as u64).unwrap();
+    bytes
+}
+
+/// The device lost the write by which a segment's bookkeeping withdraws its promise to have no record of the schema. So
+/// the start does not look for one there, and finds only the flushed part of a definition.
+#[test]
+fn a_definition_that_the_bookkeeping_hides_is_damage_of_the_log_and_salvaged_whole() {
+    let disk = SimulatedDisk::new();
+    open_with(&small_options(&disk)).shutdown().unwrap();
+    let engine = open_with(&small_options(&disk));
+    let before = bookkeeping(&disk);
+    let table = create_table(&engine);
+    insert(&engine, &table, 1, 1, "kept", 10);
+    engine.flush(engine.schema().table("system_schema", "tables").unwrap()).unwrap();
+    let image = disk.crash_image(1);
+    drop(engine);
+    assert_ne!(before, bookkeeping(&image), "the promise was withdrawn");
+    image.open(Path::new(LOG), OpenOptions::write()).unwrap().write_at(&before, 2 * BLOCK_SIZE as u64).unwrap();
+
+    for opens_damaged in [false, true] {
+        let options = EngineOptions { opens_damaged, ..small_options(&image) };
+        let refused = Engine::open(options).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains(LOG) && refused.contains("--commitlog-salvage"), "{refused}");
+    }
+    let engine = Engine::open(salvaging(&image)).unwrap();
+    assert_eq!(rows(&engine, &table), [(1, 1, "kept".into())]);
 }
 
 fn salvaging(disk: &SimulatedDisk) -> EngineOptions {

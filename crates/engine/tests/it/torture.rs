@@ -1,11 +1,13 @@
 //! The promise of the engine over random histories on the simulated disk. Every acknowledged mutation is there after
 //! any sequence of kills and power cuts. A mutation that was sent and not acknowledged is there as a whole or not at
 //! all, in all its partitions. Nothing else is there. The schema is as acknowledged, truncated rows stay deleted, and
-//! the engine continues to work. Some histories end with a damaged log: then little is lost, and the loss is reported.
+//! the engine continues to work. Some histories have damaged files of one table for a while (`damaged_files.rs`). Some
+//! end with a damaged log: then little is lost, and the loss is reported.
 //!
 //! `ESPALIER_TORTURE_SEED` and `ESPALIER_TORTURE_CASES` choose the histories (`make torture`). A history follows from
 //! its seed, but for when the log's own thread writes in `periodic` mode.
 
+mod damaged_files;
 mod damaged_log;
 mod evidence;
 mod model;
@@ -98,6 +100,9 @@ fn history(seed: u64, prepared: &SimulatedDisk) -> End {
             if node.choices.one_in(4) {
                 node.lose_definition();
                 settle_after(&mut node, "a lost definition");
+            }
+            if node.choices.one_in(2) {
+                node.live_with_damage();
             }
             if node.choices.one_in(2) {
                 live(&mut node, inject);

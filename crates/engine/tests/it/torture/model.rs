@@ -125,9 +125,10 @@ impl Model {
         model.settle(found, true)
     }
 
-    /// Checks the content of all tables but one.
-    pub fn check_without_table(&self, found: &State, left_out: &str) -> Result<(), String> {
-        self.check_without(found, |name, _| name == left_out)
+    /// Checks the content of all tables but one, before a crash: it is what some uncertain events explain.
+    pub fn check_all_but(&self, found: &State, left_out: Option<&str>) -> Result<(), String> {
+        let is_explained = self.explaining(found, false, left_out).is_some();
+        if is_explained { Ok(()) } else { Err(self.unexplained(found)) }
     }
 
     /// Checks the content of all other tables.
@@ -175,6 +176,16 @@ impl Model {
 
     /// Finds the uncertain events that explain the state after a crash, and treats them as certain from now on.
     pub fn settle(&mut self, found: &State, after_crash: bool) -> Result<(), String> {
+        let Some(events) = self.explaining(found, after_crash, None) else { return Err(self.unexplained(found)) };
+        if after_crash {
+            self.events = events.into_iter().map(|index| self.events[index].clone()).collect();
+            self.events.iter_mut().for_each(|event| event.certainty = Certainty::Durable);
+        }
+        Ok(())
+    }
+
+    /// The events that explain a state in which a table may be left out.
+    fn explaining(&self, found: &State, after_crash: bool, left_out: Option<&str>) -> Option<Vec<usize>> {
         let index_of = |certainty| {
             let events = self.events.iter().enumerate();
             events.filter(move |(_, event)| event.certainty == certainty).map(|(i, _)| i).collect::<Vec<_>>()
@@ -190,18 +201,20 @@ impl Model {
                 };
                 let there = |index: &usize| !gone(index);
                 let events: Vec<usize> = (0..self.events.len()).filter(there).collect();
-                if state_of(events.iter().map(|index| &self.events[*index])) == *found {
-                    if after_crash {
-                        self.events = events.into_iter().map(|index| self.events[index].clone()).collect();
-                        self.events.iter_mut().for_each(|event| event.certainty = Certainty::Durable);
-                    }
-                    return Ok(());
+                let mut state = state_of(events.iter().map(|index| &self.events[*index]));
+                left_out.iter().for_each(|name| _ = state.remove(*name));
+                if state == *found {
+                    return Some(events);
                 }
             }
         }
+        None
+    }
+
+    fn unexplained(&self, found: &State) -> String {
         let uncertain: Vec<_> = self.events.iter().filter(|event| event.certainty != Certainty::Durable).collect();
         let durable = state_of(self.events.iter().filter(|event| event.certainty == Certainty::Durable));
-        Err(format!("{}uncertain: {uncertain:?}", difference(&durable, found)))
+        format!("{}uncertain: {uncertain:?}", difference(&durable, found))
     }
 }
 

@@ -60,7 +60,7 @@ pub struct Node {
     has_half_a_batch: bool,
     /// Whether a batch was written that is several frames of the log.
     pub has_large_batch: bool,
-    opens_damaged: bool,
+    pub opens_damaged: bool,
     snapshots: Vec<Snapshot>,
     /// All values that were sent.
     pub written: BTreeSet<String>,
@@ -167,7 +167,7 @@ impl Node {
         self.engine = None;
     }
 
-    fn engine(&self) -> Arc<Engine> {
+    pub fn engine(&self) -> Arc<Engine> {
         self.engine.clone().expect("the node is open")
     }
 
@@ -175,7 +175,7 @@ impl Node {
         tables_of(&self.engine())
     }
 
-    fn some_table(&mut self) -> Option<Arc<Table>> {
+    pub fn some_table(&mut self) -> Option<Arc<Table>> {
         let tables = self.tables();
         if tables.is_empty() { None } else { Some(tables[self.choices.below(tables.len() as u64) as usize].clone()) }
     }
@@ -219,6 +219,40 @@ impl Node {
             19 => self.write_large(),
             _ => self.write(),
         }
+    }
+
+    /// One random operation beside a damaged table. Nothing is snapshotted or imported, because that would copy damage.
+    pub fn step_beside_damage(&mut self) {
+        self.number += 1;
+        match self.choices.below(40) {
+            0 => self.create(),
+            1 => self.drop_table(),
+            2 => self.add_column(),
+            3 => self.drop_column(),
+            4..=5 => self.truncate(),
+            6..=8 => self.compact(),
+            9..=14 => self.flush(),
+            15 => self.flush_system_table(),
+            16 => self.flush_all(),
+            17..=18 => self.move_table(),
+            19 => self.write_large(),
+            _ => self.write(),
+        }
+    }
+
+    /// In `periodic` mode, makes all that was acknowledged durable, by a change of the schema.
+    pub fn make_durable(&mut self) {
+        if matches!(self.sync, SyncMode::Periodic { .. }) {
+            self.number += 1;
+            let number = self.number.to_string();
+            let changed = self.change_table(|keyspace| _ = keyspace.replication.insert("number".to_owned(), number));
+            self.note_durable(Change::SetOptions, &changed);
+        }
+    }
+
+    /// The directories of the snapshots.
+    pub fn snapshots(&self) -> impl Iterator<Item = &PathBuf> {
+        self.snapshots.iter().map(|snapshot| &snapshot.directory)
     }
 
     pub fn write(&mut self) {
@@ -274,7 +308,7 @@ impl Node {
         // In `periodic` mode the process took the change with it.
         if Engine::unreadable_table(&engine.schema(), KEYSPACE, &table.name).is_some() {
             let found = read_all(&engine).unwrap();
-            self.model.check_without_table(&found, &table.name).unwrap();
+            self.model.check_all_but(&found, Some(&table.name)).unwrap();
             self.set_type_of_static(&table, "text");
             engine.repair_table(KEYSPACE, &table.name).unwrap();
         }
@@ -538,7 +572,7 @@ impl Node {
     }
 }
 
-fn tables_of(engine: &Engine) -> Vec<Arc<Table>> {
+pub fn tables_of(engine: &Engine) -> Vec<Arc<Table>> {
     engine.schema().keyspace(KEYSPACE).map_or(Vec::new(), |ks| ks.tables.values().cloned().collect())
 }
 
@@ -546,12 +580,15 @@ fn tables_of(engine: &Engine) -> Vec<Arc<Table>> {
 pub fn read_all(engine: &Engine) -> Result<State, EngineError> {
     let mut state = State::new();
     for table in tables_of(engine) {
-        let cursor = engine.read(&table, &ReadRange::all_rows(KeyRange::all()))?;
-        let columns = table.regulars().shown().map(|column| column.name.to_string()).collect();
-        let rows = rows_of(cursor)?;
-        state.insert(table.name.to_string(), TableState { id: table.id.0, columns, rows });
+        state.insert(table.name.to_string(), read_table(engine, &table)?);
     }
     Ok(state)
+}
+
+pub fn read_table(engine: &Engine, table: &Arc<Table>) -> Result<TableState, EngineError> {
+    let cursor = engine.read(table, &ReadRange::all_rows(KeyRange::all()))?;
+    let columns = table.regulars().shown().map(|column| column.name.to_string()).collect();
+    Ok(TableState { id: table.id.0, columns, rows: rows_of(cursor)? })
 }
 
 fn row_blob(table: &Table, values: &[(String, String)], timestamp: i64) -> Vec<u8> {
