@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster, NoHostAvailable
 
 from proof.drivers.checks import Checks
@@ -26,10 +27,11 @@ def authority(directory: Path, name: str) -> None:
             "-keyout", directory / f"{name}.key", "-out", directory / f"{name}.pem")
 
 
-def identity(directory: Path, name: str, issuer: str) -> None:
-    """A key and its certificate, as NAME.key, NAME.pem and both in NAME.both."""
+def identity(directory: Path, name: str, issuer: str, uri: str = "") -> None:
+    """A key and its certificate, as NAME.key, NAME.pem and both in NAME.both. The certificate may have a URI."""
+    names = "subjectAltName=IP:127.0.0.1,DNS:localhost" + (f",URI:{uri}" if uri else "")
     request = directory / f"{name}.csr"
-    openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
+    openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-addext", names,
             "-keyout", directory / f"{name}.key", "-out", request)
     openssl("x509", "-req", "-in", request, "-CA", directory / f"{issuer}.pem", "-CAkey", directory / f"{issuer}.key",
             "-days", "30", "-copy_extensions", "copy", "-out", directory / f"{name}.pem")
@@ -37,14 +39,14 @@ def identity(directory: Path, name: str, issuer: str) -> None:
     (directory / f"{name}.both").write_text("".join(parts))
 
 
-def connect(node, directory: Path, name: str | None, version=None) -> Cluster:
+def connect(node, directory: Path, name: str | None, version=None, login: tuple[str, str] | None = None) -> Cluster:
     context = ssl.create_default_context(cafile=directory / "authority.pem")
     if version:
         context.minimum_version = context.maximum_version = version
     if name:
         context.load_cert_chain(directory / f"{name}.pem", directory / f"{name}.key")
     return Cluster([node.host], port=node.port, protocol_version=5, ssl_context=context, ssl_options={"server_hostname": "localhost"},
-                   connect_timeout=20)
+                   connect_timeout=20, auth_provider=PlainTextAuthProvider(*login) if login else None)
 
 
 def main() -> None:
@@ -63,6 +65,14 @@ def main() -> None:
         pkcs12 = f"keystore: {directory}/node.p12, keystore_password: secret"
         with Espalier.start(client_encryption_options=f"{{optional: true, {pkcs12}}}") as node:
             both(checks, node, directory)
+        optional = pem.replace("client_auth: true", "client_auth: optional")
+        with Espalier.start(client_encryption_options=f"{{enabled: true, {optional}}}", authorizer="CassandraAuthorizer",
+                            authenticator=authenticator("MutualTlsWithPasswordFallbackAuthenticator")) as node:
+            identities(checks, node, directory)
+            node.environment["ESPALIER_AUTHENTICATOR"] = authenticator("MutualTlsAuthenticator")
+            node.environment["ESPALIER_CLIENT_ENCRYPTION_OPTIONS"] = f"{{enabled: true, {pem}}}"
+            node.restart()
+            certificates_only(checks, node, directory)
     finally:
         shutil.rmtree(directory)
     checks.end()
@@ -93,6 +103,45 @@ def both(checks: Checks, node, directory: Path) -> None:
     with checks.part("optional"):
         works(checks, "optional: TLS", connect(node, directory, None))
         works(checks, "optional: plain", Cluster([node.host], port=node.port, protocol_version=5, connect_timeout=20))
+
+
+URI = "spiffe://espalier.test/ada"
+NOBODY = ("", "")
+
+
+def authenticator(name: str) -> str:
+    return f"{{class_name: {name}, parameters: {{validator_class_name: SpiffeCertificateValidator}}}}"
+
+
+def identities(checks: Checks, node, directory: Path) -> None:
+    """A client with a certificate has the role of its identity; one without a certificate has a password."""
+    identity(directory, "ada", "authority", URI)
+    with checks.part("identities"):
+        with connect(node, directory, None, login=("cassandra", "cassandra")) as cluster:
+            session = cluster.connect()
+            refused(checks, "an unknown identity", node, directory, "ada", "not authorized")
+            session.execute("CREATE ROLE ada WITH LOGIN = true")
+            session.execute(f"ADD IDENTITY '{URI}' TO ROLE 'ada'")
+        checks.equal("the role of a certificate", roles(node, directory, "ada"), ["ada"])
+        refused(checks, "a certificate without an identity", node, directory, "client", "Unable to extract client identity")
+        refused(checks, "a wrong password", node, directory, None, "password are incorrect", ("cassandra", "wrong"))
+
+
+def certificates_only(checks: Checks, node, directory: Path) -> None:
+    with checks.part("certificates only"):
+        checks.equal("the role of a certificate after a restart", roles(node, directory, "ada"), ["ada"])
+        refused(checks, "a password beside a certificate", node, directory, "client", "Unable to extract client identity",
+                ("cassandra", "cassandra"))
+
+
+def roles(node, directory: Path, name: str) -> list[str]:
+    with connect(node, directory, name, login=NOBODY) as cluster:
+        return [row.role for row in cluster.connect().execute("LIST ROLES")]
+
+
+def refused(checks: Checks, what: str, node, directory: Path, name: str | None, text: str, login=NOBODY) -> None:
+    with connect(node, directory, name, login=login) as cluster:
+        checks.raises(what, NoHostAvailable, text, cluster.connect)
 
 
 def works(checks: Checks, name: str, cluster: Cluster) -> None:

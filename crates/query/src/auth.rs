@@ -12,6 +12,7 @@ mod book;
 mod credentials;
 mod failures;
 mod gate;
+mod identities;
 mod needs;
 mod permission_statements;
 mod permissions;
@@ -36,14 +37,56 @@ use failures::Failures;
 use resource::Resource;
 
 pub use access::{AccessOptions, CidrChecks};
-pub(crate) use credentials::PASSWORD_AUTHENTICATOR;
 pub use secrets::without_passwords;
+
+/// How clients log in: the class that `authenticator` names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authenticator {
+    /// Every client is accepted.
+    #[default]
+    AllowAll,
+    /// Clients have a name and a password.
+    Password,
+    /// Clients have a certificate.
+    MutualTls,
+    /// Clients have a certificate, or else a name and a password.
+    MutualTlsOrPassword,
+}
+
+impl Authenticator {
+    /// Whether clients must log in.
+    pub const fn is_required(self) -> bool {
+        !matches!(self, Authenticator::AllowAll)
+    }
+
+    /// Whether clients may log in with a password.
+    pub const fn takes_passwords(self) -> bool {
+        matches!(self, Authenticator::Password | Authenticator::MutualTlsOrPassword)
+    }
+
+    /// Whether clients may log in with a certificate.
+    pub const fn takes_certificates(self) -> bool {
+        matches!(self, Authenticator::MutualTls | Authenticator::MutualTlsOrPassword)
+    }
+
+    /// The name of Cassandra's class, which clients are told.
+    const fn class(self) -> Option<&'static str> {
+        match self {
+            Authenticator::AllowAll => None,
+            Authenticator::Password => Some("org.apache.cassandra.auth.PasswordAuthenticator"),
+            Authenticator::MutualTls => Some("org.apache.cassandra.auth.MutualTlsAuthenticator"),
+            Authenticator::MutualTlsOrPassword => {
+                Some("org.apache.cassandra.auth.MutualTlsWithPasswordFallbackAuthenticator")
+            }
+        }
+    }
+}
 
 /// Which of Cassandra's classes are in force, and how long their answers are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthOptions {
-    /// `authenticator: PasswordAuthenticator`. Otherwise every client is accepted.
-    pub passwords: bool,
+    /// How clients log in.
+    pub authenticator: Authenticator,
     /// `authorizer: CassandraAuthorizer`. Otherwise every client may do everything.
     pub permissions: bool,
     /// `credentials_validity`: a password that was right is not hashed again for this time.
@@ -57,7 +100,7 @@ pub struct AuthOptions {
 impl Default for AuthOptions {
     fn default() -> AuthOptions {
         AuthOptions {
-            passwords: false,
+            authenticator: Authenticator::AllowAll,
             permissions: false,
             credentials_validity: Duration::from_secs(2),
             credentials_max: 1000,
@@ -103,7 +146,7 @@ impl Auth {
 
     /// The class of the authenticator that clients have to satisfy.
     pub fn authenticator(&self) -> Option<&'static str> {
-        self.options.passwords.then_some(PASSWORD_AUTHENTICATOR)
+        self.options.authenticator.class()
     }
 
     fn book(&self) -> RwLockReadGuard<'_, RoleBook> {
@@ -153,7 +196,7 @@ impl Processor {
     /// Reads the roles, if clients have to log in. A node without roles gets the superuser `cassandra`. Returns whether
     /// that role still has its first password.
     pub fn start_roles(&self) -> Result<bool, QueryError> {
-        if !self.auth().options.passwords {
+        if !self.auth().options.authenticator.is_required() {
             return Ok(false);
         }
         let _one_at_a_time = self.auth().one_at_a_time();
@@ -162,7 +205,7 @@ impl Processor {
         if self.auth().book().roles.is_empty() && !self.engine().options().read_only {
             self.create_first_role()?;
         }
-        Ok(self.has_first_password())
+        Ok(self.auth().options.authenticator.takes_passwords() && self.has_first_password())
     }
 
     /// Reads the roles again if rows of `system_auth` were written directly. The node calls this once in the time of
@@ -207,6 +250,8 @@ pub(crate) fn is_about_roles(statement: &Statement) -> bool {
             | Statement::GrantPermissions(_)
             | Statement::RevokePermissions(_)
             | Statement::ListPermissions(_)
+            | Statement::AddIdentity(_)
+            | Statement::DropIdentity(_)
     )
 }
 
@@ -234,6 +279,8 @@ fn carry_out(statement: &Statement, execution: &Execution<'_>) -> Result<Respons
         Statement::GrantPermissions(change) => permission_statements::grant(change, execution),
         Statement::RevokePermissions(change) => permission_statements::revoke(change, execution),
         Statement::ListPermissions(list) => permission_statements::list(list, execution),
-        _ => Err(QueryError::not_supported("a statement about identities")),
+        Statement::AddIdentity(add) => identities::add(add, execution),
+        Statement::DropIdentity(drop) => identities::remove(drop, execution),
+        _ => Err(QueryError::server("the statement is not about roles")),
     }
 }

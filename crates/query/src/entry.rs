@@ -89,8 +89,14 @@ pub trait QueryHandler: Send + Sync + 'static {
         None
     }
 
-    /// Checks a client's message to the authenticator. This may take some ten milliseconds of processor time.
-    fn log_in(&self, _token: &[u8], _address: Option<SocketAddr>) -> Result<Login, QueryError> {
+    /// Checks a client's message to the authenticator, or its certificate (DER), which TLS has verified. This may take
+    /// some ten milliseconds of processor time.
+    fn log_in(
+        &self,
+        _token: &[u8],
+        _address: Option<SocketAddr>,
+        _certificate: Option<&[u8]>,
+    ) -> Result<Login, QueryError> {
         Err(QueryError::new(ErrorKind::BadCredentials, "there is no authenticator"))
     }
 
@@ -175,8 +181,13 @@ impl QueryHandler for Processor {
         self.auth().authenticator()
     }
 
-    fn log_in(&self, token: &[u8], address: Option<SocketAddr>) -> Result<Login, QueryError> {
-        let outcome = self.check_login(token, address.map(|address| address.ip()));
+    fn log_in(
+        &self,
+        token: &[u8],
+        address: Option<SocketAddr>,
+        certificate: Option<&[u8]>,
+    ) -> Result<Login, QueryError> {
+        let outcome = self.check_login(token, address.map(|address| address.ip()), certificate);
         if let Some(auditor) = self.auditor() {
             auditor.login(address, outcome.as_ref());
         }

@@ -34,7 +34,7 @@ mod terms;
 mod trace;
 
 pub use audit::{AuditFilter, AuditLog, AuditOptions, Category, Choice};
-pub use auth::{AccessOptions, AuthOptions, CidrChecks, Login, without_passwords};
+pub use auth::{AccessOptions, AuthOptions, Authenticator, CidrChecks, Login, without_passwords};
 pub use client::ClientState;
 pub use cql::token_count;
 pub use ddl::TABLE_PROPERTIES;

@@ -648,7 +648,8 @@ impl<H: QueryHandler> Connection<H> {
         }
         match Body::parse(header, body) {
             Ok(Body { request: Request::AuthResponse(token), .. }) => {
-                logging_in.check(header.stream, token, self.session.client.address, &self.shared);
+                let certificate = self.stream.client_certificate();
+                logging_in.check(header.stream, token, self.session.client.address, certificate, &self.shared);
             }
             Ok(_) => {}
             Err(error) => self.protocol_error(header.stream, error.message),

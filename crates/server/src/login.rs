@@ -46,10 +46,12 @@ impl LoggingIn {
         stream: i16,
         token: Option<&[u8]>,
         client: Option<SocketAddr>,
+        certificate: Option<&[u8]>,
         shared: &Arc<Shared<H>>,
     ) {
         let token = token.unwrap_or_default();
         let token = token[..token.len().min(TOKEN_BYTES_MAX)].to_vec();
+        let certificate = certificate.map(<[u8]>::to_vec);
         let (handler, logins) = (shared.handler.clone(), shared.logins.clone());
         self.checking = Some((
             stream,
@@ -59,7 +61,7 @@ impl LoggingIn {
                 // The permit belongs to the hash, which continues if the client leaves.
                 let checked = spawn_blocking(move || {
                     let _permit = permit;
-                    handler.log_in(&token, client)
+                    handler.log_in(&token, client, certificate.as_deref())
                 });
                 checked.await.map_err(|_| gone())?
             }),

@@ -29,6 +29,14 @@ impl Stream {
         async { Ok(Stream::Tls(Box::new(handshake.await?))) }
     }
 
+    /// The certificate with which the client has authenticated itself, in DER.
+    pub(crate) fn client_certificate(&self) -> Option<&[u8]> {
+        match self {
+            Stream::Plain(_) => None,
+            Stream::Tls(stream) => stream.get_ref().1.peer_certificates()?.first().map(|certificate| &certificate[..]),
+        }
+    }
+
     /// Writes some of the bytes.
     pub(crate) fn poll_write(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self {

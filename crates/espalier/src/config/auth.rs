@@ -2,7 +2,8 @@
 
 use super::Config;
 use super::units::{boolean, class_name, text};
-use query::CidrChecks;
+use crate::tls::ClientAuth;
+use query::{Authenticator, CidrChecks};
 use serde_json::Value;
 
 /// One of two classes: whether it is the second one.
@@ -15,8 +16,31 @@ fn second_class(value: &Value, classes: [&str; 2]) -> Result<bool, String> {
         .ok_or_else(|| format!("is not supported with the value {value}; accepted: {accepted}"))
 }
 
+/// The authenticators, by the names of their classes.
+const AUTHENTICATORS: [(&str, Authenticator); 4] = [
+    ("AllowAllAuthenticator", Authenticator::AllowAll),
+    ("PasswordAuthenticator", Authenticator::Password),
+    ("MutualTlsAuthenticator", Authenticator::MutualTls),
+    ("MutualTlsWithPasswordFallbackAuthenticator", Authenticator::MutualTlsOrPassword),
+];
+
+/// The class that reads the identity of a certificate.
+const VALIDATOR: &str = "SpiffeCertificateValidator";
+
 pub(super) fn authenticator(config: &mut Config, value: &Value) -> Result<(), String> {
-    config.auth.passwords = second_class(value, ["AllowAllAuthenticator", "PasswordAuthenticator"])?;
+    let class = class_name(value)?;
+    let Some((_, authenticator)) = AUTHENTICATORS.iter().find(|(name, _)| *name == class) else {
+        let names = AUTHENTICATORS.map(|(name, _)| format!("`{name}`")).join(", ");
+        return Err(format!("is not supported with the value {value}; accepted: {names}"));
+    };
+    if authenticator.takes_certificates() {
+        let validator = parameters(value).find(|(name, _)| *name == "validator_class_name").map(|(_, class)| class);
+        let validator = validator.ok_or("authenticator.parameters.validator_class_name is not set")?;
+        if class_name(validator)? != VALIDATOR {
+            return Err(format!("validator_class_name: {validator} is not supported; accepted: {VALIDATOR}"));
+        }
+    }
+    config.auth.authenticator = *authenticator;
     Ok(())
 }
 
@@ -73,9 +97,21 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         ("network_authorizer", access.data_centers, "CassandraNetworkAuthorizer"),
         ("cidr_authorizer", access.cidrs != CidrChecks::Off, "CassandraCIDRAuthorizer"),
     ];
-    match needing_logins.iter().find(|(_, is_set, _)| *is_set && !config.auth.passwords) {
+    match needing_logins.iter().find(|(_, is_set, _)| *is_set && !config.auth.authenticator.is_required()) {
         Some((option, _, class)) => Err(format!("{option}: AllowAllAuthenticator can't be used with {class}")),
-        None => Ok(()),
+        None => check_certificates(config),
+    }
+}
+
+/// Refuses logins by certificate where clients need not have one, with Cassandra's text.
+fn check_certificates(config: &Config) -> Result<(), String> {
+    let encryption = &config.client_encryption;
+    let have_certificates = encryption.enabled && encryption.client_auth == ClientAuth::Required;
+    match config.auth.authenticator == Authenticator::MutualTls && !have_certificates {
+        true => Err("authenticator: MutualTlsAuthenticator requires client_encryption_options.enabled to be true & \
+                     client_encryption_options.require_client_auth to be true"
+            .to_owned()),
+        false => Ok(()),
     }
 }
 
@@ -97,7 +133,7 @@ mod tests {
             "{class_name: org.apache.cassandra.auth.PasswordAuthenticator, parameters: {}}",
         ] {
             let config = load(&format!("authenticator: {authenticator}\nauthorizer: CassandraAuthorizer\n")).unwrap();
-            assert!(config.auth.passwords && config.auth.permissions, "{authenticator}");
+            assert!(config.auth.authenticator == Authenticator::Password && config.auth.permissions, "{authenticator}");
         }
         let config = load("authenticator: AllowAllAuthenticator\nrole_manager: CassandraRoleManager\n").unwrap();
         assert_eq!(config, Config::default());
@@ -119,6 +155,25 @@ mod tests {
         assert!(with(&enforced.replace("ip_cache", "cache")).unwrap_err().contains("cache_max_size: is no parameter"));
         let error = load("network_authorizer: CassandraNetworkAuthorizer\n").unwrap_err();
         assert_eq!(error, "network_authorizer: AllowAllAuthenticator can't be used with CassandraNetworkAuthorizer");
+    }
+
+    #[test]
+    fn logins_by_certificate_need_certificates() {
+        let mutual = "authenticator:\n  class_name: org.apache.cassandra.auth.MutualTlsAuthenticator\n  parameters:\n    \
+                      validator_class_name: org.apache.cassandra.auth.SpiffeCertificateValidator\n";
+        let required = "client_encryption_options: {enabled: true, require_client_auth: true}\n";
+        let config = load(&format!("{mutual}{required}")).unwrap();
+        assert_eq!(config.auth.authenticator, Authenticator::MutualTls);
+        assert!(load(mutual).unwrap_err().contains("requires client_encryption_options.enabled to be true"));
+        let optional = required.replace("auth: true", "auth: optional");
+        assert!(load(&format!("{mutual}{optional}")).unwrap_err().contains("require_client_auth to be true"));
+        let fallback = mutual.replace("MutualTlsAuthenticator", "MutualTlsWithPasswordFallbackAuthenticator");
+        let config = load(&format!("{fallback}{optional}")).unwrap();
+        assert_eq!(config.auth.authenticator, Authenticator::MutualTlsOrPassword);
+        assert!(
+            load("authenticator: MutualTlsAuthenticator\n").unwrap_err().contains("validator_class_name is not set")
+        );
+        assert!(load(&mutual.replace("Spiffe", "My")).unwrap_err().contains("accepted: SpiffeCertificateValidator"));
     }
 
     #[test]

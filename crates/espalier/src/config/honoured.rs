@@ -157,7 +157,9 @@ pub(super) const HONOURED: &[Honoured] = &[
         name: "authenticator",
         default: "AllowAllAuthenticator",
         note: "`PasswordAuthenticator`: clients log in with the name and the password of a role. The first start \
-               creates the superuser `cassandra` with the password `cassandra`",
+               creates the superuser `cassandra` with the password `cassandra`. `MutualTlsAuthenticator`, \
+               `MutualTlsWithPasswordFallbackAuthenticator`: clients log in by the SPIFFE identity of their certificate; \
+               `validator_class_name` is `SpiffeCertificateValidator`",
         apply: auth::authenticator,
     },
     Honoured {

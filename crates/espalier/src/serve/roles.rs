@@ -12,7 +12,7 @@ const REFRESH_MIN: Duration = Duration::from_millis(100);
 
 /// Reads the roles. A node that cannot read them does not start, since nobody could log in.
 pub(super) async fn start(config: &Config, processor: &Arc<Processor>) -> Result<(), String> {
-    if !config.auth.passwords {
+    if !config.auth.authenticator.is_required() {
         if !config.listen.is_loopback() {
             tracing::warn!(
                 "every client that reaches {} may do everything: set authenticator and authorizer",

@@ -24,6 +24,8 @@ pub(super) struct RoleBook {
     pub roles: BTreeMap<String, Role>,
     /// The permissions of each role, by the resource's name in the tables.
     pub permissions: BTreeMap<String, BTreeMap<String, Permissions>>,
+    /// The role of each identity that certificates may have.
+    pub identities: BTreeMap<String, String>,
     /// The places that roles may connect to and from.
     pub access: AccessBook,
 }

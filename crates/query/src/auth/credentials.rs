@@ -1,4 +1,4 @@
-//! Names and passwords of clients (SASL PLAIN), checked against bcrypt hashes.
+//! Logins of clients. Names and passwords (SASL PLAIN) are checked against bcrypt hashes.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,9 +11,6 @@ use super::Login;
 use super::book::Role;
 use super::store::Change;
 use crate::{ErrorKind, Processor, QueryError};
-
-/// The class that AUTHENTICATE names.
-pub(crate) const PASSWORD_AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
 
 /// The role of a new node, and its password.
 const FIRST_ROLE: &str = "cassandra";
@@ -102,8 +99,31 @@ impl Verified {
 }
 
 impl Processor {
-    /// Checks a client's SASL PLAIN message. This hashes a password, which takes some ten milliseconds.
-    pub(crate) fn check_login(&self, token: &[u8], address: Option<IpAddr>) -> Result<Login, QueryError> {
+    /// Checks the login of a client: its certificate, in DER, if it has one and certificates are taken, or else its SASL
+    /// PLAIN message. A password is hashed, which takes some ten milliseconds.
+    pub(crate) fn check_login(
+        &self,
+        token: &[u8],
+        address: Option<IpAddr>,
+        certificate: Option<&[u8]>,
+    ) -> Result<Login, QueryError> {
+        let auth = self.auth();
+        let authenticator = auth.options.authenticator;
+        let by_certificate = certificate.is_some() || !authenticator.takes_passwords();
+        let name = match authenticator.takes_certificates() && by_certificate {
+            true => self.role_of_certificate(certificate)?,
+            false => self.check_password(token, address)?,
+        };
+        if !auth.book().roles.get(&name).is_some_and(|role| role.can_login) {
+            return Err(QueryError::new(ErrorKind::BadCredentials, format!("{name} is not permitted to log in")));
+        }
+        let (user, user_id) = auth.id(&name);
+        let notice = self.access_notice(&name, address);
+        Ok(Login { user, user_id, notice })
+    }
+
+    /// The name in a SASL PLAIN message, if its password is right.
+    fn check_password(&self, token: &[u8], address: Option<IpAddr>) -> Result<String, QueryError> {
         let (name, password) = decode(token)?;
         let auth = self.auth();
         let refused = || {
@@ -120,12 +140,7 @@ impl Processor {
             return Err(refused());
         }
         auth.failures.lock().unwrap_or_else(PoisonError::into_inner).forget(address, &name);
-        if !auth.book().roles.get(&name).is_some_and(|role| role.can_login) {
-            return Err(QueryError::new(ErrorKind::BadCredentials, format!("{name} is not permitted to log in")));
-        }
-        let (user, user_id) = auth.id(&name);
-        let notice = self.access_notice(&name, address);
-        Ok(Login { user, user_id, notice })
+        Ok(name)
     }
 
     fn is_right(&self, name: &str, password: &str, stored: Option<&str>) -> bool {

@@ -21,7 +21,7 @@ impl Auth {
     /// Whether clients log in, so that statements go through the gate.
     #[inline]
     pub fn has_logins(&self) -> bool {
-        self.options.passwords
+        self.options.authenticator.is_required()
     }
 
     /// Whether statements need permissions.

@@ -246,19 +246,19 @@ pub(super) fn logged_in<'e>(execution: &Execution<'e>) -> Result<&'e Arc<str>, Q
     execution.client.user.as_ref().ok_or_else(|| QueryError::unauthorized(ANONYMOUS))
 }
 
-fn is_superuser(execution: &Execution<'_>) -> bool {
+pub(super) fn is_superuser(execution: &Execution<'_>) -> bool {
     execution.client.user.as_ref().is_some_and(|user| execution.processor.auth().book().is_superuser(user))
 }
 
 /// Refuses a client without a permission on roles, with the text of statements about roles.
-fn check(execution: &Execution<'_>, permission: Permission, resource: &Resource) -> Result<(), QueryError> {
+pub(super) fn check(execution: &Execution<'_>, permission: Permission, resource: &Resource) -> Result<(), QueryError> {
     let Some(user) = &execution.client.user else { return Ok(()) };
     let allowed = execution.processor.ensure(user, permission, resource);
     allowed.map_err(|_| QueryError::unauthorized(format!("User {user} {NOT_ENOUGH}")))
 }
 
 fn validate_options(options: &RoleOptions, processor: &Processor) -> Result<(), QueryError> {
-    let passwords = processor.auth().options.passwords;
+    let passwords = processor.auth().options.authenticator.takes_passwords();
     let unsupported = [
         (options.password.is_some() && !passwords, "PASSWORD"),
         (options.hashed_password.is_some() && !passwords, "HASHED_PASSWORD"),
@@ -313,7 +313,7 @@ fn apply_options(role: &mut Role, options: &RoleOptions) -> Result<(), QueryErro
 }
 
 impl Processor {
-    fn has_role(&self, name: &str) -> bool {
+    pub(super) fn has_role(&self, name: &str) -> bool {
         self.auth().book().roles.contains_key(name)
     }
 
@@ -373,6 +373,7 @@ impl Processor {
         for group in groups {
             self.apply_role_change(&Change::RemoveMember { role: &group, member: name })?;
         }
+        self.forget_identities(name)?;
         self.apply_role_change(&Change::DeleteAccess(name))?;
         self.apply_role_change(&Change::DeleteRole(name))?;
         self.auth().edit(|book| {

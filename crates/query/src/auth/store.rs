@@ -18,6 +18,7 @@ const ROLE_PREFIX: &str = "roles/";
 type Cells = Vec<Option<Vec<u8>>>;
 
 const ROLES: &str = "SELECT role, is_superuser, can_login, salted_hash, member_of FROM system_auth.roles";
+const IDENTITIES: &str = "SELECT identity, role FROM system_auth.identity_to_role";
 const DATA_CENTERS: &str = "SELECT role, dcs FROM system_auth.network_permissions";
 const CIDR_GROUPS_OF_ROLES: &str = "SELECT role, cidr_groups FROM system_auth.cidr_permissions";
 const CIDR_GROUPS: &str = "SELECT cidr_group, cidrs FROM system_auth.cidr_groups";
@@ -42,6 +43,12 @@ pub(super) enum Change<'c> {
     PutPermissions(&'c str, &'c str, Permissions),
     /// Deletes all permissions of a role on the resource of this name.
     DeletePermissions(&'c str, &'c str),
+    /// Binds an identity of certificates to a role.
+    PutIdentity {
+        identity: &'c str,
+        role: &'c str,
+    },
+    DeleteIdentity(&'c str),
     /// Sets the data centers that a role may connect to; none stands for all.
     PutDataCenters(&'c str, &'c BTreeSet<String>),
     /// Sets the groups of addresses that a role may connect from; none stands for all.
@@ -73,6 +80,10 @@ impl Processor {
                 let of_role: &mut BTreeMap<_, _> = book.permissions.entry(text(role)).or_default();
                 of_role.insert(text(resource), Permissions::of(&granted));
             }
+        }
+        for row in self.ask(IDENTITIES)? {
+            let [Some(identity), Some(role)] = &row[..] else { continue };
+            book.identities.insert(text(identity), text(role));
         }
         book.access = self.read_access_book()?;
         Ok(book)
@@ -127,6 +138,12 @@ impl Processor {
                 of("DELETE FROM system_auth.role_permissions WHERE role = ? AND resource = ?", &[role, resource])?;
                 let index = "DELETE FROM system_auth.resource_role_permissons_index WHERE resource = ? AND role = ?";
                 of(index, &[resource, role])
+            }
+            Change::PutIdentity { identity, role } => {
+                of("INSERT INTO system_auth.identity_to_role (identity, role) VALUES (?, ?)", &[identity, role])
+            }
+            Change::DeleteIdentity(identity) => {
+                of("DELETE FROM system_auth.identity_to_role WHERE identity = ?", &[identity])
             }
             Change::PutDataCenters(role, names) => {
                 let put = "INSERT INTO system_auth.network_permissions (role, dcs) VALUES (?, ?)";

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use query::{
-    AuditFilter, AuditLog, AuditOptions, AuthOptions, BatchEntry, BatchKind, BatchStatement, Choice, ClientState,
-    ProcessorOptions, QueryHandler, QueryOptions, Request, Statement, Turn, Values,
+    AuditFilter, AuditLog, AuditOptions, AuthOptions, Authenticator, BatchEntry, BatchKind, BatchStatement, Choice,
+    ClientState, ProcessorOptions, QueryHandler, QueryOptions, Request, Statement, Turn, Values,
 };
 
 use crate::node::TestNode;
@@ -45,7 +45,7 @@ impl AuditedNode {
     /// The client logs in.
     fn log_in(&mut self, name: &str, password: &str) {
         let token = format!("\0{name}\0{password}").into_bytes();
-        if let Ok(login) = self.node.processor.log_in(&token, Some(SocketAddr::from(ADDRESS))) {
+        if let Ok(login) = self.node.processor.log_in(&token, Some(SocketAddr::from(ADDRESS)), None) {
             let address = Some(SocketAddr::from(ADDRESS));
             let (user, user_id) = (Some(login.user), login.user_id);
             self.node.client = Arc::new(ClientState { address, user, user_id, ..ClientState::default() });
@@ -127,7 +127,7 @@ fn statements_have_the_types_and_scopes_of_cassandra() {
 
 #[test]
 fn statements_about_roles_are_entered_without_passwords() {
-    let auth = AuthOptions { passwords: true, permissions: true, ..AuthOptions::default() };
+    let auth = AuthOptions { authenticator: Authenticator::Password, permissions: true, ..AuthOptions::default() };
     let mut node = AuditedNode::new(AuditFilter::default(), auth);
     node.log_in("cassandra", "cassandra");
     assert_eq!(node.entries(), ["LOGIN_SUCCESS|category:AUTH|operation:LOGIN SUCCESSFUL"]);

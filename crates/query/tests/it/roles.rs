@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use blockio::SimulatedDisk;
 use query::{
-    AccessOptions, AuthOptions, BatchEntry, BatchKind, BatchStatement, CidrChecks, ClientState, ErrorKind, Processor,
-    ProcessorOptions, QueryError, QueryHandler, QueryOptions, Value, Values,
+    AccessOptions, AuthOptions, Authenticator, BatchEntry, BatchKind, BatchStatement, CidrChecks, ClientState,
+    ErrorKind, Processor, ProcessorOptions, QueryError, QueryHandler, QueryOptions, Value, Values,
 };
 
 use crate::node::TestNode;
@@ -18,7 +18,7 @@ struct RoleNode {
 }
 
 const WITH_ROLES: AuthOptions = AuthOptions {
-    passwords: true,
+    authenticator: Authenticator::Password,
     permissions: true,
     credentials_validity: Duration::from_secs(2),
     credentials_max: 9,
@@ -35,7 +35,7 @@ fn sasl(name: &str, password: &str) -> Vec<u8> {
 
 fn log_in(processor: &Processor, name: &str, password: &str) -> Result<ClientState, QueryError> {
     let address = Some(SocketAddr::from(([127, 0, 0, 1], 4242)));
-    let login = processor.log_in(&sasl(name, password), address)?;
+    let login = processor.log_in(&sasl(name, password), address, None)?;
     Ok(ClientState { user: Some(login.user), user_id: login.user_id, address, ..ClientState::default() })
 }
 
@@ -113,7 +113,7 @@ fn a_role_that_failed_to_log_in_several_times_is_refused_for_a_while() {
     }
     log_in(&node.node.processor, "cassandra", "cassandra").unwrap_err();
     let elsewhere = Some(SocketAddr::from(([127, 0, 0, 2], 4242)));
-    node.node.processor.log_in(&sasl("cassandra", "cassandra"), elsewhere).unwrap();
+    node.node.processor.log_in(&sasl("cassandra", "cassandra"), elsewhere, None).unwrap();
 }
 
 #[test]
@@ -376,11 +376,49 @@ fn a_login_from_elsewhere_is_reported_where_addresses_are_only_monitored() {
     let mut node = node_with_places(CidrChecks::Monitor);
     node.run("CREATE ROLE far WITH PASSWORD = 'far' AND LOGIN = true AND ACCESS FROM CIDRS {'ten'}");
     let notice = |address: [u8; 4]| {
-        node.node.processor.log_in(&sasl("far", "far"), Some(SocketAddr::from((address, 1)))).unwrap().notice
+        node.node.processor.log_in(&sasl("far", "far"), Some(SocketAddr::from((address, 1))), None).unwrap().notice
     };
     assert_eq!(notice([10, 0, 0, 1]), None);
     let reported = "role far does not have access from IP 127.0.0.1, and was let in";
     assert_eq!(notice([127, 0, 0, 1]).as_deref(), Some(reported));
     node.client("far");
     node.run(READ);
+}
+
+#[test]
+fn identities_belong_to_roles() {
+    let mut node = RoleNode::new();
+    for statement in [
+        "CREATE ROLE lord WITH SUPERUSER = true",
+        "CREATE ROLE other WITH LOGIN = true",
+        "ADD IDENTITY 'spiffe://o' TO ROLE 'other'",
+        "ADD IDENTITY IF NOT EXISTS 'spiffe://o' TO ROLE 'lord'",
+        "ADD IDENTITY 'spiffe://l' TO ROLE 'lord'",
+        "DROP IDENTITY IF EXISTS 'gone'",
+    ] {
+        node.run(statement);
+    }
+    for (statement, text) in [
+        ("ADD IDENTITY 'spiffe://o' TO ROLE 'lord'", "spiffe://o already exists"),
+        ("ADD IDENTITY 'x' TO ROLE 'nobody'", "Can not add identity for non-existent role 'nobody'"),
+        ("ADD IDENTITY '' TO ROLE 'lord'", "Key may not be empty"),
+        ("DROP IDENTITY 'gone'", "identity 'gone' doesn't exist"),
+    ] {
+        assert_eq!(node.node.failure(statement), text);
+    }
+    node.new_client("a");
+    let refused = "User a does not have sufficient privileges to perform the requested operation";
+    for statement in ["ADD IDENTITY 'q' TO ROLE 'a'", "DROP IDENTITY 'spiffe://o'", "DROP IDENTITY 'gone'"] {
+        assert_eq!(node.node.failure(statement), refused);
+    }
+    node.as_superuser("GRANT CREATE ON ALL ROLES TO a");
+    node.as_superuser("GRANT DROP ON ROLE other TO a");
+    node.run("ADD IDENTITY 'q' TO ROLE 'a'");
+    let bound = "Only superusers can bind identities to a role with superuser status";
+    assert_eq!(node.node.failure("ADD IDENTITY 'r' TO ROLE 'lord'"), bound);
+    node.run("DROP IDENTITY 'spiffe://o'");
+    assert_eq!(node.node.failure("DROP IDENTITY 'spiffe://l'"), refused);
+    node.client("cassandra");
+    node.run("DROP ROLE lord");
+    assert_eq!(node.node.rows("SELECT identity, role FROM system_auth.identity_to_role"), ["'q' 'a'"]);
 }

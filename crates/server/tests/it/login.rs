@@ -3,7 +3,7 @@
 use crate::wire::{Client, ERROR, OPTIONS, PREPARE, QUERY, RESULT, long_string, query};
 use blockio::SimulatedDisk;
 use engine::{Engine, EngineOptions};
-use query::{AuthOptions, Processor, ProcessorOptions};
+use query::{AuthOptions, Authenticator, Processor, ProcessorOptions};
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn serve() -> (SocketAddr, Runtime) {
     options.commitlog.segment_size_bytes = 256 << 10;
     options.commitlog.total_space_bytes = 4 << 20;
     options.concurrent_compactors = 0;
-    let auth = AuthOptions { passwords: true, permissions: true, ..AuthOptions::default() };
+    let auth = AuthOptions { authenticator: Authenticator::Password, permissions: true, ..AuthOptions::default() };
     let processor = ProcessorOptions { auth, ..ProcessorOptions::default() };
     let processor = Arc::new(Processor::new(Engine::open(options).unwrap(), processor));
     processor.start_roles().unwrap();
