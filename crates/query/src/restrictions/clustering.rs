@@ -180,14 +180,13 @@ impl ClusteringRestrictions {
         self.restrictions.iter().enumerate().map_while(|(place, restriction)| {
             let ClusteringRestriction {
                 columns,
-                kind: ClusteringKind::Equal(TupleTerm::Terms(terms)),
+                kind: ClusteringKind::Equal(TupleTerm::Single(term)),
                 is_multi: false,
             } = restriction
             else {
                 return None;
             };
-            let (column, term) = (columns.first()?, terms.first()?);
-            (restriction.places() == (place..place + 1)).then_some((column, term))
+            (restriction.places() == (place..place + 1)).then_some((columns.first()?, term))
         })
     }
 
@@ -413,7 +412,7 @@ fn tuples_of(
         false => "Invalid null value in condition for column",
     };
     let names: Vec<&str> = restriction.columns.iter().map(|column| &*column.name).collect();
-    let name = if let [only] = *names { only.to_owned() } else { format!("[{}]", names.join(", ")) };
+    let name = if restriction.is_multi { format!("[{}]", names.join(", ")) } else { names.concat() };
     let mut alternatives = Vec::new();
     for values in tuples.bind(execution)? {
         let mut components = Vec::new();

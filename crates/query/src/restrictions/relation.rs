@@ -69,9 +69,9 @@ fn of_column(column: Arc<Column>, kind: Kind) -> Restriction {
     if column.kind != ColumnKind::Clustering {
         return Restriction::Column(ColumnRestriction { column, kind });
     }
-    let tuple = |bound: TermBound| TupleBound { tuple: TupleTerm::Terms(vec![bound.term]), inclusive: bound.inclusive };
+    let tuple = |bound: TermBound| TupleBound { tuple: TupleTerm::Single(bound.term), inclusive: bound.inclusive };
     let kind = match kind {
-        Kind::Equal(term) => ClusteringKind::Equal(TupleTerm::Terms(vec![term])),
+        Kind::Equal(term) => ClusteringKind::Equal(TupleTerm::Single(term)),
         Kind::In(values) => ClusteringKind::In(TupleIn::Single(values)),
         Kind::Slice { start, end } => ClusteringKind::Slice { start: start.map(tuple), end: end.map(tuple) },
         Kind::Contains(contains) => ClusteringKind::Contains(contains),

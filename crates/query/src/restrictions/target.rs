@@ -195,10 +195,9 @@ impl SliceTarget {
         let [column] = columns.as_slice() else { return None };
         let edge = |bound: &Option<TupleBound>, is_start: bool| match bound {
             None => Some(None),
-            Some(TupleBound { tuple: TupleTerm::Terms(terms), inclusive }) => match terms.as_slice() {
-                [term] => Some(Some(Edge { term: term.clone(), weight: if is_start == *inclusive { -1 } else { 1 } })),
-                _ => None,
-            },
+            Some(TupleBound { tuple: TupleTerm::Single(term), inclusive }) => {
+                Some(Some(Edge { term: term.clone(), weight: if is_start == *inclusive { -1 } else { 1 } }))
+            }
             Some(_) => None,
         };
         // In a column that sorts downwards the greatest values come first.

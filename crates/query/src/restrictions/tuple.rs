@@ -13,6 +13,8 @@ use crate::{ColumnSpec, QueryError, Value};
 /// Values for columns that follow each other.
 #[derive(Clone, Debug)]
 pub(super) enum TupleTerm {
+    /// Of one column, not written as a tuple.
+    Single(Term),
     /// One term per column.
     Terms(Vec<Term>),
     /// A marker for all of them.
@@ -53,10 +55,10 @@ impl TupleTerm {
     /// The values, one per column.
     pub fn bind<'v>(&'v self, execution: &'v Execution<'_>) -> Result<Vec<Bound<'v>>, QueryError> {
         match self {
+            TupleTerm::Single(term) => Ok(vec![term.bind(execution)?]),
             TupleTerm::Terms(terms) => {
                 let bound = terms.iter().map(|term| term.bind(execution)).collect::<Result<Vec<_>, _>>()?;
-                let unset = bound.iter().position(|value| *value == Bound::Unset).filter(|_| terms.len() > 1);
-                match unset {
+                match bound.iter().position(|value| *value == Bound::Unset) {
                     Some(place) => {
                         Err(QueryError::invalid(format!("Invalid unset value for tuple field number {place}")))
                     }

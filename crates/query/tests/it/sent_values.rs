@@ -137,3 +137,27 @@ fn sets_and_maps_within_collections_are_sorted_and_those_within_other_types_are_
         assert_eq!(rows_of(found).row_count, 1, "{ty}: found by the value as it is stored");
     }
 }
+
+/// The texts are Cassandra's, also for a relation of several columns that has one.
+#[test]
+fn missing_values_in_tuples_are_refused_by_their_place() {
+    let node = TestNode::with(&["CREATE TABLE t (k int, c int, d int, PRIMARY KEY (k, c, d))"]);
+    let one = 1_i32.to_be_bytes();
+    let null = "Invalid null value in condition for columns: [c]";
+    let cases: [(&str, &[Value<'_>], &str); 6] = [
+        ("(c) IN ((1), (null))", &[], null),
+        ("(c) IN ((?), (?))", &[Value::Bytes(&one), Value::Null], null),
+        ("(c) IN ((?), (1))", &[Value::Unset], "Invalid unset value for tuple field number 0"),
+        ("(c) = (?)", &[Value::Unset], "Invalid unset value for tuple field number 0"),
+        ("(c, d) IN ((1, ?), (1, 2))", &[Value::Null], "Invalid null value in condition for columns: [c, d]"),
+        ("c IN (?, 1)", &[Value::Unset], "Invalid unset value for column c"),
+    ];
+    for (relation, values, expected) in cases {
+        let options = QueryOptions { values: Values::Positional(values), ..QueryOptions::default() };
+        for rest in ["", " GROUP BY k, c"] {
+            let statement = format!("SELECT k FROM t WHERE k = 1 AND {relation}{rest}");
+            let refused = node.try_run(&statement, &options).unwrap_err();
+            assert_eq!(refused.message, expected, "{statement}");
+        }
+    }
+}
