@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn options_whose_promise_cannot_be_kept_are_refused() {
-        let error = load("authenticator: MutualTlsAuthenticator\n").unwrap_err();
+        let error = load("authenticator: MyAuthenticator\n").unwrap_err();
         assert!(error.contains("authenticator: is not supported with the value"), "{error}");
         for refused in [
             "partitioner: org.apache.cassandra.dht.RandomPartitioner",

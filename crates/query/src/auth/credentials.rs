@@ -99,8 +99,8 @@ impl Verified {
 }
 
 impl Processor {
-    /// Checks the login of a client: its certificate, in DER, if it has one and certificates are taken, or else its SASL
-    /// PLAIN message. A password is hashed, which takes some ten milliseconds.
+    /// Checks the login of a client: its certificate, in DER, if it has one and certificates are taken, or else its
+    /// SASL PLAIN message. A password is hashed, which takes some ten milliseconds.
     pub(crate) fn check_login(
         &self,
         token: &[u8],
