@@ -119,20 +119,20 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let policy = if config.read_only { DiskFailurePolicy::BestEffort } else { config.disk_failure_policy };
     options.on_disk_failure = Some(on_disk_failure(policy, failure));
     let engine = Engine::open(options).map_err(|error| open_failed(&config, &error))?;
+    let audit = open_audit_log(&config)?;
     let mut options = server_options(&config);
     options.tls = certificates.as_ref().map(|certificates| certificates.for_server());
     let listener = Listener::bind(options).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
     log_opened(&engine);
     let address = listener.local_addr();
     log_tls(certificates.as_deref(), listener.tls_addr());
-    let audit = open_audit_log(&config)?;
     let options = processor_options(&config, address, audit.as_ref());
     let generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i32);
     options.node.write_local(&engine, generation).map_err(|error| open_failed(&config, &error))?;
     let disk_usage = options.disk_usage.clone();
     let processor = Arc::new(Processor::new(engine.clone(), options));
     roles::start(&config, &processor).await?;
-    let server = Server::new(listener, processor);
+    let server = Server::new(listener, processor.clone());
     // The socket would be a new file.
     let admin = match config.read_only {
         true => None,
@@ -148,6 +148,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         drained: AtomicBool::new(false),
         certificates: certificates.clone(),
         audit: audit.clone(),
+        processor,
     });
     warn_of_shown_address(&config, address);
     let mut signals = Signals::new()?;

@@ -208,6 +208,18 @@ impl Processor {
         Ok(self.auth().options.authenticator.takes_passwords() && self.has_first_password())
     }
 
+    /// A line about the roles, if clients have to log in.
+    pub fn shown_roles(&self) -> Option<String> {
+        let auth = self.auth();
+        let class = auth.authenticator()?.rsplit('.').next()?;
+        let authorizer = if auth.checks() { "CassandraAuthorizer" } else { "AllowAllAuthorizer" };
+        let book = auth.book();
+        let superusers = book.roles.keys().filter(|role| book.is_superuser(role)).count();
+        let logins = book.roles.values().filter(|role| role.can_login).count();
+        let count = book.roles.len();
+        Some(format!("{count} ({superusers} superusers, {logins} may log in; {class}, {authorizer})"))
+    }
+
     /// Reads the roles again if rows of `system_auth` were written directly. The node calls this once in the time of
     /// `permissions_validity`.
     pub fn refresh_roles(&self) -> Result<(), QueryError> {

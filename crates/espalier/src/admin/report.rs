@@ -41,16 +41,22 @@ pub(super) fn status(node: &NodeState) -> String {
     let puts = stats.iter().flat_map(|table| &table.memtable_puts);
     let puts = put_lines(puts.fold(PutCounts::default(), |sum, shard| sum.and(*shard)));
     let flushes = flush_metrics(&node.engine, pending_flushes);
+    let roles = node.processor.shown_roles().map(|roles| ("Roles", roles));
     let lost = node.audit.iter().map(|log| ("Audit log, lost entries", log.lost().to_string()));
     let quarantined = quarantined(&node.engine).into_iter().chain(faults(&node.engine));
-    lines.into_iter().chain(lost).chain(quarantined).chain(puts).chain(flushes).chain(log_metrics(&node.engine)).fold(
-        String::new(),
-        |mut out, (name, value)| {
+    lines
+        .into_iter()
+        .chain(roles)
+        .chain(lost)
+        .chain(quarantined)
+        .chain(puts)
+        .chain(flushes)
+        .chain(log_metrics(&node.engine))
+        .fold(String::new(), |mut out, (name, value)| {
             // Writing to a String cannot fail.
             let _ = writeln!(out, "{name:<25}: {value}");
             out
-        },
-    )
+        })
 }
 
 /// A line for each fault that the start found and that is no quarantined table.

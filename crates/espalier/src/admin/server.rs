@@ -6,6 +6,7 @@ use crate::audit::AuditFile;
 use crate::tls::Certificates;
 use engine::Engine;
 use model::Table;
+use query::Processor;
 use server::Metrics;
 use std::io;
 use std::net::SocketAddr;
@@ -30,6 +31,7 @@ pub struct NodeState {
     /// Of TLS, if clients use it.
     pub certificates: Option<Arc<Certificates>>,
     pub audit: Option<Arc<AuditFile>>,
+    pub processor: Arc<Processor>,
 }
 
 /// The socket, removed when dropped.

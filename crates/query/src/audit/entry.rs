@@ -122,20 +122,23 @@ fn mentions_password(text: &str) -> bool {
     matches!(without_passwords(text), Cow::Owned(_))
 }
 
-/// Writes texts with their control characters escaped.
+/// Writes texts with their control characters and line separators escaped.
 struct OneLine<'f, 'a>(&'f mut fmt::Formatter<'a>);
 
 impl Write for OneLine<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for part in text.split_inclusive(char::is_control) {
-            let end = part.char_indices().next_back().filter(|(_, last)| last.is_control());
-            match end {
-                Some((start, control)) => write!(self.0, "{}{}", &part[..start], control.escape_default())?,
+        for part in text.split_inclusive(is_escaped) {
+            match part.char_indices().next_back().filter(|(_, last)| is_escaped(*last)) {
+                Some((start, last)) => write!(self.0, "{}{}", &part[..start], last.escape_default())?,
                 None => self.0.write_str(part)?,
             }
         }
         Ok(())
     }
+}
+
+fn is_escaped(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]
@@ -164,9 +167,9 @@ mod tests {
 
     #[test]
     fn a_statement_cannot_forge_an_entry() {
-        let line = entry("INSERT INTO t(a) VALUES('x\nuser:root|host:\r\u{85}')").to_string();
-        assert!(!line.contains(char::is_control), "{line}");
-        assert!(line.ends_with("VALUES('x\\nuser:root|host:\\r\\u{85}')"), "{line}");
+        let line = entry("INSERT INTO t(a) VALUES('x\nuser:root|host:\r\u{85}\u{2028}')").to_string();
+        assert!(!line.contains(is_escaped), "{line}");
+        assert!(line.ends_with("VALUES('x\\nuser:root|host:\\r\\u{85}\\u{2028}')"), "{line}");
     }
 
     #[test]

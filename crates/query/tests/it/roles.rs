@@ -83,6 +83,9 @@ fn a_new_node_has_one_superuser_that_is_in_the_tables() {
     assert!(rows[0].starts_with("'cassandra' true true '$2a$10$"), "{rows:?}");
     assert_eq!(node.node.rows("LIST ROLES"), ["'cassandra' true true {} 'ALL'"]);
     assert_eq!(node.node.rows("LIST USERS"), ["'cassandra' true 'ALL'"]);
+    let shown = "1 (1 superusers, 1 may log in; PasswordAuthenticator, CassandraAuthorizer)";
+    assert_eq!(node.node.processor.shown_roles().as_deref(), Some(shown));
+    assert_eq!(TestNode::new().processor.shown_roles(), None);
 }
 
 #[test]
