@@ -14,6 +14,7 @@ mod expiry;
 mod few_rows;
 mod guardrails;
 mod in_memory;
+mod logins;
 mod modify;
 mod node;
 mod numbers;
