@@ -3,6 +3,8 @@
 //! All of this happens under the lock of the partition. All conditions see the state before the modification.
 
 use std::cmp::Ordering;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use cql::ast::BatchKind;
@@ -24,6 +26,7 @@ use crate::list_paths::AppendedPaths;
 use crate::names::column_spec;
 use crate::restrictions::StatementType;
 use crate::row_view::{RowView, Source, split_key};
+use crate::selection::RowParts;
 use crate::{ColumnSpec, MetadataForm, QueryError, ResponseBody, consistency};
 
 /// A modification and its execution, which has its values.
@@ -42,15 +45,39 @@ enum RowCondition<'c> {
     Columns(Vec<BoundCondition<'c>>),
 }
 
+/// A clustering, in the order of its table.
+struct Place {
+    clustering: Vec<u8>,
+    table: Arc<Table>,
+}
+
+impl Ord for Place {
+    fn cmp(&self, other: &Place) -> Ordering {
+        self.table.comparator().compare(&self.clustering, &other.clustering)
+    }
+}
+
+impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Place) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Place) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Place {}
+
 /// The conditions of one or more modifications of a partition.
 struct Conditions<'c> {
     table: Arc<Table>,
     key: PartitionKey,
-    /// The conditions on rows, by clustering in ascending order.
-    rows: Vec<(Vec<u8>, RowCondition<'c>)>,
-    /// The condition on the static row.
-    statics: Option<RowCondition<'c>>,
-    /// The columns of the answer if the conditions do not hold; `None` if these are all.
+    /// The conditions on rows; `None` is the static row.
+    rows: BTreeMap<Option<Place>, RowCondition<'c>>,
+    /// The columns of the answer if the conditions do not hold, some of them several times; `None` if these are all.
     columns: Option<Vec<Arc<Column>>>,
     /// Whether regular columns are read, or only which rows there are.
     reads_regulars: bool,
@@ -207,8 +234,7 @@ impl<'c> Conditions<'c> {
         let mut conditions = Conditions {
             table: first.0.table.clone(),
             key: key_of(first, is_batch)?,
-            rows: Vec::new(),
-            statics: None,
+            rows: BTreeMap::new(),
             columns: Some(Vec::new()),
             reads_regulars: false,
             reads_all_statics: false,
@@ -249,7 +275,7 @@ impl<'c> Conditions<'c> {
                     let mut bound = Vec::new();
                     for column in condition.columns().iter().filter(|condition| condition.column.kind == kind) {
                         bound.push(column.bind(execution)?);
-                        self.columns.iter_mut().for_each(|columns| add_column(columns, &column.column));
+                        self.columns.iter_mut().for_each(|columns| columns.push(column.column.clone()));
                     }
                     if !bound.is_empty() {
                         let place = if kind == ColumnKind::Static { None } else { clustering.clone() };
@@ -261,37 +287,25 @@ impl<'c> Conditions<'c> {
         }
     }
 
-    /// The condition of a row, or of the static row if there is no clustering.
-    fn condition_of(&mut self, clustering: Option<&[u8]>) -> Option<&mut RowCondition<'c>> {
-        match clustering {
-            None => self.statics.as_mut(),
-            Some(clustering) => {
-                self.rows.iter_mut().find(|(known, _)| known == clustering).map(|(_, condition)| condition)
-            }
-        }
-    }
-
-    fn set_condition(&mut self, clustering: Option<Vec<u8>>, condition: RowCondition<'c>) {
-        let Some(clustering) = clustering else {
-            self.statics = Some(condition);
-            return;
-        };
-        let comparator = self.table.comparator();
-        let place = self.rows.partition_point(|(known, _)| comparator.compare(known, &clustering) == Ordering::Less);
-        self.rows.insert(place, (clustering, condition));
+    /// A row; the static row if there is no clustering.
+    fn place(&self, clustering: Option<Vec<u8>>) -> Option<Place> {
+        clustering.map(|clustering| Place { clustering, table: self.table.clone() })
     }
 
     fn add_existence(&mut self, clustering: Option<Vec<u8>>, condition: RowCondition<'c>) -> Result<(), QueryError> {
         self.columns = None;
-        let negation = if matches!(condition, RowCondition::NotExists) { "NOT " } else { "" };
-        match (self.condition_of(clustering.as_deref()), &condition) {
-            (None, _) => {
-                self.set_condition(clustering, condition);
-                Ok(())
+        let place = self.place(clustering);
+        let known = match self.rows.entry(place) {
+            Entry::Occupied(known) => known,
+            Entry::Vacant(place) => {
+                place.insert(condition);
+                return Ok(());
             }
-            (Some(RowCondition::Exists), RowCondition::Exists)
-            | (Some(RowCondition::NotExists), RowCondition::NotExists) => Ok(()),
-            (Some(RowCondition::Columns(_)), _) => {
+        };
+        let negation = if matches!(condition, RowCondition::NotExists) { "NOT " } else { "" };
+        match (known.get(), &condition) {
+            (RowCondition::Exists, RowCondition::Exists) | (RowCondition::NotExists, RowCondition::NotExists) => Ok(()),
+            (RowCondition::Columns(_), _) => {
                 let message = format!("Cannot mix IF conditions and IF {negation}EXISTS for the same row");
                 Err(QueryError::invalid(message))
             }
@@ -304,30 +318,31 @@ impl<'c> Conditions<'c> {
         clustering: Option<Vec<u8>>,
         mut bound: Vec<BoundCondition<'c>>,
     ) -> Result<(), QueryError> {
-        match self.condition_of(clustering.as_deref()) {
-            None => self.set_condition(clustering, RowCondition::Columns(bound)),
-            Some(RowCondition::Columns(known)) => known.append(&mut bound),
-            Some(_) => {
-                let message = "Cannot mix IF conditions and IF NOT EXISTS for the same row";
-                return Err(QueryError::invalid(message));
-            }
-        }
+        let place = self.place(clustering);
+        let known = self.rows.entry(place).or_insert_with(|| RowCondition::Columns(Vec::new()));
+        let RowCondition::Columns(known) = known else {
+            return Err(QueryError::invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row"));
+        };
+        known.append(&mut bound);
         Ok(())
     }
 
-    /// Whether a static column is read.
-    fn reads_static(&self, name: &str) -> bool {
-        let named = || match &self.statics {
-            Some(RowCondition::Columns(columns)) => columns.iter().any(|bound| *bound.condition.column.name == *name),
-            _ => false,
-        };
-        self.reads_all_statics || named()
+    /// The clusterings with conditions, in ascending order.
+    fn clusterings(&self) -> impl Iterator<Item = (&[u8], &RowCondition<'c>)> {
+        self.rows.iter().filter_map(|(place, condition)| Some((&*place.as_ref()?.clustering, condition)))
+    }
+
+    /// The static columns that conditions name.
+    fn named_statics(&self) -> HashSet<&str> {
+        let Some(RowCondition::Columns(columns)) = self.rows.get(&None) else { return HashSet::new() };
+        columns.iter().map(|bound| &*bound.condition.column.name).collect()
     }
 
     /// Reads the rows of the conditions. If there are conditions on the static row alone, the first live row is read:
     /// a partition without static content is not one that does not exist.
     fn read(&self, execution: &Execution<'_>) -> Result<Current, QueryError> {
-        let slices: Vec<Slice> = self.rows.iter().map(|(clustering, _)| Slice::prefix(clustering)).collect();
+        let slices: Vec<Slice> = self.clusterings().map(|(clustering, _)| Slice::prefix(clustering)).collect();
+        let (reads_all, named_statics) = (slices.is_empty(), self.named_statics());
         let slices = if slices.is_empty() { Slices::all() } else { Slices::new(slices, self.table.comparator()) };
         let mut current = Current { newest_micros: i64::MIN, ..Current::default() };
         let (table, now) = (&*self.table, execution.now_seconds);
@@ -338,7 +353,8 @@ impl<'c> Conditions<'c> {
                 Found::Statics(row) => {
                     let mut values = values_of(row, table, now);
                     for (value, column) in values.iter_mut().zip(&table.statics().columns) {
-                        *value = value.take().filter(|_| self.reads_static(&column.name));
+                        *value =
+                            value.take().filter(|_| self.reads_all_statics || named_statics.contains(&*column.name));
                     }
                     current.statics = values.iter().any(Option::is_some).then_some(values);
                 }
@@ -350,7 +366,7 @@ impl<'c> Conditions<'c> {
                     if is_live {
                         let values = if self.reads_regulars { values_of(row, table, now) } else { Values::new() };
                         current.rows.push((clustering.to_vec(), values));
-                        return !self.rows.is_empty();
+                        return !reads_all;
                     }
                 }
             }
@@ -360,22 +376,21 @@ impl<'c> Conditions<'c> {
     }
 
     fn hold(&self, current: &Current, execution: &Execution<'_>) -> Result<bool, QueryError> {
-        if let Some(condition) = &self.statics
+        if let Some(condition) = self.rows.get(&None)
             && !condition.holds(current.statics.as_ref(), &self.table, execution)?
         {
             return Ok(false);
         }
-        for (clustering, condition) in &self.rows {
-            let row = current.rows.iter().find(|(known, _)| self.is_same(known, clustering));
+        // Both are in the order of the table.
+        let (mut found, comparator) = (current.rows.iter().peekable(), self.table.comparator());
+        for (clustering, condition) in self.clusterings() {
+            while found.next_if(|(known, _)| comparator.compare(known, clustering).is_lt()).is_some() {}
+            let row = found.next_if(|(known, _)| comparator.compare(known, clustering).is_eq());
             if !condition.holds(row.map(|(_, values)| values), &self.table, execution)? {
                 return Ok(false);
             }
         }
         Ok(true)
-    }
-
-    fn is_same(&self, one: &[u8], other: &[u8]) -> bool {
-        self.table.comparator().compare(one, other) == Ordering::Equal
     }
 
     /// The newest timestamp, also of the rows that are written and were not read for a condition.
@@ -388,8 +403,9 @@ impl<'c> Conditions<'c> {
         let mut others = Vec::new();
         for (modification, execution) in parts {
             if let Rows::Clusterings(clusterings) = modification.target.rows(execution)? {
-                let is_unknown = |clustering: &Vec<u8>| !self.rows.iter().any(|(known, _)| known == clustering);
-                others.extend(clusterings.iter().filter(|clustering| is_unknown(clustering)).map(|c| Slice::prefix(c)));
+                let places = clusterings.into_iter().map(|clustering| self.place(Some(clustering)));
+                let unknown = places.filter(|place| !self.rows.contains_key(place)).flatten();
+                others.extend(unknown.map(|place| Slice::prefix(&place.clustering)));
             }
         }
         if !others.is_empty() {
@@ -422,7 +438,9 @@ impl<'c> Conditions<'c> {
                 if self.is_batch {
                     all.extend(table.partition_key().iter().chain(table.clustering()).cloned());
                 }
-                columns.iter().for_each(|column| add_column(&mut all, column));
+                all.extend(columns.iter().cloned());
+                let mut known = HashSet::new();
+                all.retain(|column| known.insert(column.id));
                 all
             }
         };
@@ -455,12 +473,6 @@ impl<'c> Conditions<'c> {
     }
 }
 
-fn add_column(columns: &mut Vec<Arc<Column>>, column: &Arc<Column>) {
-    if !columns.iter().any(|known| known.id == column.id) {
-        columns.push(column.clone());
-    }
-}
-
 impl RowCondition<'_> {
     fn holds(&self, row: Option<&Values>, table: &Table, execution: &Execution<'_>) -> Result<bool, QueryError> {
         let columns = match self {
@@ -468,11 +480,12 @@ impl RowCondition<'_> {
             RowCondition::NotExists => return Ok(row.is_none()),
             RowCondition::Columns(columns) => columns,
         };
+        let parts = RowParts::default();
         for bound in columns {
             let column = &bound.condition.column;
             let index = table.columns(column.kind == ColumnKind::Static).index_of(&column.name);
             let value = row.zip(index).and_then(|(values, index)| values.get(index)?.as_deref());
-            if !bound.holds(value, execution)? {
+            if !bound.holds(value, &parts, Source::of(table, column), execution)? {
                 return Ok(false);
             }
         }

@@ -186,8 +186,8 @@ impl Parts {
         by_value.binary_search_by(|place| ty.compare(value(place), wanted)).is_ok()
     }
 
-    /// The field of a user type at this place.
-    pub fn field(&self, index: usize) -> Option<&[u8]> {
+    /// The field of a user type, or the element of a list, at this place.
+    pub fn at(&self, index: usize) -> Option<&[u8]> {
         let (_, place) = self.places.get(index)?;
         self.value.get(place.clone())
     }
@@ -270,6 +270,6 @@ mod tests {
         let ty = CqlType::Tuple(vec![CqlType::Int; 4].into());
         let value = collection::tuple([Some(&[1][..]), None, Some(&[][..])].into_iter());
         let parts = Parts::new(&ty, value).unwrap();
-        assert_eq!([0, 1, 2, 3].map(|index| parts.field(index)), [Some(&[1][..]), None, Some(&[][..]), None]);
+        assert_eq!([0, 1, 2, 3].map(|index| parts.at(index)), [Some(&[1][..]), None, Some(&[][..]), None]);
     }
 }

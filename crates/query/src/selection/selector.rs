@@ -138,7 +138,7 @@ impl Selector {
             },
             Selector::Field { receiver, index, .. } => {
                 if let Some(parts) = input.parts(receiver)? {
-                    return Ok(parts.field(*index).map(|field| Cow::Owned(field.to_vec())));
+                    return Ok(parts.at(*index).map(|field| Cow::Owned(field.to_vec())));
                 }
                 let Some(value) = receiver.evaluate(input)? else { return Ok(None) };
                 let field = collection::fields(&value).nth(*index).transpose()?.flatten();

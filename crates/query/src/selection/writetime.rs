@@ -148,7 +148,7 @@ impl WritetimeSelector {
             return match asked {
                 Asked::Whole => true,
                 Asked::Nothing => false,
-                Asked::Field(place) => known.field(u16::from_be_bytes(*place).into()).is_some(),
+                Asked::Field(place) => known.at(u16::from_be_bytes(*place).into()).is_some(),
                 Asked::Element(wanted) => known.element(wanted).is_some(),
                 Asked::Slice(from, to) => known.has_between(from.as_deref(), to.as_deref()),
             };

@@ -210,3 +210,54 @@ fn a_conditional_write_is_answered_where_it_may_not_wait() {
         assert_eq!((is_applied, rows.metadata.specs().len()), answer);
     }
 }
+
+/// More conditions on one column than are searched for in its value one by one.
+#[test]
+fn many_conditions_on_the_parts_of_a_column_hold_as_each_does() {
+    let node = TestNode::with(&[
+        "CREATE TYPE u (a int, b int, c int, d int, e int, f int)",
+        "CREATE TABLE t (k int PRIMARY KEY, m map<int, int>, l list<int>, s set<int>, f frozen<map<int, int>>, u u, \
+         v int)",
+        "INSERT INTO t (k, m, l, s, f, u) \
+         VALUES (1, {9: 1, 2: 2, 5: 3}, [7, 8, 9], {4, 6}, {9: 1, 2: 2, 5: 3}, {a: 1, c: 3, f: 6})",
+    ]);
+    let (holds, fails) = (
+        [
+            "m[9] = 1 AND m[2] = 2 AND m[5] = 3 AND m[1] = null AND m[2] != 3 AND m[5] IN (1, 3)",
+            "m CONTAINS KEY 9 AND m CONTAINS 3 AND m CONTAINS KEY 5 AND m CONTAINS 1 AND m CONTAINS KEY 2",
+            "l[0] = 7 AND l[1] = 8 AND l[2] = 9 AND l[3] = null AND l CONTAINS 9 AND l CONTAINS 7 AND l CONTAINS 8",
+            "s CONTAINS 4 AND s CONTAINS 6 AND s CONTAINS 4 AND s CONTAINS 6 AND s CONTAINS 4 AND s CONTAINS 6",
+            "f[9] = 1 AND f[2] = 2 AND f[5] = 3 AND f[1] = null AND f CONTAINS KEY 9 AND f CONTAINS 3",
+            "u.a = 1 AND u.b = null AND u.c = 3 AND u.d = null AND u.e = null AND u.f = 6",
+        ],
+        ["m[5] = 2", "m CONTAINS KEY 3", "l[2] = 8", "s CONTAINS 5", "f CONTAINS 4", "u.e = 1"],
+    );
+    for (holds, fails) in holds.iter().zip(fails) {
+        assert!(is_applied(&node, &format!("UPDATE t SET v = 1 WHERE k = 1 IF {holds}")), "{holds}");
+        let last = format!("{holds} AND {fails}");
+        assert!(!is_applied(&node, &format!("UPDATE t SET v = 1 WHERE k = 1 IF {last}")), "{last}");
+    }
+}
+
+/// The rows are written in descending order. Some are named in two ways, as 2 and 2.00.
+#[test]
+fn a_batch_with_conditions_on_many_rows_applies_if_all_hold() {
+    let node = TestNode::with(&["CREATE TABLE t (k int, c decimal, v int, PRIMARY KEY (k, c))"]);
+    let batch = |statement: &dyn Fn(i32) -> String| {
+        let statements: Vec<String> = (0..40).rev().map(statement).collect();
+        is_applied(&node, &format!("BEGIN BATCH {} APPLY BATCH", statements.join("; ")))
+    };
+    assert!(batch(&|i| format!("INSERT INTO t (k, c, v) VALUES (1, {i}, {i}) IF NOT EXISTS")));
+    assert!(batch(&|i| format!("UPDATE t SET v = {i} WHERE k = 1 AND c = {i}.00 IF v = {i}")));
+    let of_two = |i: i32| format!("UPDATE t SET v = 9 WHERE k = 1 AND c = {}.0{} IF v = {}", i / 2, i % 2 * 5, i / 2);
+    assert!(!batch(&of_two), "there is no row 19.05");
+    assert!(!batch(&|i| format!("UPDATE t SET v = 9 WHERE k = 1 AND c = {i} IF v = {}", i.min(38))));
+    let mixed = |one: &str, other: &str| node.failure(&format!("BEGIN BATCH {one}; {other}; APPLY BATCH"));
+    let exists = "UPDATE t SET v = 9 WHERE k = 1 AND c = 2 IF EXISTS";
+    let told = mixed("UPDATE t SET v = 9 WHERE k = 1 AND c = 2.00 IF v = 2", exists);
+    assert_eq!(told, "Cannot mix IF conditions and IF EXISTS for the same row");
+    let told = mixed(exists, "INSERT INTO t (k, c, v) VALUES (1, 2.0, 3) IF NOT EXISTS");
+    assert_eq!(told, "Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row");
+    let expected: Vec<String> = (0..40).map(|i| i.to_string()).collect();
+    assert_eq!(node.rows("SELECT v FROM t WHERE k = 1"), expected);
+}

@@ -79,6 +79,22 @@ fn make_type(node: &TestNode, size: usize) {
     node.run(&format!("INSERT INTO x (k, u, f) VALUES (1, {{{fields}}}, {{{fields}}})"));
 }
 
+/// Rows 0 to `size` of partition 1, of which all but the first are deleted again.
+fn fill_and_delete_rows(node: &TestNode, size: usize) {
+    fill_rows(node, size);
+    run(node, &each(size - 1, |i| format!("DELETE FROM t WHERE k = 1 AND c = {}", i + 1)));
+}
+
+/// Creates a table `n` of counters, with `size` rows in partition 1.
+fn make_counters(node: &TestNode, size: usize) {
+    node.run("CREATE TABLE n (k int, c int, v counter, w counter, PRIMARY KEY (k, c))");
+    node.run(&counter_batch(size, |i| format!("UPDATE n SET v = v + 1 WHERE k = 1 AND c = {i}")));
+}
+
+fn counter_batch(size: usize, statement: impl Fn(usize) -> String) -> String {
+    format!("BEGIN COUNTER BATCH {} APPLY BATCH", joined(size, "; ", statement))
+}
+
 const KINDS: &[Kind] = &[
     Kind {
         name: "element writes to one row",
@@ -341,6 +357,104 @@ const KINDS: &[Kind] = &[
             };
             one(format!("SELECT {} FROM x", joined(size, ", ", parts)))
         },
+    },
+    Kind {
+        name: "rows written if they do not exist",
+        setup: fill_rows,
+        statements: |size| each(size, |i| format!("INSERT INTO t (k, c, v) VALUES (1, {}, 0) IF NOT EXISTS", size + i)),
+    },
+    Kind {
+        name: "rows changed on conditions of each other",
+        setup: fill_rows,
+        statements: |size| {
+            each(size, |i| match i % 2 {
+                0 => format!("UPDATE t SET v = 7 WHERE k = 1 AND c = {i} IF v = {i}"),
+                _ => format!("DELETE FROM t WHERE k = 1 AND c = {i}"),
+            })
+        },
+    },
+    Kind {
+        name: "one row changed on conditions of its elements",
+        setup: fill_collections,
+        statements: |size| {
+            let conditions = joined(size, " AND ", |i| match i % 3 {
+                0 => format!("m[{i}] = {i}"),
+                1 => format!("l[{i}] = {i}"),
+                _ => format!("f[{i}] = {i}"),
+            });
+            one(format!("UPDATE t SET v = 1 WHERE k = 1 AND c = 1 IF {conditions}"))
+        },
+    },
+    Kind {
+        name: "one row changed on a condition of many values",
+        setup: fill_rows,
+        statements: |size| {
+            let values = joined(size, ", ", |i| (i + 1).to_string());
+            one(format!("UPDATE t SET v = 1 WHERE k = 1 AND c = 1 IF v IN ({values})"))
+        },
+    },
+    Kind {
+        name: "counters of rows",
+        setup: make_counters,
+        statements: |size| one(counter_batch(size, |i| format!("UPDATE n SET v = v + 1 WHERE k = 1 AND c = {i}"))),
+    },
+    Kind {
+        name: "additions to one counter",
+        setup: make_counters,
+        statements: |size| {
+            one(counter_batch(size, |_| "UPDATE n SET v = v + 1, w = w - 1 WHERE k = 1 AND c = 0".into()))
+        },
+    },
+    Kind {
+        name: "counters of partitions",
+        setup: make_counters,
+        statements: |size| one(counter_batch(size, |i| format!("UPDATE n SET v = v + 1 WHERE k = {i} AND c = 1"))),
+    },
+    Kind {
+        name: "the last row before many deleted ones",
+        setup: fill_and_delete_rows,
+        statements: |_| one("SELECT c FROM t WHERE k = 1 ORDER BY c DESC LIMIT 1".into()),
+    },
+    Kind {
+        name: "groups of rows",
+        setup: fill_rows,
+        statements: |_| one("SELECT k, c, max(v), count(*) FROM t WHERE k = 1 GROUP BY k, c".into()),
+    },
+    Kind {
+        name: "rows as documents, sorted across partitions",
+        setup: fill_rows,
+        statements: |size| {
+            let keys = joined(size, ", ", |i| i.to_string());
+            one(format!("SELECT JSON c, v FROM t WHERE k IN ({keys}) ORDER BY c DESC"))
+        },
+    },
+    Kind {
+        name: "rows selected and deleted by tuples",
+        setup: fill_rows,
+        statements: |size| {
+            let tuples = joined(size, ", ", |i| format!("({i})"));
+            vec![
+                format!("DELETE FROM t WHERE k = 1 AND (c) IN ({tuples})"),
+                format!("UPDATE t SET v = 3 WHERE k = 1 AND (c) IN ({tuples})"),
+            ]
+        },
+    },
+    Kind {
+        name: "a frozen collection of frozen collections",
+        setup: |node, _| {
+            node.run("CREATE TABLE z (k int PRIMARY KEY, v frozen<map<frozen<set<int>>, frozen<list<int>>>>)");
+        },
+        statements: |size| {
+            let entries = joined(size, ", ", |i| format!("{{{}, {i}}}: [{i}, 1]", size - i + 1000));
+            one(format!("INSERT INTO z (k, v) VALUES (1, {{{entries}}})"))
+        },
+    },
+    Kind {
+        name: "a keyspace of many tables dropped",
+        setup: |node, size| {
+            (0..size / 10).for_each(|i| _ = node.run(&format!("CREATE TABLE d{i} (k int PRIMARY KEY)")))
+        },
+        statements: |_| one("DROP KEYSPACE ks".into()),
     },
 ];
 

@@ -10,6 +10,8 @@ use types::{CqlType, collection};
 
 use super::{ColumnCondition, Part, Wanted};
 use crate::execution::Execution;
+use crate::row_view::Source;
+use crate::selection::{Parts, RowParts};
 use crate::terms::{Bound, InTerms, Term};
 use crate::{QueryError, Value};
 
@@ -124,33 +126,52 @@ fn bind_index(index: &Term, execution: &Execution<'_>) -> Result<i32, QueryError
 
 impl BoundCondition<'_> {
     /// Whether the condition holds of a column with this serialized value; `None` is null, or that there is no row.
-    pub fn holds(&self, value: Option<&[u8]>, execution: &Execution<'_>) -> Result<bool, QueryError> {
+    /// `row` has what earlier conditions found of the row, in which the column is at `source`.
+    pub fn holds(
+        &self,
+        value: Option<&[u8]>,
+        row: &RowParts,
+        source: Source,
+        execution: &Execution<'_>,
+    ) -> Result<bool, QueryError> {
         let wanted = self.wanted.as_ref().map_err(QueryError::invalid)?.as_slice();
         execution.work(1 + wanted.len() as u64)?;
         let any_is_met = |ty: &CqlType, found: Option<&[u8]>| {
             wanted.iter().any(|wanted| is_met(self.condition.operator, ty, wanted.as_deref(), found))
         };
-        let ty = &self.condition.column.ty;
+        let (ty, operator) = (&self.condition.column.ty, self.condition.operator);
+        let is_on_part = matches!(operator, Operator::Contains | Operator::ContainsKey);
+        let decoded = match value.filter(|_| is_on_part || !matches!(self.part, BoundPart::Whole)) {
+            Some(value) => row.of_value(source, ty, || Ok::<_, QueryError>(Some(value.to_vec())))?,
+            None => None,
+        };
+        let decoded = decoded.as_deref();
         match (&self.part, ty) {
-            (BoundPart::Whole, _) if self.condition.operator == Operator::Contains => {
-                contains(ty, value, wanted, false)
-            }
-            (BoundPart::Whole, _) if self.condition.operator == Operator::ContainsKey => {
-                contains(ty, value, wanted, true)
-            }
+            (BoundPart::Whole, _) if operator == Operator::Contains => contains(ty, value, decoded, wanted, false),
+            (BoundPart::Whole, _) if operator == Operator::ContainsKey => contains(ty, value, decoded, wanted, true),
             (BoundPart::Index(index), CqlType::List { element, .. }) => {
-                let element_at = |index| value.and_then(|value| element_of(value, index));
+                let element_at = |index| match decoded {
+                    Some(parts) => parts.at(index),
+                    None => value.and_then(|value| element_of(value, index)),
+                };
                 match usize::try_from(*index) {
                     Ok(index) => Ok(any_is_met(element, element_at(index))),
                     Err(_) if value.is_none() && !ty.is_multi_cell() => Ok(any_is_met(element, None)),
                     Err(_) => refuse(format!("Invalid negative list index {index}")),
                 }
             }
-            (BoundPart::Key(wanted), CqlType::Map { key, value: ty, .. }) => {
-                Ok(any_is_met(ty, value.and_then(|value| entry_of(key, value, wanted))))
-            }
+            (BoundPart::Key(wanted), CqlType::Map { key, value: ty, .. }) => Ok(any_is_met(
+                ty,
+                match decoded {
+                    Some(parts) => parts.element(wanted),
+                    None => value.and_then(|value| entry_of(key, value, wanted)),
+                },
+            )),
             (BoundPart::Field(place), CqlType::Udt { definition, .. }) => {
-                let field = value.and_then(|value| collection::fields(value).nth(*place)?.ok().flatten());
+                let field = match decoded {
+                    Some(parts) => parts.at(*place),
+                    None => value.and_then(|value| collection::fields(value).nth(*place)?.ok().flatten()),
+                };
                 let Some((_, ty)) = definition.fields().get(*place) else { return Ok(false) };
                 Ok(any_is_met(ty, field))
             }
@@ -160,8 +181,23 @@ impl BoundCondition<'_> {
 }
 
 /// Whether a collection has the only wanted value among its keys or its elements.
-fn contains(ty: &CqlType, value: Option<&[u8]>, wanted: &[Option<Vec<u8>>], is_key: bool) -> Result<bool, QueryError> {
+fn contains(
+    ty: &CqlType,
+    value: Option<&[u8]>,
+    decoded: Option<&Parts>,
+    wanted: &[Option<Vec<u8>>],
+    is_key: bool,
+) -> Result<bool, QueryError> {
     let (Some(value), [Some(wanted)]) = (value, wanted) else { return Ok(false) };
+    if let Some(parts) = decoded {
+        return Ok(match ty {
+            CqlType::Map { .. } if is_key => parts.element(wanted).is_some(),
+            CqlType::Map { value: ty, .. } | CqlType::List { element: ty, .. } | CqlType::Set { element: ty, .. } => {
+                parts.has_value(ty, wanted)
+            }
+            _ => false,
+        });
+    }
     Ok(match ty {
         CqlType::Map { key, value: ty, .. } => collection::entries(value)?.entries().flatten().any(|entry| {
             let (ty, part) = if is_key { (key, entry.0) } else { (ty, entry.1) };
