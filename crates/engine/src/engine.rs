@@ -1,13 +1,12 @@
 //! The engine itself: what it consists of, opening and closing.
 //!
-//! An engine is a set of rooms over one [`Shared`]: compaction, quarantine, flush, resident tables and writes, each of
-//! which knows those before it and none behind it. What concerns the node as a whole (recovery, changes of the schema,
-//! transfers of files) works on the engine. `engine/doors.rs` has the calls that lead into the rooms.
+//! An engine is a set of rooms over one [`Shared`]: compaction, quarantine, flush, resident tables, writes, tables as a
+//! whole, recovery, and transfers of files. Each of them knows those before it and none behind it, and none knows the
+//! engine. `engine/doors.rs` has the calls that lead into the rooms.
 
 mod begun;
 mod doors;
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -23,14 +22,15 @@ use crate::flush::{Flush, FlushQueue};
 use crate::lock::lock;
 use crate::options::EngineOptions;
 use crate::quarantine::{Quarantine, is_indispensable, refusal};
-use crate::recovery::Start;
 use crate::recovery::log_host::LogHost;
+use crate::recovery::{Recovery, Start};
 use crate::residents::Residents;
-use crate::schema::SchemaState;
+use crate::schema::Tables;
 use crate::schema::change::Keyspaces;
 use crate::shared::Shared;
 use crate::system::system_keyspaces;
 use crate::table::TableStore;
+use crate::transfer::Transfers;
 use crate::write::Writes;
 
 pub use begun::BegunWrite;
@@ -41,15 +41,15 @@ pub use begun::BegunWrite;
 /// is: the next start replays the log.
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) compaction: Arc<Compaction>,
-    pub(crate) quarantine: Arc<Quarantine>,
-    pub(crate) flush: Arc<Flush>,
-    pub(crate) residents: Arc<Residents>,
+    compaction: Arc<Compaction>,
+    quarantine: Arc<Quarantine>,
+    flush: Arc<Flush>,
+    residents: Arc<Residents>,
     pub(crate) writes: Arc<Writes>,
-    pub(crate) schema_state: SchemaState,
-    pub(crate) start: Start,
-    /// Files of tables' directories that belong to no SSTable, and where the start put them.
-    pub(crate) leftovers: Mutex<Vec<PathBuf>>,
+    tables: Arc<Tables>,
+    recovery: Recovery,
+    transfers: Transfers,
+    start: Start,
     /// Held while it closes.
     closing: Mutex<()>,
 }
@@ -67,33 +67,40 @@ impl Engine {
         }
         let queue = Arc::new(FlushQueue::default());
         let (shared, replay) = open_shared(options, &queue)?;
-        let mut engine = Engine::over(Arc::new(shared), queue);
-        engine.recover(replay).map_err(refusal)?;
+        let engine = Engine::over(Arc::new(shared), queue, replay)?;
         engine.flush.start()?;
         engine.compaction.start()?;
         engine.writes.start()?;
         engine.residents.start()?;
-        engine.writes.finish_batches(&engine.last_truncations()?)?;
+        engine.writes.finish_batches(&engine.tables.truncations().last()?)?;
         Ok(Arc::new(engine))
     }
 
-    /// The rooms, in which nothing runs yet.
-    fn over(shared: Arc<Shared>, queue: Arc<FlushQueue>) -> Engine {
+    /// The rooms, with what the log brought back; no thread runs yet.
+    fn over(shared: Arc<Shared>, queue: Arc<FlushQueue>, replay: Replay) -> Result<Engine, EngineError> {
         let compaction = Arc::new(Compaction::new(&shared));
         let quarantine = Arc::new(Quarantine::new(&shared, &compaction));
         let flush = Arc::new(Flush::new(&shared, &compaction, &quarantine, queue));
-        Engine {
-            residents: Arc::new(Residents::new(&shared, &flush)),
-            writes: Arc::new(Writes::new(&shared, &flush, &quarantine)),
-            schema_state: SchemaState::default(),
-            start: Start::default(),
-            leftovers: Mutex::default(),
-            closing: Mutex::default(),
+        let residents = Arc::new(Residents::new(&shared, &flush));
+        let writes = Arc::new(Writes::new(&shared, &flush, &quarantine));
+        let tables = Arc::new(Tables::new(&shared, &compaction, &quarantine, &flush, &residents, &writes));
+        let recovery = Recovery::new(&shared, &compaction, &quarantine, &flush, &residents, &writes, &tables);
+        let transfers = Transfers::new(&shared, &compaction, &flush, &residents, &writes, &tables);
+        let start = recovery.run(replay).map_err(refusal)?;
+        let closing = Mutex::default();
+        Ok(Engine {
             shared,
             compaction,
             quarantine,
             flush,
-        }
+            residents,
+            writes,
+            tables,
+            recovery,
+            transfers,
+            start,
+            closing,
+        })
     }
 
     /// Flushes everything and closes the log: the next start has nothing to replay. A table that cannot be flushed

@@ -10,7 +10,7 @@ mod rows;
 pub use rows::{Rows, Target};
 pub(crate) use rows::{has_large_memtables, is_in_memory, prefetch, read, read_at, rows, writes_wait};
 
-use model::{KeyRange, ReadRange};
+use model::{BoxCursor, KeyRange, PartitionKey, ReadRange};
 
 use crate::error::EngineError;
 use crate::shared::Shared;
@@ -20,4 +20,15 @@ use crate::system::{SystemRow, read_rows};
 pub(crate) fn system_rows(shared: &Shared, keyspace: &str, table: &str) -> Result<Vec<SystemRow>, EngineError> {
     let rows = read(shared, &shared.find_table(keyspace, table), &ReadRange::all_rows(KeyRange::all()))?;
     Ok(read_rows(rows, shared.now_seconds())?)
+}
+
+/// The node's row of `system.local`, with what its cells say of themselves.
+pub(crate) fn local_rows(shared: &Shared) -> Result<BoxCursor<'static>, EngineError> {
+    let key = KeyRange::Single(PartitionKey::new(b"local"));
+    read(shared, &shared.find_table("system", "local"), &ReadRange::all_rows(key))
+}
+
+/// The node's row of `system.local`.
+pub(crate) fn local_row(shared: &Shared) -> Result<Option<SystemRow>, EngineError> {
+    Ok(read_rows(local_rows(shared)?, shared.now_seconds())?.into_iter().next())
 }

@@ -1,6 +1,6 @@
 //! The calls that lead into the rooms, and what an engine says of itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use crate::compaction::tasks::CompactionStats;
 use crate::error::EngineError;
 use crate::flush::FlushStats;
 use crate::hooks::DiskFailureKind;
-use crate::lock::lock;
 use crate::metrics::{TableStats, all_table_stats, stats_of};
 use crate::options::EngineOptions;
 use crate::quarantine::{Quarantine, QuarantinedTable};
@@ -24,6 +23,7 @@ use crate::schema::change::Keyspaces;
 use crate::schema_rows::SchemaDamage;
 use crate::shared::BorrowedSchema;
 use crate::system::SystemWrite;
+use crate::transfer::{AdoptedTable, SnapshotInfo};
 use crate::turn::Turn;
 use crate::write::Derive;
 
@@ -212,6 +212,108 @@ impl Engine {
     }
 }
 
+/// Changes of the schema, and of tables as a whole.
+impl Engine {
+    /// Changes the schema with `change`, which edits the keyspaces or fails. One change runs at a time. Returns the
+    /// result of `change` and the new schema.
+    ///
+    /// Blocks on the log and on directories. The data of removed tables is deleted.
+    pub fn change_schema<T, E: From<EngineError>>(
+        &self,
+        change: impl FnOnce(&Schema, &mut Keyspaces) -> Result<T, E>,
+    ) -> Result<(T, Arc<Schema>), E> {
+        self.tables.change(change)
+    }
+
+    /// Deletes all rows of a table. Blocks on the disk. Reads in progress may still see old rows.
+    pub fn truncate(&self, table: &Table) -> Result<(), EngineError> {
+        self.tables.truncations().truncate(table)
+    }
+
+    /// Takes a quarantined table back into service, and returns how many updates its side files had. Blocks on the
+    /// disk.
+    ///
+    /// Fails with the reason where its SSTables or side files cannot be read, or the updates cannot be flushed; it
+    /// stays quarantined then.
+    pub fn repair_table(&self, keyspace: &str, name: &str) -> Result<u64, EngineError> {
+        self.recovery.repair_table(keyspace, name)
+    }
+}
+
+/// What comes from elsewhere and goes elsewhere.
+impl Engine {
+    /// Takes over the user keyspaces, the SSTables and the roles of the stopped Cassandra node whose data directories
+    /// these are (one of them with its `system_schema`): BTI ones as they are, `big` ones written again. They stay as
+    /// they are. Blocks on the disk.
+    ///
+    /// Fails where it has something that we do not (an index, a view, a function, a trigger, a mask, compact storage),
+    /// where a keyspace is there already, or an SSTable is damaged; nothing is taken over then. Roles are taken over
+    /// only by a node that has none.
+    pub fn adopt(&self, sources: &[PathBuf]) -> Result<Vec<AdoptedTable>, EngineError> {
+        self.transfers.adopt(sources)
+    }
+
+    /// Imports copies of all SSTables of a directory, ours or Cassandra's (those of the format `big` are rewritten as
+    /// BTI). Returns their number. When this returns, reads find them, and so does every later start. The directory
+    /// does not change. Blocks on the disk.
+    ///
+    /// A damaged SSTable, or one that does not fit the table, is an error. Then nothing is imported, and no part of it
+    /// is there after a crash.
+    pub fn import(&self, table: &Table, directory: &Path) -> Result<usize, EngineError> {
+        self.transfers.import(table, directory)
+    }
+
+    /// Loads the SSTables that were put into the table's own directory since the table was opened (the next start would
+    /// load them too). Returns their number. They are verified, and replaced with copies that are the table's own.
+    ///
+    /// A damaged SSTable, or one that does not fit the table, is an error. Then all stay where they are. Blocks on the
+    /// disk.
+    pub fn refresh(&self, table: &Table) -> Result<usize, EngineError> {
+        self.transfers.refresh(table)
+    }
+
+    /// Writes a data directory that Cassandra 5.0 starts from: the user's tables and `system_schema`, each as it is
+    /// when its turn comes; writes go on meanwhile. It has its name once it is complete. Returns how many SSTables
+    /// it has. Blocks on the disk.
+    pub fn export(&self, data: &Path) -> Result<usize, EngineError> {
+        self.transfers.export(data)
+    }
+
+    /// Links the table's SSTables, memtables flushed first, into `snapshots/<name>` of its directory, with a manifest
+    /// and `schema_cql`. Blocks on the disk. Returns the directory, which is there complete or not at all.
+    pub fn snapshot(&self, table: &Table, name: &str, schema_cql: &str) -> Result<PathBuf, EngineError> {
+        self.transfers.snapshot(table, name, schema_cql)
+    }
+
+    /// As [`snapshot`](Self::snapshot), by the first of these names that the table has no snapshot of, and with a
+    /// lifetime, after which [`clear_expired_snapshots`](Self::clear_expired_snapshots) removes it.
+    pub fn snapshot_as_first_of(
+        &self,
+        table: &Table,
+        names: impl IntoIterator<Item = String>,
+        schema_cql: &str,
+        lifetime: Option<Duration>,
+    ) -> Result<PathBuf, EngineError> {
+        self.transfers.snapshot_as_first_of(table, names, schema_cql, lifetime)
+    }
+
+    /// All snapshots, of dropped tables too, by keyspace, table and name. Blocks on the disk.
+    pub fn snapshots(&self) -> Result<Vec<SnapshotInfo>, EngineError> {
+        self.transfers.snapshots()
+    }
+
+    /// Removes the snapshots of this name, or of any, of the tables of these keyspaces, or of all. How many there were.
+    /// Blocks on the disk.
+    pub fn clear_snapshots(&self, keyspaces: &[String], name: Option<&str>) -> Result<usize, EngineError> {
+        self.transfers.clear_snapshots(keyspaces, name)
+    }
+
+    /// Removes the snapshots whose lifetime is over. How many there were. Blocks on the disk.
+    pub fn clear_expired_snapshots(&self) -> Result<usize, EngineError> {
+        self.transfers.clear_expired_snapshots()
+    }
+}
+
 /// What it says of itself.
 impl Engine {
     /// The settings.
@@ -312,7 +414,7 @@ impl Engine {
 
     /// Files of tables' directories that belong to no SSTable, and where the start put them.
     pub fn leftovers(&self) -> Vec<PathBuf> {
-        lock(&self.leftovers).clone()
+        self.tables.leftovers()
     }
 
     /// How long reading and replaying the log took.

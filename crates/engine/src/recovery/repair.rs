@@ -9,19 +9,16 @@ use std::sync::Arc;
 use model::{ReadUpdates, Schema, Table};
 use uuid::Uuid;
 
-use crate::engine::Engine;
+use super::Recovery;
 use crate::error::EngineError;
 use crate::lock::lock;
+use crate::schema::StoredSchema;
 use crate::table::TableStore;
 
-impl Engine {
-    /// Takes a quarantined table back into service, and returns how many updates its side files had. Blocks on the
-    /// disk.
-    ///
-    /// Fails with the reason where its SSTables or side files cannot be read, or the updates cannot be flushed; it
-    /// stays quarantined then.
+impl Recovery {
+    /// See [`crate::Engine::repair_table`].
     pub fn repair_table(&self, keyspace: &str, name: &str) -> Result<u64, EngineError> {
-        let _one_at_a_time = lock(&self.schema_state.lock);
+        let _one_at_a_time = self.tables.hold_schema();
         self.shared.check_running()?;
         self.shared.check_writable()?;
         let schema = self.shared.schema();
@@ -37,9 +34,9 @@ impl Engine {
         }
         let (_no_flush, _no_merge) = (lock(&old.flushing), old.merges.stop());
         let (fresh, applied) = self.open_repaired(&table)?;
-        let mut stores = self.stores_for(&schema)?;
+        let mut stores = self.tables.stores_for(&schema)?;
         stores.insert(table.id, fresh.clone());
-        self.publish(&schema, stores);
+        self.tables.publish(&schema, stores);
         self.residents.settle(&fresh);
         self.compaction.request(&fresh);
         Ok(applied)
@@ -48,7 +45,7 @@ impl Engine {
     /// Reads the definition once more, and takes the table back with what was set aside. Called with the schema's lock
     /// held.
     fn repair_unreadable(&self, keyspace: &str, name: &str) -> Result<u64, EngineError> {
-        let stored = self.load_keyspaces()?;
+        let stored = StoredSchema::load(&self.shared, &self.quarantine)?;
         let stored = stored.keyspaces.iter().find(|stored| &*stored.name == keyspace);
         let Some(table) = stored.and_then(|stored| stored.tables.get(name)).cloned() else {
             let now = stored.and_then(|stored| stored.unreadable.get(name));
@@ -63,9 +60,9 @@ impl Engine {
             edited.unreadable.remove(name);
             edited.tables.insert(table.name.clone(), table.clone());
         }
-        let mut stores = self.stores_for(&schema)?;
+        let mut stores = self.tables.stores_for(&schema)?;
         stores.insert(table.id, fresh.clone());
-        self.publish(&Arc::new(Schema::new(Uuid::new_v4(), keyspaces)), stores);
+        self.tables.publish(&Arc::new(Schema::new(Uuid::new_v4(), keyspaces)), stores);
         self.residents.settle(&fresh);
         self.compaction.request(&fresh);
         Ok(applied)
@@ -73,8 +70,8 @@ impl Engine {
 
     /// Opens a table anew and applies what was set aside of it, which is removed then; also how many updates that was.
     fn open_repaired(&self, table: &Arc<Table>) -> Result<(Arc<TableStore>, u64), EngineError> {
-        let fresh = self.open_files(table)?;
-        self.finish_truncation_of(&fresh)?;
+        let fresh = self.tables.open_files(table)?;
+        self.tables.truncations().finish_of(&fresh)?;
         let applied = self.apply_set_aside(&fresh).inspect_err(|_| {
             fresh.view().generations().for_each(|generation| generation.release(self.shared.pool()));
         })?;
@@ -103,14 +100,14 @@ impl Engine {
                     self.flush.try_flush_store(fresh)?;
                 }
                 for update in read.updates() {
-                    self.replay_update(fresh, update);
+                    self.replayer.apply_update(fresh, update);
                     applied += 1;
                 }
             }
         }
         // Whatever the log still holds of the table is in its SSTables then: a later start must not replay it over
         // deletions that were purged meanwhile.
-        self.ends_replay(fresh);
+        self.replayer.ends_replay(fresh);
         self.flush.try_flush_store(fresh)?;
         Ok(applied)
     }

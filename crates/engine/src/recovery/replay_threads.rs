@@ -14,9 +14,10 @@ use model::{Mutation, TableId};
 use types::Token;
 use uuid::Uuid;
 
-use crate::engine::Engine;
+use super::bunch::Bunch;
+use super::covered::Covered;
+use super::{ReplaySummary, Replayer};
 use crate::error::EngineError;
-use crate::recovery::{Bunch, Covered, Recovery, ReplaySummary};
 
 /// The size of the chunks of records that are handed over.
 const CHUNK_SIZE: usize = 4 << 20;
@@ -72,12 +73,11 @@ impl Lane {
     }
 }
 
-impl Engine {
+impl Replayer {
     /// Applies all records of the log that no SSTable covers to the memtables.
-    pub(crate) fn replay_all(&self, replay: &mut Replay, recovery: &mut Recovery) -> Result<(), EngineError> {
+    pub fn replay_all(&self, replay: &mut Replay, covered: &Covered) -> Result<ReplaySummary, EngineError> {
         let count = thread::available_parallelism().map_or(1, |cores| cores.get()).min(8);
-        let covered = &recovery.covered;
-        let summary = thread::scope(|scope| {
+        thread::scope(|scope| {
             let (mut lanes, mut threads) = (Vec::with_capacity(count), Vec::with_capacity(count));
             for _ in 0..count {
                 // One chunk waits while another one is applied and the next one is filled.
@@ -98,9 +98,7 @@ impl Engine {
                 summary = summary.and_then(|sum| Ok(sum + applied?));
             }
             read.and(summary)
-        })?;
-        recovery.summary = recovery.summary + summary;
-        Ok(())
+        })
     }
 
     fn apply_chunks(
@@ -111,7 +109,7 @@ impl Engine {
     ) -> Result<ReplaySummary, EngineError> {
         let (mut summary, mut bunch) = (ReplaySummary::default(), Bunch::default());
         for mut chunk in to_apply {
-            summary = summary + self.replay_records(chunk.sorted(), covered, &mut bunch)?;
+            summary = summary + self.apply_records(chunk.sorted(), covered, &mut bunch)?;
             chunk.clear();
             // The log has been read, so no one fills the chunk again.
             let _ = done.send(chunk);

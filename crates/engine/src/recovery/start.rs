@@ -4,21 +4,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use commitlog::{LogError, Replay, ReplayReport};
-use model::{BoxCursor, KeyRange, Keyspace, Mutation, PartitionKey, ReadRange, Schema};
+use model::{Keyspace, Mutation, Schema};
 use uuid::Uuid;
 
-use super::{Bunch, Covered, Recovery, ReplaySummary};
-use crate::engine::Engine;
+use super::bunch::Bunch;
+use super::covered::Covered;
+use super::{Recovery, ReplaySummary};
 use crate::error::EngineError;
 use crate::read;
+use crate::schema::StoredSchema;
 use crate::schema::change::Keyspaces;
 use crate::schema_rows::{self, SchemaDamage};
-use crate::system::{
-    SystemRow, is_local_system_keyspace, is_system_keyspace, newest_timestamp, read_rows, system_keyspaces,
-};
+use crate::system::{is_local_system_keyspace, is_system_keyspace, newest_timestamp, system_keyspaces};
 
 /// What a start came to.
-#[derive(Default)]
 pub(crate) struct Start {
     pub replayed: ReplaySummary,
     pub log_report: ReplayReport,
@@ -26,20 +25,21 @@ pub(crate) struct Start {
     pub recovery_time: Duration,
 }
 
-impl Engine {
-    pub(crate) fn recover(&mut self, mut replay: Replay) -> Result<(), EngineError> {
+impl Recovery {
+    /// Opens what there is, and replays the log. Called once, before anything else runs.
+    pub fn run(&self, mut replay: Replay) -> Result<Start, EngineError> {
         let started = Instant::now();
         let startup = |error: LogError| EngineError::Startup(error.to_string());
-        let mut recovery = Recovery::default();
+        let mut covered = Covered::default();
         self.quarantine.side_files().remove_unfinished()?;
-        self.open_stores(&self.shared.schema())?;
-        self.cover(&mut recovery.covered)?;
+        self.tables.open_stores(&self.shared.schema())?;
+        self.cover(&mut covered)?;
         let mut preview = replay.preview();
         let mut bunch = Bunch::default();
         while let Some(record) = preview.next_record().map_err(startup)? {
-            self.replay_records([(record.data, record.position)].into_iter(), &recovery.covered, &mut bunch)?;
+            self.replayer.apply_records([(record.data, record.position)].into_iter(), &covered, &mut bunch)?;
         }
-        let loaded = self.load_keyspaces();
+        let loaded = StoredSchema::load(&self.shared, &self.quarantine);
         if !loaded.as_ref().is_ok_and(|stored| stored.damage.is_empty()) {
             // Perhaps the log has what is missing, and the preview was told that it has not.
             replay.check_promises().map_err(startup)?;
@@ -51,36 +51,40 @@ impl Engine {
             // Records of what is left out are passed over.
             replay.keep_copies();
         }
-        self.remove_truncated()?;
-        self.cover(&mut recovery.covered)?;
+        self.tables.truncations().remove_truncated()?;
+        self.cover(&mut covered)?;
         // Before anything is appended.
-        self.shared.log().raise_segment_ids(recovery.covered.last_segment()).map_err(startup)?;
+        self.shared.log().raise_segment_ids(covered.last_segment()).map_err(startup)?;
         self.residents.settle_all();
         let second_reading = replay.again();
-        self.replay_all(&mut replay, &mut recovery)?;
+        let replayed = self.replayer.replay_all(&mut replay, &covered)?;
         self.shared.end_replay();
         self.quarantine.forget_unreadable();
-        let unknown = recovery.covered.unknown();
-        let is_covered = |id, position| recovery.covered.contains(id, position);
+        let unknown = covered.unknown();
+        let is_covered = |id, position| covered.contains(id, position);
         self.quarantine.set_replayed_aside(second_reading, unknown, is_covered)?;
-        self.start.replayed = recovery.summary;
-        self.start.log_report = replay.report().clone();
-        self.start.recovery_time = started.elapsed();
-        self.settle_replayed()?;
+        let (log_report, recovery_time) = (replay.report().clone(), started.elapsed());
+        self.replayer.settle()?;
         self.go_on_from_stored_timestamps()?;
         self.store_system_schema(&stored.keyspaces)?;
-        if is_salvage && !(self.start.log_report.gaps.is_empty() && stored.damage.is_empty()) {
+        if is_salvage && !(log_report.gaps.is_empty() && stored.damage.is_empty()) {
             self.store_salvaged_schema(&stored)?;
         }
         // What cannot be deleted of dropped tables is tried again at the next change of the schema, or start.
-        self.finish_drops().unwrap_or_else(|error| self.shared.tell_failure(&error));
-        match is_salvage {
-            true => self.start.schema_damage = stored.damage,
-            false => self.quarantine.tell_damage(&stored.damage),
-        }
-        self.finish_truncations()?;
+        self.tables.finish_drops().unwrap_or_else(|error| self.shared.tell_failure(&error));
+        let schema_damage = match is_salvage {
+            true => stored.damage,
+            false => {
+                self.quarantine.tell_damage(&stored.damage);
+                Vec::new()
+            }
+        };
+        self.tables.truncations().finish_all()?;
         // While the log holds records from before, a start has to know what of them was truncated.
-        if self.shared.log().replayed_tables().is_empty() { self.forget_truncations() } else { Ok(()) }
+        if self.shared.log().replayed_tables().is_empty() {
+            self.tables.truncations().forget_gone()?;
+        }
+        Ok(Start { replayed, log_report, schema_damage, recovery_time })
     }
 
     /// Writes the system keyspaces into `system_schema`, where drivers look for them, unless they are there.
@@ -122,7 +126,7 @@ impl Engine {
             }
         }
         let schema = Arc::new(Schema::new(self.stored_schema_version()?, keyspaces));
-        self.open_stores(&schema).map(|_| ())
+        self.tables.open_stores(&schema).map(|_| ())
     }
 
     /// Notes what of the log the SSTables have, and the truncations.
@@ -130,10 +134,10 @@ impl Engine {
         for (id, store) in self.shared.catalog().stores() {
             for sstable in &store.view().sstables {
                 covered.add(*id, &self.shared.files().intervals(sstable));
-                self.written_up_to(sstable).into_iter().for_each(|end| covered.note(end));
+                self.tables.truncations().written_up_to(sstable).into_iter().for_each(|end| covered.note(end));
             }
         }
-        for (id, position) in self.truncations()? {
+        for (id, position) in self.tables.truncations().positions()? {
             covered.add_truncation(id, position);
         }
         Ok(())
@@ -142,7 +146,7 @@ impl Engine {
     /// A clock that was set back must not make changes of the schema, or truncations, older than those they change.
     fn go_on_from_stored_timestamps(&self) -> Result<(), EngineError> {
         // What was replayed may be in memory only. Each of them writes the node's row as well.
-        let newest = newest_timestamp(self.read_local()?)?;
+        let newest = newest_timestamp(read::local_rows(&self.shared)?)?;
         self.shared.note_timestamp(newest);
         for store in self.shared.stores() {
             if is_local_system_keyspace(&store.table.load().keyspace) {
@@ -156,18 +160,24 @@ impl Engine {
         Ok(())
     }
 
-    fn read_local(&self) -> Result<BoxCursor<'static>, EngineError> {
-        let key = KeyRange::Single(PartitionKey::new(b"local"));
-        read::read(&self.shared, &self.shared.find_table("system", "local"), &ReadRange::all_rows(key))
-    }
-
     fn stored_schema_version(&self) -> Result<Uuid, EngineError> {
-        Ok(self.local_row()?.and_then(|row| row.uuid("schema_version")).unwrap_or_else(Uuid::new_v4))
+        Ok(read::local_row(&self.shared)?.and_then(|row| row.uuid("schema_version")).unwrap_or_else(Uuid::new_v4))
     }
 
-    /// The node's row of `system.local`.
-    pub(crate) fn local_row(&self) -> Result<Option<SystemRow>, EngineError> {
-        let rows = read_rows(self.read_local()?, self.shared.now_seconds())?;
-        Ok(rows.into_iter().next())
+    /// After a salvage: what is stored of the schema is what was made of it, so that the next start finds no more
+    /// damage, and clients are shown what there is. The files of tables that were left out stay.
+    fn store_salvaged_schema(&self, stored: &StoredSchema) -> Result<(), EngineError> {
+        let schema = self.shared.schema();
+        for keyspace in schema.keyspaces.values().filter(|keyspace| !is_system_keyspace(&keyspace.name)) {
+            let mut updates = Vec::new();
+            schema_rows::store_keyspace(&schema, keyspace, self.shared.next_timestamp_micros(), &mut updates);
+            self.writes.durably(Mutation::new(updates))?;
+        }
+        for name in &stored.lost_keyspaces {
+            let (lost, mut updates) = (Keyspace::new(name, Default::default(), true), Vec::new());
+            schema_rows::drop_keyspace(&schema, &lost, self.shared.next_timestamp_micros(), &mut updates);
+            self.writes.durably(Mutation::new(updates))?;
+        }
+        Ok(())
     }
 }

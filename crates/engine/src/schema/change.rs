@@ -7,10 +7,8 @@ use std::sync::atomic::Ordering;
 use model::{Keyspace, Mutation, PartitionUpdate, Schema, Table};
 use uuid::Uuid;
 
-use super::check;
-use crate::engine::Engine;
+use super::{Tables, check};
 use crate::error::EngineError;
-use crate::lock::lock;
 use crate::read;
 use crate::schema_rows;
 use crate::shared::Stores;
@@ -19,17 +17,14 @@ use crate::system::SystemWrite;
 /// The keyspaces of a schema under change.
 pub type Keyspaces = BTreeMap<Arc<str>, Arc<Keyspace>>;
 
-impl Engine {
-    /// Changes the schema with `change`, which edits the keyspaces or fails. One change runs at a time. Returns the
-    /// result of `change` and the new schema.
-    ///
-    /// Blocks on the log and on directories. The data of removed tables is deleted.
-    pub fn change_schema<T, E: From<EngineError>>(
+impl Tables {
+    /// See [`crate::Engine::change_schema`].
+    pub fn change<T, E: From<EngineError>>(
         &self,
         change: impl FnOnce(&Schema, &mut Keyspaces) -> Result<T, E>,
     ) -> Result<(T, Arc<Schema>), E> {
         self.shared.check_writable()?;
-        let _one_at_a_time = lock(&self.schema_state.lock);
+        let _one_at_a_time = self.hold_schema();
         let finished = self.finish_drops();
         let old = self.shared.schema();
         let mut keyspaces = old.keyspaces.clone();
@@ -57,7 +52,7 @@ impl Engine {
     /// A table keeps the incarnation of its id. A new table gets an incarnation that no dropped table had, so that an
     /// earlier resolved statement does not reach the data of a table with the same id.
     fn set_incarnations(&self, old: &Schema, keyspaces: &mut Keyspaces) {
-        let next = self.schema_state.tables_dropped.load(Ordering::Relaxed);
+        let next = self.tables_dropped.load(Ordering::Relaxed);
         let wanted = |table: &Table| old.table_by_id(table.id).map_or(next, |known| known.incarnation());
         let is_wrong = |table: &Arc<Table>| table.incarnation() != wanted(table);
         for keyspace in keyspaces.values_mut().filter(|keyspace| keyspace.tables.values().any(is_wrong)) {
@@ -86,7 +81,7 @@ impl Engine {
 
     fn publish_schema(&self, new: &Arc<Schema>, stores: Stores, drops_unreadable: bool) -> Result<(), EngineError> {
         let removed = self.publish(new, stores);
-        self.schema_state.tables_dropped.fetch_add(removed.len() as u64, Ordering::Relaxed);
+        self.tables_dropped.fetch_add(removed.len() as u64, Ordering::Relaxed);
         self.residents.settle_all();
         // If the data of one table cannot be deleted, that of the others still is.
         let results: Vec<_> = removed.iter().map(|store| self.drop_store(store)).collect();

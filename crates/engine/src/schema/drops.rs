@@ -12,17 +12,17 @@ use std::sync::atomic::Ordering;
 use model::{Mutation, Schema, TableId};
 use sstable::remove_all_tables;
 
-use crate::engine::Engine;
+use super::Tables;
 use crate::error::EngineError;
 use crate::lock::lock;
 use crate::read;
 use crate::schema_rows;
 use crate::table::TableStore;
 
-impl Engine {
+impl Tables {
     /// Ends the writes, flushes and compactions of a dropped table, and drops its memtables. Reads in progress
     /// continue.
-    pub(crate) fn drop_store(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
+    pub(super) fn drop_store(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         store.set_dropped();
         let _no_flush = lock(&store.flushing);
         let _no_compaction = store.merges.stop();
@@ -31,7 +31,7 @@ impl Engine {
         store.view().generations().for_each(|generation| generation.release(self.shared.pool()));
         self.quarantine.flush_failures().forget(store.table.load().id);
         self.compaction.note(store.table.load().id, None);
-        self.schema_state.drops_unfinished.store(true, Ordering::Relaxed);
+        self.drops_unfinished.store(true, Ordering::Relaxed);
         self.shared.forget_log(store.table.load().id, self.shared.log().position())
     }
 
@@ -40,14 +40,14 @@ impl Engine {
         let is_gone = |(keyspace, name, _): (&Arc<str>, &Arc<str>, _)| new.unreadable(keyspace, name).is_none();
         let any = old.all_unreadable().any(is_gone);
         if any {
-            self.schema_state.drops_unfinished.store(true, Ordering::Relaxed);
+            self.drops_unfinished.store(true, Ordering::Relaxed);
         }
         any
     }
 
     /// Deletes the files of tables that were dropped.
     pub(crate) fn finish_drops(&self) -> Result<(), EngineError> {
-        if !self.schema_state.drops_unfinished.swap(false, Ordering::Relaxed) {
+        if !self.drops_unfinished.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
         let layouts = read::system_rows(&self.shared, "system", schema_rows::LAYOUTS)?;
@@ -56,7 +56,7 @@ impl Engine {
             result = result.and(self.finish_drop(id, &self.shared.directory_of(&keyspace, &name, id)));
         }
         // Failed deletions are retried before the next schema change, and at the next start.
-        result.inspect_err(|_| self.schema_state.drops_unfinished.store(true, Ordering::Relaxed))
+        result.inspect_err(|_| self.drops_unfinished.store(true, Ordering::Relaxed))
     }
 
     fn finish_drop(&self, id: TableId, directory: &Path) -> Result<(), EngineError> {
@@ -67,7 +67,7 @@ impl Engine {
         }
         let timestamp = self.shared.next_timestamp_micros();
         let forgotten = schema_rows::forget_layout(&self.shared.schema(), id, timestamp);
-        let truncated = self.truncation(id, self.shared.log().position(), timestamp);
+        let truncated = self.truncations.record(id, self.shared.log().position(), timestamp);
         // This is not synced, because everything that depends on it comes later in the log.
         self.writes.system(&Mutation::new(vec![forgotten, truncated]))
     }

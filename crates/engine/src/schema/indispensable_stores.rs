@@ -8,13 +8,13 @@ use std::sync::Arc;
 use model::{Table, UnfilteredCursor};
 use sstable::{Descriptor, SSTableReader, list_tables, missing_tocs, salvage};
 
-use crate::engine::Engine;
+use super::Tables;
 use crate::error::EngineError;
 use crate::table::TableStore;
 
-impl Engine {
+impl Tables {
     /// Opens the SSTables of an indispensable table.
-    pub(crate) fn open_indispensable(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
+    pub(super) fn open_indispensable(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
         if !self.shared.options().read_only {
             return self.open_files(table);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::{Schema, Table};
 use sstable::SSTableReader;
 
-use crate::engine::Engine;
+use super::Tables;
 use crate::error::EngineError;
 use crate::files::Opened;
 use crate::lock::lock;
@@ -17,7 +17,7 @@ use crate::table::TableStore;
 use crate::table::by_table_id::ByTableId;
 use crate::table::in_memory::memory_only;
 
-impl Engine {
+impl Tables {
     /// Gives every table of `schema` a store and makes it the current schema; returns the stores of tables that are
     /// gone.
     pub(crate) fn open_stores(&self, schema: &Arc<Schema>) -> Result<Vec<Arc<TableStore>>, EngineError> {

@@ -15,13 +15,18 @@ use sstable::{CommitLogPosition, Descriptor, SSTableReader, link_table};
 use types::collection;
 use uuid::Uuid;
 
-use crate::engine::Engine;
+use crate::compaction::Compaction;
 use crate::error::EngineError;
 use crate::files::descriptors_of;
+use crate::flush::Flush;
 use crate::lock::lock;
+use crate::quarantine::Quarantine;
+use crate::read;
+use crate::residents::Residents;
+use crate::shared::Shared;
 use crate::system::SystemWrite;
 use crate::table::TableStore;
-use crate::write::Durability;
+use crate::write::{Durability, Writes};
 
 /// The content of `truncated_at` for a table.
 #[derive(Clone, Copy)]
@@ -53,8 +58,36 @@ impl Truncation {
     }
 }
 
-impl Engine {
-    /// Deletes all rows of a table. Blocks on the disk. Reads in progress may still see old rows.
+/// Truncates tables.
+pub(crate) struct Truncations {
+    shared: Arc<Shared>,
+    compaction: Arc<Compaction>,
+    quarantine: Arc<Quarantine>,
+    flush: Arc<Flush>,
+    residents: Arc<Residents>,
+    writes: Arc<Writes>,
+}
+
+impl Truncations {
+    pub fn new(
+        shared: &Arc<Shared>,
+        compaction: &Arc<Compaction>,
+        quarantine: &Arc<Quarantine>,
+        flush: &Arc<Flush>,
+        residents: &Arc<Residents>,
+        writes: &Arc<Writes>,
+    ) -> Truncations {
+        Truncations {
+            shared: Arc::clone(shared),
+            compaction: Arc::clone(compaction),
+            quarantine: Arc::clone(quarantine),
+            flush: Arc::clone(flush),
+            residents: Arc::clone(residents),
+            writes: Arc::clone(writes),
+        }
+    }
+
+    /// See [`crate::Engine::truncate`].
     pub fn truncate(&self, table: &Table) -> Result<(), EngineError> {
         self.shared.check_writable()?;
         let store = self.shared.store(table)?;
@@ -131,7 +164,7 @@ impl Engine {
 
     /// The write that records a truncation in `truncated_at` as Cassandra does: i64 segment, i32 offset, i64
     /// milliseconds. Ours has another byte after the SSTables are deleted.
-    pub(crate) fn truncation(&self, table: TableId, position: LogPosition, timestamp: i64) -> PartitionUpdate {
+    pub fn record(&self, table: TableId, position: LogPosition, timestamp: i64) -> PartitionUpdate {
         self.note_of_truncation(
             table,
             Truncation { position, millis: self.shared.now_millis(), is_finished: false },
@@ -152,9 +185,9 @@ impl Engine {
     }
 
     /// Removes the truncations of tables that are gone. Called when the log contains nothing from before the start.
-    pub(crate) fn forget_truncations(&self) -> Result<(), EngineError> {
+    pub fn forget_gone(&self) -> Result<(), EngineError> {
         let schema = self.shared.schema();
-        let mut gone = self.truncation_entries()?;
+        let mut gone = self.entries()?;
         gone.retain(|(id, _)| schema.table_by_id(*id).is_none());
         if gone.is_empty() {
             return Ok(());
@@ -169,8 +202,8 @@ impl Engine {
         self.writes.system(&Mutation::new(updates))
     }
 
-    fn truncation_entries(&self) -> Result<Vec<(TableId, Truncation)>, EngineError> {
-        let row = self.local_row()?;
+    fn entries(&self) -> Result<Vec<(TableId, Truncation)>, EngineError> {
+        let row = read::local_row(&self.shared)?;
         let value = row.as_ref().and_then(|row| row.get("truncated_at")).unwrap_or_default();
         let parts = collection::entries(value).into_iter().flat_map(|parts| parts.entries()).flatten();
         let entry =
@@ -179,27 +212,27 @@ impl Engine {
     }
 
     /// The positions at which tables were truncated.
-    pub(crate) fn truncations(&self) -> Result<Vec<(TableId, LogPosition)>, EngineError> {
-        Ok(self.truncation_entries()?.into_iter().map(|(id, truncation)| (id, truncation.position)).collect())
+    pub fn positions(&self) -> Result<Vec<(TableId, LogPosition)>, EngineError> {
+        Ok(self.entries()?.into_iter().map(|(id, truncation)| (id, truncation.position)).collect())
     }
 
     /// The last truncation of each table: its position in the log, and its time in milliseconds since the epoch.
-    pub(crate) fn last_truncations(&self) -> Result<Vec<(TableId, LogPosition, i64)>, EngineError> {
-        let entries = self.truncation_entries()?.into_iter();
+    pub fn last(&self) -> Result<Vec<(TableId, LogPosition, i64)>, EngineError> {
+        let entries = self.entries()?.into_iter();
         Ok(entries.map(|(id, truncation)| (id, truncation.position, truncation.millis)).collect())
     }
 
-    fn unfinished_truncations(&self) -> Result<Vec<(TableId, Truncation)>, EngineError> {
-        let mut unfinished = self.truncation_entries()?;
+    fn unfinished(&self) -> Result<Vec<(TableId, Truncation)>, EngineError> {
+        let mut unfinished = self.entries()?;
         unfinished.retain(|(_, truncation)| !truncation.is_finished);
         Ok(unfinished)
     }
 
     /// Removes the SSTables of truncations that became durable but were not finished, and deletes their files. If that
     /// fails, the truncation stays unfinished.
-    pub(crate) fn remove_truncated(&self) -> Result<(), EngineError> {
+    pub fn remove_truncated(&self) -> Result<(), EngineError> {
         let stores = self.shared.stores();
-        for (id, truncation) in self.unfinished_truncations()? {
+        for (id, truncation) in self.unfinished()? {
             let store = stores.iter().find(|store| store.table.load().id == id);
             store.iter().for_each(|store| self.remove_covered(store, truncation.position));
         }
@@ -207,9 +240,9 @@ impl Engine {
     }
 
     /// Finishes an unfinished truncation of a store that is not in the catalog yet.
-    pub(crate) fn finish_truncation_of(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
+    pub fn finish_of(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         let id = store.table.load().id;
-        let unfinished = self.unfinished_truncations()?.into_iter().find(|(unfinished, _)| *unfinished == id);
+        let unfinished = self.unfinished()?.into_iter().find(|(unfinished, _)| *unfinished == id);
         let Some((_, truncation)) = unfinished else { return Ok(()) };
         self.remove_covered(store, truncation.position);
         match store.check_files() {
@@ -221,13 +254,13 @@ impl Engine {
     /// Records the finished truncations of tables that are served or gone. Called once records may be appended.
     ///
     /// The SSTables of a quarantined table may not have been examined. Its truncation is finished when it is repaired.
-    pub(crate) fn finish_truncations(&self) -> Result<(), EngineError> {
+    pub fn finish_all(&self) -> Result<(), EngineError> {
         let stores = self.shared.stores();
         let is_finished = |id: TableId| {
             let store = stores.iter().find(|store| store.table.load().id == id);
             store.is_none_or(|store| store.check_files().is_ok())
         };
-        let mut finished = self.unfinished_truncations()?;
+        let mut finished = self.unfinished()?;
         finished.retain(|(id, _)| is_finished(*id));
         if finished.is_empty() {
             return Ok(());
@@ -252,7 +285,7 @@ impl Engine {
 
     /// The position in our log at which an SSTable's rows were written. An SSTable that a start flushed after a replay
     /// covers no interval of the log any more, but still has a position in it.
-    pub(crate) fn written_up_to(&self, sstable: &SSTableReader) -> Option<LogPosition> {
+    pub fn written_up_to(&self, sstable: &SSTableReader) -> Option<LogPosition> {
         let stats = &sstable.statistics().stats;
         let own = stats.originating_host_id == Some(self.shared.log().host_id());
         let ends =

@@ -1,4 +1,4 @@
-//! Taking over the data directories of a Cassandra node, and writing one.
+//! Taking over the data directories of a Cassandra node.
 //!
 //! The schema is adopted last, by one record of the log: until then the files that were written belong to no table, and
 //! whoever tries again begins by removing them. A node has all that the other had, or none of it.
@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use model::{BoxCursor, Keyspace, MergeCursor, Table};
 use sstable::{
-    BlockCache, CommitLogPosition, Descriptor, SSTableReader, adopt_table, export_table, list_foreign_tables, open_big,
+    BlockCache, CommitLogPosition, Descriptor, SSTableReader, adopt_table, list_foreign_tables, open_big,
     remove_all_tables,
 };
 
-use crate::engine::Engine;
+use super::Transfers;
 use crate::error::EngineError;
-use crate::quarantine::Quarantine;
 use crate::schema::check_options;
 use crate::schema_rows::{self, SchemaRows};
 use crate::system::{SystemRow, is_system_keyspace, read_rows};
@@ -43,14 +42,8 @@ pub struct AdoptedTable {
     pub sstables: usize,
 }
 
-impl Engine {
-    /// Takes over the user keyspaces, the SSTables and the roles of the stopped Cassandra node whose data directories
-    /// these are (one of them with its `system_schema`): BTI ones as they are, `big` ones written again. They stay as
-    /// they are. Blocks on the disk.
-    ///
-    /// Fails where it has something that we do not (an index, a view, a function, a trigger, a mask, compact storage),
-    /// where a keyspace is there already, or an SSTable is damaged; nothing is taken over then. Roles are taken over
-    /// only by a node that has none.
+impl Transfers {
+    /// See [`crate::Engine::adopt`].
     pub fn adopt(&self, sources: &[PathBuf]) -> Result<Vec<AdoptedTable>, EngineError> {
         self.shared.check_writable()?;
         let keyspaces = self.foreign_schema(sources)?;
@@ -79,7 +72,7 @@ impl Engine {
             schema.extend(keyspaces.into_iter().map(|keyspace| (keyspace.name.clone(), Arc::new(keyspace))));
             Ok(())
         };
-        self.change_schema(add).map(|_| ())
+        self.tables.change(add).map(|_| ())
     }
 
     fn remove_adopted(&self, table: &Table) -> Result<(), EngineError> {
@@ -120,7 +113,7 @@ impl Engine {
     }
 
     /// Fails if a flush or compaction of Cassandra was cut short: which of its files count only Cassandra says.
-    pub(crate) fn refuse_transactions(&self, directory: &Path) -> Result<(), EngineError> {
+    pub(super) fn refuse_transactions(&self, directory: &Path) -> Result<(), EngineError> {
         let entries = self.shared.options().disk.list(directory)?;
         match entries.iter().find(|entry| entry.name.contains("_txn_") && entry.name.ends_with(".log")) {
             None => Ok(()),
@@ -208,54 +201,5 @@ impl Engine {
         }
         let merged = MergeCursor::new(table, false, sources);
         Ok(read_rows(Box::new(merged), self.shared.now_seconds())?)
-    }
-
-    /// Writes a data directory that Cassandra 5.0 starts from: the user's tables and `system_schema`, each as it is
-    /// when its turn comes; writes go on meanwhile. It has its name once it is complete. Returns how many SSTables
-    /// it has. Blocks on the disk.
-    pub fn export(&self, data: &Path) -> Result<usize, EngineError> {
-        self.shared.check_writable()?;
-        let unfinished = data.with_extension("unfinished");
-        let disk = &self.shared.options().disk;
-        let schema = self.shared.schema();
-        if let Some((keyspace, name, _)) = schema.all_unreadable().next() {
-            return Quarantine::unreadable_table(&schema, keyspace, name).map_or(Ok(0), Err);
-        }
-        if disk.exists(&unfinished)? {
-            disk.remove_dir_all(&unfinished)?;
-        }
-        let users = schema.keyspaces.values().filter(|keyspace| !is_system_keyspace(&keyspace.name));
-        // Last, so that it knows every column that the rows of the others have.
-        let keyspaces = users.chain(schema.keyspace("system_schema"));
-        let mut exported = 0;
-        for keyspace in keyspaces {
-            for table in keyspace.tables.values() {
-                let name = format!("{}-{}", table.name, table.id.0.simple());
-                exported += self.export_rows(table, &unfinished.join(&*keyspace.name).join(name))?;
-            }
-        }
-        disk.rename(&unfinished, data)?;
-        data.parent().map_or(Ok(()), |parent| disk.sync_dir(parent))?;
-        Ok(exported)
-    }
-
-    /// Copies a table's SSTables to a directory. They are copied from links, which keep neither flushes nor compactions
-    /// waiting.
-    fn export_rows(&self, table: &Table, target: &Path) -> Result<usize, EngineError> {
-        let disk = &self.shared.options().disk;
-        disk.create_dir_all(target)?;
-        let links = self.link_for_export(table)?;
-        let copied = self.copy_tables(&links, target);
-        disk.remove_dir_all(&links)?;
-        copied
-    }
-
-    fn copy_tables(&self, source: &Path, target: &Path) -> Result<usize, EngineError> {
-        let disk = &self.shared.options().disk;
-        let tables = sstable::list_tables(&**disk, source)?;
-        for table in &tables {
-            export_table(disk, table, &Descriptor::new(target, table.id.clone()))?.commit()?;
-        }
-        Ok(tables.len())
     }
 }

@@ -6,19 +6,14 @@ use std::sync::Arc;
 use model::Table;
 use sstable::{CommitLogPosition, Descriptor, PreparedSSTable, adopt_table, list_foreign_tables};
 
-use crate::engine::Engine;
+use super::Transfers;
 use crate::error::EngineError;
 use crate::files::unread;
 use crate::lock::lock;
 use crate::table::TableStore;
 
-impl Engine {
-    /// Imports copies of all SSTables of a directory, ours or Cassandra's (those of the format `big` are rewritten as
-    /// BTI). Returns their number. When this returns, reads find them, and so does every later start. The directory
-    /// does not change. Blocks on the disk.
-    ///
-    /// A damaged SSTable, or one that does not fit the table, is an error. Then nothing is imported, and no part of it
-    /// is there after a crash.
+impl Transfers {
+    /// See [`crate::Engine::import`].
     pub fn import(&self, table: &Table, directory: &Path) -> Result<usize, EngineError> {
         self.shared.check_writable()?;
         let store = self.shared.store(table)?;
@@ -35,11 +30,7 @@ impl Engine {
         Ok(sources.len())
     }
 
-    /// Loads the SSTables that were put into the table's own directory since the table was opened (the next start would
-    /// load them too). Returns their number. They are verified, and replaced with copies that are the table's own.
-    ///
-    /// A damaged SSTable, or one that does not fit the table, is an error. Then all stay where they are. Blocks on the
-    /// disk.
+    /// See [`crate::Engine::refresh`].
     pub fn refresh(&self, table: &Table) -> Result<usize, EngineError> {
         self.shared.check_writable()?;
         let store = self.shared.store(table)?;

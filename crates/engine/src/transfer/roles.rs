@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::{Mutation, PartitionUpdate, Table};
 
-use crate::engine::Engine;
+use super::Transfers;
 use crate::error::EngineError;
 use crate::read;
 use crate::system::{SystemRow, SystemWrite};
@@ -16,7 +16,7 @@ const KEYSPACE: &str = "system_auth";
 /// the rest too.
 const TABLES: [&str; 4] = ["role_members", "role_permissions", "resource_role_permissons_index", "roles"];
 
-impl Engine {
+impl Transfers {
     /// Takes over the roles of another node, with their passwords and permissions, unless this node has roles of its
     /// own.
     pub(super) fn adopt_roles(&self, data: &[PathBuf]) -> Result<(), EngineError> {

@@ -6,21 +6,19 @@ use std::time::Duration;
 
 use model::Table;
 
-use crate::engine::Engine;
+use super::Transfers;
 use crate::error::EngineError;
 use crate::files::{snapshot_directory, unfinished_snapshot_directory};
 use crate::lock::lock;
 use crate::table::TableStore;
 
-impl Engine {
-    /// Links the table's SSTables, memtables flushed first, into `snapshots/<name>` of its directory, with a manifest
-    /// and `schema_cql`. Blocks on the disk. Returns the directory, which is there complete or not at all.
+impl Transfers {
+    /// See [`crate::Engine::snapshot`].
     pub fn snapshot(&self, table: &Table, name: &str, schema_cql: &str) -> Result<PathBuf, EngineError> {
         self.snapshot_as_first_of(table, [name.to_owned()], schema_cql, None)
     }
 
-    /// As [`snapshot`](Self::snapshot), by the first of these names that the table has no snapshot of, and with a
-    /// lifetime, after which [`clear_expired_snapshots`](Self::clear_expired_snapshots) removes it.
+    /// See [`crate::Engine::snapshot_as_first_of`].
     pub fn snapshot_as_first_of(
         &self,
         table: &Table,
@@ -52,7 +50,7 @@ impl Engine {
 
     /// Links the table's SSTables, memtables flushed first, into a directory of their own, which the next start removes
     /// if the caller does not.
-    pub(crate) fn link_for_export(&self, table: &Table) -> Result<PathBuf, EngineError> {
+    pub(super) fn link_for_export(&self, table: &Table) -> Result<PathBuf, EngineError> {
         let store = self.shared.store(table)?;
         self.flush.flush_store(&store)?;
         let directory =

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use blockio::{Disk, DiskErrorKind, OpenOptions};
 
+use super::Transfers;
 use super::snapshot::timestamp_text;
-use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::{MANIFEST, SNAPSHOTS, UNFINISHED};
 
@@ -31,8 +31,8 @@ pub struct SnapshotInfo {
     directory: PathBuf,
 }
 
-impl Engine {
-    /// All snapshots, of dropped tables too, by keyspace, table and name. Blocks on the disk.
+impl Transfers {
+    /// See [`crate::Engine::snapshots`].
     pub fn snapshots(&self) -> Result<Vec<SnapshotInfo>, EngineError> {
         let (disk, data) = (&*self.shared.options().disk, self.shared.options().directory.join("data"));
         let mut snapshots = Vec::new();
@@ -50,8 +50,7 @@ impl Engine {
         Ok(snapshots)
     }
 
-    /// Removes the snapshots of this name, or of any, of the tables of these keyspaces, or of all. How many there were.
-    /// Blocks on the disk.
+    /// See [`crate::Engine::clear_snapshots`].
     pub fn clear_snapshots(&self, keyspaces: &[String], name: Option<&str>) -> Result<usize, EngineError> {
         let is_meant = |snapshot: &SnapshotInfo| {
             name.is_none_or(|name| snapshot.name == name)
@@ -60,7 +59,7 @@ impl Engine {
         self.remove_snapshots(is_meant)
     }
 
-    /// Removes the snapshots whose lifetime is over. How many there were. Blocks on the disk.
+    /// See [`crate::Engine::clear_expired_snapshots`].
     pub fn clear_expired_snapshots(&self) -> Result<usize, EngineError> {
         // These texts sort as the times do.
         let now = timestamp_text(self.shared.now_millis());

@@ -1,0 +1,112 @@
+//! Records of the log that are read, looked up and applied together.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use commitlog::{IntervalSet, LogPosition};
+use model::{PartitionUpdate, ReadUpdates, Table, TableId};
+
+use super::ReplaySummary;
+use super::covered::Covered;
+use crate::error::EngineError;
+use crate::quarantine::Quarantine;
+use crate::shared::{Catalog, Shared};
+
+/// So many records are looked up in memtables together before they are applied,
+const RECORDS_TOGETHER: usize = 64;
+/// or as many as reach so many bytes.
+const BUNCH_SIZE: usize = 64 << 10;
+
+/// What there is to know of a table when its records are read.
+#[derive(Clone, Copy)]
+struct Known<'s> {
+    id: TableId,
+    table: Option<&'s Arc<Table>>,
+    in_tables: Option<&'s IntervalSet>,
+    /// Its records are passed over, and set aside later.
+    is_quarantined: bool,
+}
+
+impl<'s> Known<'s> {
+    fn new(id: TableId, catalog: &'s Catalog, in_tables: &'s Covered) -> Known<'s> {
+        let is_quarantined = catalog.any_store(id).is_some_and(|store| store.quarantine_reason().is_some());
+        let table = catalog.schema().table_by_id(id);
+        if table.is_none() {
+            in_tables.note_unknown(id);
+        }
+        Known { id, table, in_tables: in_tables.of_table(id), is_quarantined }
+    }
+}
+
+/// Records that are applied together.
+#[derive(Default)]
+pub(crate) struct Bunch {
+    /// Side by side: where they come from they are not, and each alone would be waited for.
+    bytes: Vec<u8>,
+    /// Where each ends in `bytes`, and its position in the log.
+    ends: Vec<(usize, LogPosition)>,
+    updates: ReadUpdates,
+}
+
+impl Bunch {
+    /// Takes the next records; false if there are no more.
+    pub fn gather<'r>(&mut self, records: &mut impl Iterator<Item = (&'r [u8], LogPosition)>) -> bool {
+        self.bytes.clear();
+        self.ends.clear();
+        while self.ends.len() < RECORDS_TOGETHER && self.bytes.len() < BUNCH_SIZE {
+            let Some((record, position)) = records.next() else { return false };
+            self.bytes.extend_from_slice(record);
+            self.ends.push((self.bytes.len(), position));
+        }
+        true
+    }
+
+    /// The updates that were read.
+    pub fn updates(&self) -> &[PartitionUpdate] {
+        self.updates.updates()
+    }
+
+    /// Reads their updates, as far as no table covers them. A table of which one cannot be read is quarantined; where
+    /// the log is salvaged, the record is left out instead.
+    pub fn read(
+        &mut self,
+        shared: &Shared,
+        quarantine: &Quarantine,
+        in_tables: &Covered,
+    ) -> Result<ReplaySummary, EngineError> {
+        let catalog = shared.catalog();
+        let (unknown, covered) = (Cell::new(0), Cell::new(0));
+        let mut unreadable = 0;
+        // Mostly the next is of the same table.
+        let last = Cell::new(None);
+        self.updates.clear();
+        let (mut start, mut index) = (0, 0);
+        while let Some((end, position)) = self.ends.get(index) {
+            // What is covered is not looked into: a table of that id may have had other columns then.
+            let to_replay = |id| {
+                let known = last.get().filter(|known: &Known<'_>| known.id == id);
+                let known = known.unwrap_or_else(|| Known::new(id, &catalog, in_tables));
+                last.set(Some(known));
+                let is_covered = known.in_tables.is_some_and(|set| set.contains(*position));
+                unknown.update(|count| count + u64::from(known.table.is_none()));
+                covered.update(|count| count + u64::from(known.table.is_some() && is_covered));
+                known.table.filter(|_| !is_covered && !known.is_quarantined)
+            };
+            let record = self.bytes.get(start..*end).unwrap_or_default();
+            if let Err(error) = self.updates.read_record(record, to_replay) {
+                let what = EngineError::Startup(format!("commit log record ending at {position}: {error}"));
+                // The last table that was asked for is the one whose update cannot be read.
+                let culprit = last.take().filter(|known| !known.is_quarantined).map(|known| known.id.0);
+                match culprit {
+                    _ if shared.options().commitlog.salvage => unreadable += 1,
+                    // The record is read once more without that table; updates that are read twice change nothing.
+                    Some(id) if quarantine.quarantine_unreadable(id, &what) => continue,
+                    _ => return Err(what),
+                }
+            }
+            (start, index) = (*end, index + 1);
+        }
+        let replayed = self.updates.updates().len() as u64;
+        Ok(ReplaySummary { replayed, covered: covered.get(), of_dropped_tables: unknown.get(), unreadable })
+    }
+}

@@ -1,0 +1,51 @@
+//! The stored schema: the user keyspaces, as the system tables have them.
+
+use std::collections::BTreeSet;
+
+use model::Keyspace;
+
+use crate::error::EngineError;
+use crate::quarantine::Quarantine;
+use crate::read;
+use crate::schema_rows::{self, SchemaDamage, SchemaRows};
+use crate::shared::Shared;
+
+/// The user keyspaces as they are stored.
+#[derive(Default)]
+pub(crate) struct StoredSchema {
+    pub keyspaces: Vec<Keyspace>,
+    /// What cannot be read. A salvage leaves it out, otherwise its tables are quarantined.
+    pub damage: Vec<SchemaDamage>,
+    /// Of which there are parts, but not themselves.
+    pub lost_keyspaces: BTreeSet<String>,
+}
+
+impl StoredSchema {
+    /// Reads the user keyspaces out of the system tables. A table whose rows cannot be read is quarantined by name; it
+    /// stops a start that is to open nothing damaged, and a salvage leaves it out.
+    pub fn load(shared: &Shared, quarantine: &Quarantine) -> Result<StoredSchema, EngineError> {
+        let rows = |keyspace: &str, table: &str| read::system_rows(shared, keyspace, table);
+        let rows = SchemaRows {
+            keyspaces: rows("system_schema", schema_rows::KEYSPACES)?,
+            tables: rows("system_schema", schema_rows::TABLES)?,
+            columns: rows("system_schema", schema_rows::COLUMNS)?,
+            dropped_columns: rows("system_schema", schema_rows::DROPPED_COLUMNS)?,
+            types: rows("system_schema", schema_rows::TYPES)?,
+            layouts: rows("system", schema_rows::LAYOUTS)?,
+            is_foreign: false,
+        };
+        let (mut keyspaces, mut damage) = schema_rows::load_whole(&rows);
+        if !shared.options().commitlog.salvage {
+            schema_rows::add_rowless(&rows, &mut keyspaces, &mut damage);
+            if let Some(damage) = damage.first().filter(|_| !shared.options().opens_damaged) {
+                return Err(EngineError::Startup(damage.to_string()));
+            }
+            quarantine.find_unreadable(schema_rows::unclaimed_ids(&rows), &mut keyspaces)?;
+            return Ok(StoredSchema { keyspaces, damage, ..StoredSchema::default() });
+        }
+        keyspaces.iter_mut().for_each(|keyspace| keyspace.unreadable.clear());
+        let lost_keyspaces = schema_rows::without_keyspace(&rows);
+        damage.extend(lost_keyspaces.iter().map(|name| SchemaDamage(format!("keyspace {name}: only parts of it"))));
+        Ok(StoredSchema { keyspaces, damage, lost_keyspaces })
+    }
+}
