@@ -7,6 +7,7 @@ mod combinations;
 mod conditions;
 mod cost;
 mod counters;
+mod describe;
 mod dropped_columns;
 mod errors;
 mod expiry;
