@@ -639,15 +639,15 @@ fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &RowsByTable<'_>) -> R
             }
         }
     }
-    for row in rows.dropped_columns.get(&place).into_iter().flatten() {
+    let dropped = rows.dropped_columns.get(&place).into_iter().flatten().map(|row| {
         let name = row.text("column_name");
         let millis = row.bigint("dropped_time").unwrap_or(0);
         let dropped_time_micros = dropped_times.get(&name).copied().unwrap_or(millis.saturating_mul(1000));
         let kind = if row.text("kind") == "static" { ColumnKind::Static } else { ColumnKind::Regular };
         let ty = parse_type(&row.text("type"), &keyspace.types).unwrap_or(CqlType::Blob);
-        builder = builder.record_dropped(DroppedColumn { name: name.into(), ty, kind, dropped_time_micros });
-    }
-    Ok(builder.build())
+        DroppedColumn { name: name.into(), ty, kind, dropped_time_micros }
+    });
+    Ok(builder.record_dropped(dropped).build())
 }
 
 fn load_options(row: &SystemRow) -> TableOptions {

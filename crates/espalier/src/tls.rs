@@ -89,6 +89,11 @@ impl Encryption {
         self.optional.unwrap_or_else(|| !self.enabled && (self.private_key.is_some() || self.keystore.exists()))
     }
 
+    /// Whether only the existence of a key store says that clients may connect with TLS.
+    fn is_implied(&self) -> bool {
+        !self.enabled && self.optional.is_none()
+    }
+
     /// Whether clients may connect with TLS.
     pub fn is_used(&self) -> bool {
         self.enabled || self.is_optional()
@@ -168,13 +173,21 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Reads them. `None` if clients do not use TLS.
+    /// Reads them. `None` if clients do not use TLS, or if nobody asked for it and the key store that happens to be there
+    /// cannot be read: `cassandra.yaml` may lie beside one of the type JKS. The log then says so.
     pub fn load(encryption: &Encryption) -> Result<Option<Arc<Certificates>>, String> {
         if !encryption.is_used() {
             return Ok(None);
         }
         let (is_optional, seen) = (encryption.is_optional(), Mutex::new(encryption.modified()));
-        let (current, _) = watch::channel(Arc::new(encryption.read()?));
+        let rules = match encryption.read() {
+            Err(error) if encryption.is_implied() => {
+                tracing::warn!("clients cannot use TLS, which client_encryption_options do not ask for: {error}");
+                return Ok(None);
+            }
+            read => read?,
+        };
+        let (current, _) = watch::channel(Arc::new(rules));
         Ok(Some(Arc::new(Certificates { encryption: encryption.clone(), is_optional, current, seen })))
     }
 

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use types::{CqlType, UserType};
+use types::{CqlType, UserType, steps};
 use uuid::Uuid;
 
 use crate::ClusteringComparator;
@@ -255,19 +255,8 @@ impl Default for TableOptions {
     }
 }
 
-/// Distinguishes a table from dropped ones that had its id before. It is not part of a table's definition: tables that
-/// only differ in it are equal.
-#[derive(Clone, Copy, Debug, Default)]
-struct Incarnation(u64);
-
-impl PartialEq for Incarnation {
-    fn eq(&self, _: &Incarnation) -> bool {
-        true
-    }
-}
-
 /// A table's schema. Immutable: a change makes a new one.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Table {
     /// The keyspace's name.
     pub keyspace: Arc<str>,
@@ -286,19 +275,40 @@ pub struct Table {
     type_parts: u32,
     comparator: ClusteringComparator,
     by_name: HashMap<Arc<str>, Arc<Column>>,
-    incarnation: Incarnation,
+    incarnation: u64,
+}
+
+/// A change of the schema compares all tables, and nearly all of them are the same object before and after it.
+impl PartialEq for Table {
+    fn eq(&self, other: &Table) -> bool {
+        if std::ptr::eq(self, other) {
+            return true;
+        }
+        steps::count(self.by_name.len());
+        // Everything else is made of these, but for the incarnation, which is not part of a table's definition.
+        self.id == other.id
+            && self.keyspace == other.keyspace
+            && self.name == other.name
+            && self.next_column_id == other.next_column_id
+            && self.options == other.options
+            && self.partition_key == other.partition_key
+            && self.clustering == other.clustering
+            && self.statics == other.statics
+            && self.regulars == other.regulars
+            && self.dropped == other.dropped
+    }
 }
 
 impl Table {
     /// Differs from that of every dropped table that this process knew under the same id. Equality ignores it, altered
     /// tables keep it, and nothing stores it.
     pub fn incarnation(&self) -> u64 {
-        self.incarnation.0
+        self.incarnation
     }
 
     /// Sets the incarnation. The owner of the tables' data does this before anything else sees the table.
     pub fn set_incarnation(&mut self, incarnation: u64) {
-        self.incarnation = Incarnation(incarnation);
+        self.incarnation = incarnation;
     }
 
     /// The total number of types in the columns. Of two tables with the same columns the one with more is newer,
@@ -406,7 +416,7 @@ pub struct TableBuilder {
     next_column_id: u32,
     /// How many static and regular sets rows may already have been written under.
     used_sets: [usize; 2],
-    incarnation: Incarnation,
+    incarnation: u64,
 }
 
 impl TableBuilder {
@@ -424,7 +434,7 @@ impl TableBuilder {
             dropped: Vec::new(),
             next_column_id: 1,
             used_sets: [0, 0],
-            incarnation: Incarnation::default(),
+            incarnation: 0,
         }
     }
 
@@ -541,19 +551,19 @@ impl TableBuilder {
         self
     }
 
-    /// Records a column dropped in the past, replacing an older record of the same name.
-    pub fn record_dropped(mut self, dropped: DroppedColumn) -> Self {
-        self.dropped.retain(|other| other.name != dropped.name);
-        self.dropped.push(dropped);
-        self.dropped.sort_by(|a, b| a.name.cmp(&b.name));
+    /// Records columns dropped in the past, in place of older records of the same names.
+    pub fn record_dropped(mut self, dropped: impl IntoIterator<Item = DroppedColumn>) -> Self {
+        let by_name: BTreeMap<Arc<str>, DroppedColumn> =
+            self.dropped.into_iter().chain(dropped).map(|column| (column.name.clone(), column)).collect();
+        self.dropped = by_name.into_values().collect();
         self
     }
 
-    /// Renames a column of the primary key.
-    pub fn rename(mut self, from: &str, to: &str) -> Self {
+    /// Renames columns of the primary key: those whose names are keys of `names` get their values.
+    pub fn rename_all(mut self, names: &BTreeMap<&str, &str>) -> Self {
         for column in self.partition_key.iter_mut().chain(&mut self.clustering) {
-            if &*column.name == from {
-                *column = Arc::new(Column { name: to.into(), ..(**column).clone() });
+            if let Some(name) = names.get(&*column.name) {
+                *column = Arc::new(Column { name: (*name).into(), ..(**column).clone() });
             }
         }
         self
@@ -584,14 +594,21 @@ impl TableBuilder {
     /// Adds dropped columns to the newest sets if they are missing there: those of a table stored before sets kept
     /// them, or of one whose drops were only recorded.
     fn place_dropped(&mut self) {
-        let is_placed = |sets: &[ColumnSet], name: &str| latest(sets).iter().any(|column| &*column.name == name);
-        for dropped in self.dropped.clone() {
-            if is_placed(&self.statics, &dropped.name) || is_placed(&self.regulars, &dropped.name) {
-                continue;
-            }
+        let newest = latest(&self.statics).iter().chain(latest(&self.regulars));
+        let placed: HashSet<Arc<str>> = newest.map(|column| column.name.clone()).collect();
+        let missing: Vec<DroppedColumn> =
+            self.dropped.iter().filter(|dropped| !placed.contains(&dropped.name)).cloned().collect();
+        // Columns get their ids in the order of their names, whatever their kinds are.
+        let (mut statics, mut regulars) = (Vec::new(), Vec::new());
+        for dropped in missing {
             let column = self.column(&dropped.name, dropped.ty, dropped.kind, -1, false);
             let column = Arc::new(Column { is_dropped: true, ..(*column).clone() });
-            self.change_set(dropped.kind, |columns| columns.push(column));
+            if dropped.kind == ColumnKind::Static { statics.push(column) } else { regulars.push(column) }
+        }
+        for (kind, missing) in [(ColumnKind::Static, statics), (ColumnKind::Regular, regulars)] {
+            if !missing.is_empty() {
+                self.change_set(kind, |columns| columns.extend(missing));
+            }
         }
     }
 
@@ -644,6 +661,7 @@ fn latest(sets: &[ColumnSet]) -> &[Arc<Column>] {
 /// Cassandra's order of column names. It compares the first six bytes with the top bit of the first one flipped, so
 /// that names starting with a non-ASCII byte come first; all others are in plain byte order.
 pub(crate) fn compare_names(left: &str, right: &str) -> std::cmp::Ordering {
+    steps::count(1);
     let key = |name: &str| {
         let mut first = [0u8; 6];
         let length = name.len().min(6);

@@ -1,6 +1,7 @@
 //! DESCRIBE.
 
 mod elements;
+mod page;
 mod statements;
 
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use types::CqlType;
 
 use crate::execution::Execution;
 use crate::{ColumnSpec, MetadataForm, QueryError, ResponseBody, ResultColumns, Rows};
+
+use page::{Page, write_cell};
 
 pub use statements::snapshot_schema;
 
@@ -51,45 +54,9 @@ pub(crate) fn execute(statement: &Describe, execution: &Execution<'_>) -> Result
     if matches!(statement.target, DescribeTarget::Cluster) {
         return Ok(describe_cluster(statement, execution));
     }
-    let elements = elements::of(statement, execution)?;
-    let with_statements = result_metadata(statement).specs().len() == 4;
-    page(statement, elements, with_statements, execution)
-}
-
-/// The paging state is the number of elements before the next page.
-fn page(
-    statement: &Describe,
-    elements: Vec<Element>,
-    with_statements: bool,
-    execution: &Execution<'_>,
-) -> Result<ResponseBody, QueryError> {
-    let start = match execution.options.paging_state {
-        None => 0,
-        Some(state) => {
-            let offset = <[u8; 8]>::try_from(state).map(u64::from_be_bytes);
-            offset.map_err(|_| QueryError::protocol("Invalid value for the paging state"))? as usize
-        }
-    };
-    let size = execution.options.page_size.filter(|size| *size > 0).map_or(usize::MAX, |size| size as usize);
-    let end = start.saturating_add(size).min(elements.len());
-    let shown = elements.get(start.min(end)..end).unwrap_or_default();
-    let mut cells = Vec::new();
-    for element in shown {
-        execution.check_room(cells.len())?;
-        for text in [&element.keyspace, element.kind, &element.name] {
-            write_cell(text.as_bytes(), &mut cells);
-        }
-        if with_statements {
-            write_cell(element.statement.as_deref().unwrap_or_default().as_bytes(), &mut cells);
-        }
-    }
-    let paging_state = if end < elements.len() { Some((end as u64).to_be_bytes().to_vec()) } else { None };
-    let (metadata, form) = (result_metadata(statement), MetadataForm::default());
-    Ok(ResponseBody::Rows(Rows { metadata, form, paging_state, row_count: shown.len(), cells }))
-}
-
-fn write_cell(bytes: &[u8], cells: &mut Vec<u8>) {
-    types::collection::write_part(Some(bytes), cells);
+    let mut page = Page::begin(statement, execution)?;
+    elements::add(statement, &mut page, execution)?;
+    Ok(page.end())
 }
 
 fn describe_cluster(statement: &Describe, execution: &Execution<'_>) -> ResponseBody {

@@ -15,6 +15,7 @@ mod describe;
 mod entry;
 mod error;
 mod execution;
+mod fnv;
 mod functions;
 mod guardrail;
 mod list_paths;

@@ -106,8 +106,8 @@ fn difference(loaded: &Table, table: &Table) -> Option<String> {
     }
     for is_static in [true, false] {
         let (loaded_sets, sets) = (loaded.column_sets(is_static), table.column_sets(is_static));
-        let mut shown = sets.current().shown();
-        if let Some(column) = shown.find(|column| !loaded_sets.current().columns.contains(column)) {
+        let is_missing = |column: &&Arc<Column>| !is_in(column, loaded_sets.current());
+        if let Some(column) = sets.current().shown().find(is_missing) {
             return Some(described(column));
         }
         let is_laid_out_alike = |(loaded, set): (&ColumnSet, &ColumnSet)| layout_of(loaded).eq(layout_of(set));
@@ -126,6 +126,11 @@ fn difference(loaded: &Table, table: &Table) -> Option<String> {
         && loaded.dropped().len() == table.dropped().len()
         && loaded.next_column_id() == table.next_column_id();
     (!is_same).then(|| "its options".into())
+}
+
+fn is_in(column: &Column, set: &ColumnSet) -> bool {
+    let place = set.index_of_kind(&column.name, column.is_complex());
+    place.is_some_and(|place| *set.columns[place] == *column)
 }
 
 fn described(column: &Column) -> String {

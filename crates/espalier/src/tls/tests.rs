@@ -128,6 +128,20 @@ fn a_node_that_has_a_key_store_takes_tls_unless_told_otherwise() {
 }
 
 #[test]
+fn a_key_store_that_nobody_asks_for_and_that_cannot_be_read_does_not_stop_the_start() {
+    let stores = Stores::new();
+    // The first bytes of a store of the type JKS.
+    fs::write(stores.0.join("java"), [0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2]).unwrap();
+    let java = Encryption { keystore: stores.0.join("java"), ..stores.pkcs12("secret") };
+    let with = |enabled, optional| Encryption { enabled, optional, ..java.clone() };
+    assert!(Certificates::load(&with(false, None)).unwrap().is_none());
+    for asked in [with(true, None), with(false, Some(true)), with(true, Some(true))] {
+        let error = Certificates::load(&asked).err().unwrap();
+        assert!(error.contains("keytool"), "{error}");
+    }
+}
+
+#[test]
 fn certificates_that_cannot_be_read_again_stay_in_force() {
     let stores = Stores::new();
     let certificates = Certificates::load(&stores.pem()).unwrap().unwrap();

@@ -214,7 +214,7 @@ fn a_column_that_is_only_recorded_as_dropped_gets_a_place_in_a_new_set() {
     sets.push(model::ColumnSet { version: 1, columns: without });
     let stored = TableBuilder::new("ks", "t", TableId(Uuid::nil())).partition_key("k", CqlType::Int);
     let statics = old.column_sets(true).all().to_vec();
-    let table = stored.with_column_sets(statics, sets, old.next_column_id()).record_dropped(noted).build();
+    let table = stored.with_column_sets(statics, sets, old.next_column_id()).record_dropped([noted]).build();
     assert_eq!(table.regulars().version, 2);
     assert!(table.column("c").is_none());
     let blob = merged(RowMerger::default(), &table, &[&row]);

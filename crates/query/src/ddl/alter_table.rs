@@ -1,10 +1,10 @@
 //! ALTER TABLE.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cql::ast::{AlterTable, AlterTableAction, ColumnDefinition, Identifier, Properties};
-use model::{ColumnKind, Schema, Table};
+use model::{Column, ColumnKind, Schema, Table};
 use types::CqlType;
 use types::identifier::Quoted;
 
@@ -151,22 +151,32 @@ fn drop_columns(
     Ok(table.to_builder().drop_all(&dropped, timestamp_micros).build())
 }
 
+/// Each renaming sees the names that those before it have made.
 fn rename(table: &Table, renames: &[(Identifier, Identifier)]) -> Result<Table, QueryError> {
-    let mut renamed = table.clone();
+    // The columns by their new names, and the names that are free again.
+    let (mut renamed, mut free) = (BTreeMap::<&str, &Arc<Column>>::new(), BTreeSet::new());
     for (from, to) in renames {
-        let column = renamed.column(from.as_str()).ok_or_else(|| undefined_column(from, table))?;
+        let (from_name, to_name) = (from.as_str(), to.as_str());
+        let find = |name: &str| match renamed.get(name) {
+            Some(column) => Some(*column),
+            None => table.column(name).filter(|_| !free.contains(name)),
+        };
+        let column = find(from_name).ok_or_else(|| undefined_column(from, table))?;
         if !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
             return Err(QueryError::invalid(format!("Cannot rename non PRIMARY KEY column {from}")));
         }
-        if renamed.column(to.as_str()).is_some() {
+        if find(to_name).is_some() {
             return Err(QueryError::invalid(format!(
                 "Cannot rename column {from} to {to} in table '{}'; another column with that name already exists",
                 table_name(table)
             )));
         }
-        renamed = renamed.to_builder().rename(from.as_str(), to.as_str()).build();
+        renamed.remove(from_name);
+        free.insert(from_name);
+        renamed.insert(to_name, column);
     }
-    Ok(renamed)
+    let names = renamed.into_iter().map(|(name, column)| (&*column.name, name)).collect();
+    Ok(table.to_builder().rename_all(&names).build())
 }
 
 fn with(table: &Table, properties: &Properties, execution: &Execution<'_>) -> Result<Table, QueryError> {

@@ -117,15 +117,16 @@ impl<'c> Definition<'c> {
         let table_options = options::parse_new(properties, execution)?;
         execution.processor.options().guardrails.flags.check_table(&table_options, execution)?;
         let key = &self.create.primary_keys[0];
+        let clustering: BTreeSet<&str> = key.clustering.iter().map(Identifier::as_str).collect();
         let mut in_key = BTreeSet::new();
         for column in key.partition_key.iter().chain(&key.clustering) {
-            self.check_key_column(column, &mut in_key)?;
+            self.check_key_column(column, &clustering, &mut in_key)?;
         }
         let statics = self.create.columns.iter().any(|column| column.is_static);
         if statics && key.clustering.is_empty() {
             return Err(QueryError::invalid(STATICS_NEED_CLUSTERING));
         }
-        self.check_clustering_order()?;
+        self.check_clustering_order(&clustering)?;
         if self.create.compact_storage {
             if self.columns.len() == in_key.len() {
                 return Err(QueryError::invalid("No definition found that is not part of the PRIMARY KEY"));
@@ -148,10 +149,11 @@ impl<'c> Definition<'c> {
         for column in &key.partition_key {
             builder = builder.partition_key(column.as_str(), self.type_of(column));
         }
+        let order = self.create.clustering_order.iter().map(|(column, direction)| (column.as_str(), direction));
+        let order: BTreeMap<&str, &Direction> = order.collect();
         for column in &key.clustering {
-            let order = self.create.clustering_order.iter().rfind(|(ordered, _)| ordered == column);
             let declared = self.columns.get(column.as_str()).map(|(_, definition)| &definition.type_name);
-            let reversed = order.is_some_and(|(_, direction)| *direction == Direction::Desc)
+            let reversed = order.get(column.as_str()).is_some_and(|direction| **direction == Direction::Desc)
                 || declared.is_some_and(is_class_in_descending_order);
             builder = builder.clustering(column.as_str(), self.type_of(column), reversed);
         }
@@ -167,7 +169,12 @@ impl<'c> Definition<'c> {
         self.columns.get(column.as_str()).map_or(CqlType::Blob, |(ty, _)| ty.clone())
     }
 
-    fn check_key_column(&self, column: &'c Identifier, in_key: &mut BTreeSet<&'c str>) -> Result<(), QueryError> {
+    fn check_key_column(
+        &self,
+        column: &'c Identifier,
+        clustering: &BTreeSet<&str>,
+        in_key: &mut BTreeSet<&'c str>,
+    ) -> Result<(), QueryError> {
         let (invalid, column) = (|message: String| Err(QueryError::invalid(message)), column.as_str());
         let Some((ty, definition)) = self.columns.get(column) else {
             return invalid(format!("Unknown column '{column}' referenced in PRIMARY KEY for table '{}'", self.name));
@@ -185,7 +192,7 @@ impl<'c> Definition<'c> {
         if *ty == CqlType::Counter {
             return invalid(format!("counter type is not supported for PRIMARY KEY column '{column}'"));
         }
-        if self.create.primary_keys[0].clustering.iter().any(|clustering| clustering.as_str() == column) {
+        if clustering.contains(column) {
             type_check::check_order(ty)?;
         }
         if ty.any(&|inner| *inner == CqlType::Duration) {
@@ -197,14 +204,10 @@ impl<'c> Definition<'c> {
         Ok(())
     }
 
-    fn check_clustering_order(&self) -> Result<(), QueryError> {
+    fn check_clustering_order(&self, names: &BTreeSet<&str>) -> Result<(), QueryError> {
         let (order, clustering) = (&self.create.clustering_order, &self.create.primary_keys[0].clustering);
-        let unknown: Vec<&str> = order
-            .iter()
-            .map(|(column, _)| column)
-            .filter(|c| !clustering.contains(c))
-            .map(Identifier::as_str)
-            .collect();
+        let ordered = order.iter().map(|(column, _)| column.as_str());
+        let unknown: Vec<&str> = ordered.filter(|column| !names.contains(column)).collect();
         if !unknown.is_empty() {
             return Err(QueryError::invalid(format!(
                 "Only clustering key columns can be defined in CLUSTERING ORDER directive: [{}] are not clustering columns",

@@ -7,7 +7,8 @@ use crate::QueryError;
 
 /// Refuses a type that cannot read the values of the dropped column of that name, and another kind of column.
 pub(super) fn check_dropped(table: &Table, name: &str, ty: &CqlType, kind: ColumnKind) -> Result<(), QueryError> {
-    let Some(dropped) = table.dropped().iter().find(|dropped| &*dropped.name == name) else { return Ok(()) };
+    let Ok(place) = table.dropped().binary_search_by(|dropped| (*dropped.name).cmp(name)) else { return Ok(()) };
+    let dropped = &table.dropped()[place];
     if !reads_cells_of(ty, &dropped.ty) {
         return Err(QueryError::invalid(format!(
             "Cannot add a column '{name}' of type {ty}, incompatible with previously dropped column '{name}' of type {}",

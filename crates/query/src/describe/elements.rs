@@ -1,49 +1,60 @@
-//! The elements that a DESCRIBE statement names.
+//! The elements that a DESCRIBE statement names, in their order: of each keyspace itself, its types and its tables.
+//!
+//! They are added to a page one by one. Those before the page are counted and not written.
 
 use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cql::ast::{Describe, DescribeTarget, Identifier, QualifiedName, UserTypeName};
 use engine::system::is_system_keyspace;
 use model::{Keyspace, Table};
-use types::UserType;
 use types::identifier::Quoted;
+use types::{UserType, steps};
 
+use super::page::{Flow, Page};
 use super::{Element, statements};
 use crate::QueryError;
-use crate::budget::steps_of_bytes;
+use crate::budget::steps_of_expressions;
 use crate::execution::Execution;
 
-/// The work of writing one byte of a description, as a multiple of the work of copying one byte of a row.
-const BYTES_FACTOR: usize = 16;
+/// The memory for a name in a list of names that is sorted, bytes.
+const SORTED_NAME_BYTES: usize = 16;
 
-/// The rows of the answer.
-pub(super) fn of(statement: &Describe, execution: &Execution<'_>) -> Result<Vec<Element>, QueryError> {
+/// Adds the elements to the page, until it is full.
+pub(super) fn add(statement: &Describe, page: &mut Page<'_>, execution: &Execution<'_>) -> Result<(), QueryError> {
     let describer = Describer { execution, internals: statement.with_internals };
     match &statement.target {
-        DescribeTarget::Cluster => Ok(Vec::new()),
-        DescribeTarget::Schema { full } => describer.schema(*full),
+        DescribeTarget::Cluster => Ok(()),
+        DescribeTarget::Schema { full } => describer.schema(*full, page),
         DescribeTarget::Keyspaces => {
-            Ok(describer.keyspace_names().into_iter().map(|n| named(&n, "keyspace", &n)).collect())
+            let names = describer.keyspace_names()?;
+            page.add_each(names.into_iter(), |name| Ok(named(name, "keyspace", name))).map(|_| ())
         }
         DescribeTarget::Keyspace { keyspace, only } => {
             let name = describer.keyspace_or_current(keyspace.as_ref())?;
-            describer.keyspace(name, *only)
+            let keyspace = describer.find(name).ok_or_else(|| unknown_keyspace(name))?;
+            describer.keyspace(&keyspace, *only, page).map(|_| ())
         }
         DescribeTarget::Tables => describer.list(|keyspace| {
-            sorted(keyspace.tables().iter().map(|table| table.name.to_string()).collect())
-                .iter()
-                .map(|name| named(keyspace.name(), "table", name))
-                .collect()
+            if page.pass(keyspace.table_count()) {
+                return Ok(Flow::GoOn);
+            }
+            let tables = describer.sorted_tables(keyspace)?;
+            page.add_each(tables.into_iter(), |table| Ok(named(keyspace.name(), "table", &table.name)))
         }),
         DescribeTarget::Types => describer.list(|keyspace| {
-            let names = keyspace.stored().map(|stored| stored.types.keys().map(|name| name.to_string()).collect());
-            sorted(names.unwrap_or_default()).iter().map(|name| named(keyspace.name(), "type", name)).collect()
+            let Some(types) = keyspace.stored().map(|stored| &stored.types) else { return Ok(Flow::GoOn) };
+            if page.pass(types.len()) {
+                return Ok(Flow::GoOn);
+            }
+            let names = describer.sorted(types.keys().map(|name| &**name), |name| name)?;
+            page.add_each(names.into_iter(), |name| Ok(named(keyspace.name(), "type", name)))
         }),
-        DescribeTarget::Functions | DescribeTarget::Aggregates => describer.list(|_| Vec::new()),
-        DescribeTarget::Table(name) => describer.table(name),
-        DescribeTarget::Type(name) => describer.user_type(name),
+        DescribeTarget::Functions | DescribeTarget::Aggregates => describer.list(|_| Ok(Flow::GoOn)),
+        DescribeTarget::Table(name) => page.add(|| describer.table(name)).map(|_| ()),
+        DescribeTarget::Type(name) => page.add(|| describer.user_type(name)).map(|_| ()),
         DescribeTarget::Index(name) => Err(describer.missing("Table for existing index", name)?),
         DescribeTarget::View(name) => Err(describer.missing("Materialized view", name)?),
         DescribeTarget::Function(name) => {
@@ -54,7 +65,7 @@ pub(super) fn of(statement: &Describe, execution: &Execution<'_>) -> Result<Vec<
             let name = QualifiedName { keyspace: name.keyspace.clone(), name: name.name.clone() };
             Err(describer.missing("User defined aggregate", &name)?)
         }
-        DescribeTarget::Generic(name) => describer.generic(name),
+        DescribeTarget::Generic(name) => describer.generic(name, page),
     }
 }
 
@@ -66,19 +77,21 @@ fn created(keyspace: &str, kind: &'static str, name: &str, statement: String) ->
     Element { statement: Some(statement), ..named(keyspace, kind, name) }
 }
 
-/// Sorts without regard to case first, as Cassandra lists names.
-fn sorted(mut names: Vec<String>) -> Vec<String> {
-    names.sort_by_key(|name| (name.to_lowercase(), name.clone()));
-    names
+/// The order in which Cassandra lists names: without regard to case first.
+fn by_name(left: &str, right: &str) -> Ordering {
+    steps::count(1);
+    let (left_lower, right_lower) =
+        (left.chars().flat_map(char::to_lowercase), right.chars().flat_map(char::to_lowercase));
+    left_lower.cmp(right_lower).then_with(|| left.cmp(right))
 }
 
 /// A keyspace, stored or virtual.
 enum Described<'a> {
     Stored(&'a Arc<Keyspace>),
-    Virtual { name: &'a str, tables: Vec<Arc<Table>> },
+    Virtual { name: &'a str, tables: Vec<&'a Arc<Table>> },
 }
 
-impl Described<'_> {
+impl<'a> Described<'a> {
     fn name(&self) -> &str {
         match self {
             Described::Stored(keyspace) => &keyspace.name,
@@ -86,14 +99,28 @@ impl Described<'_> {
         }
     }
 
-    fn tables(&self) -> Vec<Arc<Table>> {
+    fn table_count(&self) -> usize {
         match self {
-            Described::Stored(keyspace) => keyspace.tables.values().cloned().collect(),
-            Described::Virtual { tables, .. } => tables.clone(),
+            Described::Stored(keyspace) => keyspace.tables.len(),
+            Described::Virtual { tables, .. } => tables.len(),
         }
     }
 
-    fn stored(&self) -> Option<&Arc<Keyspace>> {
+    fn tables(&self) -> Box<dyn Iterator<Item = &'a Arc<Table>> + '_> {
+        match self {
+            Described::Stored(keyspace) => Box::new(keyspace.tables.values()),
+            Described::Virtual { tables, .. } => Box::new(tables.iter().copied()),
+        }
+    }
+
+    fn table(&self, name: &str) -> Option<&'a Arc<Table>> {
+        match self {
+            Described::Stored(keyspace) => keyspace.tables.get(name),
+            Described::Virtual { tables, .. } => tables.iter().copied().find(|table| &*table.name == name),
+        }
+    }
+
+    fn stored(&self) -> Option<&'a Arc<Keyspace>> {
         match self {
             Described::Stored(keyspace) => Some(keyspace),
             Described::Virtual { .. } => None,
@@ -107,10 +134,24 @@ struct Describer<'a> {
 }
 
 impl<'a> Describer<'a> {
-    fn keyspace_names(&self) -> Vec<String> {
-        let stored = self.execution.schema.keyspaces.keys().map(|name| name.to_string());
-        let names = stored.chain(self.execution.processor.virtual_tables().keyspace_names().map(str::to_string));
-        sorted(names.collect())
+    fn keyspace_names(&self) -> Result<Vec<&'a str>, QueryError> {
+        let stored = self.execution.schema.keyspaces.keys().map(|name| &**name);
+        let names =
+            stored.chain(self.execution.processor.virtual_tables().keyspace_names().map(|name| -> &'a str { name }));
+        self.sorted(names, |name| name)
+    }
+
+    /// Things in the order of their names. Their number counts as work and as memory.
+    fn sorted<T>(&self, things: impl Iterator<Item = T>, name: impl Fn(&T) -> &str) -> Result<Vec<T>, QueryError> {
+        let mut things: Vec<T> = things.collect();
+        self.execution.work(steps_of_expressions(things.len()))?;
+        self.execution.charge(SORTED_NAME_BYTES * things.len())?;
+        things.sort_by(|left, right| by_name(name(left), name(right)));
+        Ok(things)
+    }
+
+    fn sorted_tables(&self, keyspace: &Described<'a>) -> Result<Vec<&'a Arc<Table>>, QueryError> {
+        self.sorted(keyspace.tables(), |table| &table.name)
     }
 
     fn find(&self, name: &'a str) -> Option<Described<'a>> {
@@ -118,7 +159,7 @@ impl<'a> Describer<'a> {
             return Some(Described::Stored(keyspace));
         }
         let virtual_tables = self.execution.processor.virtual_tables();
-        let tables = || virtual_tables.tables(name).cloned().collect();
+        let tables = || virtual_tables.tables(name).collect();
         virtual_tables.has_keyspace(name).then(|| Described::Virtual { name, tables: tables() })
     }
 
@@ -131,94 +172,91 @@ impl<'a> Describer<'a> {
         name.ok_or_else(|| QueryError::invalid("No keyspace specified and no current keyspace"))
     }
 
-    /// Lists the current keyspace, or all keyspaces if there is none.
-    fn list(&self, elements: impl Fn(&Described<'_>) -> Vec<Element>) -> Result<Vec<Element>, QueryError> {
+    /// Calls `add` with the current keyspace, or with all keyspaces if there is none, until the page is full.
+    fn list(&self, mut add: impl FnMut(&Described<'a>) -> Result<Flow, QueryError>) -> Result<(), QueryError> {
         if let Some(current) = self.current() {
             let keyspace = self.find(current).ok_or_else(|| unknown_keyspace(current))?;
-            return Ok(elements(&keyspace));
+            return add(&keyspace).map(|_| ());
         }
-        let mut all = Vec::new();
-        for name in self.keyspace_names() {
-            if let Some(keyspace) = self.execution.schema.keyspaces.get(name.as_str()) {
-                all.extend(elements(&Described::Stored(keyspace)));
-            } else {
-                let tables = self.execution.processor.virtual_tables().tables(&name).cloned().collect();
-                all.extend(elements(&Described::Virtual { name: &name, tables }));
+        for keyspace in self.keyspace_names()?.into_iter().filter_map(|name| self.find(name)) {
+            if add(&keyspace)? == Flow::Full {
+                break;
             }
         }
-        Ok(all)
+        Ok(())
     }
 
-    fn schema(&self, full: bool) -> Result<Vec<Element>, QueryError> {
-        let mut all = Vec::new();
-        for name in self.keyspace_names() {
-            let is_shown = full || !is_system_keyspace(&name);
-            if is_shown && let Some(keyspace) = self.execution.schema.keyspaces.get(name.as_str()) {
-                all.extend(self.keyspace_elements(&Described::Stored(keyspace), false)?);
+    fn schema(&self, full: bool, page: &mut Page<'_>) -> Result<(), QueryError> {
+        for name in self.keyspace_names()? {
+            let is_shown = full || !is_system_keyspace(name);
+            if is_shown
+                && let Some(keyspace) = self.execution.schema.keyspaces.get(name)
+                && self.keyspace(&Described::Stored(keyspace), false, page)? == Flow::Full
+            {
+                break;
             }
         }
-        Ok(all)
+        Ok(())
     }
 
-    fn keyspace(&self, name: &'a str, only: bool) -> Result<Vec<Element>, QueryError> {
-        let keyspace = self.find(name).ok_or_else(|| unknown_keyspace(name))?;
-        self.keyspace_elements(&keyspace, only)
-    }
-
-    fn keyspace_elements(&self, keyspace: &Described<'_>, only: bool) -> Result<Vec<Element>, QueryError> {
-        let statement = match keyspace.stored() {
-            Some(stored) => statements::keyspace(stored),
-            None => statements::virtual_keyspace(keyspace.name()),
-        };
-        let mut elements = vec![created(keyspace.name(), "keyspace", keyspace.name(), statement)];
-        if only {
-            return Ok(elements);
+    fn keyspace(&self, keyspace: &Described<'a>, only: bool, page: &mut Page<'_>) -> Result<Flow, QueryError> {
+        let flow = page.add(|| {
+            let statement = match keyspace.stored() {
+                Some(stored) => statements::keyspace(stored),
+                None => statements::virtual_keyspace(keyspace.name()),
+            };
+            Ok(created(keyspace.name(), "keyspace", keyspace.name(), statement))
+        })?;
+        if only || flow == Flow::Full {
+            return Ok(flow);
         }
-        for definition in keyspace.stored().map(|stored| in_dependency_order(stored)).unwrap_or_default() {
-            elements.push(self.counted(type_element(definition))?);
+        if let Some(stored) = keyspace.stored()
+            && !page.pass(stored.types.len())
+        {
+            let fields = stored.types.values().map(|definition| definition.fields().len()).sum();
+            self.execution.work(steps_of_expressions(fields))?;
+            let types = in_dependency_order(stored);
+            if page.add_each(types.into_iter(), |definition| self.type_element(definition))? == Flow::Full {
+                return Ok(Flow::Full);
+            }
         }
-        let mut tables = keyspace.tables();
-        tables.sort_by_key(|table| (table.name.to_lowercase(), table.name.clone()));
-        for table in &tables {
-            elements.push(self.counted(self.table_element(table))?);
+        if page.pass(keyspace.table_count()) {
+            return Ok(Flow::GoOn);
         }
-        Ok(elements)
+        page.add_each(self.sorted_tables(keyspace)?.into_iter(), |table| self.table_element(table))
     }
 
-    /// Counts the memory and the work of an element among many.
-    fn counted(&self, element: Element) -> Result<Element, QueryError> {
-        let size_bytes = size_of::<Element>() + element.statement.as_ref().map_or(0, String::len);
-        self.execution.work(1 + steps_of_bytes(BYTES_FACTOR * size_bytes))?;
-        self.execution.charge(size_bytes)?;
-        Ok(element)
-    }
-
-    fn table_element(&self, table: &Table) -> Element {
+    fn table_element(&self, table: &Table) -> Result<Element, QueryError> {
+        let columns = table.columns_in_select_order().len() + table.dropped().len();
+        self.execution.work(steps_of_expressions(columns))?;
         let is_virtual = self.execution.processor.virtual_tables().contains(table);
         let statement = match is_virtual {
             true => statements::virtual_table(table),
             false => statements::table(table, self.internals),
         };
-        created(&table.keyspace, "table", &table.name, statement)
+        Ok(created(&table.keyspace, "table", &table.name, statement))
     }
 
-    fn table(&self, name: &'a QualifiedName) -> Result<Vec<Element>, QueryError> {
+    fn type_element(&self, definition: &UserType) -> Result<Element, QueryError> {
+        self.execution.work(steps_of_expressions(definition.fields().len()))?;
+        Ok(created(&definition.keyspace, "type", &definition.name, statements::user_type(definition)))
+    }
+
+    fn table(&self, name: &'a QualifiedName) -> Result<Element, QueryError> {
         let keyspace = self.keyspace_or_current(name.keyspace.as_ref())?;
         let found = self.find(keyspace).ok_or_else(|| unknown_keyspace(keyspace))?;
         let name = name.name.as_str();
-        let tables = found.tables();
-        let table = tables.iter().find(|table| &*table.name == name);
         let missing = || QueryError::invalid(format!("Table '{name}' not found in keyspace '{keyspace}'"));
-        Ok(vec![self.table_element(table.ok_or_else(missing)?)])
+        self.table_element(found.table(name).ok_or_else(missing)?)
     }
 
-    fn user_type(&self, name: &'a UserTypeName) -> Result<Vec<Element>, QueryError> {
+    fn user_type(&self, name: &'a UserTypeName) -> Result<Element, QueryError> {
         let keyspace = self.keyspace_or_current(name.keyspace.as_ref())?;
         let found = self.find(keyspace).ok_or_else(|| unknown_keyspace(keyspace))?;
         let name = name.name.as_str();
         let definition = found.stored().and_then(|stored| stored.types.get(name));
         let missing = || QueryError::invalid(format!("User defined type '{name}' not found in '{keyspace}'"));
-        Ok(vec![type_element(definition.ok_or_else(missing)?)])
+        self.type_element(definition.ok_or_else(missing)?)
     }
 
     fn missing(&self, what: &str, name: &'a QualifiedName) -> Result<QueryError, QueryError> {
@@ -228,28 +266,25 @@ impl<'a> Describer<'a> {
     }
 
     /// A keyspace of that name, or else a table.
-    fn generic(&self, name: &'a QualifiedName) -> Result<Vec<Element>, QueryError> {
+    fn generic(&self, name: &'a QualifiedName, page: &mut Page<'_>) -> Result<(), QueryError> {
         let own = name.name.as_str();
-        if name.keyspace.is_none() && self.find(own).is_some() {
-            return self.keyspace(own, false);
+        if name.keyspace.is_none()
+            && let Some(keyspace) = self.find(own)
+        {
+            return self.keyspace(&keyspace, false, page).map(|_| ());
         }
         let Some(keyspace) = name.keyspace.as_ref().map(Identifier::as_str).or(self.current()) else {
             return Err(unknown_keyspace(own));
         };
         let found = self.find(keyspace).ok_or_else(|| unknown_keyspace(keyspace))?;
-        let tables = found.tables();
-        let table = tables.iter().find(|table| &*table.name == own);
         let missing = || QueryError::invalid(format!("'{own}' not found in keyspace '{keyspace}'"));
-        Ok(vec![self.table_element(table.ok_or_else(missing)?)])
+        let table = found.table(own).ok_or_else(missing)?;
+        page.add(|| self.table_element(table)).map(|_| ())
     }
 }
 
 fn unknown_keyspace(name: &str) -> QueryError {
     QueryError::invalid(format!("'{name}' not found in keyspaces"))
-}
-
-fn type_element(definition: &Arc<UserType>) -> Element {
-    created(&definition.keyspace, "type", &definition.name, statements::user_type(definition))
 }
 
 /// Types before the types that use them, and otherwise by name.

@@ -19,6 +19,7 @@ use cql::ast::Select;
 use model::{Clusterings, Table};
 
 use crate::QueryError;
+use crate::fnv::Fnv;
 
 const VERSION: u8 = 2;
 const PARTITION_DONE: u8 = 1;
@@ -81,25 +82,7 @@ pub(super) fn shape(select: &Select, table: &Table) -> u64 {
         relation.columns().iter().for_each(|column| write(format_args!(" {column}")));
         write(format_args!(" {:?}", relation.operator()));
     }
-    hash.0
-}
-
-/// The hash FNV-1a, which is the same after every start.
-struct Fnv(u64);
-
-impl Fnv {
-    fn new() -> Fnv {
-        Fnv(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl std::fmt::Write for Fnv {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        for byte in text.bytes() {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-        Ok(())
-    }
+    hash.value()
 }
 
 fn parse(bytes: &[u8], shape: u64, table: &Table) -> Option<PagingState> {

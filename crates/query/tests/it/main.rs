@@ -8,6 +8,7 @@ mod combinations;
 mod conditions;
 mod cost;
 mod counters;
+mod describe;
 mod dropped_columns;
 mod errors;
 mod expiry;

@@ -156,7 +156,7 @@ pub fn rows_of(response: Response) -> Rows {
     }
 }
 
-fn texts(rows: &Rows) -> Vec<String> {
+pub fn texts(rows: &Rows) -> Vec<String> {
     let mut rest = rows.cells.as_slice();
     let mut cell = |column: &ColumnSpec| match collection::read_part(&mut rest).unwrap() {
         Some(bytes) => column.ty.to_cql_literal(bytes),

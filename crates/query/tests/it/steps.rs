@@ -1,14 +1,26 @@
-//! The cost of statements in relation to their size: the steps of preparing, executing and applying them to a memtable,
-//! counted on this thread. A statement of four times the size may take little more than four times the steps.
+//! The cost of statements in relation to their size: the steps of parsing, preparing and executing them, and of applying
+//! them to a memtable, counted on this thread. A statement of twice the size may take little more than twice the steps.
+//! Each kind of statement that the grammar has is measured.
 
-use query::{BatchEntry, BatchKind, BatchStatement, ProcessorOptions, QueryOptions, Values};
+mod grammar;
+mod kinds;
+
+use std::collections::BTreeSet;
+
+use query::{BatchEntry, BatchKind, BatchStatement, ErrorKind, ProcessorOptions, QueryOptions, Values};
 use types::steps;
 
 use crate::node::TestNode;
 
-/// Four times the steps, and a factor of two for the logarithm and for the lower cost of a row in one piece.
+use grammar::{REFUSABLE, Refusable, STATEMENTS, kind_of};
+use kinds::KINDS;
+
+/// The steps for four times the size in relation to those for the size: four times, and a factor of two for the logarithm
+/// and for the lower cost of a row in one piece. Quadratic cost would be sixteen times the steps.
 const GROWTH_MAX: u64 = 8;
-const SIZES: [usize; 2] = [150, 600];
+/// The steps for twice the size in relation to those for the size. Quadratic cost would be four times the steps.
+const DOUBLED_MAX_PERCENT: u64 = 350;
+const SIZES: [usize; 3] = [150, 300, 600];
 
 /// A kind of statement.
 struct Kind {
@@ -34,8 +46,6 @@ fn node() -> TestNode {
     node
 }
 
-fn nothing(_: &TestNode, _: usize) {}
-
 fn each(size: usize, statement: impl Fn(usize) -> String) -> Vec<String> {
     (0..size).map(statement).collect()
 }
@@ -43,420 +53,6 @@ fn each(size: usize, statement: impl Fn(usize) -> String) -> Vec<String> {
 fn joined(size: usize, separator: &str, part: impl Fn(usize) -> String) -> String {
     each(size, part).join(separator)
 }
-
-fn one(statement: String) -> Vec<String> {
-    vec![statement]
-}
-
-/// Rows 0 to `size` of partition 1.
-fn fill_rows(node: &TestNode, size: usize) {
-    run(node, &each(size, |i| format!("INSERT INTO t (k, c, v) VALUES (1, {i}, {i})")));
-}
-
-/// Fills row (1, 1) with collections of `size` elements.
-fn fill_collections(node: &TestNode, size: usize) {
-    let entries = joined(size, ", ", |i| format!("{i}: {i}"));
-    let elements = joined(size, ", ", |i| i.to_string());
-    node.run(&format!(
-        "INSERT INTO t (k, c, m, e, l, f) VALUES (1, 1, {{{entries}}}, {{{elements}}}, [{elements}], {{{entries}}})"
-    ));
-}
-
-/// Creates a table `w` of `size` columns, half of them lists.
-fn make_wide(node: &TestNode, size: usize) {
-    let columns = joined(size, ", ", |i| format!("a{i} {}", if i % 2 == 0 { "int" } else { "list<int>" }));
-    node.run(&format!("CREATE TABLE w (k int PRIMARY KEY, {columns})"));
-    let names = joined(size / 2, ", ", |i| format!("a{}", 2 * i + 1));
-    let values = joined(size / 2, ", ", |_| "[1]".into());
-    node.run(&format!("INSERT INTO w (k, {names}) VALUES (1, {values})"));
-}
-
-/// Creates a type `u` of `size` fields, and a table that uses it.
-fn make_type(node: &TestNode, size: usize) {
-    node.run(&format!("CREATE TYPE u ({})", joined(size, ", ", |i| format!("f{i} int"))));
-    node.run("CREATE TABLE x (k int PRIMARY KEY, u u, f frozen<u>)");
-    let fields = joined(size, ", ", |i| format!("f{i}: {i}"));
-    node.run(&format!("INSERT INTO x (k, u, f) VALUES (1, {{{fields}}}, {{{fields}}})"));
-}
-
-/// Rows 0 to `size` of partition 1, of which all but the first are deleted again.
-fn fill_and_delete_rows(node: &TestNode, size: usize) {
-    fill_rows(node, size);
-    run(node, &each(size - 1, |i| format!("DELETE FROM t WHERE k = 1 AND c = {}", i + 1)));
-}
-
-/// Creates a table `n` of counters, with `size` rows in partition 1.
-fn make_counters(node: &TestNode, size: usize) {
-    node.run("CREATE TABLE n (k int, c int, v counter, w counter, PRIMARY KEY (k, c))");
-    node.run(&counter_batch(size, |i| format!("UPDATE n SET v = v + 1 WHERE k = 1 AND c = {i}")));
-}
-
-fn counter_batch(size: usize, statement: impl Fn(usize) -> String) -> String {
-    format!("BEGIN COUNTER BATCH {} APPLY BATCH", joined(size, "; ", statement))
-}
-
-const KINDS: &[Kind] = &[
-    Kind {
-        name: "element writes to one row",
-        setup: nothing,
-        statements: |size| each(size, |i| format!("UPDATE t SET m[{i}] = {i} WHERE k = 1 AND c = 1")),
-    },
-    Kind {
-        name: "element writes to one row that has as many",
-        setup: fill_collections,
-        statements: |size| each(size, |i| format!("UPDATE t SET m[{i}] = 0 WHERE k = 1 AND c = 1")),
-    },
-    Kind {
-        name: "element writes to one static row",
-        setup: nothing,
-        statements: |size| each(size, |i| format!("UPDATE t SET s[{i}] = {i} WHERE k = 1")),
-    },
-    Kind {
-        name: "appends to one list",
-        setup: nothing,
-        statements: |size| each(size, |i| format!("UPDATE t SET l = l + [{i}] WHERE k = 1 AND c = 1")),
-    },
-    Kind {
-        name: "writes of the same cell",
-        setup: nothing,
-        statements: |size| each(size, |i| format!("UPDATE t SET v = {i} WHERE k = 1 AND c = 1")),
-    },
-    Kind {
-        name: "rows of a partition",
-        setup: nothing,
-        statements: |size| each(size, |i| format!("INSERT INTO t (k, c, v) VALUES (1, {}, {i})", size - i)),
-    },
-    Kind {
-        name: "partitions",
-        setup: nothing,
-        statements: |size| each(size, |i| format!("INSERT INTO t (k, c, v) VALUES ({i}, 1, 1)")),
-    },
-    Kind {
-        name: "deletions of rows",
-        setup: fill_rows,
-        statements: |size| each(size, |i| format!("DELETE FROM t WHERE k = 1 AND c = {i}")),
-    },
-    Kind {
-        name: "deletions of ranges within each other",
-        setup: fill_rows,
-        statements: |size| {
-            each(size, |i| {
-                format!("DELETE FROM t USING TIMESTAMP {i} WHERE k = 1 AND c > {i} AND c < {}", 2 * size - i)
-            })
-        },
-    },
-    Kind {
-        name: "deletions of ranges beside each other, and rows",
-        setup: fill_rows,
-        statements: |size| {
-            each(size, |i| match i % 2 {
-                0 => format!("DELETE FROM t WHERE k = 1 AND c > {i} AND c < {}", i + 2),
-                _ => format!("INSERT INTO t (k, c, v) VALUES (1, {i}, 7)"),
-            })
-        },
-    },
-    Kind {
-        name: "deletions of partitions",
-        setup: fill_rows,
-        statements: |size| each(size, |i| format!("DELETE FROM t WHERE k = {}", i % 7)),
-    },
-    Kind {
-        name: "IN over clusterings",
-        setup: fill_rows,
-        statements: |size| {
-            one(format!("DELETE FROM t WHERE k = 1 AND c IN ({})", joined(size, ", ", |i| i.to_string())))
-        },
-    },
-    Kind {
-        name: "IN over partitions",
-        setup: nothing,
-        statements: |size| {
-            one(format!("UPDATE t SET v = 1 WHERE k IN ({}) AND c = 1", joined(size, ", ", |i| i.to_string())))
-        },
-    },
-    Kind {
-        name: "entries added",
-        setup: fill_collections,
-        statements: |size| {
-            let entries = joined(size, ", ", |i| format!("{}: 0", 2 * i));
-            one(format!("UPDATE t SET m = m + {{{entries}}} WHERE k = 1 AND c = 1"))
-        },
-    },
-    Kind {
-        name: "elements removed from a set",
-        setup: fill_collections,
-        statements: |size| {
-            one(format!("UPDATE t SET e = e - {{{}}} WHERE k = 1 AND c = 1", joined(size, ", ", |i| i.to_string())))
-        },
-    },
-    Kind {
-        name: "values removed from a list",
-        setup: fill_collections,
-        statements: |size| {
-            let values = joined(size / 2, ", ", |i| (2 * i).to_string());
-            one(format!("UPDATE t SET l = l - [{values}] WHERE k = 1 AND c = 1"))
-        },
-    },
-    Kind {
-        name: "values removed from a list one by one",
-        setup: fill_collections,
-        statements: |size| {
-            one(format!("UPDATE t SET {} WHERE k = 1 AND c = 1", joined(size, ", ", |i| format!("l = l - [{i}]"))))
-        },
-    },
-    Kind {
-        name: "values appended to a list one by one",
-        setup: fill_collections,
-        statements: |size| {
-            one(format!("UPDATE t SET {} WHERE k = 1 AND c = 1", joined(size, ", ", |i| format!("l = l + [{i}]"))))
-        },
-    },
-    Kind {
-        name: "values prepended and changed by their places",
-        setup: fill_collections,
-        statements: |size| {
-            let change = |i| if i % 2 == 0 { format!("l = [{i}] + l") } else { format!("l[{i}] = 0") };
-            one(format!("UPDATE t SET {} WHERE k = 1 AND c = 1", joined(size, ", ", change)))
-        },
-    },
-    Kind {
-        name: "elements deleted by their places",
-        setup: fill_collections,
-        statements: |size| {
-            one(format!(
-                "DELETE {} FROM t WHERE k = 1 AND c = 1",
-                joined(size, ", ", |i| format!("l[{}]", size - 1 - i))
-            ))
-        },
-    },
-    Kind {
-        name: "keys deleted",
-        setup: fill_collections,
-        statements: |size| {
-            one(format!("DELETE {} FROM t WHERE k = 1 AND c = 1", joined(size, ", ", |i| format!("m[{i}]"))))
-        },
-    },
-    Kind {
-        name: "elements selected",
-        setup: fill_collections,
-        statements: |size| {
-            let parts = |i| match i % 3 {
-                0 => format!("m[{i}]"),
-                1 => format!("f[{i}]"),
-                _ => format!("e[{i}..{i}]"),
-            };
-            one(format!("SELECT {} FROM t WHERE k = 1", joined(size, ", ", parts)))
-        },
-    },
-    Kind {
-        name: "elements selected of a group",
-        setup: fill_collections,
-        statements: |size| {
-            one(format!("SELECT count(*), {} FROM t WHERE k = 1", joined(size, ", ", |i| format!("m[{i}]"))))
-        },
-    },
-    Kind {
-        name: "times of elements selected",
-        setup: fill_collections,
-        statements: |size| {
-            let parts = |i| if i % 2 == 0 { format!("writetime(m[{i}])") } else { format!("ttl(f[{i}])") };
-            one(format!("SELECT {} FROM t WHERE k = 1", joined(size, ", ", parts)))
-        },
-    },
-    Kind {
-        name: "rows filtered by IN",
-        setup: fill_rows,
-        statements: |size| {
-            let values = joined(size, ", ", |i| (2 * i).to_string());
-            one(format!("SELECT c FROM t WHERE k = 1 AND v IN ({values}) ALLOW FILTERING"))
-        },
-    },
-    Kind {
-        name: "entries and keys filtered by",
-        setup: fill_collections,
-        statements: |size| {
-            let condition = |i| match i % 4 {
-                0 => format!("m[{i}] = {i}"),
-                1 => format!("m CONTAINS KEY {i}"),
-                2 => format!("m CONTAINS {i}"),
-                _ => format!("l CONTAINS {i} AND e CONTAINS {i} AND f CONTAINS KEY {i}"),
-            };
-            one(format!("SELECT c FROM t WHERE k = 1 AND {} ALLOW FILTERING", joined(size, " AND ", condition)))
-        },
-    },
-    Kind {
-        name: "rows selected by IN and ranges",
-        setup: fill_rows,
-        statements: |size| {
-            one(format!("SELECT c FROM t WHERE k = 1 AND c IN ({})", joined(size, ", ", |i| i.to_string())))
-        },
-    },
-    Kind {
-        name: "a table of many columns",
-        setup: nothing,
-        statements: |size| {
-            one(format!("CREATE TABLE w (k int PRIMARY KEY, {})", joined(size, ", ", |i| format!("a{i} int"))))
-        },
-    },
-    Kind {
-        name: "columns written from the last to the first",
-        setup: make_wide,
-        statements: |size| {
-            let names = joined(size / 2, ", ", |i| format!("a{}", 2 * (size / 2 - 1 - i)));
-            one(format!("INSERT INTO w (k, {names}) VALUES (1, {})", joined(size / 2, ", ", |i| i.to_string())))
-        },
-    },
-    Kind {
-        name: "columns written of a document",
-        setup: make_wide,
-        statements: |size| {
-            let values = joined(size / 2, ", ", |i| format!("\"a{}\": {i}", 2 * i));
-            one(format!("INSERT INTO w JSON '{{\"k\": 1, {values}}}'"))
-        },
-    },
-    Kind {
-        name: "lists of many columns changed by their places",
-        setup: make_wide,
-        statements: |size| {
-            let changes = joined(size / 2, ", ", |i| format!("a{}[0] = 2", 2 * i + 1));
-            one(format!("UPDATE w SET {changes} WHERE k = 1"))
-        },
-    },
-    Kind { name: "all columns selected", setup: make_wide, statements: |_| one("SELECT * FROM w".into()) },
-    Kind {
-        name: "columns dropped and added",
-        setup: make_wide,
-        statements: |size| one(format!("ALTER TABLE w DROP ({})", joined(size / 2, ", ", |i| format!("a{}", 2 * i)))),
-    },
-    Kind {
-        name: "a type of many fields",
-        setup: nothing,
-        statements: |size| one(format!("CREATE TYPE u ({})", joined(size, ", ", |i| format!("f{i} int")))),
-    },
-    Kind {
-        name: "fields renamed",
-        setup: make_type,
-        statements: |size| one(format!("ALTER TYPE u RENAME {}", joined(size, " AND ", |i| format!("f{i} TO g{i}")))),
-    },
-    Kind {
-        name: "fields written and selected",
-        setup: make_type,
-        statements: |size| {
-            let changes = joined(size, ", ", |i| format!("u.f{i} = 0"));
-            vec![format!("UPDATE x SET {changes} WHERE k = 1")]
-        },
-    },
-    Kind {
-        name: "fields selected",
-        setup: make_type,
-        statements: |size| {
-            let parts = |i| match i % 3 {
-                0 => format!("u.f{i}"),
-                1 => format!("f.f{i}"),
-                _ => format!("writetime(u.f{i})"),
-            };
-            one(format!("SELECT {} FROM x", joined(size, ", ", parts)))
-        },
-    },
-    Kind {
-        name: "rows written if they do not exist",
-        setup: fill_rows,
-        statements: |size| each(size, |i| format!("INSERT INTO t (k, c, v) VALUES (1, {}, 0) IF NOT EXISTS", size + i)),
-    },
-    Kind {
-        name: "rows changed on conditions of each other",
-        setup: fill_rows,
-        statements: |size| {
-            each(size, |i| match i % 2 {
-                0 => format!("UPDATE t SET v = 7 WHERE k = 1 AND c = {i} IF v = {i}"),
-                _ => format!("DELETE FROM t WHERE k = 1 AND c = {i}"),
-            })
-        },
-    },
-    Kind {
-        name: "one row changed on conditions of its elements",
-        setup: fill_collections,
-        statements: |size| {
-            let conditions = joined(size, " AND ", |i| match i % 3 {
-                0 => format!("m[{i}] = {i}"),
-                1 => format!("l[{i}] = {i}"),
-                _ => format!("f[{i}] = {i}"),
-            });
-            one(format!("UPDATE t SET v = 1 WHERE k = 1 AND c = 1 IF {conditions}"))
-        },
-    },
-    Kind {
-        name: "one row changed on a condition of many values",
-        setup: fill_rows,
-        statements: |size| {
-            let values = joined(size, ", ", |i| (i + 1).to_string());
-            one(format!("UPDATE t SET v = 1 WHERE k = 1 AND c = 1 IF v IN ({values})"))
-        },
-    },
-    Kind {
-        name: "counters of rows",
-        setup: make_counters,
-        statements: |size| one(counter_batch(size, |i| format!("UPDATE n SET v = v + 1 WHERE k = 1 AND c = {i}"))),
-    },
-    Kind {
-        name: "additions to one counter",
-        setup: make_counters,
-        statements: |size| {
-            one(counter_batch(size, |_| "UPDATE n SET v = v + 1, w = w - 1 WHERE k = 1 AND c = 0".into()))
-        },
-    },
-    Kind {
-        name: "counters of partitions",
-        setup: make_counters,
-        statements: |size| one(counter_batch(size, |i| format!("UPDATE n SET v = v + 1 WHERE k = {i} AND c = 1"))),
-    },
-    Kind {
-        name: "the last row before many deleted ones",
-        setup: fill_and_delete_rows,
-        statements: |_| one("SELECT c FROM t WHERE k = 1 ORDER BY c DESC LIMIT 1".into()),
-    },
-    Kind {
-        name: "groups of rows",
-        setup: fill_rows,
-        statements: |_| one("SELECT k, c, max(v), count(*) FROM t WHERE k = 1 GROUP BY k, c".into()),
-    },
-    Kind {
-        name: "rows as documents, sorted across partitions",
-        setup: fill_rows,
-        statements: |size| {
-            let keys = joined(size, ", ", |i| i.to_string());
-            one(format!("SELECT JSON c, v FROM t WHERE k IN ({keys}) ORDER BY c DESC"))
-        },
-    },
-    Kind {
-        name: "rows selected and deleted by tuples",
-        setup: fill_rows,
-        statements: |size| {
-            let tuples = joined(size, ", ", |i| format!("({i})"));
-            vec![
-                format!("DELETE FROM t WHERE k = 1 AND (c) IN ({tuples})"),
-                format!("UPDATE t SET v = 3 WHERE k = 1 AND (c) IN ({tuples})"),
-            ]
-        },
-    },
-    Kind {
-        name: "a frozen collection of frozen collections",
-        setup: |node, _| {
-            node.run("CREATE TABLE z (k int PRIMARY KEY, v frozen<map<frozen<set<int>>, frozen<list<int>>>>)");
-        },
-        statements: |size| {
-            let entries = joined(size, ", ", |i| format!("{{{}, {i}}}: [{i}, 1]", size - i + 1000));
-            one(format!("INSERT INTO z (k, v) VALUES (1, {{{entries}}})"))
-        },
-    },
-    Kind {
-        name: "a keyspace of many tables dropped",
-        setup: |node, size| {
-            (0..size / 10).for_each(|i| _ = node.run(&format!("CREATE TABLE d{i} (k int PRIMARY KEY)")))
-        },
-        statements: |_| one("DROP KEYSPACE ks".into()),
-    },
-];
 
 fn run(node: &TestNode, statements: &[String]) {
     if let [only] = statements {
@@ -470,23 +66,75 @@ fn run(node: &TestNode, statements: &[String]) {
     node.batch(BatchKind::Unlogged, &entries, &QueryOptions::default()).unwrap();
 }
 
+/// The steps of parsing the texts, and of choosing their types and functions.
+fn steps_of_texts(node: &TestNode, texts: &[String]) -> u64 {
+    let of_text = |text: &String| {
+        let (_, parsing) = cql::parse_counting(text);
+        let (_, preparing) = node.processor.prepare_counting(text, Some("ks"));
+        parsing + preparing
+    };
+    texts.iter().map(of_text).sum()
+}
+
 fn steps_of(kind: &Kind, size: usize) -> u64 {
     let node = node();
     (kind.setup)(&node, size);
     let statements = (kind.statements)(size);
+    let of_texts = steps_of_texts(&node, &statements);
     let before = steps::counted();
     run(&node, &statements);
-    steps::counted() - before
+    of_texts + steps::counted() - before
+}
+
+fn steps_of_refusable(kind: &Refusable, size: usize) -> u64 {
+    let node = node();
+    let text = (kind.statement)(size);
+    let of_text = steps_of_texts(&node, std::slice::from_ref(&text));
+    let before = steps::counted();
+    if let Err(error) = node.try_run(&text, &QueryOptions::default()) {
+        assert_ne!(error.kind, ErrorKind::Server, "{}: {error}", kind.name);
+    }
+    of_text + steps::counted() - before
+}
+
+/// Says what is wrong with the steps for [`SIZES`], if they grow too fast.
+fn complaint(name: &str, steps: [u64; SIZES.len()]) -> Option<String> {
+    let at_least = |count: u64| count.max(2 * SIZES[0] as u64);
+    let doubled = |pair: &[u64]| pair[1] * 100 > at_least(pair[0]) * DOUBLED_MAX_PERCENT;
+    let is_too_many = steps[2] > at_least(steps[0]) * GROWTH_MAX || steps.windows(2).any(doubled);
+    is_too_many.then(|| format!("{name}: {steps:?} steps for {SIZES:?}"))
 }
 
 #[test]
 fn every_kind_of_statement_costs_at_most_n_log_n_steps() {
-    let mut too_many = Vec::new();
-    for kind in KINDS {
-        let [few, many] = SIZES.map(|size| steps_of(kind, size));
-        if many > few.max(2 * SIZES[0] as u64) * GROWTH_MAX {
-            too_many.push(format!("{}: {few} steps for {}, {many} for {}", kind.name, SIZES[0], SIZES[1]));
-        }
-    }
+    let of_kinds = KINDS.iter().filter_map(|kind| complaint(kind.name, SIZES.map(|size| steps_of(kind, size))));
+    let of_refusable =
+        REFUSABLE.iter().filter_map(|kind| complaint(kind.name, SIZES.map(|size| steps_of_refusable(kind, size))));
+    let too_many: Vec<String> = of_kinds.chain(of_refusable).collect();
     assert!(too_many.is_empty(), "{}", too_many.join("\n"));
+}
+
+#[test]
+fn every_statement_of_the_grammar_is_measured() {
+    let refusable = REFUSABLE.iter().map(|kind| (kind.statement)(SIZES[0]));
+    let texts = KINDS.iter().flat_map(|kind| (kind.statements)(SIZES[0])).chain(refusable);
+    let measured: BTreeSet<&str> = texts
+        .map(|text| kind_of(&cql::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}")).statement))
+        .collect();
+    assert_eq!(measured, STATEMENTS.iter().copied().collect());
+}
+
+#[test]
+fn a_change_of_the_schema_costs_nothing_for_other_tables() {
+    let steps_beside = |columns: usize| {
+        let node = node();
+        let columns = joined(columns, ", ", |i| format!("a{i} int"));
+        node.run(&format!("CREATE TABLE other (k int PRIMARY KEY, {columns})"));
+        let before = steps::counted();
+        node.run("CREATE TABLE one (k int PRIMARY KEY, v int)");
+        node.run("ALTER TABLE one ADD w int");
+        steps::counted() - before
+    };
+    let [few, many] = [10, 1000].map(steps_beside);
+    assert!(few > 10 && many < few * 2, "{few} steps beside a table of 10 columns, {many} beside one of 1000");
 }
