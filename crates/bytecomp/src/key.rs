@@ -55,12 +55,26 @@ pub fn decode_decorated_key(encoded: &[u8]) -> Result<(Token, Vec<u8>), DecodeEr
 /// Like [`decode_decorated_key`]; appends the key to `out`.
 pub fn decode_decorated_key_into(encoded: &[u8], out: &mut Vec<u8>) -> Result<Token, DecodeError> {
     let mut reader = Reader::new(encoded);
-    expect(&mut reader, NEXT_COMPONENT, "the separator before a token")?;
-    let token = Token((u64::from_be_bytes(reader.array("a token")?) ^ SIGN) as i64);
-    expect(&mut reader, NEXT_COMPONENT, "the separator before a key")?;
-    escape::decode(&mut reader, out)?;
-    expect(&mut reader, TERMINATOR, "the terminator of a key")?;
+    let token = read_decorated_key(&mut reader, out)?;
     if reader.peek().is_some() { Err(reader.error("the end of a key")) } else { Ok(token) }
+}
+
+/// Decodes the token and key of the complete position at the start of `input`, and moves `input` past it. Appends the
+/// key to `out`.
+pub fn decode_leading_key(input: &mut &[u8], out: &mut Vec<u8>) -> Result<Token, DecodeError> {
+    let mut reader = Reader::new(input);
+    let token = read_decorated_key(&mut reader, out)?;
+    *input = reader.rest();
+    Ok(token)
+}
+
+fn read_decorated_key(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<Token, DecodeError> {
+    expect(reader, NEXT_COMPONENT, "the separator before a token")?;
+    let token = Token((u64::from_be_bytes(reader.array("a token")?) ^ SIGN) as i64);
+    expect(reader, NEXT_COMPONENT, "the separator before a key")?;
+    escape::decode(reader, out)?;
+    expect(reader, TERMINATOR, "the terminator of a key")?;
+    Ok(token)
 }
 
 #[inline]

@@ -15,6 +15,7 @@ pub use clustering::{ClusteringColumnType, decode_clustering, encode_clustering,
 pub use decode::{decode_value, decode_value_reversed};
 pub use encode::{encode_value, encode_value_reversed, is_invertible};
 pub use key::{
-    Side, decode_decorated_key, decode_decorated_key_into, encode_decorated_key, encode_key_bound, encode_token_bound,
+    Side, decode_decorated_key, decode_decorated_key_into, decode_leading_key, encode_decorated_key, encode_key_bound,
+    encode_token_bound,
 };
 pub use reader::DecodeError;

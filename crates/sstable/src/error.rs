@@ -45,7 +45,8 @@ pub struct Corruption {
 }
 
 impl Corruption {
-    pub(crate) fn new(
+    /// Damage of `file` at `offset`, outside of any table.
+    pub fn new(
         file: &str,
         offset: u64,
         expected: impl Into<Cow<'static, str>>,

@@ -35,6 +35,22 @@ impl IndexFile {
         Ok(IndexFile { name, file, length, pages: CachedFile::new(cache), checksums })
     }
 
+    /// The first part of a file, as long as its checksums say.
+    pub fn part(
+        name: String,
+        file: Box<dyn File>,
+        cache: BlockCache,
+        checksums: ComponentChecksums,
+    ) -> Result<Self, SSTableError> {
+        let length = file.len()?;
+        if length < checksums.length {
+            let expected = format!("pages up to {}", checksums.length);
+            return Err(Corruption::new(&name, length, expected, "the end of the file").into());
+        }
+        let length = checksums.length;
+        Ok(IndexFile { name, file, length, pages: CachedFile::new(cache), checksums: Some(checksums) })
+    }
+
     /// A file without content, in place of one that cannot be read.
     pub fn empty(name: String, file: Box<dyn File>, cache: BlockCache) -> Self {
         IndexFile { name, file, length: 0, pages: CachedFile::new(cache), checksums: None }

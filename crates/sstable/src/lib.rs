@@ -32,6 +32,7 @@ mod row_index;
 mod salvage;
 mod stats;
 mod trie;
+mod trie_file;
 mod verify;
 mod writer;
 
@@ -54,5 +55,6 @@ pub use stats::{
     Cardinality, CommitLogPosition, CoveredBound, EncodingBase, EstimatedHistogram, HeaderColumn, SerializationHeader,
     Statistics, StatsMetadata, TombstoneHistogram,
 };
+pub use trie_file::{TRIE_PAGE_BYTES, TrieFile, TrieWriter};
 pub use verify::{Verified, verify};
 pub use writer::{COLUMN_INDEX_SIZE_DEFAULT, SSTableWriter, WriterOptions};

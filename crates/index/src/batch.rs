@@ -1,0 +1,83 @@
+//! Entries that are read from a source at once, and what a source is.
+
+use std::ops::Bound;
+
+use sstable::SSTableError;
+
+/// A batch ends when it has so many entries, or so many bytes.
+const ENTRIES_MAX: usize = 512;
+const BYTES_MAX: usize = 64 << 10;
+
+/// Some entries of one source, in their order.
+#[derive(Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    entries: Vec<BatchEntry>,
+    is_last: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct BatchEntry {
+    end: u32,
+    term_length: u32,
+}
+
+impl Batch {
+    /// Removes all entries, so that a source can fill the batch again.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+        self.is_last = false;
+    }
+
+    /// Adds an entry. Its first `term_length` bytes are the term.
+    pub fn push(&mut self, entry: &[u8], term_length: usize) {
+        debug_assert!(term_length <= entry.len(), "a term is a part of its entry");
+        self.bytes.extend_from_slice(entry);
+        self.entries.push(BatchEntry { end: self.bytes.len() as u32, term_length: term_length as u32 });
+    }
+
+    /// Whether a source must add no more.
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= ENTRIES_MAX || self.bytes.len() >= BYTES_MAX
+    }
+
+    /// Notes that the source has no more entries in the range.
+    pub fn end(&mut self) {
+        self.is_last = true;
+    }
+
+    /// Whether the source has no more entries in the range.
+    pub fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entry with this index.
+    pub fn entry(&self, index: usize) -> Option<&[u8]> {
+        let start = index.checked_sub(1).map_or(0, |before| self.entries[before].end as usize);
+        Some(&self.bytes[start..self.entries.get(index)?.end as usize])
+    }
+
+    /// The entry with this index without its term.
+    pub fn key(&self, index: usize) -> Option<&[u8]> {
+        let entry = self.entry(index)?;
+        Some(&entry[self.entries[index].term_length as usize..])
+    }
+}
+
+/// The entries of one index in one source, in byte order. It is read batch by batch.
+pub trait Source: Send + Sync {
+    /// Adds the entries from `start` on and before `end` to an empty batch, until that is full or there are no more,
+    /// which it notes there. With `may_block` false it fails where it would have to wait for a device.
+    fn read(&self, start: Bound<&[u8]>, end: &[u8], may_block: bool, batch: &mut Batch) -> Result<(), SSTableError>;
+}

@@ -1,0 +1,167 @@
+//! The candidates that the sources of one index give together, in the order in which the table is read.
+
+use std::ops::Bound;
+
+use sstable::SSTableError;
+
+use crate::batch::{Batch, Source};
+use crate::entry::{KeyBounds, TermRange};
+
+/// The most bytes of keys that are sorted for a range of values. A range with more is not answered by an index.
+pub const SORTED_BYTES_MAX: usize = 64 << 20;
+
+/// The keys of candidates, ascending and each once.
+pub enum Candidates {
+    /// Of one term: its entries are sorted in every source.
+    Merged(Vec<Stream>),
+    /// Of several terms: all were read and sorted.
+    Sorted(SortedKeys),
+}
+
+impl Candidates {
+    /// The candidates for a range of values within some partitions. `None` if the keys would have to be sorted and have
+    /// more than `sorted_bytes_max` bytes (at most [`SORTED_BYTES_MAX`]); then every row is a candidate.
+    pub fn open(
+        sources: Vec<Box<dyn Source>>,
+        terms: &TermRange,
+        keys: &KeyBounds,
+        may_block: bool,
+        sorted_bytes_max: usize,
+    ) -> Result<Option<Candidates>, SSTableError> {
+        if !terms.is_one_term {
+            let sorted = SortedKeys::read(&sources, terms, keys, may_block, sorted_bytes_max)?;
+            return Ok(sorted.map(Candidates::Sorted));
+        }
+        let streams = sources.into_iter().map(|source| Stream::open(source, terms, keys, may_block));
+        Ok(Some(Candidates::Merged(streams.collect::<Result<_, _>>()?)))
+    }
+
+    /// The next key, which stays the next until `advance`.
+    pub fn peek(&self) -> Option<&[u8]> {
+        match self {
+            Candidates::Merged(streams) => streams.iter().filter_map(Stream::peek).min(),
+            Candidates::Sorted(sorted) => sorted.peek(),
+        }
+    }
+
+    /// Moves behind the next key. Fails where a source cannot be read.
+    pub fn advance(&mut self) -> Result<(), SSTableError> {
+        match self {
+            Candidates::Merged(streams) => {
+                let Some(least) = streams.iter().filter_map(Stream::peek).min().map(<[u8]>::to_vec) else {
+                    return Ok(());
+                };
+                let at_least = |stream: &&mut Stream| stream.peek() == Some(least.as_slice());
+                streams.iter_mut().filter(at_least).try_for_each(Stream::advance)
+            }
+            Candidates::Sorted(sorted) => {
+                sorted.at += 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The entries of one term in one source.
+pub struct Stream {
+    source: Box<dyn Source>,
+    end: Vec<u8>,
+    may_block: bool,
+    batch: Batch,
+    at: usize,
+}
+
+impl Stream {
+    fn open(
+        source: Box<dyn Source>,
+        terms: &TermRange,
+        keys: &KeyBounds,
+        may_block: bool,
+    ) -> Result<Stream, SSTableError> {
+        let start = [terms.start.as_slice(), &keys.start].concat();
+        let end = [terms.start.as_slice(), &keys.end].concat();
+        let mut stream = Stream { source, end, may_block, batch: Batch::default(), at: 0 };
+        stream.fill(Bound::Included(&start))?;
+        Ok(stream)
+    }
+
+    fn fill(&mut self, start: Bound<&[u8]>) -> Result<(), SSTableError> {
+        self.batch.clear();
+        self.at = 0;
+        self.source.read(start, &self.end, self.may_block, &mut self.batch)?;
+        debug_assert!(self.batch.is_last() || !self.batch.is_empty(), "a batch that is not the last has entries");
+        Ok(())
+    }
+
+    fn peek(&self) -> Option<&[u8]> {
+        self.batch.key(self.at)
+    }
+
+    fn advance(&mut self) -> Result<(), SSTableError> {
+        self.at += 1;
+        if self.at < self.batch.len() || self.batch.is_last() {
+            return Ok(());
+        }
+        let last = self.batch.entry(self.at - 1).unwrap_or_default().to_vec();
+        self.fill(Bound::Excluded(&last))
+    }
+}
+
+/// Keys that were sorted in memory.
+pub struct SortedKeys {
+    bytes: Vec<u8>,
+    places: Vec<(u32, u32)>,
+    at: usize,
+}
+
+impl SortedKeys {
+    fn read(
+        sources: &[Box<dyn Source>],
+        terms: &TermRange,
+        bounds: &KeyBounds,
+        may_block: bool,
+        bytes_max: usize,
+    ) -> Result<Option<SortedKeys>, SSTableError> {
+        debug_assert!(bytes_max <= SORTED_BYTES_MAX, "places are of 32 bits");
+        let mut sorted = SortedKeys { bytes: Vec::new(), places: Vec::new(), at: 0 };
+        let mut batch = Batch::default();
+        for source in sources {
+            let mut start = Bound::Included(terms.start.clone());
+            loop {
+                batch.clear();
+                source.read(start.as_ref().map(Vec::as_slice), &terms.end, may_block, &mut batch)?;
+                (0..batch.len()).filter_map(|index| batch.key(index)).for_each(|key| sorted.add(key, bounds));
+                if sorted.bytes.len() + sorted.places.len() * size_of::<(u32, u32)>() > bytes_max {
+                    return Ok(None);
+                }
+                match batch.len().checked_sub(1).and_then(|last| batch.entry(last)) {
+                    Some(last) if !batch.is_last() => start = Bound::Excluded(last.to_vec()),
+                    _ => break,
+                }
+            }
+        }
+        sorted.sort();
+        Ok(Some(sorted))
+    }
+
+    fn add(&mut self, key: &[u8], bounds: &KeyBounds) {
+        if key < bounds.start.as_slice() || key >= bounds.end.as_slice() {
+            return;
+        }
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(key);
+        self.places.push((start, self.bytes.len() as u32));
+    }
+
+    fn sort(&mut self) {
+        let SortedKeys { bytes, places, .. } = self;
+        let key = |place: &(u32, u32)| &bytes[place.0 as usize..place.1 as usize];
+        places.sort_unstable_by(|one, other| key(one).cmp(key(other)));
+        places.dedup_by(|one, other| key(one) == key(other));
+    }
+
+    fn peek(&self) -> Option<&[u8]> {
+        let (start, end) = self.places.get(self.at)?;
+        Some(&self.bytes[*start as usize..*end as usize])
+    }
+}

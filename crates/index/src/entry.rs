@@ -1,0 +1,138 @@
+//! The form of entries: `term, terminator, position of the partition, position of the row`.
+//!
+//! The term is a clustering component of [`bytecomp`], the partition's position is its decorated key, and the row's is
+//! its clustering, or [`EXCLUDED`] for the whole partition. All of these end with a terminator, so that entries compare
+//! by term, then partition, then row.
+
+use bytecomp::separator::{EXCLUDED, TERMINATOR};
+use bytecomp::{ClusteringColumnType, DecodeError, Side, decode_clustering, decode_leading_key, encode_clustering};
+use model::{KeyBound, KeyRange, PartitionKey, Table};
+use types::CqlType;
+
+/// A term is cut behind this number of bytes. Values that agree up to there have the same term.
+pub const TERM_BYTES_MAX: usize = 1024;
+
+/// Follows every entry of a term and precedes those of greater terms.
+const BEHIND_TERM: u8 = TERMINATOR + 1;
+/// Greater than the first byte of every term.
+const BEHIND_ALL: u8 = 0xff;
+
+/// Appends the term of a value, with its terminator.
+pub(crate) fn push_term(ty: &CqlType, value: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    let column = [ClusteringColumnType { cql_type: ty.clone(), reversed: false }];
+    encode_clustering(&column, [Some(value)], TERMINATOR, out);
+    if out.len() - start > TERM_BYTES_MAX + 1 {
+        out.truncate(start + TERM_BYTES_MAX);
+        out.push(TERMINATOR);
+    }
+}
+
+/// The types of the clustering columns, in the form of the encoder.
+pub(crate) fn clustering_types(table: &Table) -> Vec<ClusteringColumnType> {
+    let columns = table.clustering().iter();
+    columns.map(|column| ClusteringColumnType { cql_type: column.ty.clone(), reversed: column.reversed }).collect()
+}
+
+/// The entries of one value, or of all values between two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TermRange {
+    /// The first entry is not before this.
+    pub(crate) start: Vec<u8>,
+    /// All entries are before this.
+    pub(crate) end: Vec<u8>,
+    /// Whether all entries have the term `start`.
+    pub(crate) is_one_term: bool,
+}
+
+impl TermRange {
+    /// The entries of a value.
+    pub fn equal(ty: &CqlType, value: &[u8]) -> TermRange {
+        let (mut start, mut end) = (Vec::new(), Vec::new());
+        push_term(ty, value, &mut start);
+        push_end(ty, value, &mut end);
+        TermRange { start, end, is_one_term: true }
+    }
+
+    /// The entries of the values between two, both included, since cut terms do not tell their values apart.
+    pub fn between(ty: &CqlType, first: Option<&[u8]>, last: Option<&[u8]>) -> TermRange {
+        let (mut start, mut end) = (Vec::new(), Vec::new());
+        first.iter().for_each(|value| push_term(ty, value, &mut start));
+        match last {
+            Some(value) => push_end(ty, value, &mut end),
+            None => end.push(BEHIND_ALL),
+        }
+        TermRange { start, end, is_one_term: false }
+    }
+}
+
+fn push_end(ty: &CqlType, value: &[u8], out: &mut Vec<u8>) {
+    push_term(ty, value, out);
+    out.pop();
+    out.push(BEHIND_TERM);
+}
+
+/// The keys between two positions of partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyBounds {
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Vec<u8>,
+}
+
+impl KeyBounds {
+    /// The bounds of the partitions that a read covers.
+    pub fn of(keys: &KeyRange) -> KeyBounds {
+        let (mut start, mut end) = (Vec::new(), Vec::new());
+        match keys {
+            KeyRange::Single(key) => {
+                bytecomp::encode_key_bound(key.token(), key.bytes(), Side::Before, &mut start);
+                bytecomp::encode_key_bound(key.token(), key.bytes(), Side::After, &mut end);
+            }
+            KeyRange::Range { start: from, end: to } => {
+                push_bound(from, |inclusive| if inclusive { Side::Before } else { Side::After }, &mut start);
+                push_bound(to, |inclusive| if inclusive { Side::After } else { Side::Before }, &mut end);
+                if end.is_empty() {
+                    end.push(BEHIND_ALL);
+                }
+            }
+        }
+        KeyBounds { start, end }
+    }
+}
+
+fn push_bound(bound: &KeyBound, side: impl Fn(bool) -> Side, out: &mut Vec<u8>) {
+    match bound {
+        KeyBound::Unbounded => {}
+        KeyBound::Token { token, inclusive } => bytecomp::encode_token_bound(*token, side(*inclusive), out),
+        KeyBound::Key { key, inclusive } => {
+            bytecomp::encode_key_bound(key.token(), key.bytes(), side(*inclusive), out);
+        }
+    }
+}
+
+/// What a candidate's key names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The partition.
+    pub partition: PartitionKey,
+    /// The serialized clustering of the row, equal to that of the row and not always of the same bytes; `None` for the
+    /// whole partition.
+    pub clustering: Option<Vec<u8>>,
+}
+
+/// Decodes the key of a candidate: an entry without its term.
+pub fn decode_place(clustering: &[ClusteringColumnType], key: &[u8]) -> Result<Place, DecodeError> {
+    let (mut rest, mut bytes) = (key, Vec::new());
+    let token = decode_leading_key(&mut rest, &mut bytes)?;
+    let partition = PartitionKey::with_token(token, &bytes);
+    bytes.clear();
+    let at = key.len() - rest.len();
+    let behind = |error: DecodeError| DecodeError { offset: at + error.offset, ..error };
+    let terminator = decode_clustering(clustering, &mut rest, &mut bytes).map_err(behind)?;
+    let expected = "the terminator of a row or of a whole partition, and nothing behind it";
+    match terminator {
+        TERMINATOR if rest.is_empty() => Ok(Place { partition, clustering: Some(bytes) }),
+        EXCLUDED if rest.is_empty() => Ok(Place { partition, clustering: None }),
+        _ => Err(DecodeError { offset: key.len() - rest.len(), expected, got: Some(terminator) }),
+    }
+}

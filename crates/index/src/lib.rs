@@ -1,0 +1,34 @@
+//! Secondary indexes: which rows of a table may have a value in a column.
+//!
+//! An index is over one column, and each source of rows has its own part of it: a memtable has a [`MemoryIndex`], and
+//! an SSTable has an [`IndexFile`]. Both hold *entries*: the term (the byte-comparable value), then the primary key, in
+//! byte order. So the entries of one term are in the order in which the table is read, and a range of values is a range
+//! of entries.
+//!
+//! What an index gives are *candidates*: the keys of rows that had the value in one source. The row may have been
+//! overwritten, deleted or expired since. Callers read it from all sources and test it again, so an entry is never
+//! removed. For the same reason an index may have too many entries, and must never miss one: long terms are cut.
+//!
+//! Start with `entry.rs` (the form of entries), then [`Indexer`] (the entries of a row), [`MemoryIndex`],
+//! [`IndexBuilder`], [`IndexFile`] and [`Candidates`] (the sources of one index together).
+#![doc = include_str!("../FORMAT.md")]
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod batch;
+mod builder;
+mod candidates;
+mod entry;
+mod file;
+mod indexer;
+mod memory;
+mod writer;
+
+pub use batch::{Batch, Source};
+pub use builder::{IndexBuilder, file_name};
+pub use candidates::{Candidates, SORTED_BYTES_MAX};
+pub use entry::{KeyBounds, Place, TERM_BYTES_MAX, TermRange, decode_place};
+pub use file::{IndexFile, Origin};
+pub use indexer::Indexer;
+pub use memory::{MemoryIndex, MemoryPart};
+pub use writer::IndexWriter;

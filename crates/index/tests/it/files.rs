@@ -1,0 +1,167 @@
+//! Index files against a sorted map, and damaged ones.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use blockio::{Disk, Fault, SimulatedDisk};
+use index::{IndexFile, IndexWriter, Origin};
+use model::ColumnId;
+use sstable::{BlockCache, SSTableError};
+use testkit::{Random, seed};
+
+use crate::support::{COLUMN, ORIGIN, PATH, bytes_of, disk, open, overwrite, read_all, write};
+
+fn entry(random: &mut Random) -> (Vec<u8>, usize) {
+    let length = if random.one_in(300) { 3000 + random.below(9000) } else { 1 + random.below(24) };
+    let entry: Vec<u8> = (0..length).map(|_| 0x40 + random.below(6) as u8).collect();
+    let term_length = random.below(length.min(1000) + 1);
+    (entry, term_length)
+}
+
+#[test]
+fn a_file_gives_back_every_range_of_its_entries() {
+    let mut random = Random(seed(1));
+    for segment_bytes in [200, 9_000, 1 << 20] {
+        for count in [0, 1, 3, 400, 5_000] {
+            let disk = disk();
+            let mut model = BTreeMap::new();
+            let mut arrivals = Vec::new();
+            for _ in 0..count {
+                let (entry, term_length) = entry(&mut random);
+                let term_length = *model.entry(entry.clone()).or_insert(term_length);
+                arrivals.push((entry, term_length));
+            }
+            write(&disk, arrivals.iter().map(|(entry, length)| (entry.as_slice(), *length)), segment_bytes);
+            let file = open(&disk).unwrap();
+            file.verify().unwrap();
+            for _ in 0..20 {
+                let (start, end) = (entry(&mut random).0, entry(&mut random).0);
+                let mut found: Vec<_> = file.parts().flat_map(|part| read_all(&part, &start, &end).unwrap()).collect();
+                found.sort();
+                found.dedup();
+                let expected: Vec<_> = match start < end {
+                    true => model.range(start..end).map(|(entry, length)| (entry.clone(), *length)).collect(),
+                    false => Vec::new(),
+                };
+                assert_eq!(found, expected, "{count} entries in segments of {segment_bytes}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_without_entries_is_found_complete_and_empty() {
+    let disk = disk();
+    write(&disk, [], 100);
+    let file = open(&disk).unwrap();
+    assert_eq!((file.entry_count(), file.parts().count()), (0, 0));
+}
+
+#[test]
+fn every_flipped_bit_and_every_cut_is_an_error_or_changes_nothing() {
+    let disk = disk();
+    let mut random = Random(seed(2));
+    let entries: Vec<_> = (0..600).map(|_| entry(&mut random)).collect();
+    write(&disk, entries.iter().map(|(entry, length)| (entry.as_slice(), *length)), 4_000);
+    let sound = bytes_of(&disk);
+    for _ in 0..1_500 {
+        let mut damaged = sound.clone();
+        match random.one_in(3) {
+            true => damaged.truncate(random.below(sound.len())),
+            false => damaged[random.below(sound.len())] ^= 1 << random.below(8),
+        }
+        overwrite(&disk, &damaged);
+        let error = open(&disk).and_then(|file| file.verify()).expect_err("every byte is covered by a checksum");
+        match error {
+            SSTableError::Corruption(corruption) => assert_eq!(corruption.file, "7.db"),
+            SSTableError::Unsupported { file, .. } => assert_eq!(file, "7.db"),
+            other => panic!("{other}"),
+        }
+    }
+    overwrite(&disk, &sound);
+    open(&disk).unwrap().verify().unwrap();
+}
+
+/// Checksums do not protect from whoever can compute them: whatever the pages hold, reading ends without a panic.
+#[test]
+fn forged_pages_end_in_an_error_or_in_few_entries() {
+    let mut random = Random(seed(3));
+    let disk = disk();
+    let entries: Vec<_> = (0..300).map(|_| entry(&mut random)).collect();
+    write(&disk, entries.iter().map(|(entry, length)| (entry.as_slice(), *length)), 1 << 20);
+    let sound = bytes_of(&disk);
+    let footer = u64::from_be_bytes(*sound[sound.len() - 12..].first_chunk().unwrap()) as usize;
+    for _ in 0..2_000 {
+        let mut forged = sound.clone();
+        for _ in 0..1 + random.below(4) {
+            let page = random.below(footer / 4096);
+            forged[page * 4096 + random.below(60)] = random.number() as u8;
+        }
+        for (page, bytes) in forged.clone()[..footer].chunks(4096).enumerate() {
+            let at = footer + 24 + page * 4;
+            forged[at..at + 4].copy_from_slice(&crc32fast::hash(bytes).to_be_bytes());
+        }
+        let end = forged.len() - 16;
+        let crc = crc32fast::hash(&forged[footer..end]);
+        forged[end..end + 4].copy_from_slice(&crc.to_be_bytes());
+        overwrite(&disk, &forged);
+        let Ok(file) = open(&disk) else { continue };
+        let _ = file.verify();
+        for part in file.parts() {
+            let _ = read_all(&part, &entry(&mut random).0, &[0xff]);
+        }
+    }
+}
+
+#[test]
+fn a_file_of_another_column_sstable_or_version_is_refused() {
+    let disk = disk();
+    write(&disk, [(&b"\x40a"[..], 1)], 100);
+    let open_as = |column, origin| IndexFile::open(&*disk, Path::new(PATH), column, origin, &BlockCache::new(1 << 20));
+    assert!(open_as(COLUMN, ORIGIN).is_ok());
+    let other = open_as(ColumnId(8), ORIGIN).expect_err("it is of column 7").to_string();
+    assert_eq!(other, "7.db is corrupt at offset 8204: expected column 8, got 7");
+    let other = open_as(COLUMN, Origin { data_bytes: 101 }).expect_err("it is of 100 bytes").to_string();
+    assert_eq!(other, "7.db is corrupt at offset 8212: expected an SSTable of 101 bytes, got 100");
+    let mut bytes = bytes_of(&disk);
+    bytes[8192 + 7] = 2;
+    let end = bytes.len() - 16;
+    let crc = crc32fast::hash(&bytes[8192..end]);
+    bytes[end..end + 4].copy_from_slice(&crc.to_be_bytes());
+    overwrite(&disk, &bytes);
+    let newer = open_as(COLUMN, ORIGIN).expect_err("it is of version 2").to_string();
+    assert_eq!(newer, "7.db: version 2 of index files is not supported");
+}
+
+#[test]
+fn a_file_has_its_name_only_when_it_is_complete_and_durable() {
+    let simulated = Arc::new(SimulatedDisk::new());
+    simulated.create_dir_all(Path::new("/index")).unwrap();
+    let disk: Arc<dyn Disk> = simulated.clone();
+    let mut writer = IndexWriter::create(&disk, Path::new(PATH)).unwrap();
+    writer.add(b"\x40a", 1).unwrap();
+    drop(writer);
+    assert!(disk.list(Path::new("/index")).unwrap().is_empty(), "nothing stays of a file that was given up");
+    write(&disk, [(&b"\x40a"[..], 1)], 100);
+    disk.sync_dir(Path::new("/index")).unwrap();
+    for seed in 0..50 {
+        let found: Arc<dyn Disk> = Arc::new(simulated.crash_image(seed));
+        open(&found).unwrap().verify().unwrap();
+    }
+}
+
+#[test]
+fn a_disk_that_fails_leaves_no_file_under_the_name() {
+    for skip in 0..6 {
+        let simulated = Arc::new(SimulatedDisk::new());
+        simulated.create_dir_all(Path::new("/index")).unwrap();
+        simulated.inject_into("/index", Fault::Full, skip);
+        let disk: Arc<dyn Disk> = simulated.clone();
+        let written = IndexWriter::create(&disk, Path::new(PATH)).and_then(|mut writer| {
+            writer.add(b"\x40a", 1)?;
+            writer.finish(COLUMN, ORIGIN)
+        });
+        assert_eq!(disk.exists(Path::new(PATH)).unwrap(), written.is_ok(), "after {skip} operations");
+    }
+}

@@ -1,0 +1,9 @@
+//! Tests of the index crate.
+#![allow(clippy::unwrap_used)]
+
+mod files;
+mod format;
+mod model;
+mod rows;
+mod sstables;
+mod support;

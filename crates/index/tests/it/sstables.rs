@@ -1,0 +1,157 @@
+//! Indexes of real SSTables: built while the rows are written, and from a scan.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use blockio::{Disk, OpenOptions, SimulatedDisk};
+use index::{
+    Candidates, IndexBuilder, IndexFile, Indexer, KeyBounds, Origin, SORTED_BYTES_MAX, Source, TermRange, decode_place,
+    file_name,
+};
+use memtable::{Memtable, TrieMemtable};
+use model::{ColumnData, KeyRange, ReadRange, Row, RowRef, Table, Unfiltered, UnfilteredCursor};
+use sstable::{BlockCache, Descriptor, ReadMode, SSTableError, SSTableId, SSTableReader, SSTableWriter, WriterOptions};
+use testkit::{Random, seed};
+
+use crate::rows::{COLUMNS, Written, random_row, table, update};
+
+const DATA: &str = "/data";
+const INDEX: &str = "/index";
+
+/// A memtable with these rows, of which later ones overwrite earlier ones.
+fn memtable(table: &Arc<Table>, rows: &[Written]) -> Arc<TrieMemtable> {
+    let memtable = TrieMemtable::new(table, 2);
+    for row in rows {
+        memtable.apply(&update(table, row), None).unwrap();
+    }
+    Arc::new(memtable)
+}
+
+fn write_sstable(disk: &Arc<dyn Disk>, table: &Arc<Table>, memtable: &Arc<TrieMemtable>) -> Arc<SSTableReader> {
+    let descriptor = Descriptor::new(Path::new(DATA), SSTableId::from_sequence(1));
+    let options = WriterOptions::for_table(table).unwrap();
+    let mut writer = SSTableWriter::create(disk, &descriptor, table, options).unwrap();
+    writer.write_all(&mut memtable.clone().cursor(table, &all())).unwrap();
+    let descriptor = writer.finish().unwrap().unwrap();
+    Arc::new(SSTableReader::open(&**disk, &descriptor, table, &BlockCache::new(1 << 20)).unwrap())
+}
+
+fn all() -> ReadRange {
+    ReadRange::all_rows(KeyRange::all())
+}
+
+/// Builds the indexes of all columns from a cursor; the bytes of the files.
+fn build(disk: &Arc<dyn Disk>, indexers: &[Indexer], cursor: &mut dyn UnfilteredCursor) -> Vec<Vec<u8>> {
+    let mut builder = IndexBuilder::create(disk, Path::new(INDEX), indexers).unwrap();
+    builder.scan(cursor, || Ok(())).unwrap();
+    builder.finish(ORIGIN).unwrap();
+    let bytes = |indexer: &Indexer| {
+        let path = Path::new(INDEX).join(file_name(indexer.column().id));
+        let file = disk.open(&path, OpenOptions::read()).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    indexers.iter().map(bytes).collect()
+}
+
+const ORIGIN: Origin = Origin { data_bytes: 1 };
+
+fn setting() -> (Arc<dyn Disk>, Arc<Table>, Vec<Indexer>) {
+    let disk = SimulatedDisk::new();
+    [DATA, INDEX].into_iter().for_each(|path| disk.create_dir_all(Path::new(path)).unwrap());
+    let table = table();
+    let indexers = COLUMNS.iter().map(|name| Indexer::new(&table, table.column(name).unwrap())).collect();
+    (Arc::new(disk), table, indexers)
+}
+
+#[test]
+fn a_scan_of_an_sstable_builds_the_indexes_of_the_rows_that_were_written_to_it() {
+    let (disk, table, indexers) = setting();
+    let mut random = Random(seed(11));
+    let rows: Vec<Written> = (0..800).map(|_| random_row(&mut random)).collect();
+    let memtable = memtable(&table, &rows);
+    let written = build(&disk, &indexers, &mut memtable.clone().cursor(&table, &all()));
+    let sstable = write_sstable(&disk, &table, &memtable);
+    let mut cursor = sstable.cursor_with(&all(), ReadMode::Cached { may_block: true }).unwrap();
+    let scanned = build(&disk, &indexers, &mut cursor);
+    assert!(written == scanned, "both give the same files");
+}
+
+/// The rows of an SSTable as a reader finds them.
+fn rows_of(sstable: &Arc<SSTableReader>, table: &Table) -> Vec<Written> {
+    let mut cursor = sstable.cursor_with(&all(), ReadMode::Cached { may_block: true }).unwrap();
+    let mut rows = Vec::new();
+    let value = |row: Row<'_>, place: usize| {
+        row.columns(table).find_map(|(index, data)| match data {
+            ColumnData::Simple(cell) if index == place && !cell.is_tombstone() => Some(cell.value.to_vec()),
+            _ => None,
+        })
+    };
+    while cursor.advance_partition().unwrap() {
+        let (key, fixed) =
+            (cursor.partition().key.clone(), cursor.partition().static_row.and_then(|row| value(row, 0)));
+        while cursor.advance().unwrap() {
+            let Unfiltered::Row(RowRef { clustering, row }) = cursor.unfiltered() else { continue };
+            let (number, text) = (value(row, 0), value(row, 1));
+            rows.push(Written {
+                key: key.clone(),
+                clustering: clustering.to_vec(),
+                fixed: fixed.clone(),
+                number,
+                text,
+            });
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_row_of_an_sstable_is_found_by_each_of_its_values() {
+    let (disk, table, indexers) = setting();
+    let mut random = Random(seed(12));
+    let rows: Vec<Written> = (0..400).map(|_| random_row(&mut random)).collect();
+    let sstable = write_sstable(&disk, &table, &memtable(&table, &rows));
+    build(&disk, &indexers, &mut sstable.cursor_with(&all(), ReadMode::Cached { may_block: true }).unwrap());
+    let rows = rows_of(&sstable, &table);
+    assert!(rows.len() > 100, "{} rows", rows.len());
+    for indexer in &indexers {
+        let column = indexer.column();
+        let path = Path::new(INDEX).join(file_name(column.id));
+        let file = Arc::new(IndexFile::open(&*disk, &path, column.id, ORIGIN, &BlockCache::new(1 << 20)).unwrap());
+        for row in &rows {
+            let Some(value) = row.value(&column.name) else { continue };
+            let parts = file.parts().map(|part| Box::new(part) as Box<dyn Source>).collect();
+            let terms = TermRange::equal(&column.ty, &value);
+            let bounds = KeyBounds::of(&KeyRange::Single(row.key.clone()));
+            let candidates = Candidates::open(parts, &terms, &bounds, true, SORTED_BYTES_MAX).unwrap();
+            let mut candidates = candidates.expect("the entries of one value are sorted");
+            let mut is_found = false;
+            while let Some(candidate) = candidates.peek() {
+                let place = decode_place(indexer.clustering(), candidate).unwrap();
+                assert_eq!(place.partition, row.key);
+                is_found |= place.clustering.is_none_or(|clustering| clustering == row.clustering);
+                candidates.advance().unwrap();
+            }
+            assert!(is_found, "{} of {:?}", column.name, row.key);
+        }
+    }
+}
+
+#[test]
+fn a_scan_that_is_stopped_leaves_no_files() {
+    let (disk, table, indexers) = setting();
+    let mut random = Random(seed(13));
+    let rows: Vec<Written> = (0..30).map(|_| random_row(&mut random)).collect();
+    let memtable = memtable(&table, &rows);
+    let mut builder = IndexBuilder::create(&disk, Path::new(INDEX), &indexers).unwrap();
+    let mut partitions = 0;
+    let stopped = builder.scan(&mut memtable.clone().cursor(&table, &all()), || {
+        partitions += 1;
+        let stop = || SSTableError::Unwritable { what: "it was stopped".into() };
+        if partitions < 3 { Ok(()) } else { Err(stop()) }
+    });
+    assert!(stopped.is_err());
+    drop(builder);
+    assert!(disk.list(Path::new(INDEX)).unwrap().is_empty());
+}
