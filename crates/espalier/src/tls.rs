@@ -173,8 +173,8 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Reads them. `None` if clients do not use TLS, or if nobody asked for it and the key store that happens to be there
-    /// cannot be read: `cassandra.yaml` may lie beside one of the type JKS. The log then says so.
+    /// Reads them. `None` if clients do not use TLS, or if no option asks for it and the key store that happens to be
+    /// there cannot be read: `cassandra.yaml` may lie beside one of the type JKS. The log then says so.
     pub fn load(encryption: &Encryption) -> Result<Option<Arc<Certificates>>, String> {
         if !encryption.is_used() {
             return Ok(None);

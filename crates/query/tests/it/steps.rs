@@ -1,5 +1,5 @@
-//! The cost of statements in relation to their size: the steps of parsing, preparing and executing them, and of applying
-//! them to a memtable, counted on this thread. A statement of twice the size may take little more than twice the steps.
+//! The cost of statements in relation to their size: the steps of parsing, preparing and executing them, and of
+//! applying them to a memtable, counted on this thread. A statement of twice the size may take little more than twice the steps.
 //! Each kind of statement that the grammar has is measured.
 
 mod grammar;
@@ -15,8 +15,8 @@ use crate::node::TestNode;
 use grammar::{REFUSABLE, Refusable, STATEMENTS, kind_of};
 use kinds::KINDS;
 
-/// The steps for four times the size in relation to those for the size: four times, and a factor of two for the logarithm
-/// and for the lower cost of a row in one piece. Quadratic cost would be sixteen times the steps.
+/// The steps for four times the size in relation to those for the size: four times, and a factor of two for the
+/// logarithm and for the lower cost of a row in one piece. Quadratic cost would be sixteen times the steps.
 const GROWTH_MAX: u64 = 8;
 /// The steps for twice the size in relation to those for the size. Quadratic cost would be four times the steps.
 const DOUBLED_MAX_PERCENT: u64 = 350;
