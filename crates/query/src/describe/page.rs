@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Integers are big-endian. As in Cassandra, a state is refused after a change of the schema: elements have other
-//! places in it. A page ends like one of a SELECT: with the rows that the client asks for, or with the row that makes it reach
-//! `page_size_limit`.
+//! places in it. A page ends like one of a SELECT: with the rows that the client asks for, or with the row that
+//! makes it reach `page_size_limit`.
 
 use std::fmt::Write;
 

@@ -1,6 +1,6 @@
 //! The cost of statements in relation to their size: the steps of parsing, preparing and executing them, and of
-//! applying them to a memtable, counted on this thread. A statement of twice the size may take little more than twice the steps.
-//! Each kind of statement that the grammar has is measured.
+//! applying them to a memtable, counted on this thread. A statement of twice the size may take little more than
+//! twice the steps. Each kind of statement that the grammar has is measured.
 
 mod grammar;
 mod kinds;
