@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use blockio::SimulatedDisk;
 use query::{
-    AuthOptions, BatchEntry, BatchKind, BatchStatement, ClientState, ErrorKind, Processor, ProcessorOptions,
-    QueryError, QueryHandler, QueryOptions, Value, Values,
+    AuthOptions, Authentication, BatchEntry, BatchKind, BatchStatement, ClientState, ErrorKind, Processor,
+    ProcessorOptions, QueryError, QueryOptions, Value, Values,
 };
 
 use crate::node::TestNode;
