@@ -7,11 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use blockio::{AlignedBuffer, BLOCK_SIZE, BlockWrites, Disk, DiskError, DiskErrorKind, Durability, File, OpenOptions};
-use uuid::Uuid;
 
 use crate::format::{
     BlockState, BookkeepingEntry, EntryFault, FORMAT_VERSION, FORMAT_VERSION_MIN, Geometry, SegmentState, Superblock,
-    SuperblockFault, classify_block,
+    SuperblockFault, classify_block, seed_of,
 };
 use crate::scan::SegmentImage;
 use crate::{Corruption, LogError, LogOptions};
@@ -20,6 +19,8 @@ use crate::{Corruption, LogError, LogOptions};
 pub const FILE_NAME: &str = "commitlog.log";
 /// The file's name while it is incomplete.
 const NEW_FILE_NAME: &str = "commitlog.log.new";
+/// The file to which salvage moves a log that it cannot read at all, or the superblocks of one that it can.
+pub(crate) const DAMAGED_FILE_NAME: &str = "commitlog.damaged";
 /// How many bytes are prewritten at once.
 pub(crate) const CHUNK_SIZE: usize = 1 << 20;
 
@@ -43,9 +44,15 @@ pub(crate) struct LogFile {
     entry: Mutex<AlignedBuffer>,
 }
 
-/// The seed of the checksums of the log with this id.
-pub(crate) fn seed_of(log_id: Uuid) -> u32 {
-    crc32fast::hash(log_id.as_bytes())
+/// The first of `name`, `name.2`, `name.3`, … that does not exist, so that files kept by earlier salvages stay.
+pub(crate) fn free_path(disk: &dyn Disk, directory: &Path, name: &str) -> Result<PathBuf, LogError> {
+    let mut path = directory.join(name);
+    let mut number = 2;
+    while disk.exists(&path)? {
+        path = directory.join(format!("{name}.{number}"));
+        number += 1;
+    }
+    Ok(path)
 }
 
 impl LogFile {

@@ -2,6 +2,7 @@
 
 mod block;
 mod bookkeeping;
+mod checksum;
 mod geometry;
 mod record;
 mod superblock;
@@ -11,6 +12,7 @@ pub use block::{
     write_block_header,
 };
 pub use bookkeeping::{BookkeepingEntry, EntryFault, SegmentState, tables_checksum};
+pub(crate) use checksum::{checksum_before, seed_of};
 pub use geometry::{Geometry, advance, record_start};
 pub use record::{RECORD_OVERHEAD, RecordFault, RecordHead, TABLE_ID_SIZE, body_crc};
 pub use superblock::{FORMAT_VERSION, FORMAT_VERSION_MIN, Superblock, SuperblockFault};

@@ -10,12 +10,10 @@ use std::collections::BTreeMap;
 use blockio::{AlignedBuffer, BLOCK_SIZE, Disk, Durability, File, OpenOptions};
 use uuid::Uuid;
 
-use crate::file::{CHUNK_SIZE, LogFile};
-use crate::format::{BlockHeader, BlockState, BookkeepingEntry, Geometry, Superblock, classify_block};
-use crate::recovery::{DAMAGED_FILE_NAME, free_path};
+use crate::file::{CHUNK_SIZE, DAMAGED_FILE_NAME, LogFile, free_path};
+use crate::format::{BlockHeader, BlockState, BookkeepingEntry, Geometry, Superblock, checksum_before, classify_block};
 use crate::{LogError, LogOptions};
 
-const POLYNOMIAL: u32 = 0xedb8_8320;
 /// Blocks before the bookkeeping.
 const SUPERBLOCKS: u64 = 2;
 
@@ -143,20 +141,6 @@ fn most<T: Ord + Copy>(told: impl Iterator<Item = T>) -> Option<T> {
     votes.into_iter().find(|(_, count)| 2 * count > all).map(|(one, _)| one)
 }
 
-/// The checksum state from which `bytes` lead to `checksum`.
-pub(crate) fn checksum_before(checksum: u32, bytes: &[u8]) -> u32 {
-    let mut register = !checksum;
-    for byte in bytes.iter().rev() {
-        for _ in 0..8 {
-            // The polynomial's highest bit is set, and a shift to the right leaves that bit clear.
-            let was_odd = register >> 31 == 1;
-            register = if was_odd { (register ^ POLYNOMIAL) << 1 | 1 } else { register << 1 };
-        }
-        register ^= u32::from(*byte);
-    }
-    !register
-}
-
 /// A new id with that checksum, which is all that the log's blocks know about its id.
 fn id_of_checksum(checksum: u32) -> Uuid {
     let mut bytes = *Uuid::new_v4().as_bytes();
@@ -172,14 +156,11 @@ fn id_of_checksum(checksum: u32) -> Uuid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::seed_of;
+    use crate::format::seed_of;
 
     #[test]
-    fn a_seed_is_computed_from_a_checksum_and_an_id_is_created_for_it() {
-        for (seed, text) in [(0, "a"), (1, "the log"), (0xdead_beef, ""), (u32::MAX, "0123456789")] {
-            let mut hasher = crc32fast::Hasher::new_with_initial(seed);
-            hasher.update(text.as_bytes());
-            assert_eq!(checksum_before(hasher.finalize(), text.as_bytes()), seed);
+    fn an_id_is_created_for_a_seed() {
+        for seed in [0, 0xdead_beef, u32::MAX] {
             assert_eq!(seed_of(id_of_checksum(seed)), seed);
         }
     }

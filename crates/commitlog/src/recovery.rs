@@ -1,32 +1,18 @@
 //! Opening a log: which log is there, what its bookkeeping says, and whether it may be used.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions};
 use uuid::Uuid;
 
 use crate::decision::{EntryDecision, EntryKind, FirstBlock, decide_entry};
-use crate::file::{LogFile, foreign_device};
+use crate::file::{DAMAGED_FILE_NAME, LogFile, foreign_device, free_path};
 use crate::format::{BookkeepingEntry, Geometry, SegmentState, Superblock};
 use crate::rebuild;
 use crate::segment::SegmentUse;
 use crate::{Corruption, Gap, LogError, LogOptions};
-
-/// The file to which salvage moves a log that it cannot read at all, or the superblocks of one that it can.
-pub(crate) const DAMAGED_FILE_NAME: &str = "commitlog.damaged";
-
-/// The first of `name`, `name.2`, `name.3`, … that does not exist, so that files kept by earlier salvages stay.
-pub(crate) fn free_path(disk: &dyn Disk, directory: &Path, name: &str) -> Result<PathBuf, LogError> {
-    let mut path = directory.join(name);
-    let mut number = 2;
-    while disk.exists(&path)? {
-        path = directory.join(format!("{name}.{number}"));
-        number += 1;
-    }
-    Ok(path)
-}
 
 /// A log that was opened or made.
 pub(crate) struct Opened {

@@ -11,8 +11,8 @@ use std::thread;
 use blockio::{AlignedBuffer, BLOCK_SIZE, Disk, OpenOptions};
 use uuid::Uuid;
 
+use crate::file::free_path;
 use crate::format::TABLE_ID_SIZE;
-use crate::recovery::free_path;
 use crate::scan::{Found, RecordCursor, Run, SegmentImage, Step, Verdict};
 use crate::segment::{DirtyRange, SegmentUse};
 use crate::shared::Shared;

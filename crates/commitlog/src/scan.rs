@@ -9,10 +9,9 @@ use uuid::Uuid;
 use crate::{BookkeepingEntry, Superblock};
 
 use crate::decision::{BlockKind, Decision, HorizonSide, Order, decide};
-use crate::file::seed_of;
 use crate::format::{
     BLOCK_HEADER_SIZE, BLOCK_PAYLOAD_SIZE, BlockHeader, BlockState, NO_RECORD_STARTS, RecordFault, RecordHead,
-    TABLE_ID_SIZE, classify_block,
+    TABLE_ID_SIZE, classify_block, seed_of,
 };
 
 /// The code of the sync mode whose frames are acknowledged independently. Blocks of modes with lower codes were

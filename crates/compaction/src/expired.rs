@@ -2,7 +2,7 @@
 
 use sstable::SSTableId;
 
-use crate::strategy::TableMetadata;
+use crate::metadata::TableMetadata;
 
 /// The tables among `candidates` that can be dropped without reading them: everything in them was deleted or expired
 /// before `gc_before` (seconds), and no other table has data old enough for them to shadow. `overlapping` are the

@@ -11,8 +11,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::metadata::{Pick, TableMetadata};
 use crate::options::OptionError;
-use crate::strategy::{Pick, TableMetadata};
 
 /// Options of MemoryOnlyStrategy.
 #[derive(Clone, Debug, PartialEq, Eq)]

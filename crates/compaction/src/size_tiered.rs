@@ -1,8 +1,8 @@
 //! SizeTieredCompactionStrategy's groups of tables of similar size, which TimeWindowCompactionStrategy uses for its
 //! current window.
 
+use crate::metadata::TableMetadata;
 use crate::options::SizeTieredOptions;
-use crate::strategy::TableMetadata;
 
 /// Tables of similar size.
 struct Bucket<'t> {

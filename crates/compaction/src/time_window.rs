@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::metadata::{Pick, TableMetadata};
 use crate::options::TimeWindowOptions;
 use crate::size_tiered;
-use crate::strategy::{Pick, TableMetadata};
 
 /// All merges of free tables that could begin: in the current window, which is the newest of any table, by size-tiered
 /// compaction; in older ones of everything.

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use model::TableOptions;
 use sstable::{SSTableId, SSTableReader};
 
+use crate::metadata::TableMetadata;
 use crate::options::{TombstoneOptions, flag};
-use crate::strategy::TableMetadata;
 
 /// Deletions made before this time (seconds) may be dropped. With `only_purge_repaired_tombstones` none may, since
 /// nothing is ever repaired here.

@@ -3,8 +3,8 @@
 use sstable::SSTableId;
 use types::Token;
 
+use crate::metadata::{Pick, TableMetadata};
 use crate::options::UnifiedOptions;
-use crate::strategy::{Pick, TableMetadata};
 
 /// The assumed size of a flush if nothing is known.
 const FLUSH_SIZE_MIN: u64 = 1 << 20;

@@ -1,13 +1,12 @@
 //! The layout of a shard's trie, and the encoding of its contents (`FORMAT.md`).
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use bytecomp::separator::{GT_NEXT_COMPONENT, LT_NEXT_COMPONENT, TERMINATOR};
 use bytecomp::{ClusteringColumnType, decode_clustering, encode_decorated_key, encode_serialized_clustering};
 use model::{Clusterings, DeletionTime, PartitionKey, ReadError, Row, Side, Table};
 use types::{Token, vint};
-
-use crate::pieces::RowEdits;
 
 /// The lead byte of deleted ranges, below a partition's key. Rows start with a separator, which is greater.
 pub(crate) const RANGE_BRANCH: u8 = 0x01;
@@ -31,6 +30,9 @@ const _: () = {
     assert!(LT_NEXT_COMPONENT < TERMINATOR && TERMINATOR < GT_NEXT_COMPONENT, "a row lies between its bounds");
     assert!(HAS_DELETION + HAS_STATIC_ROW + HAS_ROW + HAS_BRANCHES == 0x0F, "each flag has a bit of its own");
 };
+
+/// Changes of a row's contents: the key below the row's (empty for the row itself), and the blob or `None`.
+pub(crate) type RowEdits = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// The mapping between the positions of one table's rows and paths.
 ///

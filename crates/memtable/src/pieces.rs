@@ -4,7 +4,6 @@
 //! Pieces are changed only by [`memtrie::Writer::apply`] at or above the row's key, so that a reader sees one version
 //! of all of them under one tail.
 
-use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 
 use bytecomp::encode_value;
@@ -16,7 +15,7 @@ use model::{
 use types::{CqlType, steps};
 
 use crate::apply::merge;
-use crate::layout::Layout;
+use crate::layout::{Layout, RowEdits};
 
 /// Rows larger than this are cut if they have several cells. The limit is such that an update copies no more than 4
 /// KiB, whether the row is whole or in pieces with the nodes that lead to them.
@@ -35,9 +34,6 @@ const PIECE_SIZE: PieceSize = PieceSize { bytes: 1536, cell_bytes: 30 };
 const PIECE_SIZE_FIRST: PieceSize = PieceSize { bytes: 1984, cell_bytes: 5 };
 /// Precedes an encoded path; nothing follows the key at the start of a column.
 const PATH_FOLLOWS: u8 = 0x01;
-
-/// Changes of a row's contents: the key below the row's (empty for the row itself), and the blob or `None`.
-pub(crate) type RowEdits = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// A row as it is stored.
 #[derive(Clone, Copy)]

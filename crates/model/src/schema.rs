@@ -378,6 +378,11 @@ impl Table {
         self.statics().shown().next().is_some()
     }
 
+    /// Whether its columns are counters; a table has counters only, or none.
+    pub fn is_counter(&self) -> bool {
+        [self.statics(), self.regulars()].iter().any(|set| set.columns.iter().any(|c| c.ty == CqlType::Counter))
+    }
+
     /// The id the next added column gets.
     pub fn next_column_id(&self) -> u32 {
         self.next_column_id

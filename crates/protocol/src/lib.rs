@@ -17,14 +17,15 @@ pub mod message;
 mod wire;
 
 pub use message::{
-    ChangeKind, ColumnSpec, Consistency, ErrorKind, ErrorResponse, Event, FailureReason, MetadataForm, QueryOptions,
-    ResponseBody, Rows, SchemaChange, SchemaTarget, Value, ValueIterator, Values, WriteType,
+    BatchEntry, BatchKind, BatchStatement, ChangeKind, ColumnSpec, Consistency, ErrorKind, ErrorResponse, Event,
+    FailureReason, MetadataForm, QueryOptions, ResponseBody, Rows, SchemaChange, SchemaTarget, Value, ValueIterator,
+    Values, WriteType,
 };
 pub use wire::response::{self, PreparedMetadata, ResultColumns, ResultMetadata, RowsWriter};
 pub use wire::{
-    Batch, BatchKind, BatchQuery, BatchStatement, Body, Compression, CustomPayload, DecodeError, Decoder,
-    EncodedValues, Encoder, Envelope, EventType, Header, NamedValues, Opcode, ProtocolError, Request, ResponseHead,
-    SUPPORTED_VERSIONS, Startup, Version, executed_statement, flags,
+    Batch, Body, Compression, CustomPayload, DecodeError, Decoder, EncodedValues, Encoder, Envelope, EventType, Header,
+    NamedValues, Opcode, ProtocolError, Request, ResponseHead, SUPPORTED_VERSIONS, Startup, Version,
+    executed_statement, flags,
 };
 
 /// The largest envelope accepted by default (`native_transport_max_frame_size`), in bytes. As in Cassandra, this

@@ -2,6 +2,7 @@
 //!
 //! The query layer uses these types too. [`crate::wire`] encodes and decodes them.
 
+mod batch;
 mod columns;
 mod consistency;
 mod error;
@@ -10,6 +11,7 @@ mod options;
 mod result;
 mod value;
 
+pub use batch::{BatchEntry, BatchKind, BatchStatement};
 pub use columns::ColumnSpec;
 pub use consistency::Consistency;
 pub use error::{ErrorKind, ErrorResponse, FailureReason, WriteType};

@@ -22,7 +22,6 @@ pub use encoder::{Encoder, ResponseHead};
 pub use header::{Header, Opcode, flags};
 pub use protocol_error::ProtocolError;
 pub use request::{
-    Batch, BatchKind, BatchQuery, BatchStatement, Body, CustomPayload, EncodedValues, EventType, NamedValues, Request,
-    Startup, executed_statement,
+    Batch, Body, CustomPayload, EncodedValues, EventType, NamedValues, Request, Startup, executed_statement,
 };
 pub use version::{SUPPORTED_VERSIONS, Version};

@@ -8,7 +8,6 @@ mod options;
 mod properties;
 mod readd;
 mod replication;
-pub(crate) mod type_check;
 mod user_type;
 
 use std::sync::Arc;

@@ -16,6 +16,7 @@
 
 mod batch;
 mod derived;
+mod handler;
 mod log_queue;
 mod outcome;
 mod prefetch;
@@ -23,31 +24,28 @@ mod request;
 mod time_limit;
 mod values;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::Waker;
 
 use cql::ast::BatchKind;
-use engine::{BegunWrite, BorrowedSchema, EngineError, LogHold, Turn};
+use engine::{BegunWrite, BorrowedSchema, EngineError, Turn};
 use model::{Mutation, TableId};
 use protocol::response::write_void;
-use protocol::{ErrorResponse, MetadataForm, ResultMetadata, RowsWriter, Values};
+use protocol::{ErrorResponse, MetadataForm, ResultMetadata, RowsWriter};
 use types::Token;
 
 use crate::auth::{self, without_passwords};
 use crate::execution::{Control, Execution};
 use crate::modify::Traced;
-use crate::prepared::{Class, Plan, Prepared, Work, result_id};
+use crate::prepared::{Class, Prepared, Work, result_id};
 use crate::processor::{noted, with_warnings};
 use crate::response::set_form;
 use crate::select::SelectPlan;
-use crate::{
-    ClientState, ErrorKind, Login, Need, Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify,
-};
+use crate::{Need, Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify};
 
+pub use handler::{Authentication, QueryHandler};
 pub use log_queue::LogQueue;
 pub use outcome::{Answer, MustBlock, Outcome, Pending};
-pub use request::{BatchEntry, BatchStatement, Request, Statement};
+pub use request::{BatchEntry, Request, Statement};
 pub use time_limit::TimeLimit;
 
 pub(crate) use batch::Parts;
@@ -55,59 +53,6 @@ use derived::Modifying;
 use outcome::PendingWork;
 use request::OwnedRequest;
 use values::BoundValues;
-
-/// Executes statements. The product has one implementation, [`Processor`]; tests of a server have their own.
-pub trait QueryHandler: Send + Sync + 'static {
-    /// The executable form of a prepared statement.
-    type Plan: Send + Sync + 'static;
-
-    /// Prepares a statement. Unqualified names belong to `keyspace`. Returns `known`, an earlier form of the same
-    /// statement, if that is still current. The keyspace that the request `named` for itself must exist in any case.
-    fn prepare(
-        &self,
-        text: &str,
-        keyspace: Option<&Arc<str>>,
-        named: Option<&str>,
-        known: Option<&Arc<Prepared<Self::Plan>>>,
-    ) -> Result<Arc<Prepared<Self::Plan>>, QueryError>;
-
-    /// Begins a request, as the module describes. If the request is done, and its answer is rows or an empty result,
-    /// the body of that RESULT may be appended to `out`; the outcome says so. Otherwise `out` is unchanged.
-    fn begin(self: &Arc<Self>, request: &Request<'_, Self::Plan>, turn: Turn<'_>, out: Option<&mut Vec<u8>>)
-    -> Outcome;
-
-    /// Prefetches the memory that these statements, which are begun right after, will look at. The values of a
-    /// statement are asked for only where that is worth it. This is a hint: statements may be begun without it.
-    fn prefetch<'c>(
-        &self,
-        _coming: impl Iterator<Item = (&'c Prepared<Self::Plan>, impl FnOnce() -> Option<Values<'c>>)>,
-    ) {
-    }
-
-    /// The class of the authenticator that clients have to satisfy; `None` if every client is accepted.
-    fn authenticator(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Checks a client's message to the authenticator, or its certificate (DER), which TLS has verified. This may take
-    /// some ten milliseconds of processor time.
-    fn log_in(
-        &self,
-        _token: &[u8],
-        _address: Option<SocketAddr>,
-        _certificate: Option<&[u8]>,
-    ) -> Result<Login, QueryError> {
-        Err(QueryError::new(ErrorKind::BadCredentials, "there is no authenticator"))
-    }
-
-    /// Takes note of the outcome of a PREPARE, for the audit log.
-    fn note_prepared(&self, _text: &str, _client: &ClientState, _outcome: Result<&Prepared<Self::Plan>, &QueryError>) {}
-
-    /// A batch of wake-ups for what is begun and polled in one turn of a connection, if there is a log.
-    fn hold_log(&self, _waker: &Waker) -> Option<LogHold> {
-        None
-    }
-}
 
 /// The form in which the answer describes its columns.
 #[derive(Clone, Copy)]
@@ -124,85 +69,6 @@ struct Call<'c> {
     request: &'c Request<'c>,
     columns: Columns<'c>,
     control: Control<'c>,
-}
-
-impl QueryHandler for Processor {
-    type Plan = Plan;
-
-    fn prepare(
-        &self,
-        text: &str,
-        keyspace: Option<&Arc<str>>,
-        named: Option<&str>,
-        known: Option<&Arc<Prepared>>,
-    ) -> Result<Arc<Prepared>, QueryError> {
-        self.check_keyspace(named)?;
-        match known.filter(|known| self.is_current(known)) {
-            Some(known) => Ok(known.clone()),
-            None => Processor::prepare(self, text, keyspace.map(|keyspace| &**keyspace)),
-        }
-    }
-
-    fn begin(self: &Arc<Self>, request: &Request<'_>, turn: Turn<'_>, out: Option<&mut Vec<u8>>) -> Outcome {
-        if request.options.page_size == Some(0) {
-            return Outcome::failed(QueryError::protocol("The page size cannot be 0"));
-        }
-        let control = Control { turn, deadline: None, cancelled: None };
-        match &request.statement {
-            Statement::Prepared { statement, client_columns } => {
-                let columns = Columns::Prepared(*client_columns);
-                self.audited(statement, request, || {
-                    self.begin_current(&Call { statement, request, columns, control }, out)
-                })
-            }
-            Statement::Text(text) => match self.prepare_once(text, request) {
-                Ok(statement) => {
-                    let statement = &Arc::new(statement);
-                    self.audited(statement, request, || {
-                        self.begin_current(&Call { statement, request, columns: Columns::Asked, control }, out)
-                    })
-                }
-                Err(error) => {
-                    if let Some(auditor) = self.auditor_of(request.client) {
-                        auditor.unprepared(text, request.client, &error);
-                    }
-                    Outcome::failed(error)
-                }
-            },
-            Statement::Batch { kind, entries } => self.begin_batch(*kind, entries, request, control),
-        }
-    }
-
-    fn prefetch<'c>(&self, coming: impl Iterator<Item = (&'c Prepared, impl FnOnce() -> Option<Values<'c>>)>) {
-        prefetch::prefetch(self, coming);
-    }
-
-    fn authenticator(&self) -> Option<&'static str> {
-        self.auth().authenticator()
-    }
-
-    fn log_in(
-        &self,
-        token: &[u8],
-        address: Option<SocketAddr>,
-        certificate: Option<&[u8]>,
-    ) -> Result<Login, QueryError> {
-        let outcome = self.check_login(token, address.map(|address| address.ip()), certificate);
-        if let Some(auditor) = self.auditor() {
-            auditor.login(address, outcome.as_ref());
-        }
-        outcome
-    }
-
-    fn note_prepared(&self, text: &str, client: &ClientState, outcome: Result<&Prepared, &QueryError>) {
-        if let Some(auditor) = self.auditor_of(client) {
-            auditor.prepared(text, client, outcome);
-        }
-    }
-
-    fn hold_log(&self, waker: &Waker) -> Option<LogHold> {
-        Some(self.engine().hold_log(waker))
-    }
 }
 
 impl Processor {

@@ -42,7 +42,7 @@ pub use ddl::TABLE_PROPERTIES;
 pub use describe::snapshot_schema;
 pub use engine::{LogHold, Turn};
 pub use entry::{
-    Answer, BatchEntry, BatchStatement, LogQueue, MustBlock, Outcome, Pending, QueryHandler, Request, Statement,
+    Answer, Authentication, BatchEntry, LogQueue, MustBlock, Outcome, Pending, QueryHandler, Request, Statement,
     TimeLimit,
 };
 pub use error::{Cause, Need, QueryError};
@@ -54,8 +54,8 @@ pub use memory::{Lease, MemoryBudget};
 pub use prepared::{Plan, Prepared, result_id, statement_id};
 pub use processor::{Processor, ProcessorOptions};
 pub use protocol::{
-    BatchKind, ChangeKind, ColumnSpec, Consistency, ErrorKind, FailureReason, MetadataForm, QueryOptions, ResponseBody,
-    ResultColumns, Rows, SchemaChange, SchemaTarget, Value, Values, WriteType,
+    BatchKind, BatchStatement, ChangeKind, ColumnSpec, Consistency, ErrorKind, FailureReason, MetadataForm,
+    QueryOptions, ResponseBody, ResultColumns, Rows, SchemaChange, SchemaTarget, Value, Values, WriteType,
 };
 pub use response::Response;
 pub use system::Node;

@@ -4,6 +4,7 @@
 //! column. Executing it binds the terms and writes row blobs directly from their bytes. All partitions of a statement,
 //! or of a batch, become one mutation of the engine.
 
+mod applied;
 mod attributes;
 mod batch;
 mod batch_size;
@@ -17,6 +18,7 @@ mod guarded;
 mod json;
 mod list;
 mod plan;
+mod reading;
 mod statements;
 mod target;
 mod times;
@@ -36,8 +38,6 @@ use crate::restrictions::StatementType;
 use crate::{QueryError, ResponseBody, TraceLog, consistency};
 
 pub(crate) use batch::{BatchPlan, batch_mutation, batch_partitions, derive_batch, prepare_batch};
-pub(crate) use json::unreadable as unreadable_json;
-pub(crate) use plan::is_counter;
 pub(crate) use truncate::truncate;
 
 use json::{InsertDocument, MarkerDocument};

@@ -4,8 +4,10 @@ mod assignment;
 mod constant;
 mod findings;
 mod in_values;
+mod json_error;
 mod literal;
 mod prepare;
+pub(crate) mod type_check;
 mod type_name;
 
 use std::borrow::Cow;
@@ -21,6 +23,7 @@ pub(crate) use assignment::{
 };
 pub(crate) use findings::{Expression, Findings};
 pub(crate) use in_values::InTerms;
+pub(crate) use json_error::{JACKSON, SOURCE, unreadable_json};
 pub(crate) use prepare::{cast_type, prepare};
 pub(crate) use type_name::{qualified, resolve_type, with_definitions};
 

@@ -72,9 +72,9 @@ impl<H: QueryHandler> LongRequest<H> {
         let mut entries = Vec::with_capacity(batch.queries.len());
         for (query, prepared) in batch.queries.iter().zip(&self.prepared) {
             let statement = match (query.statement, prepared) {
-                (protocol::BatchStatement::Text(text), _) => BatchStatement::Text(text),
-                (protocol::BatchStatement::Prepared(_), Some(prepared)) => BatchStatement::Prepared(prepared.clone()),
-                (protocol::BatchStatement::Prepared(id), None) => {
+                (BatchStatement::Text(text), _) => BatchStatement::Text(text),
+                (BatchStatement::Prepared(_), Some(prepared)) => BatchStatement::Prepared(prepared.clone()),
+                (BatchStatement::Prepared(id), None) => {
                     return Begun::Reply(Reply::Error(ErrorResponse::unprepared(id)));
                 }
             };

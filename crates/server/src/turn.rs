@@ -155,8 +155,8 @@ impl<H: QueryHandler> Requests<'_, H> {
         let mut entries = Vec::with_capacity(batch.queries.len());
         for query in &batch.queries {
             let statement = match query.statement {
-                protocol::BatchStatement::Text(text) => BatchStatement::Text(text),
-                protocol::BatchStatement::Prepared(id) => match statements.find(&self.shared.prepared, id) {
+                BatchStatement::Text(text) => BatchStatement::Text(text),
+                BatchStatement::Prepared(id) => match statements.find(&self.shared.prepared, id) {
                     Some(statement) => BatchStatement::Prepared(statement.clone()),
                     None => return self.refuse(envelope.header.stream, ErrorResponse::unprepared(id)),
                 },
@@ -269,8 +269,8 @@ impl<H: QueryHandler> Requests<'_, H> {
         if let Request::Batch(batch) = request {
             for query in &batch.queries {
                 prepared.push(match query.statement {
-                    protocol::BatchStatement::Text(_) => None,
-                    protocol::BatchStatement::Prepared(id) => match statements.find(&self.shared.prepared, id) {
+                    BatchStatement::Text(_) => None,
+                    BatchStatement::Prepared(id) => match statements.find(&self.shared.prepared, id) {
                         Some(statement) => Some(statement.clone()),
                         None => return self.refuse(envelope.header.stream, ErrorResponse::unprepared(id)),
                     },

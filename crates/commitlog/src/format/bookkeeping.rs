@@ -3,8 +3,8 @@
 
 use uuid::Uuid;
 
+use super::checksum::checksum_before;
 use super::{array, put};
-use crate::rebuild::checksum_before;
 
 const MAGIC: [u8; 4] = *b"SEGM";
 const SIZE: usize = 28;

@@ -67,7 +67,7 @@ impl AdminSocket {
                 Ok((socket, _)) => {
                     let node = node.clone();
                     tokio::spawn(async move {
-                        if let Err(error) = converse(socket, &node).await {
+                        if let Err(error) = serve_client(socket, &node).await {
                             tracing::debug!(%error, "admin connection broke");
                         }
                     });
@@ -89,7 +89,7 @@ impl Drop for AdminSocket {
     }
 }
 
-async fn converse(socket: UnixStream, node: &Arc<NodeState>) -> io::Result<()> {
+async fn serve_client(socket: UnixStream, node: &Arc<NodeState>) -> io::Result<()> {
     let mut line = String::new();
     let mut reader = BufReader::new(socket.take(LINE_SIZE_BYTES_MAX));
     reader.read_line(&mut line).await?;

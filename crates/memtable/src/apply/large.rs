@@ -4,8 +4,8 @@ use memtrie::Writer;
 use model::{DeletionTime, Row, RowMerger, Table};
 
 use super::{Applier, Edits, Update, Watch, merge};
-use crate::layout::{Header, PIECE_BRANCH};
-use crate::pieces::{RowChange, RowEdits, StoredRow, is_large};
+use crate::layout::{Header, PIECE_BRANCH, RowEdits};
+use crate::pieces::{RowChange, StoredRow, is_large};
 
 impl Applier {
     /// Changes a header's row that is in pieces, or will be. Collects the changes of its pieces, and returns its first

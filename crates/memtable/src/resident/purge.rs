@@ -10,8 +10,10 @@ use memtrie::{Bounds, Direction, Edit, Writer};
 use model::{DeletionTime, Row, Table};
 
 use crate::branch::behind_row;
-use crate::layout::{Header, Layout, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, write_deletion};
-use crate::pieces::{LargeRows, RowEdits, StoredRow};
+use crate::layout::{
+    Header, Layout, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, RowEdits, read_deletion, write_deletion,
+};
+use crate::pieces::{LargeRows, StoredRow};
 use crate::ranges::DeletedRange;
 
 /// Decides what is still needed.

@@ -5,7 +5,7 @@ mod values;
 
 pub use values::{EncodedValues, NamedValues};
 
-use crate::message::{QueryOptions, Values};
+use crate::message::{BatchEntry, BatchKind, BatchStatement, QueryOptions, Values};
 use crate::wire::header::flags;
 use crate::wire::reader::Reader;
 use crate::{Header, Opcode, ProtocolError, Version};
@@ -79,37 +79,10 @@ impl<'a> Startup<'a> {
 pub struct Batch<'a> {
     /// Logged, unlogged or counter.
     pub kind: BatchKind,
-    /// The statements in order.
-    pub queries: Vec<BatchQuery<'a>>,
+    /// The statements in order; prepared ones by their ids.
+    pub queries: Vec<BatchEntry<'a, &'a [u8]>>,
     /// Consistency, timestamp and other options; page size and paging state are meaningless here.
     pub options: QueryOptions<'a>,
-}
-
-/// One statement of a BATCH message.
-#[derive(Clone, Debug)]
-pub struct BatchQuery<'a> {
-    /// Text or id.
-    pub statement: BatchStatement<'a>,
-    /// Its values, never named.
-    pub values: Values<'a>,
-}
-
-/// How a batch names a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchStatement<'a> {
-    /// As text.
-    Text(&'a str),
-    /// By the id of a prepared statement.
-    Prepared(&'a [u8]),
-}
-
-/// The kind of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum BatchKind {
-    Logged = 0,
-    Unlogged = 1,
-    Counter = 2,
 }
 
 /// The events that a client may register for.
@@ -227,7 +200,7 @@ fn read_batch<'a>(reader: &mut Reader<'a>, version: Version) -> Result<Batch<'a>
             }
         };
         let values = Values::Encoded(EncodedValues::read(reader, version, false)?);
-        queries.push(BatchQuery { statement, values });
+        queries.push(BatchEntry { statement, values });
     }
     Ok(Batch { kind, queries, options: QueryOptions::read(reader, version)? })
 }

@@ -86,7 +86,7 @@ fn add(
         check_nested(&ty, &column.name)?;
         check_vectors("Column", name, &ty, execution)?;
         check_dropped(table, name, &ty, kind)?;
-        let (is_counter, counts) = (ty == CqlType::Counter, crate::modify::is_counter(table));
+        let (is_counter, counts) = (ty == CqlType::Counter, table.is_counter());
         if is_counter != counts {
             let (column, of) = if is_counter { ("counter", "non counter") } else { ("non counter", "counter") };
             return Err(QueryError::configuration(format!(
@@ -190,7 +190,7 @@ fn with(table: &Table, properties: &Properties, execution: &Execution<'_>) -> Re
     }
     let options = options::parse(properties, table.options.clone(), execution)?;
     execution.processor.options().guardrails.flags.check_table(&options, execution)?;
-    if crate::modify::is_counter(table) {
+    if table.is_counter() {
         check_no_expiry(&options)?;
     }
     Ok(table.to_builder().options(options).build())

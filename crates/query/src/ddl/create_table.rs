@@ -13,11 +13,10 @@ use uuid::Uuid;
 use super::keyspace::is_system_keyspace;
 use super::{
     Access, Changed, check_modifiable, edit_keyspace, is_valid_name, no_keyspace, options, qualify, table_changed,
-    type_check,
 };
 use crate::execution::Execution;
 use crate::guardrail::{COLUMNS_PER_TABLE, TABLES, check_vectors};
-use crate::terms::resolve_type;
+use crate::terms::{resolve_type, type_check};
 use crate::{ChangeKind, ErrorKind, QueryError};
 
 const NAME_LENGTH_MAX: usize = 222;

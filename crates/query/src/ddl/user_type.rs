@@ -8,11 +8,11 @@ use cql::ast::{AlterType, AlterTypeAction, CreateType, DropType, Identifier, Nat
 use model::{Keyspace, Schema};
 use types::{CqlType, UserType};
 
-use super::{Access, Changed, changed, check_modifiable, edit_keyspace, no_keyspace, type_check, unless_unchanged};
+use super::{Access, Changed, changed, check_modifiable, edit_keyspace, no_keyspace, unless_unchanged};
 use crate::execution::Execution;
 use crate::guardrail::{FIELDS_PER_UDT, check_vectors};
 use crate::names::keyspace_of;
-use crate::terms::{resolve_type, with_definitions};
+use crate::terms::{resolve_type, type_check, with_definitions};
 use crate::{ChangeKind, QueryError, SchemaTarget};
 
 fn keyspace_name<'n>(name: &'n UserTypeName, execution: &'n Execution<'_>) -> Result<&'n str, QueryError> {

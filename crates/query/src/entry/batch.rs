@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use cql::ast::BatchKind;
 use engine::Turn;
-use protocol::{Value, WriteType};
+use protocol::{BatchStatement, Value, WriteType};
 
 use super::derived::Modifying;
 use super::request::OwnedRequest;
 use super::values::BoundValues;
-use super::{BatchEntry, BatchStatement, Columns, HasToBlock, MustBlock, Outcome, Request, Statement};
+use super::{BatchEntry, Columns, HasToBlock, MustBlock, Outcome, Request, Statement};
 use crate::execution::{Control, Execution};
 use crate::modify::{self, ModificationPlan};
 use crate::prepared::{Class, Prepared, Work};

@@ -46,22 +46,7 @@ pub enum Statement<'r, P = Plan> {
 }
 
 /// A statement of a BATCH and its values.
-#[derive(Debug)]
-pub struct BatchEntry<'r, P = Plan> {
-    /// The statement.
-    pub statement: BatchStatement<'r, P>,
-    /// Its values. They never have names.
-    pub values: Values<'r>,
-}
-
-/// A statement of a BATCH, in one of its two forms.
-#[derive(Debug)]
-pub enum BatchStatement<'r, P = Plan> {
-    /// The text of the statement.
-    Text(&'r str),
-    /// A prepared statement.
-    Prepared(Arc<Prepared<P>>),
-}
+pub type BatchEntry<'r, P = Plan> = protocol::BatchEntry<'r, Arc<Prepared<P>>>;
 
 impl<'r> Request<'r> {
     /// The parts that an execution needs.

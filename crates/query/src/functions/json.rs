@@ -49,7 +49,7 @@ pub(super) fn from_json(
         let function = call.function;
         let text = utf8::to_str(bytes);
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
-            let why = crate::modify::unreadable_json(&text, &error);
+            let why = crate::terms::unreadable_json(&text, &error);
             let message = format!("Could not decode JSON string '{text}': {why}");
             function.failure(&function.name, format!("execution of 'system.{}[text]' failed: {message}", function.name))
         })?;

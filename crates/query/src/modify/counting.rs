@@ -13,7 +13,7 @@ use model::{
 };
 
 use super::change::Change;
-use super::conditional::{Found, read_rows};
+use super::reading::{Found, read_rows};
 use crate::QueryError;
 use crate::execution::Execution;
 use crate::terms::Bound;

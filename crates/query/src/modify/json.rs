@@ -16,7 +16,7 @@ use crate::execution::Execution;
 use crate::names::columns_in_hash_order;
 use crate::preparing::Preparing;
 use crate::restrictions::{RowTarget, StatementType};
-use crate::terms::Term;
+use crate::terms::{JACKSON, SOURCE, Term, unreadable_json};
 use crate::{ColumnSpec, ErrorKind, QueryError, Value};
 
 /// An INSERT JSON whose document is a bind marker.
@@ -138,9 +138,6 @@ fn read(text: &str, table: &Table) -> Result<HashMap<String, Option<Vec<u8>>>, Q
     }
 }
 
-const JACKSON: &str = "com.fasterxml.jackson";
-const SOURCE: &str = "Source: REDACTED (`StreamReadFeature.INCLUDE_SOURCE_IN_LOCATION` disabled)";
-
 fn parse(text: &str) -> Result<Map<String, Json>, QueryError> {
     let why = match serde_json::from_str(text) {
         Ok(Json::Object(object)) => return Ok(object),
@@ -151,7 +148,7 @@ fn parse(text: &str) -> Result<Map<String, Json>, QueryError> {
                 "{JACKSON}.databind.exc.MismatchedInputException: No content to map due to end-of-input\n at [{SOURCE}; line: 1]"
             )
         }
-        Err(error) => unreadable(text, &error),
+        Err(error) => unreadable_json(text, &error),
     };
     Err(QueryError::invalid(format!("Could not decode JSON string as a map: {why}. (String was: {text})")))
 }
@@ -177,19 +174,5 @@ fn not_an_object(document: &Json) -> String {
     format!(
         "{JACKSON}.databind.exc.MismatchedInputException: Cannot deserialize value of type \
          `java.util.LinkedHashMap<java.lang.Object,java.lang.Object>` from {what}\n at [{SOURCE}; line: 1, column: 1]"
-    )
-}
-
-/// The text of Cassandra's parser for an unknown word. For other errors it is the text of our parser.
-pub(crate) fn unreadable(text: &str, error: &serde_json::Error) -> String {
-    let start = text.trim_start();
-    let word: String = start.chars().take_while(|c| c.is_alphanumeric() || *c == '_' || *c == '$').collect();
-    if word.is_empty() || !word.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '$') {
-        return format!("{JACKSON}.core.JsonParseException: {error}");
-    }
-    let column = text.chars().count() - start.chars().count() + word.chars().count() + 1;
-    format!(
-        "{JACKSON}.core.JsonParseException: Unrecognized token '{word}': was expecting (JSON String, Number, Array, \
-         Object or token 'null', 'true' or 'false')\n at [{SOURCE}; line: 1, column: {column}]"
     )
 }

@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use model::{PartitionKey, PartitionUpdateBuilder, RowBuilder, Slice, Table, counter_increment};
-use types::CqlType;
 
 use super::attributes::Attributes;
 use super::change::{Change, Changes, ColumnChanges};
@@ -170,11 +169,6 @@ impl Modification {
     fn check_read_level(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
         if self.reads { ExistingLists::check_level(execution.options.consistency) } else { Ok(()) }
     }
-}
-
-/// Whether a table has counters.
-pub(crate) fn is_counter(table: &Table) -> bool {
-    [table.statics(), table.regulars()].iter().any(|set| set.columns.iter().any(|c| c.ty == CqlType::Counter))
 }
 
 /// One execution of a statement.

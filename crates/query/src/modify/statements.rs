@@ -9,7 +9,7 @@ use model::{Column, ColumnKind, Table};
 use super::attributes::Attributes;
 use super::change::{Changes, prepare_deletion, prepare_operation, prepare_value};
 use super::conditions::{self, Condition};
-use super::plan::{Modification, is_counter};
+use super::plan::Modification;
 use super::target::Target;
 use crate::QueryError;
 use crate::names::{column_spec, find_column};
@@ -48,7 +48,7 @@ impl Start {
     ) -> Result<Modification, QueryError> {
         let Start { table, attributes, condition, is_virtual } = self;
         let changes = changes.in_order();
-        if condition.is_some() && is_counter(&table) {
+        if condition.is_some() && table.is_counter() {
             return Err(QueryError::invalid("Conditional updates are not supported on counter tables"));
         }
         if condition.is_some() && attributes.has_timestamp() {
@@ -56,7 +56,7 @@ impl Start {
         }
         Ok(Modification {
             is_read_only: engine::system::is_local_system_keyspace(&table.keyspace),
-            is_counter: is_counter(&table),
+            is_counter: table.is_counter(),
             reads: changes.requires_read(),
             names_statics: !changes.statics.is_empty(),
             leading_runs: changes.leading_runs(),
@@ -95,7 +95,7 @@ fn is_key(column: &Column) -> bool {
 
 /// Refuses INSERT into a table of counters.
 pub(super) fn refuse_counters(table: &Table) -> Result<(), QueryError> {
-    if is_counter(table) {
+    if table.is_counter() {
         let message = "INSERT statements are not allowed on counter tables, use UPDATE instead";
         return Err(QueryError::invalid(message));
     }

@@ -11,12 +11,13 @@ use super::argument::Argument;
 use super::shown::Shown;
 use super::writetime::{Part, WritetimeSelector};
 use super::{AggregateCall, Selector};
-use crate::ddl::type_check;
 use crate::functions::{self, Function};
 use crate::names::find_column;
 use crate::preparing::Preparing;
 use crate::row_view::Source;
-use crate::terms::{Assignable, Expression, Term, assign_hinted, prepare as prepare_term, qualified, resolve_type};
+use crate::terms::{
+    Assignable, Expression, Term, assign_hinted, prepare as prepare_term, qualified, resolve_type, type_check,
+};
 use crate::{ColumnSpec, QueryError};
 
 /// A selector and the name of its column in the result.

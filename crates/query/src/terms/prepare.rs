@@ -6,11 +6,11 @@ use cql::ast::{self, FunctionName, Identifier};
 use types::CqlType;
 
 use super::literal::{self, CollectionKind};
+use super::type_check;
 use super::type_name::{native_type, qualified};
 use super::{
     Assignable, Assignment, Expression, Term, Unnamed, common_type, constant, is_value_compatible, resolve_type,
 };
-use crate::ddl::type_check;
 use crate::functions::{self, Function, FunctionCall};
 use crate::preparing::Preparing;
 use crate::{ColumnSpec, QueryError};

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use query::{
-    AuditFilter, AuditLog, AuditOptions, AuthOptions, Authenticator, BatchEntry, BatchKind, BatchStatement, Choice,
-    ClientState, ProcessorOptions, QueryHandler, QueryOptions, Request, Statement, Turn, Values,
+    AuditFilter, AuditLog, AuditOptions, AuthOptions, Authentication, Authenticator, BatchEntry, BatchKind,
+    BatchStatement, Choice, ClientState, ProcessorOptions, QueryHandler, QueryOptions, Request, Statement, Turn,
+    Values,
 };
 
 use crate::node::TestNode;

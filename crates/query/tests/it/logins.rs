@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use query::{AuthOptions, Authenticator, ErrorKind, Login, ProcessorOptions, QueryError, QueryHandler};
+use query::{AuthOptions, Authentication, Authenticator, ErrorKind, Login, ProcessorOptions, QueryError};
 use rcgen::string::Ia5String;
 use rcgen::{CertificateParams, KeyPair, SanType};
 use testkit::{Random, seed};

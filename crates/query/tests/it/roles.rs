@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use blockio::SimulatedDisk;
 use query::{
-    AccessOptions, AuthOptions, Authenticator, BatchEntry, BatchKind, BatchStatement, CidrChecks, ClientState,
-    ErrorKind, Processor, ProcessorOptions, QueryError, QueryHandler, QueryOptions, Value, Values,
+    AccessOptions, AuthOptions, Authentication, Authenticator, BatchEntry, BatchKind, BatchStatement, CidrChecks,
+    ClientState, ErrorKind, Processor, ProcessorOptions, QueryError, QueryOptions, Value, Values,
 };
 
 use crate::node::TestNode;

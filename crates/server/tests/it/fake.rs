@@ -1,9 +1,9 @@
 //! A handler whose action depends on the first word of a statement.
 
 use query::{
-    ChangeKind, ClientState, ColumnSpec, MetadataForm, MustBlock, Need, Outcome, Pending, Prepared, QueryError,
-    QueryHandler, Request, Response, ResponseBody, ResultColumns, Rows, SchemaChange, SchemaTarget, Statement,
-    TimeLimit, Turn, Value, Values, WriteType,
+    Authentication, ChangeKind, ClientState, ColumnSpec, MetadataForm, MustBlock, Need, Outcome, Pending, Prepared,
+    QueryError, QueryHandler, Request, Response, ResponseBody, ResultColumns, Rows, SchemaChange, SchemaTarget,
+    Statement, TimeLimit, Turn, Value, Values, WriteType,
 };
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
@@ -184,6 +184,8 @@ fn with_form(outcome: Outcome, statement: &Prepared<FakePlan>, client_columns: O
     }
     Outcome::done(Ok(response))
 }
+
+impl Authentication for Fake {}
 
 impl QueryHandler for Fake {
     type Plan = FakePlan;

@@ -67,7 +67,7 @@ fn check_element(collection: &TypeName, element: &TypeName, frozen: bool) -> Res
 }
 
 /// Refuses sets and maps, at any depth, whose order of elements or keys is not known.
-pub(super) fn check_elements(ty: &CqlType) -> Result<(), QueryError> {
+pub(crate) fn check_elements(ty: &CqlType) -> Result<(), QueryError> {
     match ty {
         CqlType::List { element, .. } | CqlType::Vector { element, .. } => check_elements(element),
         CqlType::Set { element, .. } => check_order(element).and_then(|()| check_elements(element)),
@@ -83,7 +83,7 @@ pub(super) fn check_elements(ty: &CqlType) -> Result<(), QueryError> {
 }
 
 /// Refuses a type of clusterings, elements of sets or keys of maps whose order is not known.
-pub(super) fn check_order(ty: &CqlType) -> Result<(), QueryError> {
+pub(crate) fn check_order(ty: &CqlType) -> Result<(), QueryError> {
     let has_order = |class: &str| matches!(class, LEGACY_TIMEUUID | LEXICAL_UUID);
     let is_opaque = |inner: &CqlType| matches!(inner, CqlType::Custom(class) if !has_order(class));
     match ty.any(&is_opaque) {

@@ -1,0 +1,222 @@
+//! Requests that concern statements: beginning them, and taking on those that have to wait.
+
+use super::{Connection, OUTPUT_WAITING_BYTES_MAX};
+use crate::in_flight::InFlight;
+use crate::turn::{Begun, Reply, Requests};
+use futures_util::stream::StreamExt;
+use protocol::response::write_void;
+use protocol::{
+    Body, DecodeError, Envelope, ErrorKind, ErrorResponse, Header, Opcode, Request, ResponseHead, executed_statement,
+};
+use query::{LogHold, QueryHandler, Response, ResponseBody, Turn};
+use std::future::Future;
+use std::mem::take;
+use std::task::{Context, Poll};
+use tokio::time::{Instant, sleep_until};
+
+/// The number of requests in the buffer that are prefetched together. The memory system can load their data at the same
+/// time, and the data stays in the cache until the requests are begun.
+const REQUESTS_PREFETCHED: usize = 32;
+
+impl<H: QueryHandler> Connection<H> {
+    /// Prefetches the memory that the requests in the buffer will read, as far as they execute statements that the
+    /// client has used before. Returns the number of requests that were examined, at least 1. After these, the caller
+    /// should prefetch again.
+    pub(super) fn prefetch(&mut self) -> usize {
+        if !self.decoder.holds_several() {
+            return 1;
+        }
+        let mut count = 0;
+        let (statements, ahead) = (&self.statements, self.decoder.ahead().take(REQUESTS_PREFETCHED));
+        self.shared.handler.prefetch(ahead.inspect(|_| count += 1).filter_map(|(header, body)| {
+            let statement = statements.known(executed_statement(&header, body)?)?;
+            let values = move || match Body::parse(&header, body).ok()?.request {
+                Request::Execute { options, .. } => Some(options.values),
+                _ => None,
+            };
+            Some((&**statement, values))
+        }));
+        count.max(1)
+    }
+
+    /// Begins the next request. A request that lies in the buffer as a whole is read in place, and any other from a
+    /// copy. Returns the bytes of its body, or `None` if there is no request.
+    pub(super) fn begin_next(&mut self, turn: Turn<'_>, cx: &mut Context<'_>) -> Result<Option<usize>, DecodeError> {
+        if self.agreement.is_some()
+            && self.shared.request_rate.is_none()
+            && !self.overloaded()
+            && let Some((header, body)) = self.decoder.peek()
+            && is_for_statements(header.opcode)
+        {
+            let mut requests = Requests {
+                shared: &self.shared,
+                session: &mut self.session,
+                encoder: &mut self.encoder,
+                turn,
+                executes: &mut self.executes,
+            };
+            let size_bytes = body.len();
+            let begun = requests.begin(&mut self.statements, &header, body);
+            self.decoder.pass(&header);
+            // Most requests are complete here, so the larger states are not moved before they are needed.
+            if !matches!(begun, Begun::Written) {
+                self.take_on(begun, turn, cx);
+            }
+            return Ok(Some(size_bytes));
+        }
+        if self.checks_login() {
+            return Ok(None);
+        }
+        let Some(envelope) = self.decoder.next_envelope()? else { return Ok(None) };
+        let size_bytes = envelope.body.len();
+        self.accept(envelope, turn, cx);
+        Ok(Some(size_bytes))
+    }
+
+    /// Accepts a request that did not lie in the buffer as a whole, or that concerns the connection itself.
+    pub(super) fn accept(&mut self, envelope: Envelope, turn: Turn<'_>, cx: &mut Context<'_>) {
+        let Envelope { header, body } = envelope;
+        let (stream, opcode) = (header.stream, header.opcode);
+        if is_for_statements(opcode) && self.agreement.is_some() {
+            return self.begin(&header, &body, turn, cx);
+        }
+        self.shared.metrics.requests.add(1);
+        if self.logging_in.is_some() {
+            return self.accept_login(&header, &body);
+        }
+        if self.agreement.is_none() {
+            self.encoder.set_version(header.version);
+            if !matches!(opcode, Opcode::Startup | Opcode::Options) {
+                let name = opcode.name();
+                return self.protocol_error(stream, format!("Unexpected message {name}, expecting STARTUP or OPTIONS"));
+            }
+        }
+        if opcode == Opcode::Startup && self.agreement.is_some() {
+            let message = "Unexpected message STARTUP, the connection is already initialized";
+            return self.protocol_error(stream, message.into());
+        }
+        let outcome = match Body::parse(&header, &body) {
+            Ok(body) => self.answer_control(stream, header.version, body.request),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = outcome {
+            self.protocol_error(stream, error.message);
+        }
+    }
+
+    pub(super) fn begin(&mut self, header: &Header, body: &[u8], turn: Turn<'_>, cx: &mut Context<'_>) {
+        if let Some(message) = self.refusal() {
+            self.shared.metrics.requests.add(1);
+            self.shared.metrics.requests_discarded.add(1);
+            return self.answer_error(header.stream, ErrorResponse::new(ErrorKind::Overloaded, message));
+        }
+        let mut requests = Requests {
+            shared: &self.shared,
+            session: &mut self.session,
+            encoder: &mut self.encoder,
+            turn,
+            executes: &mut self.executes,
+        };
+        let begun = requests.begin(&mut self.statements, header, body);
+        self.take_on(begun, turn, cx);
+    }
+
+    pub(super) fn take_on(&mut self, begun: Begun<H::Plan>, turn: Turn<'_>, cx: &mut Context<'_>) {
+        match begun {
+            Begun::Written => {}
+            Begun::Answered(to, reply) => self.answer(to, *reply),
+            Begun::UnderWay(work) => {
+                self.running_bytes += work.size_bytes;
+                self.poll_work(work, turn, cx);
+            }
+        }
+    }
+
+    /// Polls a request in flight. If it still waits, it goes to the log's queue or to the running requests.
+    pub(super) fn poll_work(&mut self, mut work: InFlight<H::Plan>, turn: Turn<'_>, cx: &mut Context<'_>) {
+        match work.poll_work(turn, cx) {
+            Poll::Ready((Reply::Response(Ok(Response { body: ResponseBody::Void, warnings })), _))
+                if warnings.is_empty() && work.is_plain() =>
+            {
+                self.running_bytes -= work.size_bytes;
+                self.encoder.envelope(&ResponseHead::new(work.stream(), Opcode::Result), write_void);
+            }
+            Poll::Ready(answer) => {
+                let finished = work.finished(answer);
+                self.answer_finished(finished);
+            }
+            Poll::Pending => match turn.log_hold.and_then(LogHold::take_awaited) {
+                Some(awaited) => {
+                    let now = *self.now.get_or_insert_with(Instant::now);
+                    let deadline = work.time_limit().map(|limit| (now + limit).into_std());
+                    self.log_queue.push(awaited, deadline, work);
+                }
+                None => self.running.push(work),
+            },
+        }
+    }
+
+    pub(super) fn count_executes(&mut self) {
+        let begun = take(&mut self.executes);
+        if begun > 0 {
+            self.shared.metrics.requests.add(begun);
+            self.shared.metrics.prepared_statements_executed.add(begun);
+        }
+    }
+
+    pub(super) fn collect_settled(&mut self, turn: Turn<'_>, cx: &mut Context<'_>) -> bool {
+        let Some(hold) = turn.log_hold.filter(|_| !self.log_queue.is_empty()) else { return false };
+        let mut progress = false;
+        while self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX {
+            if let Some(work) = self.log_queue.next_settled(hold, cx) {
+                self.poll_work(work, turn, cx);
+            } else if let Some(mut late) = self.next_late(cx) {
+                self.answer_finished(late.time_out());
+            } else {
+                break;
+            }
+            progress = true;
+        }
+        progress
+    }
+
+    /// The next request in the log's queue that has timed out. If it returns `None`, the timer wakes `cx` for the next
+    /// request that may time out.
+    pub(super) fn next_late(&mut self, cx: &mut Context<'_>) -> Option<InFlight<H::Plan>> {
+        loop {
+            let deadline = self.log_queue.first_deadline();
+            let timer = match &mut self.late {
+                Some(timer) => timer,
+                timer => timer.insert(Box::pin(sleep_until(deadline?.into()))),
+            };
+            if self.log_queue.is_empty() || timer.as_mut().poll(cx).is_pending() {
+                return None;
+            }
+            self.late = None;
+            if let Some(late) = self.log_queue.take_late(std::time::Instant::now()) {
+                return Some(late);
+            }
+        }
+    }
+
+    pub(super) fn collect_finished(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut progress = false;
+        while self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX {
+            let Poll::Ready(Some(finished)) = self.running.poll_next_unpin(cx) else { break };
+            self.answer_finished(finished);
+            progress = true;
+        }
+        progress
+    }
+
+    /// Cancels the requests on the blocking pool, so that no scan outlives its client. A client that closed its end
+    /// counts as gone, even if it closed one direction only, as in Cassandra.
+    pub(super) fn give_up_blocking(&mut self) {
+        self.running = take(&mut self.running).into_iter().filter(|work| work.as_pending().is_some()).collect();
+    }
+}
+
+/// Whether requests of this kind concern statements. All others concern the connection itself.
+fn is_for_statements(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch)
+}

@@ -1,0 +1,82 @@
+//! The bytes that come and go, and the client that sends none.
+
+use super::Connection;
+use bytes::BytesMut;
+use query::QueryHandler;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use tokio::io::AsyncReadExt;
+use tokio::time::Instant;
+
+/// A buffer that one large request has grown keeps at most this size.
+const READ_BUFFER_KEPT_BYTES: usize = 512 * 1024;
+
+/// The free space that the buffer has for a read. The second size is for connections whose last read took half of the
+/// first size or more, so that one read takes all that has arrived.
+const READ_SIZES_BYTES: [usize; 2] = [8 * 1024, 128 * 1024];
+
+impl<H: QueryHandler> Connection<H> {
+    /// Sends the answers that are ready. True if the kernel took some bytes.
+    pub(super) fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        self.encoder.flush();
+        let mut progress = false;
+        while !self.encoder.output().is_empty() {
+            let Poll::Ready(count) = self.stream.poll_write(self.encoder.output(), cx)? else { break };
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.encoder.sent(count);
+            self.patrol.sent(count);
+            self.shared.metrics.bytes_sent.add(count as u64);
+            self.shared.metrics.socket_writes.add(1);
+            progress = true;
+        }
+        // If it has to wait, the task is woken.
+        let _ = self.stream.poll_flush(cx)?;
+        Ok(progress)
+    }
+
+    /// Reads the bytes that have arrived. True if there were any, or if the input has ended.
+    pub(super) fn read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let buffer = self.decoder.buffer();
+        if buffer.is_empty() && buffer.capacity() > READ_BUFFER_KEPT_BYTES {
+            *buffer = BytesMut::new();
+        }
+        let reads_much = self.reads_much && !self.account.is_short();
+        let room = READ_SIZES_BYTES[usize::from(reads_much)];
+        if buffer.capacity() - buffer.len() < room / 2 {
+            buffer.reserve(room);
+        }
+        // Unlike `try_read`, this call knows that a read that left free space has emptied the socket. That saves a
+        // call.
+        let Poll::Ready(count) = pin!(self.stream.read_buf(buffer)).poll(cx)? else { return Ok(false) };
+        if count == 0 {
+            self.closing = true;
+            self.give_up_blocking();
+        }
+        self.patrol.received();
+        self.reads_much = count >= READ_SIZES_BYTES[0] / 2;
+        self.shared.metrics.bytes_received.add(count as u64);
+        self.restart_idle_timer();
+        Ok(true)
+    }
+
+    pub(super) fn restart_idle_timer(&mut self) {
+        if let (Some(timer), Some(timeout)) = (&mut self.idle, self.shared.options.idle_timeout) {
+            timer.as_mut().reset(Instant::now() + timeout);
+        }
+    }
+
+    /// Waits for input, but not longer than a client may be idle.
+    pub(super) fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.idle {
+            Some(timer) if self.running.is_empty() && self.log_queue.is_empty() => timer.as_mut().poll(cx).map(|()| {
+                tracing::info!(client = ?self.session.client.address, "closing idle connection");
+                Ok(())
+            }),
+            _ => Poll::Pending,
+        }
+    }
+}
