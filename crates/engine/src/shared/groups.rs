@@ -30,6 +30,8 @@ struct Group {
 const CLOSED: usize = 1;
 const WRITE: usize = 2;
 
+const _: () = assert!(WRITE > CLOSED && WRITE.is_multiple_of(2), "closing a group changes no count of writes");
+
 impl Group {
     fn new(previous: Option<Arc<Group>>) -> Arc<Group> {
         Arc::new(Group {
@@ -48,13 +50,19 @@ impl Group {
         }
     }
 
+    fn is_closed(&self) -> bool {
+        self.state.load(Ordering::Acquire) & CLOSED != 0
+    }
+
     fn set_empty(&self) {
+        debug_assert!(self.is_closed(), "writes may still enter an open group");
         *lock(&self.empty) = true;
         self.emptied.notify_all();
     }
 
     /// Blocks until this group, which is closed, and all earlier groups are empty.
     fn wait(&self) {
+        debug_assert!(self.is_closed(), "an open group may never be empty");
         let previous = lock(&self.previous).clone();
         if let Some(previous) = previous {
             previous.wait();
@@ -83,6 +91,7 @@ pub(crate) struct Membership {
 impl Membership {
     /// The membership of a write that waits. It owns its share of the group, because few threads can borrow at a time.
     pub fn that_waits(mut self) -> Membership {
+        debug_assert!(self.is_counted(), "a write waits inside its group");
         self.group = Guard::from_inner(Arc::clone(&self.group));
         self
     }
@@ -122,7 +131,9 @@ impl WriteGroups {
             let group = self.current.load();
             let state = group.state.fetch_add(WRITE, Ordering::AcqRel);
             let membership = Membership { group };
+            debug_assert!(state <= usize::MAX / 2, "the count of writes is far from its end");
             if state & CLOSED == 0 {
+                debug_assert!(membership.is_counted(), "a barrier waits for this write");
                 return membership;
             }
             // The group was closed since it was loaded: leave it and take its successor.
@@ -133,10 +144,12 @@ impl WriteGroups {
     pub fn barrier(&self) -> Barrier {
         let _one_at_a_time = lock(&self.barrier);
         let closed = self.current.load_full();
+        debug_assert!(!closed.is_closed(), "a group is closed once");
         self.current.store(Group::new(Some(closed.clone())));
         if closed.state.fetch_or(CLOSED, Ordering::AcqRel) == 0 {
             closed.set_empty();
         }
+        debug_assert!(!self.current.load().is_closed(), "writes can enter the group that follows");
         Barrier(closed)
     }
 }

@@ -64,6 +64,7 @@ impl Generation {
 
     /// Marks that the log was replayed, and that it holds all of the table's records up to `lower` that no SSTable has.
     pub fn end_replay(&self) {
+        debug_assert!(self.lower.get().is_some(), "the replayed records end at its lower position");
         self.ends_replay.store(true, Ordering::Release);
     }
 
@@ -74,6 +75,7 @@ impl Generation {
 
     /// Makes this generation begin where `full` begins, and cover the records of both.
     pub(super) fn take_over(&self, full: &Generation, log: &CommitLog) {
+        debug_assert!(!std::ptr::eq(self, full), "another generation takes over");
         let lower = full.lower(log);
         let own = *self.lower.get_or_init(|| lower);
         debug_assert_eq!(own, lower, "both begin at the same place of the log");

@@ -66,6 +66,7 @@ impl Resident {
     pub fn set_failed(&self) {
         self.state.store(FAILED, Ordering::Release);
         self.data.clear();
+        debug_assert!(!self.is_complete(), "a read that begins later does not miss what was freed");
     }
 
     /// Whether the data missed a write and was freed.

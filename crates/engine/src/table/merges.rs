@@ -96,8 +96,10 @@ pub(crate) struct Claim<'m> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.merges.state);
+        debug_assert!(state.running > 0, "each merge ends once");
         for input in &self.inputs {
-            state.claimed.remove(input);
+            let was_claimed = state.claimed.remove(input);
+            debug_assert!(was_claimed, "a merge keeps its inputs until it ends");
         }
         state.running -= 1;
         self.merges.ended.notify_all();
@@ -119,6 +121,7 @@ impl<'m> Stopped<'m> {
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.merges.state);
+        debug_assert!(state.is_taken && state.stops > 0, "the caller that ends this has the table for itself");
         state.is_taken = false;
         state.stops -= 1;
         self.merges.ended.notify_all();

@@ -35,6 +35,7 @@ pub(crate) struct Taken<'p> {
 impl MemtablePool {
     /// A pool of `limit_bytes` in which flushing begins at `cleanup_threshold` (0 to 1) of the limit.
     pub fn new(limit_bytes: u64, cleanup_threshold: f64) -> Self {
+        debug_assert!((0.0..=1.0).contains(&cleanup_threshold), "{cleanup_threshold} is no share of the limit");
         MemtablePool {
             used_bytes: AtomicI64::new(0),
             taken_bytes: AtomicI64::new(0),
@@ -104,6 +105,7 @@ impl MemtablePool {
 
     /// Returns memory from [`Taken::into_bytes`].
     pub fn give_back(&self, bytes: i64) {
+        debug_assert!(bytes >= 0, "a write takes {bytes} bytes");
         let before = self.taken_bytes.fetch_sub(bytes, Ordering::SeqCst);
         debug_assert!(before >= bytes, "{bytes} bytes are given back of {before} that were taken");
         self.waiting.wake_all();
@@ -120,6 +122,7 @@ impl MemtablePool {
     }
 
     fn try_take(&self, bytes: i64) -> bool {
+        debug_assert!(bytes <= self.limit_bytes, "{bytes} bytes are never free");
         let take = |taken: i64| (bytes <= self.room(taken)).then_some(taken + bytes);
         self.taken_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
     }

@@ -112,6 +112,7 @@ impl TableStore {
             self.has_unlogged.store(true, Ordering::Release);
         }
         self.durable_writes.store(durable, Ordering::Relaxed);
+        debug_assert!(durable || !self.is_all_logged(), "a shutdown flushes what no log holds");
     }
 
     /// Whether the log has all that its memtables hold.
@@ -127,6 +128,7 @@ impl TableStore {
     /// Sets the resident data of later generations. Called with `settling` held. The caller then retires the active
     /// generation.
     pub fn set_resident(&self, resident: Option<Arc<Resident>>) {
+        debug_assert!(self.settling.try_lock().is_err(), "the resident data changes with `settling` held");
         self.resident.store(resident);
     }
 
@@ -138,20 +140,26 @@ impl TableStore {
     /// Marks the table as dropped: nothing is written to it any more.
     pub fn set_dropped(&self) {
         self.state.store(state::DROPPED, Ordering::Release);
+        debug_assert!(!self.is_served() && self.quarantine_reason().is_none(), "a dropped table is in no other state");
     }
 
-    /// Takes the table out of service.
+    /// Takes the table out of service, unless it was dropped meanwhile. Of several reasons one stays.
     pub fn set_quarantined(&self, reason: &EngineError) {
-        debug_assert!(self.is_served(), "the first reason counts");
         self.quarantine_reason.store(Some(Arc::new(reason.clone())));
-        self.state.store(state::QUARANTINED, Ordering::Release);
+        self.change_state(state::SERVED, state::QUARANTINED);
+        debug_assert!(!self.is_served(), "a request learns the reason");
     }
 
     /// Reverts a quarantine that failed.
     pub fn end_quarantine(&self) {
-        debug_assert!(self.quarantine_reason().is_some(), "it was quarantined");
-        self.state.store(state::SERVED, Ordering::Release);
+        debug_assert!(self.quarantine_reason.load().is_some(), "it was quarantined");
+        self.change_state(state::QUARANTINED, state::SERVED);
         self.quarantine_reason.store(None);
+    }
+
+    /// Changes the state, unless it is another by now: a drop does not wait for a quarantine, and is for good.
+    fn change_state(&self, from: u8, to: u8) {
+        let _ = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Why the table is quarantined, if it is.
@@ -181,6 +189,7 @@ impl TableStore {
 
     /// Drops all memtables and SSTables. `active` is an empty generation.
     pub fn forget(&self, active: Arc<Generation>) {
+        debug_assert!(active.memtable.is_empty(), "nothing is left of the data");
         self.change_view(|_| View { active, frozen: Vec::new(), sstables: Vec::new() });
     }
 
@@ -189,6 +198,7 @@ impl TableStore {
     /// and no snapshot is made.
     pub fn distrust_files(&self) {
         self.files_distrusted.store(true, Ordering::Release);
+        debug_assert!(self.check_files().is_err(), "nothing is compacted or snapshotted from now on");
     }
 
     /// Fails if the directory may hold other SSTables than the view.
@@ -245,6 +255,7 @@ impl TableStore {
         if Arc::ptr_eq(&current, table) {
             return;
         }
+        debug_assert_eq!((current.id, self.incarnation), (table.id, table.incarnation()), "it stays the same table");
         self.table.store(table.clone());
         let view = self.view();
         if *current != **table {
@@ -282,6 +293,7 @@ impl TableStore {
     ) -> Arc<Generation> {
         let _one_at_a_time = lock(&self.change);
         let view = self.view();
+        debug_assert!(view.has(full), "writes into a generation end before it leaves the view");
         let newer = view.generations().take_while(|generation| !Arc::ptr_eq(generation, full)).last();
         if let Some(newer) = newer
             && newer.lower(log) == full.lower(log)
@@ -310,6 +322,7 @@ impl TableStore {
     /// The generations before `first`, oldest first, each with the one after it.
     pub fn before(&self, first: &Arc<Generation>) -> Vec<(Arc<Generation>, Arc<Generation>)> {
         let view = self.view();
+        debug_assert!(view.has(first), "the generation is in the view");
         let older: Vec<_> = view.generations().skip_while(|generation| !Arc::ptr_eq(generation, first)).collect();
         let pairs = older.windows(2).rev();
         pairs.map(|pair| (pair[1].clone(), pair[0].clone())).collect()
@@ -317,12 +330,17 @@ impl TableStore {
 
     /// Removes the generations before `first` and all SSTables at once.
     pub fn truncate(&self, first: &Arc<Generation>) {
+        debug_assert!(self.view().has(first), "the generation after the truncation stays");
         self.change_view(|view| {
             let mut kept: Vec<_> = view.generations().cloned().collect();
             kept.truncate(kept.iter().position(|generation| Arc::ptr_eq(generation, first)).map_or(0, |at| at + 1));
             let frozen = kept.split_off(1.min(kept.len()));
             View { active: kept.pop().unwrap_or_else(|| first.clone()), frozen, sstables: Vec::new() }
         });
+        debug_assert!(
+            self.view().generations().last().is_some_and(|oldest| Arc::ptr_eq(oldest, first)),
+            "no older generation is left",
+        );
     }
 
     /// Removes a frozen generation, and the SSTables with which it was merged, in favour of the SSTable to which it was
@@ -339,6 +357,7 @@ impl TableStore {
             frozen: view.frozen.iter().filter(|frozen| !Arc::ptr_eq(frozen, flushed)).cloned().collect(),
             sstables: self.current(added).chain(without(&view.sstables, merged)).collect(),
         });
+        debug_assert!(!self.view().has(flushed), "its rows are in the SSTable only");
     }
 
     /// SSTables under the current version of the table.
@@ -402,6 +421,26 @@ mod tests {
         let view = store.view();
         let found: Vec<_> = view.generations().collect();
         found.len() == newest_first.len() && found.iter().zip(newest_first).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+
+    #[test]
+    fn a_table_that_is_dropped_while_its_quarantine_fails_is_not_served_again() {
+        let table = TableBuilder::new("ks", "t", TableId(Uuid::nil())).partition_key("k", CqlType::Int).build();
+        let table = Arc::new(table);
+        let reason = EngineError::UnknownTable("t".into());
+        for drops_first in [true, false] {
+            let store = TableStore::new(table.clone(), "/t".into(), generation(&table), Vec::new());
+            if drops_first {
+                store.set_dropped();
+                store.set_quarantined(&reason);
+            } else {
+                store.set_quarantined(&reason);
+                store.set_dropped();
+            }
+            assert!(store.quarantine_reason().is_none(), "the drop counts");
+            store.end_quarantine();
+            assert!(!store.is_served());
+        }
     }
 
     #[test]

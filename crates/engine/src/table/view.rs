@@ -25,6 +25,11 @@ impl View {
         !self.generations().enumerate().any(|(at, generation)| is_later(at, generation))
     }
 
+    /// Whether the generation is in the view.
+    pub(super) fn has(&self, wanted: &Arc<Generation>) -> bool {
+        self.generations().any(|generation| Arc::ptr_eq(generation, wanted))
+    }
+
     /// The generations, newest first.
     pub fn generations(&self) -> impl Iterator<Item = &Arc<Generation>> {
         std::iter::once(&self.active).chain(&self.frozen)
@@ -37,6 +42,7 @@ impl View {
 
     /// Like `oldest_in_memory`, without one of the generations.
     pub fn oldest_in_memory_but(&self, left_out: Option<&Arc<Generation>>) -> i64 {
+        debug_assert!(self.has_each_once(), "what is left out is in the view once");
         let is_left_out = |generation: &Arc<Generation>| left_out.is_some_and(|other| Arc::ptr_eq(generation, other));
         let others = self.generations().filter(|generation| !is_left_out(generation));
         others.map(|generation| generation.memtable.statistics().timestamp_min).min().unwrap_or(i64::MAX)
