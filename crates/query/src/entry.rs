@@ -41,7 +41,9 @@ use crate::prepared::{Class, Plan, Prepared, Work, result_id};
 use crate::processor::{noted, with_warnings};
 use crate::response::set_form;
 use crate::select::SelectPlan;
-use crate::{ErrorKind, Login, Need, Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify};
+use crate::{
+    ClientState, ErrorKind, Login, Need, Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify,
+};
 
 pub use log_queue::LogQueue;
 pub use outcome::{Answer, MustBlock, Outcome, Pending};
@@ -62,6 +64,7 @@ pub trait QueryHandler: Send + Sync + 'static {
     /// statement, if that is still current. The keyspace that the request `named` for itself must exist in any case.
     fn prepare(
         &self,
+        client: &ClientState,
         text: &str,
         keyspace: Option<&Arc<str>>,
         named: Option<&str>,
@@ -119,16 +122,19 @@ impl QueryHandler for Processor {
 
     fn prepare(
         &self,
+        client: &ClientState,
         text: &str,
         keyspace: Option<&Arc<str>>,
         named: Option<&str>,
         known: Option<&Arc<Prepared>>,
     ) -> Result<Arc<Prepared>, QueryError> {
         self.check_keyspace(named)?;
-        match known.filter(|known| self.is_current(known)) {
-            Some(known) => Ok(known.clone()),
-            None => Processor::prepare(self, text, keyspace.map(|keyspace| &**keyspace)),
-        }
+        let prepared = match known.filter(|known| self.is_current(known)) {
+            Some(known) => known.clone(),
+            None => Processor::prepare(self, text, keyspace.map(|keyspace| &**keyspace))?,
+        };
+        self.check_forbidden(&prepared.plan, client)?;
+        Ok(prepared)
     }
 
     fn begin(self: &Arc<Self>, request: &Request<'_>, turn: Turn<'_>, out: Option<&mut Vec<u8>>) -> Outcome {

@@ -95,7 +95,8 @@ impl<H: QueryHandler> LongRequest<H> {
 
     fn prepare(&self, text: &str, named: Option<&str>) -> Begun<H::Plan> {
         let keyspace = named.map(Arc::from).or_else(|| self.client.keyspace.clone());
-        let prepared = self.shared.prepared.prepare(&*self.shared.handler, text, keyspace.as_ref(), named);
+        let prepared =
+            self.shared.prepared.prepare(&*self.shared.handler, &self.client, text, keyspace.as_ref(), named);
         Begun::Reply(match prepared {
             Ok((id, statement)) => Reply::Prepared(id, statement),
             Err(error) => Reply::Response(Err(error)),

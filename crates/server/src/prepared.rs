@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use query::{Prepared, QueryError, QueryHandler, statement_id};
+use query::{ClientState, Prepared, QueryError, QueryHandler, statement_id};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
@@ -52,6 +52,7 @@ impl<P: Send + Sync + 'static> PreparedCache<P> {
     pub(crate) fn prepare<H: QueryHandler<Plan = P>>(
         &self,
         handler: &H,
+        client: &ClientState,
         text: &str,
         keyspace: Option<&Arc<str>>,
         named: Option<&str>,
@@ -60,11 +61,11 @@ impl<P: Send + Sync + 'static> PreparedCache<P> {
         let qualified = known(None);
         let unqualified = keyspace.filter(|_| qualified.is_none()).and_then(|keyspace| known(Some(keyspace)));
         let prepared = match (&unqualified, keyspace) {
-            (Some(known), _) => handler.prepare(text, keyspace, named, Some(known))?,
-            (None, None) => handler.prepare(text, None, named, qualified.as_ref())?,
-            (None, Some(_)) => match handler.prepare(text, None, named, qualified.as_ref()) {
+            (Some(known), _) => handler.prepare(client, text, keyspace, named, Some(known))?,
+            (None, None) => handler.prepare(client, text, None, named, qualified.as_ref())?,
+            (None, Some(_)) => match handler.prepare(client, text, None, named, qualified.as_ref()) {
                 Ok(prepared) => prepared,
-                Err(_) => handler.prepare(text, keyspace, named, None)?,
+                Err(_) => handler.prepare(client, text, keyspace, named, None)?,
             },
         };
         self.check_size(&prepared)?;

@@ -175,7 +175,8 @@ impl<H: QueryHandler> Requests<'_, H> {
     fn prepare(&mut self, envelope: Envelope<'_>, text: &str, named: Option<&str>) -> Begun<H::Plan> {
         let trace = envelope.is_traced().then(|| Trace::begin(self.session.client.address));
         let keyspace = named.map(Arc::from).or_else(|| self.session.client.keyspace.clone());
-        let prepared = self.shared.prepared.prepare(&*self.shared.handler, text, keyspace.as_ref(), named);
+        let prepared =
+            self.shared.prepared.prepare(&*self.shared.handler, &self.session.client, text, keyspace.as_ref(), named);
         let reply = match prepared {
             Ok((id, statement)) => {
                 if statement.keyspace.is_some() {
