@@ -122,6 +122,12 @@ impl<'a> Execution<'a> {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
+    /// Whether guardrails hold for the client. It is looked at only where one is violated.
+    #[cold]
+    pub fn is_guarded(&self) -> bool {
+        self.processor.is_guarded(self.client)
+    }
+
     /// Adds a warning to the answer.
     pub fn warn(&self, message: impl Into<String>) {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(message.into());

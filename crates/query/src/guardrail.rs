@@ -270,10 +270,14 @@ impl Guardrail {
             let text = pattern.replace("{value}", &value.to_string()).replace("{threshold}", &bound.to_string());
             format!("Guardrail {} violated: {}", texts.name, text.replace("{level}", level).replace("{what}", what))
         };
-        if let Some(bound) = passed(self.fail) {
+        let (failed, warned) = (passed(self.fail), passed(self.warn));
+        if failed.or(warned).is_none() || !execution.is_guarded() {
+            return Ok(());
+        }
+        if let Some(bound) = failed {
             return Err(QueryError::invalid(text(texts.failure, "failure", bound)));
         }
-        if let Some(bound) = passed(self.warn) {
+        if let Some(bound) = warned {
             execution.warn(text(texts.warning, "warning", bound));
         }
         Ok(())

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::modify::{BatchPlan, ModificationPlan};
 use crate::select::SelectPlan;
-use crate::{ColumnSpec, ResultColumns};
+use crate::{ColumnSpec, QueryError, ResultColumns};
 
 pub(crate) use class::Class;
 
@@ -120,6 +120,8 @@ pub struct Plan {
     pub(crate) tables: Vec<Arc<Table>>,
     /// The last decision about permissions: the role that was allowed to execute it, and the epoch. Zero is none.
     pub(crate) allowed: AtomicU64,
+    /// Why guardrails forbid the statement to ordinary roles.
+    pub(crate) forbidden: Option<QueryError>,
 }
 
 #[derive(Debug)]

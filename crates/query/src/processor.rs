@@ -266,7 +266,14 @@ impl Processor {
         preparing: &mut Preparing<'_>,
     ) -> Result<Prepared, QueryError> {
         let (schema_version, keyspace) = (preparing.schema.version, preparing.keyspace);
-        self.options.guardrails.flags.check(&statement, keyspace)?;
+        let flags = &self.options.guardrails.flags;
+        flags.check_use(&statement)?;
+        let mut forbidden = flags.check(&statement, keyspace).err();
+        if !self.auth.has_logins()
+            && let Some(error) = forbidden.take()
+        {
+            return Err(error);
+        }
         let work = work(statement, preparing)?;
         let result_metadata = match &work {
             Work::Select(select) => Some(select.result_metadata()),
@@ -276,8 +283,8 @@ impl Processor {
         let variables = preparing.variables();
         let plan_size_bytes = plan_size_bytes(&work, tokens, variables.len());
         let class = Class::of(&work);
-        let plan =
-            Plan { work, class, schema_version, tables: preparing.tables().to_vec(), allowed: AtomicU64::new(0) };
+        let (tables, allowed) = (preparing.tables().to_vec(), AtomicU64::new(0));
+        let plan = Plan { work, class, schema_version, tables, allowed, forbidden };
         let mut prepared = Prepared::new(text.into(), keyspace.map(Arc::from), variables, plan);
         prepared.plan_size_bytes = plan_size_bytes;
         prepared.partition_key_bind_indexes = preparing.partition_key_bind_indexes();

@@ -94,7 +94,7 @@ impl<H: QueryHandler> LongRequest<H> {
     }
 
     fn prepare(&self, text: &str, named: Option<&str>) -> Begun<H::Plan> {
-        let prepared = self.shared.prepared.prepare(&*self.shared.handler, text, &self.client, named);
+        let prepared = self.shared.prepared.prepare(&*self.shared.handler, &self.client, text, named);
         Begun::Reply(match prepared {
             Ok((id, statement)) => Reply::Prepared(id, statement),
             Err(error) => Reply::Response(Err(error)),

@@ -52,12 +52,12 @@ impl<P: Send + Sync + 'static> PreparedCache<P> {
     pub(crate) fn prepare<H: QueryHandler<Plan = P>>(
         &self,
         handler: &H,
-        text: &str,
         client: &ClientState,
+        text: &str,
         named: Option<&str>,
     ) -> Result<(Md5Id, Arc<Prepared<P>>), QueryError> {
         let keyspace = named.map(Arc::from).or_else(|| client.keyspace.clone());
-        let prepared = self.prepare_in(handler, text, keyspace.as_ref(), named);
+        let prepared = self.prepare_in(handler, client, text, keyspace.as_ref(), named);
         let statement = prepared.as_ref().map(|(_, statement)| &**statement);
         handler.note_prepared(text, client, statement);
         prepared
@@ -68,6 +68,7 @@ impl<P: Send + Sync + 'static> PreparedCache<P> {
     fn prepare_in<H: QueryHandler<Plan = P>>(
         &self,
         handler: &H,
+        client: &ClientState,
         text: &str,
         keyspace: Option<&Arc<str>>,
         named: Option<&str>,
@@ -76,11 +77,11 @@ impl<P: Send + Sync + 'static> PreparedCache<P> {
         let qualified = known(None);
         let unqualified = keyspace.filter(|_| qualified.is_none()).and_then(|keyspace| known(Some(keyspace)));
         let prepared = match (&unqualified, keyspace) {
-            (Some(known), _) => handler.prepare(text, keyspace, named, Some(known))?,
-            (None, None) => handler.prepare(text, None, named, qualified.as_ref())?,
-            (None, Some(_)) => match handler.prepare(text, None, named, qualified.as_ref()) {
+            (Some(known), _) => handler.prepare(client, text, keyspace, named, Some(known))?,
+            (None, None) => handler.prepare(client, text, None, named, qualified.as_ref())?,
+            (None, Some(_)) => match handler.prepare(client, text, None, named, qualified.as_ref()) {
                 Ok(prepared) => prepared,
-                Err(_) => handler.prepare(text, keyspace, named, None)?,
+                Err(_) => handler.prepare(client, text, keyspace, named, None)?,
             },
         };
         self.check_size(&prepared)?;

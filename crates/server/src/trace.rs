@@ -152,9 +152,9 @@ fn micros(elapsed: Duration) -> [u8; 4] {
 
 fn insert<H: QueryHandler>(shared: &Shared<H>, text: &str, values: &[Value<'_>]) {
     let options = QueryOptions { values: Values::Positional(values), ..QueryOptions::default() };
-    let outcome = shared.handler.prepare(text, None, None, None).and_then(|statement| {
+    let client = Arc::default();
+    let outcome = shared.handler.prepare(&client, text, None, None, None).and_then(|statement| {
         let statement = Statement::Prepared { statement: &statement, client_columns: None };
-        let client = Arc::default();
         let request = Request { statement, client: &client, options: &options, version: Version::V5, trace: None };
         shared.handler.begin(&request, Turn::BLOCKING, None).into_response()
     });

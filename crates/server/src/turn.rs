@@ -174,7 +174,7 @@ impl<H: QueryHandler> Requests<'_, H> {
 
     fn prepare(&mut self, envelope: Envelope<'_>, text: &str, named: Option<&str>) -> Begun<H::Plan> {
         let trace = envelope.is_traced().then(|| Trace::begin(self.session.client.address));
-        let prepared = self.shared.prepared.prepare(&*self.shared.handler, text, &self.session.client, named);
+        let prepared = self.shared.prepared.prepare(&*self.shared.handler, &self.session.client, text, named);
         let reply = match prepared {
             Ok((id, statement)) => {
                 if statement.keyspace.is_some() {

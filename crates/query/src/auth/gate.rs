@@ -41,6 +41,21 @@ impl Auth {
 }
 
 impl Processor {
+    /// Whether guardrails hold for the client. As in Cassandra they do not hold for superusers and for the node's own
+    /// requests. Where nobody logs in, they hold for everybody.
+    pub(crate) fn is_guarded(&self, client: &ClientState) -> bool {
+        let is_ordinary = |user: &str| !self.auth().book().is_superuser(user);
+        !self.auth().has_logins() || client.user.as_deref().is_some_and(is_ordinary)
+    }
+
+    /// Refuses a statement that guardrails forbid to the client.
+    pub(crate) fn check_forbidden(&self, plan: &Plan, client: &ClientState) -> Result<(), QueryError> {
+        match &plan.forbidden {
+            Some(error) if self.is_guarded(client) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses a statement that the client has no permission for. Call it only if [`Auth::has_logins`].
     pub(crate) fn check_permissions(&self, statement: &Prepared, client: &ClientState) -> Result<(), QueryError> {
         let (auth, plan) = (self.auth(), &statement.plan);
@@ -52,6 +67,7 @@ impl Processor {
         }
         // The node's own requests have no role.
         let Some(user) = &client.user else { return Ok(()) };
+        self.check_forbidden(plan, client)?;
         // The epoch comes first: a change that comes in between must not be missed.
         let decision = auth.decision(client);
         for need in needs::of(plan, statement.keyspace.as_deref())? {

@@ -43,7 +43,7 @@ pub(super) fn create(create: &CreateKeyspace, execution: &Execution<'_>) -> Resu
             return Err(QueryError::new(kind, format!("Cannot add existing keyspace \"{name}\"")));
         }
         let guardrails = &processor.options().guardrails;
-        options.get("class").map_or(Ok(()), |class| guardrails.flags.check_strategy(class))?;
+        options.get("class").map_or(Ok(()), |class| guardrails.flags.check_strategy(class, execution))?;
         let others = keyspaces.keys().filter(|other| !is_system_keyspace(other)).count();
         guardrails.keyspaces.check(&KEYSPACES, name, others + 1, execution)?;
         let replication = replication::prepare(options, name, execution)?;
@@ -89,7 +89,7 @@ pub(super) fn alter(alter: &AlterKeyspace, execution: &Execution<'_>) -> Result<
                 options.insert("class".into(), class);
             }
             let flags = &execution.processor.options().guardrails.flags;
-            options.get("class").map_or(Ok(()), |class| flags.check_strategy(class))?;
+            options.get("class").map_or(Ok(()), |class| flags.check_strategy(class, execution))?;
             keyspace.replication = replication::prepare(options, name, execution)?;
         }
         keyspace.durable_writes = durable_writes.unwrap_or(keyspace.durable_writes);

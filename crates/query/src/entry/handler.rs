@@ -40,6 +40,7 @@ pub trait QueryHandler: Authentication + Send + Sync + 'static {
     /// statement, if that is still current. The keyspace that the request `named` for itself must exist in any case.
     fn prepare(
         &self,
+        client: &ClientState,
         text: &str,
         keyspace: Option<&Arc<str>>,
         named: Option<&str>,
@@ -92,16 +93,19 @@ impl QueryHandler for Processor {
 
     fn prepare(
         &self,
+        client: &ClientState,
         text: &str,
         keyspace: Option<&Arc<str>>,
         named: Option<&str>,
         known: Option<&Arc<Prepared>>,
     ) -> Result<Arc<Prepared>, QueryError> {
         self.check_keyspace(named)?;
-        match known.filter(|known| self.is_current(known)) {
-            Some(known) => Ok(known.clone()),
-            None => Processor::prepare(self, text, keyspace.map(|keyspace| &**keyspace)),
-        }
+        let prepared = match known.filter(|known| self.is_current(known)) {
+            Some(known) => known.clone(),
+            None => Processor::prepare(self, text, keyspace.map(|keyspace| &**keyspace))?,
+        };
+        self.check_forbidden(&prepared.plan, client)?;
+        Ok(prepared)
     }
 
     fn note_prepared(&self, text: &str, client: &ClientState, outcome: Result<&Prepared, &QueryError>) {

@@ -40,6 +40,9 @@ impl DiskUsage {
 
 #[cold]
 fn complain(state: u8, execution: &Execution<'_>) -> Result<(), QueryError> {
+    if !execution.is_guarded() {
+        return Ok(());
+    }
     const NAME: &str = "Guardrail replica_disk_usage violated";
     if state == DiskUsageState::Full as u8 {
         let message = format!("{NAME}: Write request failed because disk usage exceeds failure threshold");

@@ -77,7 +77,6 @@ impl Flags {
                 self.check_timestamp(&batch.attributes)?;
                 batch.statements.iter().try_for_each(|statement| self.check_timestamp(statement.attributes()))
             }
-            Statement::Use(_) if !self.use_statements_enabled => Err(QueryError::invalid(USE_STATEMENTS)),
             Statement::Truncate(_) | Statement::DropTable(_) => require(
                 self.drop_truncate_table_enabled,
                 "drop_truncate_table_enabled",
@@ -96,19 +95,30 @@ impl Flags {
         }
     }
 
+    /// Refuses USE if it is forbidden. This is no guardrail in Cassandra, and holds for superusers too.
+    pub(crate) fn check_use(&self, statement: &Statement) -> Result<(), QueryError> {
+        match statement {
+            Statement::Use(_) if !self.use_statements_enabled => Err(QueryError::invalid(USE_STATEMENTS)),
+            _ => Ok(()),
+        }
+    }
+
     fn check_timestamp(&self, attributes: &Attributes) -> Result<(), QueryError> {
         let allowed = self.user_timestamps_enabled || attributes.timestamp.is_none();
         require(allowed, "user_timestamps", "User provided timestamps (USING TIMESTAMP)")
     }
 
     /// Refuses a write that has to read a list first.
-    pub(crate) fn check_list_read(&self) -> Result<(), QueryError> {
-        let enabled = self.read_before_write_list_operations_enabled;
+    pub(crate) fn check_list_read(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
+        let enabled = self.read_before_write_list_operations_enabled || !execution.is_guarded();
         require(enabled, "read_before_write_list_operations", "List operation requiring read before write")
     }
 
     /// Refuses options of a table that is created or altered, or warns about them.
     pub(crate) fn check_table(&self, options: &TableOptions, execution: &Execution<'_>) -> Result<(), QueryError> {
+        if *self == Flags::default() || !execution.is_guarded() {
+            return Ok(());
+        }
         let is_uncompressed = options.compression.get("enabled").is_some_and(|enabled| enabled == "false");
         let allowed = self.uncompressed_tables_enabled || !is_uncompressed;
         require(allowed, "uncompressed_tables_enabled", "Uncompressed table")?;
@@ -127,9 +137,10 @@ impl Flags {
     }
 
     /// Refuses SimpleStrategy if it is forbidden.
-    pub(crate) fn check_strategy(&self, class: &str) -> Result<(), QueryError> {
+    pub(crate) fn check_strategy(&self, class: &str, execution: &Execution<'_>) -> Result<(), QueryError> {
         let is_simple = class.rsplit('.').next() == Some("SimpleStrategy");
-        require(self.simplestrategy_enabled || !is_simple, "simplestrategy", "SimpleStrategy")
+        let allowed = self.simplestrategy_enabled || !is_simple || !execution.is_guarded();
+        require(allowed, "simplestrategy", "SimpleStrategy")
     }
 }
 

@@ -111,6 +111,9 @@ impl ValueGuardrail {
         provided: ValueSet,
         execution: &Execution<'_>,
     ) -> Result<ValueSet, QueryError> {
+        if !execution.is_guarded() {
+            return Ok(ValueSet::default());
+        }
         let text = |verdict: &str, group: &str, found: ValueSet, set: ValueSet| {
             let ValueKind { name, what, all } = kind;
             let (found, set) = (Printed(all, found), Printed(all, set));

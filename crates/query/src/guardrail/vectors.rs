@@ -14,7 +14,8 @@ const VECTOR_DIMENSIONS: Texts = Texts::with_level(
 /// Checks the type of a new column, or of a new field, of this name. `kind` is `Column` or `Field`.
 pub(crate) fn check(kind: &str, name: &str, ty: &CqlType, execution: &Execution<'_>) -> Result<(), QueryError> {
     let guardrails = &execution.processor.options().guardrails;
-    if guardrails.flags.vector_type_enabled && !guardrails.vector_dimensions.is_set() {
+    let is_allowed = guardrails.flags.vector_type_enabled && !guardrails.vector_dimensions.is_set();
+    if is_allowed || !execution.is_guarded() {
         return Ok(());
     }
     check_type(&format!("{kind} {name}"), ty, execution)

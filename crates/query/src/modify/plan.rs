@@ -78,7 +78,7 @@ impl Modification {
             return Err(QueryError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
         }
         if self.reads {
-            execution.processor.options().guardrails.flags.check_list_read()?;
+            execution.processor.options().guardrails.flags.check_list_read(execution)?;
         }
         execution.processor.options().disk_usage.check(execution)?;
         let refusals = [

@@ -7,7 +7,8 @@ use std::time::Duration;
 use blockio::SimulatedDisk;
 use query::{
     AccessOptions, AuthOptions, Authentication, Authenticator, BatchEntry, BatchKind, BatchStatement, CidrChecks,
-    ClientState, ErrorKind, Processor, ProcessorOptions, QueryError, QueryOptions, Value, Values,
+    ClientState, ErrorKind, Flags, Guardrail, Guardrails, Processor, ProcessorOptions, QueryError, QueryHandler,
+    QueryOptions, Value, Values,
 };
 
 use crate::node::TestNode;
@@ -42,7 +43,11 @@ fn log_in(processor: &Processor, name: &str, password: &str) -> Result<ClientSta
 impl RoleNode {
     /// A node with the keyspace `ks` and the table `t`. The client is the first superuser.
     fn new() -> RoleNode {
-        let mut node = RoleNode { node: TestNode::with_options(options()) };
+        RoleNode::with_guardrails(Guardrails::default())
+    }
+
+    fn with_guardrails(guardrails: Guardrails) -> RoleNode {
+        let mut node = RoleNode { node: TestNode::with_options(ProcessorOptions { guardrails, ..options() }) };
         assert!(node.node.processor.start_roles().unwrap(), "the first password is still there");
         node.client("cassandra");
         node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
@@ -424,4 +429,39 @@ fn identities_belong_to_roles() {
     node.client("cassandra");
     node.run("DROP ROLE lord");
     assert_eq!(node.node.rows("SELECT identity, role FROM system_auth.identity_to_role"), ["'q' 'a'"]);
+}
+
+#[test]
+fn guardrails_hold_for_ordinary_roles_and_not_for_superusers() {
+    const GROUPED: &str = "SELECT k FROM ks.t GROUP BY k";
+    const REFUSED: &str = "Guardrail group_by violated: GROUP BY functionality is not allowed";
+    let flags = Flags { group_by_enabled: false, ..Flags::default() };
+    let columns_per_table = Guardrail { warn: None, fail: Some(2) };
+    let mut node = RoleNode::with_guardrails(Guardrails { flags, columns_per_table, ..Guardrails::default() });
+    let create = |name: &str| format!("CREATE TABLE ks.{name} (k int PRIMARY KEY, a int, b int)");
+    let prepare =
+        |node: &RoleNode| QueryHandler::prepare(&*node.node.processor, &node.node.client, GROUPED, None, None, None);
+    node.run(GROUPED);
+    node.run(&create("wide"));
+    let prepared = prepare(&node).unwrap();
+    node.node.execute(&prepared, &QueryOptions::default()).unwrap();
+
+    node.new_client("someone");
+    node.as_superuser("GRANT ALL ON KEYSPACE ks TO someone");
+    assert_eq!(node.node.failure(GROUPED), REFUSED);
+    assert_eq!(prepare(&node).unwrap_err().message, REFUSED);
+    assert_eq!(node.node.execute(&prepared, &QueryOptions::default()).unwrap_err().message, REFUSED);
+    let known = Some(&prepared);
+    let again = QueryHandler::prepare(&*node.node.processor, &node.node.client, GROUPED, None, None, known);
+    assert_eq!(again.unwrap_err().message, REFUSED);
+    assert_eq!(
+        node.node.failure(&create("wider")),
+        "Guardrail columns_per_table violated: Tables cannot have more than 2 columns, but 3 provided for table wider"
+    );
+
+    node.as_superuser("ALTER ROLE someone WITH SUPERUSER = true");
+    node.run(GROUPED);
+    node.run(&create("wider"));
+    node.as_superuser("ALTER ROLE someone WITH SUPERUSER = false");
+    assert_eq!(node.node.failure(GROUPED), REFUSED);
 }

@@ -192,6 +192,7 @@ impl QueryHandler for Fake {
 
     fn prepare(
         &self,
+        _: &ClientState,
         text: &str,
         keyspace: Option<&Arc<str>>,
         _: Option<&str>,
