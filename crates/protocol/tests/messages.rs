@@ -110,7 +110,7 @@ fn a_batch_mixes_text_and_ids() {
     let Request::Batch(batch) = body.request else { panic!("{body:?}") };
     assert_eq!(batch.kind, BatchKind::Unlogged);
     assert_eq!(batch.queries[0].statement, BatchStatement::Text("INSERT"));
-    assert_eq!(batch.queries[1].statement, BatchStatement::Prepared(&[5, 6]));
+    assert_eq!(batch.queries[1].statement, BatchStatement::Prepared(&[5, 6][..]));
     assert_eq!(batch.queries[1].values.len(), 1);
     assert_eq!((batch.options.consistency, batch.options.timestamp), (Consistency::Quorum, Some(5)));
     let bad = [9, 0, 0, 0, 1, 0];
