@@ -1,8 +1,8 @@
 """Concurrent clients send conditional writes and reads while a node is killed with -9, and ended with SIGTERM. Its log and
 its memory are small and used by others too, and its wall clock jumps back and forth.
 
-Histories of eight clients on three partitions must be linearizable. Then clients use conditions as applications do: a queue, a
-lock with a fencing token, a registry of names, and a bank; the rows must be exactly what the clients were told.
+Histories of eight clients on three partitions must be linearizable. Then clients use conditions and counters as applications do: a
+queue, a lock with a fencing token, a registry of names, a bank, and counters; the rows must be exactly what the clients were told.
 
 usage: python -m proof.linearizability [--seconds 60] [--seed 1] [--periodic | --check FILE]
 

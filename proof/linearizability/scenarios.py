@@ -1,4 +1,4 @@
-"""What applications do with conditions: a queue, a lock with a fencing token, a registry of names, and a bank.
+"""What applications do with writes that read: a queue, a lock with a fencing token, a registry of names, a bank, and counters.
 
 Each has clients that act beside each other under kill -9. A client whose request got no answer reads, in the node's next
 life, whether it took effect. At the end, the rows are exactly what the clients were told.
@@ -20,6 +20,7 @@ SCHEMA = (
     f"CREATE TABLE {KEYSPACE}.guarded (name int PRIMARY KEY, fence int, writes int)",
     f"CREATE TABLE {KEYSPACE}.names (name text PRIMARY KEY, owner text)",
     f"CREATE TABLE {KEYSPACE}.bank (bank int, account text, balance int, source text, target text, PRIMARY KEY (bank, account))",
+    f"CREATE TABLE {KEYSPACE}.counts (part int, client int, own counter, total counter static, PRIMARY KEY (part, client))",
 )
 CLIENTS = 3
 SHOWN = 5
@@ -50,9 +51,9 @@ class Actor:
         self.scenario.act(self, client)
 
     def attempt(self, client: Client, parts: list[tuple[str, tuple]], find, done) -> bool:
-        """Sends a conditional write. If there is no answer, `find` is asked later. `done` is called once if the write took effect."""
+        """Sends a write that reads. If there is no answer, `find` is asked later. `done` is called once if the write took effect."""
         try:
-            is_applied = applied(client.send(*parts))
+            is_applied = self.scenario.is_applied(client.send(*parts))
         except Unknown:
             self.scenario.counts[f"{self.scenario.name} in doubt"] += 1
             self.doubt = lambda later: self.resolve(later, find, done)
@@ -87,6 +88,10 @@ class Scenario:
 
     def act(self, actor: Actor, client: Client) -> None:
         raise NotImplementedError
+
+    def is_applied(self, rows: list[dict]) -> bool:
+        """What the answer to a write says."""
+        return applied(rows)
 
     def check(self, client: Client, checks) -> None:
         """After the load and all doubts."""
@@ -326,7 +331,51 @@ class Bank(Scenario):
         checks.equal("bank: the balances are the sums of the transfers", self.balances(client, is_serial=False), dict(expected))
 
 
-SCENARIOS = (Queue, Lock, Names, Bank)
+class Counts(Scenario):
+    """Each client adds to its own counter and, in the same write, to the static total of them all: each increment counts once."""
+
+    name = "counts"
+
+    def __init__(self, number: int):
+        super().__init__(number)
+        self.sums: Counter[int] = Counter()         # client -> the sum of its increments that took effect
+
+    def act(self, actor: Actor, client: Client) -> None:
+        before, amount = self.sums[actor.number], actor.rng.choice((-1000, -1, 1, 3, 1 << 40))
+        if actor.rng.random() < 0.3:
+            own, total = self.read(client)
+            self.require(own.get(actor.number, 0) == before, f"{actor.number} added {before}, and a read shows {own}")
+            self.require(sum(own.values()) == total, f"a read shows {own} and the total {total}")
+        if actor.rng.random() < 0.5:
+            statement = f"UPDATE {self.table()} SET own = own + ?, total = total + ? WHERE part = ? AND client = ?"
+            parts = [(statement, (amount, amount, self.number, actor.number))]
+        else:
+            parts = [(f"UPDATE {self.table()} SET own = own - ? WHERE part = ? AND client = ?", (-amount, self.number, actor.number)),
+                     (f"UPDATE {self.table()} SET total = total + ? WHERE part = ?", (amount, self.number))]
+        actor.attempt(client, parts, lambda later: self.counted(later, actor.number, before, amount),
+                      lambda: self.sums.update({actor.number: amount}))
+
+    def is_applied(self, rows: list[dict]) -> bool:
+        self.require(not rows, f"an increment was answered with {rows}")
+        return True
+
+    def counted(self, client: Client, number: int, before: int, amount: int) -> bool:
+        own = self.read(client)[0].get(number, 0)
+        self.require(own in (before, before + amount), f"{number} had {before}, added {amount} without an answer, and has {own}")
+        return own == before + amount
+
+    def read(self, client: Client) -> tuple[dict[int, int], int]:
+        """What each client has, and the total."""
+        rows = client.send((f"SELECT client, own, total FROM {self.table()} WHERE part = ?", (self.number,)))
+        return {row["client"]: row["own"] for row in rows}, rows[0]["total"] if rows else 0
+
+    def check(self, client: Client, checks) -> None:
+        own, total = self.read(client)
+        checks.equal("counts: each client has the sum of its increments", differences(own, self.sums), [])
+        checks.equal("counts: the total is the sum of all increments", total, self.sums.total())
+
+
+SCENARIOS = (Queue, Lock, Names, Bank, Counts)
 
 
 def run(node, seed: int, number: int, seconds: float, checks, change) -> Counter[str]:

@@ -20,13 +20,11 @@ fn is_intended(step: &Json) -> bool {
     text.starts_with("INSERT INTO system")
         // There is no system_views.
         || text.starts_with("UPDATE system_views")
-        // No counter tables.
-        || text.contains("ks.cnt")
 }
 
 fn compare(between: impl Fn(&TestNode, usize)) {
     let fixture = fixture();
-    let node = node(&fixture, "CREATE TABLE ks.cnt");
+    let node = node(&fixture);
     let mut count = 0;
     let mut differences = Vec::new();
     for case in fixture["cases"].as_array().unwrap() {
