@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use sstable::SSTableError;
 
-/// A batch ends when it has so many entries, or so many bytes.
+/// A batch ends when it reaches one of these limits: a number of entries, and a size in bytes.
 const ENTRIES_MAX: usize = 512;
 const BYTES_MAX: usize = 64 << 10;
 

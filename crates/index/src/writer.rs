@@ -13,7 +13,7 @@ use crate::file::{MAGIC, Origin, Segment, VERSION};
 
 /// The bytes of entries that are sorted in memory. More of them make another segment.
 const SEGMENT_BYTES: usize = 32 << 20;
-/// A block ends when its entries have so many bytes, which mostly fit a page.
+/// A block ends when its entries reach this size, bytes. Most blocks then fit a page.
 const BLOCK_BYTES: usize = TRIE_PAGE_BYTES - 4;
 
 /// An index file that is being written, under a temporary name until it is complete and durable. The file is removed if

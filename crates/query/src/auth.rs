@@ -69,7 +69,7 @@ impl Authenticator {
         matches!(self, Authenticator::MutualTls | Authenticator::MutualTlsOrPassword)
     }
 
-    /// The name of Cassandra's class, which clients are told.
+    /// The name of Cassandra's class, which AUTHENTICATE sends to clients.
     const fn class(self) -> Option<&'static str> {
         match self {
             Authenticator::AllowAll => None,

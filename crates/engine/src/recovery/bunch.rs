@@ -12,9 +12,9 @@ use crate::error::EngineError;
 use crate::quarantine::Quarantine;
 use crate::shared::{Catalog, Shared};
 
-/// So many records are looked up in memtables together before they are applied,
+/// The number of records that are looked up in memtables together before they are applied.
 const RECORDS_TOGETHER: usize = 64;
-/// or as many as reach so many bytes.
+/// A bunch ends earlier when its records reach this size, bytes.
 const BUNCH_SIZE: usize = 64 << 10;
 
 /// What there is to know of a table when its records are read.

@@ -41,7 +41,7 @@ impl Recovery {
         }
         let loaded = StoredSchema::load(&self.shared, &self.quarantine);
         if !loaded.as_ref().is_ok_and(|stored| stored.damage.is_empty()) {
-            // Perhaps the log has what is missing, and the preview was told that it has not.
+            // The log may have what is missing, although its bookkeeping says that it has no records of the schema.
             replay.check_promises().map_err(startup)?;
         }
         let stored = loaded?;

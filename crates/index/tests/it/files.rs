@@ -83,7 +83,7 @@ fn every_flipped_bit_and_every_cut_is_an_error_or_changes_nothing() {
     open(&disk).unwrap().verify().unwrap();
 }
 
-/// Checksums do not protect from whoever can compute them: whatever the pages hold, reading ends without a panic.
+/// A forged page may have a right checksum. Reading ends without a panic, whatever the pages hold.
 #[test]
 fn forged_pages_end_in_an_error_or_in_few_entries() {
     let mut random = Random(seed(3));
