@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::{Keyspace, Schema};
 use uuid::Uuid;
@@ -31,8 +32,8 @@ pub(crate) fn validate_read(consistency: Consistency) -> Result<(), QueryError> 
 pub(crate) fn check_read(
     consistency: Consistency,
     schema: &Schema,
-    keyspace: &str,
-    data_center: &str,
+    keyspace: &Arc<str>,
+    data_center: &Arc<str>,
 ) -> Result<(), QueryError> {
     // A serial read first completes the agreement on conditional writes, and then reads at a quorum.
     let consistency = match consistency {
@@ -78,8 +79,8 @@ fn check_each_center(replication: &Replication, data_center: &str) -> Result<(),
 struct Reached {
     /// The version of the schema.
     version: Uuid,
-    keyspace: String,
-    data_center: String,
+    keyspace: Arc<str>,
+    data_center: Arc<str>,
     consistency: Consistency,
 }
 
@@ -92,21 +93,23 @@ thread_local! {
 pub(crate) fn check_alive(
     consistency: Consistency,
     schema: &Schema,
-    keyspace: &str,
-    data_center: &str,
+    keyspace: &Arc<str>,
+    data_center: &Arc<str>,
 ) -> Result<(), QueryError> {
+    // They usually are the same allocation.
+    let is_same = |one: &Arc<str>, other: &Arc<str>| Arc::ptr_eq(one, other) || one == other;
     REACHED.with_borrow_mut(|reached| {
         let is_known = reached.as_ref().is_some_and(|known| {
             known.consistency == consistency
                 && known.version == schema.version
-                && known.keyspace == keyspace
-                && known.data_center == data_center
+                && is_same(&known.keyspace, keyspace)
+                && is_same(&known.data_center, data_center)
         });
         if is_known {
             return Ok(());
         }
         check_replication(consistency, schema, keyspace, data_center)?;
-        let (version, keyspace, data_center) = (schema.version, keyspace.to_owned(), data_center.to_owned());
+        let (version, keyspace, data_center) = (schema.version, Arc::clone(keyspace), Arc::clone(data_center));
         *reached = Some(Reached { version, keyspace, data_center, consistency });
         Ok(())
     })

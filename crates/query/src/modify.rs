@@ -232,7 +232,7 @@ fn check_alive(updates: &Updates, execution: &Execution<'_>) -> Result<(), Query
     let data_center = &execution.processor.options().node.data_center;
     let mut checked = None;
     for table in updates.tables() {
-        let keyspace = &*table.keyspace;
+        let keyspace = &table.keyspace;
         if checked.replace(keyspace) != Some(keyspace) {
             consistency::check_alive(execution.options.consistency, execution.schema, keyspace, data_center)?;
         }

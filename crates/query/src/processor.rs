@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use cql::ast::{ParsedStatement, Statement};
 use engine::{Engine, Turn};
 use model::{BoxCursor, ReadRange, Schema, Table};
+use rustix::time::{ClockId, clock_gettime};
 use types::timeuuid;
 
 use crate::Guardrails;
@@ -188,7 +189,9 @@ impl Processor {
 
     /// Microseconds since the epoch.
     pub(crate) fn now_micros(&self) -> i64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_micros() as i64)
+        // The arithmetic of `SystemTime` takes as long as the clock itself.
+        let now = clock_gettime(ClockId::Realtime);
+        now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
     }
 
     /// A timeuuid of the current time that this node has never returned before.

@@ -57,7 +57,7 @@ fn network_topology(
     keyspace: &str,
     execution: &Execution<'_>,
 ) -> Result<BTreeMap<String, String>, QueryError> {
-    let local = execution.processor.options().node.data_center.clone();
+    let local = execution.processor.options().node.data_center.to_string();
     if let Some(factor) = options.remove("replication_factor") {
         options.entry(local.clone()).or_insert(factor);
     }

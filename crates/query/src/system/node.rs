@@ -1,6 +1,7 @@
 //! The node's row of `system.local`.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use engine::{Engine, EngineError};
 use types::collection;
@@ -16,7 +17,7 @@ pub struct Node {
     /// `cluster_name`.
     pub cluster_name: String,
     /// The data center, which consists of this node.
-    pub data_center: String,
+    pub data_center: Arc<str>,
     /// The rack.
     pub rack: String,
     /// `listen_address` and `broadcast_address`.
