@@ -42,7 +42,7 @@ use crate::response::set_form;
 use crate::select::SelectPlan;
 use crate::{Need, Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify};
 
-pub use handler::{Authentication, QueryHandler};
+pub use handler::{Authentication, KeptForms, QueryHandler};
 pub use log_queue::LogQueue;
 pub use outcome::{Answer, MustBlock, Outcome, Pending};
 pub use request::{BatchEntry, Request, Statement};

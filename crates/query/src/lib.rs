@@ -42,8 +42,8 @@ pub use ddl::TABLE_PROPERTIES;
 pub use describe::snapshot_schema;
 pub use engine::{LogHold, Turn};
 pub use entry::{
-    Answer, Authentication, BatchEntry, LogQueue, MustBlock, Outcome, Pending, QueryHandler, Request, Statement,
-    TimeLimit,
+    Answer, Authentication, BatchEntry, KeptForms, LogQueue, MustBlock, Outcome, Pending, QueryHandler, Request,
+    Statement, TimeLimit,
 };
 pub use error::{Cause, Need, QueryError};
 pub use guardrail::{

@@ -76,6 +76,20 @@ impl<P> Prepared<P> {
         size_of::<Prepared<P>>() + 2 * self.text.len() + size_of_val(&*self.variables) + self.plan_size_bytes
     }
 
+    /// Fails if the statement takes more memory than this.
+    pub fn check_size(&self, size_bytes_max: u64) -> Result<(), QueryError> {
+        const SHOWN_CHARACTERS: usize = 200;
+        let size_bytes = self.size_bytes() as u64;
+        if size_bytes <= size_bytes_max {
+            return Ok(());
+        }
+        let text: String = self.text.chars().take(SHOWN_CHARACTERS).collect();
+        Err(QueryError::invalid(format!(
+            "Prepared statement of size {size_bytes} bytes is larger than allowed maximum of {size_bytes_max} bytes: \
+             {text}..."
+        )))
+    }
+
     /// Whether PREPARE gives clients the same answer for both forms.
     fn looks_like(&self, other: &Prepared<P>) -> bool {
         self.result_id() == other.result_id() && self.variables == other.variables

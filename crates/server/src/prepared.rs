@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use query::{ClientState, Prepared, QueryError, QueryHandler, statement_id};
+use query::{ClientState, KeptForms, Prepared, QueryError, QueryHandler, statement_id};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
@@ -56,53 +56,18 @@ impl<P: Send + Sync + 'static> PreparedCache<P> {
         text: &str,
         named: Option<&str>,
     ) -> Result<(Md5Id, Arc<Prepared<P>>), QueryError> {
-        let keyspace = named.map(Arc::from).or_else(|| client.keyspace.clone());
-        let prepared = self.prepare_in(handler, client, text, keyspace.as_ref(), named);
-        let statement = prepared.as_ref().map(|(_, statement)| &**statement);
-        handler.note_prepared(text, client, statement);
-        prepared
-    }
-
-    /// As [`PreparedCache::prepare`], with the keyspace of unqualified names. A statement whose names are all qualified
-    /// is the same in every keyspace.
-    fn prepare_in<H: QueryHandler<Plan = P>>(
-        &self,
-        handler: &H,
-        client: &ClientState,
-        text: &str,
-        keyspace: Option<&Arc<str>>,
-        named: Option<&str>,
-    ) -> Result<(Md5Id, Arc<Prepared<P>>), QueryError> {
-        let known = |keyspace: Option<&str>| self.statements.get(&statement_id(text, keyspace));
-        let qualified = known(None);
-        let unqualified = keyspace.filter(|_| qualified.is_none()).and_then(|keyspace| known(Some(keyspace)));
-        let prepared = match (&unqualified, keyspace) {
-            (Some(known), _) => handler.prepare(client, text, keyspace, named, Some(known))?,
-            (None, None) => handler.prepare(client, text, None, named, qualified.as_ref())?,
-            (None, Some(_)) => match handler.prepare(client, text, None, named, qualified.as_ref()) {
-                Ok(prepared) => prepared,
-                Err(_) => handler.prepare(client, text, keyspace, named, None)?,
-            },
-        };
-        self.check_size(&prepared)?;
+        let keyspace = named.or(client.keyspace.as_deref());
+        let form = |keyspace: Option<&str>| self.statements.get(&statement_id(text, keyspace));
+        let qualified = form(None);
+        let in_keyspace = keyspace.filter(|_| qualified.is_none()).and_then(|keyspace| form(Some(keyspace)));
+        let size_bytes_max = self.statement_size_bytes_max;
+        let kept = KeptForms { qualified: qualified.as_ref(), in_keyspace: in_keyspace.as_ref(), size_bytes_max };
+        let prepared = handler.prepare(client, text, named, kept)?;
         let id = prepared.id();
-        if !qualified.or(unqualified).is_some_and(|known| Arc::ptr_eq(&known, &prepared)) {
+        if !qualified.or(in_keyspace).is_some_and(|known| Arc::ptr_eq(&known, &prepared)) {
             self.statements.insert(id, prepared.clone());
         }
         Ok((id, prepared))
-    }
-
-    /// Refuses a statement that is too large for the cache.
-    fn check_size(&self, statement: &Prepared<P>) -> Result<(), QueryError> {
-        const SHOWN_CHARACTERS: usize = 200;
-        let (size, limit) = (statement.size_bytes() as u64, self.statement_size_bytes_max);
-        if size <= limit {
-            return Ok(());
-        }
-        let text: String = statement.text.chars().take(SHOWN_CHARACTERS).collect();
-        Err(QueryError::invalid(format!(
-            "Prepared statement of size {size} bytes is larger than allowed maximum of {limit} bytes: {text}..."
-        )))
     }
 
     /// The statement with this id.

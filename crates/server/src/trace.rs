@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use protocol::{ColumnSpec, QueryOptions, Value, Values, Version};
-use query::{Prepared, QueryHandler, Request, Statement, TraceLog, Turn, without_passwords};
+use query::{KeptForms, Prepared, QueryHandler, Request, Statement, TraceLog, Turn, without_passwords};
 use tokio::task::spawn_blocking;
 use uuid::{Timestamp, Uuid};
 
@@ -153,7 +153,7 @@ fn micros(elapsed: Duration) -> [u8; 4] {
 fn insert<H: QueryHandler>(shared: &Shared<H>, text: &str, values: &[Value<'_>]) {
     let options = QueryOptions { values: Values::Positional(values), ..QueryOptions::default() };
     let client = Arc::default();
-    let outcome = shared.handler.prepare(&client, text, None, None, None).and_then(|statement| {
+    let outcome = shared.handler.prepare(&client, text, None, KeptForms::NOTHING).and_then(|statement| {
         let statement = Statement::Prepared { statement: &statement, client_columns: None };
         let request = Request { statement, client: &client, options: &options, version: Version::V5, trace: None };
         shared.handler.begin(&request, Turn::BLOCKING, None).into_response()

@@ -31,24 +31,36 @@ pub trait Authentication {
     }
 }
 
+/// The forms of a statement that a server keeps already, and what it can keep.
+#[derive(Debug)]
+pub struct KeptForms<'k, P> {
+    /// The form whose names are all qualified. It is the same in every keyspace.
+    pub qualified: Option<&'k Arc<Prepared<P>>>,
+    /// The form whose unqualified names belong to the keyspace of this request.
+    pub in_keyspace: Option<&'k Arc<Prepared<P>>>,
+    /// A larger statement is refused.
+    pub size_bytes_max: u64,
+}
+
+impl<P> KeptForms<'_, P> {
+    /// Nothing is kept, and the statement will not be.
+    pub const NOTHING: Self = KeptForms { qualified: None, in_keyspace: None, size_bytes_max: u64::MAX };
+}
+
 /// Executes statements. The product has one implementation, [`Processor`]; tests of a server have their own.
 pub trait QueryHandler: Authentication + Send + Sync + 'static {
     /// The executable form of a prepared statement.
     type Plan: Send + Sync + 'static;
 
-    /// Prepares a statement. Unqualified names belong to `keyspace`. Returns `known`, an earlier form of the same
-    /// statement, if that is still current. The keyspace that the request `named` for itself must exist in any case.
+    /// Prepares a statement. Unqualified names belong to the keyspace that the request `named`, which must exist in any
+    /// case, or else to that of the client. Returns the statement that is already `kept` if it is still current.
     fn prepare(
         &self,
         client: &ClientState,
         text: &str,
-        keyspace: Option<&Arc<str>>,
         named: Option<&str>,
-        known: Option<&Arc<Prepared<Self::Plan>>>,
+        kept: KeptForms<'_, Self::Plan>,
     ) -> Result<Arc<Prepared<Self::Plan>>, QueryError>;
-
-    /// Takes note of the outcome of a PREPARE, for the audit log.
-    fn note_prepared(&self, _text: &str, _client: &ClientState, _outcome: Result<&Prepared<Self::Plan>, &QueryError>) {}
 
     /// Begins a request, as `entry.rs` describes. If the request is done, and its answer is rows or an empty result,
     /// the body of that RESULT may be appended to `out`; the outcome says so. Otherwise `out` is unchanged.
@@ -95,23 +107,14 @@ impl QueryHandler for Processor {
         &self,
         client: &ClientState,
         text: &str,
-        keyspace: Option<&Arc<str>>,
         named: Option<&str>,
-        known: Option<&Arc<Prepared>>,
+        kept: KeptForms<'_, Plan>,
     ) -> Result<Arc<Prepared>, QueryError> {
-        self.check_keyspace(named)?;
-        let prepared = match known.filter(|known| self.is_current(known)) {
-            Some(known) => known.clone(),
-            None => Processor::prepare(self, text, keyspace.map(|keyspace| &**keyspace))?,
-        };
-        self.check_forbidden(&prepared.plan, client)?;
-        Ok(prepared)
-    }
-
-    fn note_prepared(&self, text: &str, client: &ClientState, outcome: Result<&Prepared, &QueryError>) {
+        let prepared = self.prepare_or_find(client, text, named, &kept);
         if let Some(auditor) = self.auditor_of(client) {
-            auditor.prepared(text, client, outcome);
+            auditor.prepared(text, client, prepared.as_deref());
         }
+        prepared
     }
 
     fn begin(self: &Arc<Self>, request: &Request<'_>, turn: Turn<'_>, out: Option<&mut Vec<u8>>) -> Outcome {
@@ -150,5 +153,43 @@ impl QueryHandler for Processor {
 
     fn hold_log(&self, waker: &Waker) -> Option<LogHold> {
         Some(self.engine().hold_log(waker))
+    }
+}
+
+impl Processor {
+    fn prepare_or_find(
+        &self,
+        client: &ClientState,
+        text: &str,
+        named: Option<&str>,
+        kept: &KeptForms<'_, Plan>,
+    ) -> Result<Arc<Prepared>, QueryError> {
+        self.check_keyspace(named)?;
+        let keyspace = named.or(client.keyspace.as_deref());
+        let prepared = match (kept.in_keyspace, keyspace) {
+            (Some(in_keyspace), _) => self.prepare_unless_current(client, text, keyspace, Some(in_keyspace)),
+            (None, None) => self.prepare_unless_current(client, text, None, kept.qualified),
+            // Only an attempt shows whether all names are qualified.
+            (None, Some(_)) => self
+                .prepare_unless_current(client, text, None, kept.qualified)
+                .or_else(|_| self.prepare_unless_current(client, text, keyspace, None)),
+        }?;
+        prepared.check_size(kept.size_bytes_max)?;
+        Ok(prepared)
+    }
+
+    fn prepare_unless_current(
+        &self,
+        client: &ClientState,
+        text: &str,
+        keyspace: Option<&str>,
+        known: Option<&Arc<Prepared>>,
+    ) -> Result<Arc<Prepared>, QueryError> {
+        let prepared = match known.filter(|known| self.is_current(known)) {
+            Some(known) => known.clone(),
+            None => Processor::prepare(self, text, keyspace)?,
+        };
+        self.check_forbidden(&prepared.plan, client)?;
+        Ok(prepared)
     }
 }

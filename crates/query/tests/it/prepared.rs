@@ -1,6 +1,6 @@
 //! Preparing statements and executing them with values, compared with Cassandra.
 
-use query::{ColumnSpec, QueryError, QueryHandler, QueryOptions, Response, Value, Values};
+use query::{ColumnSpec, KeptForms, QueryError, QueryHandler, QueryOptions, Response, Value, Values};
 use serde_json::{Value as Json, json};
 use types::hex;
 
@@ -121,12 +121,17 @@ fn the_keyspace_of_a_request_must_exist_before_anything_is_checked() {
         assert_eq!(node.try_run(statement, &options).unwrap_err().message, unknown, "{statement}");
         let batch = node.batch(query::BatchKind::Unlogged, &[], &options);
         assert_eq!(batch.unwrap_err().message, unknown);
-        let prepared = QueryHandler::prepare(&*node.processor, &node.client, statement, None, Some("x"), None);
+        let prepared = QueryHandler::prepare(&*node.processor, &node.client, statement, Some("x"), KeptForms::NOTHING);
         assert_eq!(prepared.unwrap_err().message, unknown);
     }
     for known in ["ks", "system", "system_views"] {
-        let prepared =
-            QueryHandler::prepare(&*node.processor, &node.client, "SELECT * FROM ks.t", None, Some(known), None);
+        let prepared = QueryHandler::prepare(
+            &*node.processor,
+            &node.client,
+            "SELECT * FROM ks.t",
+            Some(known),
+            KeptForms::NOTHING,
+        );
         assert!(prepared.is_ok());
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use blockio::SimulatedDisk;
 use query::{
     AccessOptions, AuthOptions, Authentication, Authenticator, BatchEntry, BatchKind, BatchStatement, CidrChecks,
-    ClientState, ErrorKind, Flags, Guardrail, Guardrails, Processor, ProcessorOptions, QueryError, QueryHandler,
-    QueryOptions, Value, Values,
+    ClientState, ErrorKind, Flags, Guardrail, Guardrails, KeptForms, Processor, ProcessorOptions, QueryError,
+    QueryHandler, QueryOptions, Value, Values,
 };
 
 use crate::node::TestNode;
@@ -439,8 +439,9 @@ fn guardrails_hold_for_ordinary_roles_and_not_for_superusers() {
     let columns_per_table = Guardrail { warn: None, fail: Some(2) };
     let mut node = RoleNode::with_guardrails(Guardrails { flags, columns_per_table, ..Guardrails::default() });
     let create = |name: &str| format!("CREATE TABLE ks.{name} (k int PRIMARY KEY, a int, b int)");
-    let prepare =
-        |node: &RoleNode| QueryHandler::prepare(&*node.node.processor, &node.node.client, GROUPED, None, None, None);
+    let prepare = |node: &RoleNode| {
+        QueryHandler::prepare(&*node.node.processor, &node.node.client, GROUPED, None, KeptForms::NOTHING)
+    };
     node.run(GROUPED);
     node.run(&create("wide"));
     let prepared = prepare(&node).unwrap();
@@ -451,8 +452,8 @@ fn guardrails_hold_for_ordinary_roles_and_not_for_superusers() {
     assert_eq!(node.node.failure(GROUPED), REFUSED);
     assert_eq!(prepare(&node).unwrap_err().message, REFUSED);
     assert_eq!(node.node.execute(&prepared, &QueryOptions::default()).unwrap_err().message, REFUSED);
-    let known = Some(&prepared);
-    let again = QueryHandler::prepare(&*node.node.processor, &node.node.client, GROUPED, None, None, known);
+    let kept = KeptForms { qualified: Some(&prepared), ..KeptForms::NOTHING };
+    let again = QueryHandler::prepare(&*node.node.processor, &node.node.client, GROUPED, None, kept);
     assert_eq!(again.unwrap_err().message, REFUSED);
     assert_eq!(
         node.node.failure(&create("wider")),

@@ -1,9 +1,9 @@
 //! A handler whose action depends on the first word of a statement.
 
 use query::{
-    Authentication, ChangeKind, ClientState, ColumnSpec, MetadataForm, MustBlock, Need, Outcome, Pending, Prepared,
-    QueryError, QueryHandler, Request, Response, ResponseBody, ResultColumns, Rows, SchemaChange, SchemaTarget,
-    Statement, TimeLimit, Turn, Value, Values, WriteType,
+    Authentication, ChangeKind, ClientState, ColumnSpec, KeptForms, MetadataForm, MustBlock, Need, Outcome, Pending,
+    Prepared, QueryError, QueryHandler, Request, Response, ResponseBody, ResultColumns, Rows, SchemaChange,
+    SchemaTarget, Statement, TimeLimit, Turn, Value, Values, WriteType,
 };
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
@@ -192,26 +192,29 @@ impl QueryHandler for Fake {
 
     fn prepare(
         &self,
-        _: &ClientState,
+        client: &ClientState,
         text: &str,
-        keyspace: Option<&Arc<str>>,
-        _: Option<&str>,
-        known: Option<&Arc<Prepared<FakePlan>>>,
+        named: Option<&str>,
+        kept: KeptForms<'_, FakePlan>,
     ) -> Result<Arc<Prepared<FakePlan>>, QueryError> {
         let schema = self.schema.load(Ordering::SeqCst);
+        let known = kept.in_keyspace.or(kept.qualified);
         if let Some(known) = known.filter(|known| known.plan.schema == schema) {
             return Ok(known.clone());
         }
-        if text.contains("unqualified") && keyspace.is_none() {
+        let is_unqualified = text.contains("unqualified");
+        let keyspace = named.or(client.keyspace.as_deref()).filter(|_| is_unqualified).map(Arc::from);
+        if is_unqualified && keyspace.is_none() {
             return Err(QueryError::invalid("No keyspace has been specified."));
         }
         if text.contains("dropped") && schema > 0 {
             return Err(QueryError::invalid("table dropped does not exist"));
         }
-        let mut prepared = Prepared::new(text.into(), keyspace.cloned(), vec![column("marker")], FakePlan { schema });
+        let mut prepared = Prepared::new(text.into(), keyspace, vec![column("marker")], FakePlan { schema });
         prepared.partition_key_bind_indexes = vec![0];
         prepared.plan_size_bytes = if text.contains("huge") { 1 << 20 } else { 1000 };
         prepared.result_metadata = text.starts_with("SELECT").then(|| Arc::new(ResultColumns::new(self.columns())));
+        prepared.check_size(kept.size_bytes_max)?;
         Ok(Arc::new(prepared))
     }
 
