@@ -31,7 +31,7 @@ pub use descriptors::raise_descriptor_limit;
 pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, File, OpenMode, OpenOptions, Space};
 pub use error::{DiskError, DiskErrorKind};
 pub use overlay::OverlayDisk;
-pub use queue::{BlockQueue, QueueMeans, QueueWaker, Written};
+pub use queue::{BlockQueue, CompletedWrite, QueueMeans, QueueWaker};
 pub use read_ahead::{BlockRead, ReadAhead, ReadUnderWay};
 pub use ring::{BlockRing, FilledBatch, Frame, Reservation, ReserveError, Seal, SealedBatch};
 pub use simulated::{Fault, Operation, SimulatedDisk, Stall, StalledReads};

@@ -34,11 +34,11 @@ struct Names {
 /// A file that was written to.
 struct Contents {
     base: Option<Box<dyn File>>,
-    state: RwLock<Written>,
+    state: RwLock<Changes>,
 }
 
 #[derive(Default)]
-struct Written {
+struct Changes {
     length: u64,
     /// How many bytes of the file below are still valid.
     base_length: u64,
@@ -66,12 +66,12 @@ impl Names {
 impl Contents {
     fn new(base: Option<Box<dyn File>>) -> Result<Arc<Contents>, DiskError> {
         let length = base.as_ref().map_or(Ok(0), |base| base.len())?;
-        let written = Written { length, base_length: length, blocks: BTreeMap::new() };
+        let written = Changes { length, base_length: length, blocks: BTreeMap::new() };
         Ok(Arc::new(Contents { base, state: RwLock::new(written) }))
     }
 
     /// Reads bytes of the file below, and zeros behind its end.
-    fn read_base(&self, state: &Written, buffer: &mut [u8], offset: u64) -> Result<(), DiskError> {
+    fn read_base(&self, state: &Changes, buffer: &mut [u8], offset: u64) -> Result<(), DiskError> {
         buffer.fill(0);
         let there = state.base_length.saturating_sub(offset).min(buffer.len() as u64) as usize;
         match &self.base {

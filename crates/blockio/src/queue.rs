@@ -27,7 +27,7 @@ pub trait BlockQueue: fmt::Debug {
     fn in_flight(&self) -> usize;
 
     /// The next completed write.
-    fn next_written(&mut self) -> Option<Written>;
+    fn next_written(&mut self) -> Option<CompletedWrite>;
 
     /// Waits for a write to complete, a wake-up or the time, whichever comes first; wake-ups since the last wait count.
     /// It may return early. An error is final: the outcome of the writes in flight will never be known, and the queue
@@ -43,7 +43,7 @@ pub trait BlockQueue: fmt::Debug {
 
 /// A completed write.
 #[derive(Debug)]
-pub struct Written {
+pub struct CompletedWrite {
     /// The frame that was written.
     pub frame: Frame,
     /// The offset in the file.
@@ -108,7 +108,7 @@ pub(crate) fn park(until: Option<Instant>) {
 #[derive(Debug)]
 pub(crate) struct PlainQueue {
     file: Box<dyn File>,
-    written: VecDeque<Written>,
+    written: VecDeque<CompletedWrite>,
     reason: String,
 }
 
@@ -121,14 +121,14 @@ impl PlainQueue {
 impl BlockQueue for PlainQueue {
     fn submit(&mut self, frame: Frame, offset: u64, durability: Durability) {
         let result = self.file.write_blocks(frame.blocks(), offset, durability);
-        self.written.push_back(Written { frame, offset, result });
+        self.written.push_back(CompletedWrite { frame, offset, result });
     }
 
     fn in_flight(&self) -> usize {
         self.written.len()
     }
 
-    fn next_written(&mut self) -> Option<Written> {
+    fn next_written(&mut self) -> Option<CompletedWrite> {
         self.written.pop_front()
     }
 

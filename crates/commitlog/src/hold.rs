@@ -4,6 +4,9 @@
 //!
 //! Waits are batched too: a task that polls many writes with one waker need not register it for each of them. The
 //! position for which such a write waits is recorded. The task takes it after each poll, and waits for the least one.
+//!
+//! This is the one state of a thread that changes what a call means. It cannot be an argument: the futures of writes are
+//! polled through combinators, which pass nothing but a waker.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -20,11 +23,11 @@ use crate::{Durable, SyncMode};
 const HELD_SIZE_MAX: u64 = 256 << 10;
 
 thread_local! {
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<HeldAppends>> = const { RefCell::new(None) };
 }
 
 /// The log whose writer this thread does not wake.
-struct Held {
+struct HeldAppends {
     shared: Arc<Shared>,
     /// The end of this thread's held appends; 0 if there are none.
     reach: u64,
@@ -36,7 +39,7 @@ struct Held {
     awaited: u64,
 }
 
-fn with_held<R>(act: impl FnOnce(&mut Option<Held>) -> R) -> R {
+fn with_held<R>(act: impl FnOnce(&mut Option<HeldAppends>) -> R) -> R {
     HELD.with(|held| act(&mut held.borrow_mut()))
 }
 
@@ -57,7 +60,7 @@ pub struct Awaited(u64);
 impl LogHold {
     pub(crate) fn new(shared: &Arc<Shared>, waker: &Waker) -> LogHold {
         release_held_wake_ups();
-        let held = Held { shared: Arc::clone(shared), reach: 0, from: 0, waker: waker.clone(), awaited: 0 };
+        let held = HeldAppends { shared: Arc::clone(shared), reach: 0, from: 0, waker: waker.clone(), awaited: 0 };
         HELD.with(|now| now.replace(Some(held)));
         LogHold { shared: Arc::clone(shared), on_this_thread: PhantomData }
     }

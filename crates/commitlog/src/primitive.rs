@@ -6,6 +6,6 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 pub(crate) use std::{hint, thread, thread_local};
 
 pub(crate) use blockio::{
-    BlockQueue, BlockRing, FilledBatch, Frame, QueueMeans, QueueWaker, Reservation, ReserveError, Seal, SealedBatch,
-    Written,
+    BlockQueue, BlockRing, CompletedWrite, FilledBatch, Frame, QueueMeans, QueueWaker, Reservation, ReserveError, Seal,
+    SealedBatch,
 };

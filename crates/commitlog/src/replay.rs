@@ -36,7 +36,7 @@ pub struct Replay {
     images: Option<Images>,
     /// The image of the first pending segment, if it was already read.
     ahead: Option<SegmentImage>,
-    current: Option<Current>,
+    current: Option<CurrentSegment>,
     /// Table ids and data of the last record.
     scratch: Vec<u8>,
     tables: Vec<Uuid>,
@@ -53,7 +53,7 @@ struct Images {
 
 /// The segment being replayed.
 #[derive(Debug)]
-struct Current {
+struct CurrentSegment {
     segment: Arc<SegmentUse>,
     image: SegmentImage,
     runs: VecDeque<Run>,
@@ -290,7 +290,7 @@ impl Replay {
     }
 
     /// Reads a segment and judges its blocks.
-    fn load(&mut self, segment: Arc<SegmentUse>) -> Result<Current, LogError> {
+    fn load(&mut self, segment: Arc<SegmentUse>) -> Result<CurrentSegment, LogError> {
         let image = match self.ahead.take() {
             Some(image) => image,
             None => {
@@ -314,7 +314,7 @@ impl Replay {
         self.report_damage(&segment, &image, &verdict)?;
         debug_assert_eq!(image.id(), segment.id, "images come in the order of segments");
         self.report.segments += 1;
-        Ok(Current { segment, image, runs: verdict.runs.into(), cursor: None, last: None })
+        Ok(CurrentSegment { segment, image, runs: verdict.runs.into(), cursor: None, last: None })
     }
 
     /// Starts a thread that reads this segment and the following ones and classifies their blocks, while the records of

@@ -19,7 +19,7 @@ use blockio::{BLOCK_SIZE, Durability};
 
 use crate::frame::find_records;
 use crate::primitive::{
-    BlockQueue, FilledBatch, MutexGuard, QueueMeans, QueueWaker, SealedBatch, Written, hint, thread,
+    BlockQueue, CompletedWrite, FilledBatch, MutexGuard, QueueMeans, QueueWaker, SealedBatch, hint, thread,
 };
 use crate::progress::{LocatedBatch, Progress};
 use crate::shared::Shared;
@@ -267,7 +267,7 @@ impl<'a> Writer<'a> {
             return Err(closed);
         }
         let mut any = false;
-        while let Some(Written { frame, offset, result }) = self.queue.next_written() {
+        while let Some(CompletedWrite { frame, offset, result }) = self.queue.next_written() {
             result?;
             let run = frame.range();
             drop(frame);

@@ -278,7 +278,7 @@ mod shared {
 struct ModelQueue {
     bell: Arc<Bell>,
     in_flight: Vec<(ring::Frame, u64)>,
-    done: Vec<primitive::Written>,
+    done: Vec<primitive::CompletedWrite>,
 }
 
 impl primitive::BlockQueue for ModelQueue {
@@ -286,13 +286,13 @@ impl primitive::BlockQueue for ModelQueue {
         self.in_flight.push((frame, offset));
     }
 
-    fn next_written(&mut self) -> Option<primitive::Written> {
+    fn next_written(&mut self) -> Option<primitive::CompletedWrite> {
         self.done.pop()
     }
 
     fn wait(&mut self, _: Option<std::time::Instant>) -> Result<(), DiskError> {
         match self.in_flight.pop() {
-            Some((frame, offset)) => self.done.push(primitive::Written { frame, offset, result: Ok(()) }),
+            Some((frame, offset)) => self.done.push(primitive::CompletedWrite { frame, offset, result: Ok(()) }),
             None => self.bell.wait(),
         }
         Ok(())

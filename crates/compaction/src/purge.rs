@@ -136,7 +136,7 @@ impl Purger<'_> {
     }
 }
 
-enum Current {
+enum CurrentItem {
     None,
     /// The source's current item.
     Source,
@@ -193,7 +193,7 @@ pub struct PurgeCursor<'a, C> {
     static_row: Vec<u8>,
     has_static_row: bool,
     row: Vec<u8>,
-    current: Current,
+    current: CurrentItem,
 }
 
 impl<'a, C: UnfilteredCursor> PurgeCursor<'a, C> {
@@ -207,7 +207,7 @@ impl<'a, C: UnfilteredCursor> PurgeCursor<'a, C> {
             static_row: Vec::new(),
             has_static_row: false,
             row: Vec::new(),
-            current: Current::None,
+            current: CurrentItem::None,
         }
     }
 }
@@ -222,7 +222,7 @@ impl<C: UnfilteredCursor> UnfilteredCursor for PurgeCursor<'_, C> {
     }
 
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
-        self.current = Current::None;
+        self.current = CurrentItem::None;
         if !self.source.advance_partition()? {
             return Ok(false);
         }
@@ -250,13 +250,13 @@ impl<C: UnfilteredCursor> UnfilteredCursor for PurgeCursor<'_, C> {
 
     fn advance(&mut self) -> Result<bool, ReadError> {
         loop {
-            self.current = Current::None;
+            self.current = CurrentItem::None;
             if !self.source.advance()? {
                 return Ok(false);
             }
             if self.source.stored().is_some() {
                 // Nothing of it is deleted or expires.
-                self.current = Current::Source;
+                self.current = CurrentItem::Source;
                 return Ok(true);
             }
             if self.purger.key.is_none() {
@@ -265,18 +265,18 @@ impl<C: UnfilteredCursor> UnfilteredCursor for PurgeCursor<'_, C> {
             match self.source.unfiltered() {
                 Unfiltered::Row(RowRef { row, .. }) => {
                     if self.purger.leaves_alone(row, self.source.table()) {
-                        self.current = Current::Source;
+                        self.current = CurrentItem::Source;
                         return Ok(true);
                     }
                     if self.purger.row(row, self.source.table(), &mut self.builder, &mut self.row) {
-                        self.current = Current::Row;
+                        self.current = CurrentItem::Row;
                         return Ok(true);
                     }
                 }
                 Unfiltered::Marker(marker) => {
                     let (before, after) = (self.purger.deletion(marker.before), self.purger.deletion(marker.after));
                     if before != after {
-                        self.current = Current::Marker { before, after };
+                        self.current = CurrentItem::Marker { before, after };
                         return Ok(true);
                     }
                 }
@@ -285,7 +285,7 @@ impl<C: UnfilteredCursor> UnfilteredCursor for PurgeCursor<'_, C> {
     }
 
     fn stored(&self) -> Option<StoredRow<'_>> {
-        matches!(self.current, Current::Source).then(|| self.source.stored()).flatten()
+        matches!(self.current, CurrentItem::Source).then(|| self.source.stored()).flatten()
     }
 
     fn decode(&mut self) -> Result<(), ReadError> {
@@ -294,8 +294,8 @@ impl<C: UnfilteredCursor> UnfilteredCursor for PurgeCursor<'_, C> {
 
     fn unfiltered(&self) -> Unfiltered<'_> {
         match (&self.current, self.source.unfiltered()) {
-            (Current::Row, Unfiltered::Row(row)) => Unfiltered::Row(RowRef { row: Row::new(&self.row), ..row }),
-            (Current::Marker { before, after }, Unfiltered::Marker(marker)) => {
+            (CurrentItem::Row, Unfiltered::Row(row)) => Unfiltered::Row(RowRef { row: Row::new(&self.row), ..row }),
+            (CurrentItem::Marker { before, after }, Unfiltered::Marker(marker)) => {
                 Unfiltered::Marker(Marker { before: *before, after: *after, ..marker })
             }
             (_, own) => own,

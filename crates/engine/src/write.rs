@@ -36,7 +36,7 @@ pub use derived::{Derive, Derived};
 use locks::PartitionLocks;
 pub(crate) use order::Durability;
 use order::Write;
-pub(crate) use order::{Begun, begin};
+pub(crate) use order::{WriteUnderWay, begin};
 use readers::Readers;
 
 /// Writes mutations.

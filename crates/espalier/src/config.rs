@@ -17,7 +17,7 @@ use crate::disk_usage::Watch;
 use crate::tls::Encryption;
 pub use honoured::SNAPSHOT_LIFETIME_MIN;
 pub use memory::system_memory_bytes;
-use options::Outcome;
+use options::Effect;
 use query::Guardrails;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -286,8 +286,8 @@ impl Config {
 
     fn apply(&mut self, name: &str, value: &Value) -> Result<(), String> {
         match options::apply(self, name, value)? {
-            Outcome::Applied => {}
-            Outcome::Inert(reason) => self.inert.push((name.to_owned(), reason)),
+            Effect::Applied => {}
+            Effect::Inert(reason) => self.inert.push((name.to_owned(), reason)),
         }
         Ok(())
     }

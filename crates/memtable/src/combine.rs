@@ -201,9 +201,9 @@ struct Leaving<'g, G: Gate, C, O> {
 }
 
 /// Ends a request's wait even if its change panics.
-struct Answer<C, O>(Arc<Request<C, O>>, Option<O>);
+struct AnswerGuard<C, O>(Arc<Request<C, O>>, Option<O>);
 
-impl<C, O> Drop for Answer<C, O> {
+impl<C, O> Drop for AnswerGuard<C, O> {
     fn drop(&mut self) {
         self.0.finish(self.1.take());
     }
@@ -217,7 +217,7 @@ impl<'g, G: Gate, C: Clone, O> Leaving<'g, G, C, O> {
         while self.served < SERVED_MAX
             && let Some(request) = self.combiner.pop()
         {
-            let mut answer = Answer(request, None);
+            let mut answer = AnswerGuard(request, None);
             answer.1 = Some(make(held, &answer.0.change));
             self.served += 1;
         }

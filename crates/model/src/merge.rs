@@ -30,7 +30,7 @@ pub struct MergeCursor<C> {
     static_bytes: Vec<u8>,
     /// The range deletion in force at the current position, where newer than the partition's.
     open: DeletionTime,
-    current: Current,
+    current: MergedItem,
     /// The sources that stand on the current position.
     meeting: Vec<usize>,
     merger: RowMerger,
@@ -69,7 +69,7 @@ enum StaticRow {
     Merged,
 }
 
-enum Current {
+enum MergedItem {
     None,
     /// The item that the source stands on.
     OfSource(usize),
@@ -110,7 +110,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
             static_row: StaticRow::None,
             static_bytes: Vec::new(),
             open: DeletionTime::LIVE,
-            current: Current::None,
+            current: MergedItem::None,
             meeting: Vec::new(),
             merger: RowMerger::default(),
             row_bytes: Vec::new(),
@@ -263,14 +263,14 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
         if active.is_live()
             && let Some(latest) = self.latest_stored()
         {
-            self.current = Current::OfSource(latest);
+            self.current = MergedItem::OfSource(latest);
             return Ok(true);
         }
         if self.meeting.len() == 1
             && active.is_live()
             && is_row_without_deletion(&self.sources[first].cursor.unfiltered())
         {
-            self.current = Current::OfSource(first);
+            self.current = MergedItem::OfSource(first);
             return Ok(true);
         }
         for &index in &self.meeting {
@@ -286,7 +286,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
             })
             .collect();
         self.row_bytes.clear();
-        self.current = Current::Merged(first);
+        self.current = MergedItem::Merged(first);
         Ok(self.merger.merge(table_of(sources, &self.table), &rows, active, &mut self.row_bytes))
     }
 
@@ -305,7 +305,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
             return false;
         }
         let (before, after) = if self.reversed { (next, previous) } else { (previous, next) };
-        self.current = Current::Marker { source: self.meeting[0], before, after };
+        self.current = MergedItem::Marker { source: self.meeting[0], before, after };
         true
     }
 }
@@ -401,7 +401,7 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
     }
 
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
-        self.current = Current::None;
+        self.current = MergedItem::None;
         self.open = DeletionTime::LIVE;
         self.static_row = StaticRow::None;
         let Some(first) = self.meet_partition()? else { return Ok(false) };
@@ -447,7 +447,7 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
         }
         let mut steps_left = self.pause_after;
         loop {
-            self.current = Current::None;
+            self.current = MergedItem::None;
             if self.is_alone
                 && let Some(first) = self.first
                 && self.deletion.is_live()
@@ -463,7 +463,7 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
                 }
                 if source.cursor.stored().is_some() || is_row_without_deletion(&source.cursor.unfiltered()) {
                     source.item = Stand::Used;
-                    self.current = Current::OfSource(first);
+                    self.current = MergedItem::OfSource(first);
                     return Ok(true);
                 }
             }
@@ -492,30 +492,30 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
 
     fn stored(&self) -> Option<StoredRow<'_>> {
         match self.current {
-            Current::OfSource(index) => self.sources[index].cursor.stored(),
+            MergedItem::OfSource(index) => self.sources[index].cursor.stored(),
             _ => None,
         }
     }
 
     fn decode(&mut self) -> Result<(), ReadError> {
         match self.current {
-            Current::OfSource(index) => self.sources[index].cursor.decode(),
+            MergedItem::OfSource(index) => self.sources[index].cursor.decode(),
             _ => Ok(()),
         }
     }
 
     fn unfiltered(&self) -> Unfiltered<'_> {
         match &self.current {
-            Current::OfSource(index) => self.sources[*index].cursor.unfiltered(),
-            Current::Merged(index) => Unfiltered::Row(RowRef {
+            MergedItem::OfSource(index) => self.sources[*index].cursor.unfiltered(),
+            MergedItem::Merged(index) => Unfiltered::Row(RowRef {
                 clustering: prefix(&self.sources[*index].cursor.unfiltered()),
                 row: Row::new(&self.row_bytes),
             }),
-            Current::Marker { source, before, after } => match self.sources[*source].cursor.unfiltered() {
+            MergedItem::Marker { source, before, after } => match self.sources[*source].cursor.unfiltered() {
                 Unfiltered::Marker(marker) => Unfiltered::Marker(Marker { before: *before, after: *after, ..marker }),
                 row => row,
             },
-            Current::None => panic!("unfiltered() follows advance() == true"),
+            MergedItem::None => panic!("unfiltered() follows advance() == true"),
         }
     }
 }

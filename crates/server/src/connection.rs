@@ -19,7 +19,7 @@ use crate::blocking_pool::Line;
 use crate::connection_turn::{ConnectionTurn, WEIGHT_OF_LARGE, WEIGHT_OF_MOVED};
 use crate::events::Subscription;
 use crate::in_flight::InFlight;
-use crate::limits::{Account, FIRST_REQUEST_BYTES_MAX, FREE_BYTES, Place};
+use crate::limits::{Account, ConnectionPermit, FIRST_REQUEST_BYTES_MAX, FREE_BYTES};
 use crate::login::LoggingIn;
 use crate::patrol::{Patrol, Seen, Verdict};
 use crate::prepared::RecentStatements;
@@ -93,7 +93,7 @@ impl<H: QueryHandler> Connection<H> {
         peer: SocketAddr,
         connected: Instant,
         id: u32,
-        place: &Place,
+        place: &ConnectionPermit,
     ) -> Connection<H> {
         let line = Line::new(shared.pools.clone());
         let idle = shared.options.idle_timeout.map(|timeout| Box::pin(sleep(timeout)));

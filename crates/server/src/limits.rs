@@ -54,7 +54,7 @@ struct Address {
 
 /// A connection's place among all; leaves it when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPermit {
     address: IpAddr,
     limits: Arc<Limits>,
     budget: Arc<MemoryBudget>,
@@ -72,7 +72,7 @@ impl Limits {
     }
 
     /// A place for a connection from this address, unless the limits are reached.
-    pub(crate) fn admit(self: &Arc<Limits>, address: IpAddr) -> Option<Place> {
+    pub(crate) fn admit(self: &Arc<Limits>, address: IpAddr) -> Option<ConnectionPermit> {
         let mut connected = self.lock();
         if self.connections_max.is_some_and(|max| connected.connections >= max) {
             return None;
@@ -87,7 +87,7 @@ impl Limits {
             budget: MemoryBudget::part_of(&self.node, self.address_bytes_max),
         });
         known.connections += 1;
-        Some(Place { address, limits: self.clone(), budget: known.budget.clone() })
+        Some(ConnectionPermit { address, limits: self.clone(), budget: known.budget.clone() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Connected> {
@@ -95,14 +95,14 @@ impl Limits {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// The memory that the address may take.
     pub(crate) fn budget(&self) -> &Arc<MemoryBudget> {
         &self.budget
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut connected = self.limits.lock();
         connected.connections -= 1;

@@ -29,7 +29,7 @@ pub(crate) struct LongRequest<H: QueryHandler> {
 }
 
 /// The result of the beginning of a request.
-enum Begun<P> {
+enum LongOutcome<P> {
     Statement(Outcome),
     Reply(Reply<P>),
 }
@@ -45,37 +45,37 @@ impl<H: QueryHandler> LongRequest<H> {
                 .and_then(|body| long_text::hold(&body.request, &self.client));
             match memory {
                 Ok(memory) => (self.begin(), memory),
-                Err(error) => (Begun::Reply(Reply::Error(error)), None),
+                Err(error) => (LongOutcome::Reply(Reply::Error(error)), None),
             }
         });
         match begun.await {
-            Ok((Begun::Statement(outcome), _memory)) => Reply::Response(complete(outcome, line).await),
-            Ok((Begun::Reply(reply), _memory)) => reply,
+            Ok((LongOutcome::Statement(outcome), _memory)) => Reply::Response(complete(outcome, line).await),
+            Ok((LongOutcome::Reply(reply), _memory)) => reply,
             Err(overloaded) => Reply::Response(Err(overloaded)),
         }
     }
 
-    fn begin(&self) -> Begun<H::Plan> {
+    fn begin(&self) -> LongOutcome<H::Plan> {
         let body = match Body::parse(&self.header, &self.body) {
             Ok(body) => body,
-            Err(error) => return Begun::Reply(Reply::Error(error.into())),
+            Err(error) => return LongOutcome::Reply(Reply::Error(error.into())),
         };
         match &body.request {
             Request::Query { query, options } => self.begin_statement(Statement::Text(query), options),
             Request::Batch(batch) => self.begin_batch(batch),
             Request::Prepare { query, keyspace } => self.prepare(query, *keyspace),
-            _ => Begun::Reply(Reply::Response(Err(QueryError::server("no request has a text but these")))),
+            _ => LongOutcome::Reply(Reply::Response(Err(QueryError::server("no request has a text but these")))),
         }
     }
 
-    fn begin_batch(&self, batch: &Batch<'_>) -> Begun<H::Plan> {
+    fn begin_batch(&self, batch: &Batch<'_>) -> LongOutcome<H::Plan> {
         let mut entries = Vec::with_capacity(batch.queries.len());
         for (query, prepared) in batch.queries.iter().zip(&self.prepared) {
             let statement = match (query.statement, prepared) {
                 (BatchStatement::Text(text), _) => BatchStatement::Text(text),
                 (BatchStatement::Prepared(_), Some(prepared)) => BatchStatement::Prepared(prepared.clone()),
                 (BatchStatement::Prepared(id), None) => {
-                    return Begun::Reply(Reply::Error(ErrorResponse::unprepared(id)));
+                    return LongOutcome::Reply(Reply::Error(ErrorResponse::unprepared(id)));
                 }
             };
             entries.push(BatchEntry { statement, values: query.values });
@@ -87,15 +87,15 @@ impl<H: QueryHandler> LongRequest<H> {
         &self,
         statement: Statement<'_, H::Plan>,
         options: &protocol::QueryOptions<'_>,
-    ) -> Begun<H::Plan> {
+    ) -> LongOutcome<H::Plan> {
         let (client, version, trace) = (&self.client, self.header.version, self.trace.as_ref());
         let request = query::Request { statement, client, options, version, trace };
-        Begun::Statement(self.shared.handler.begin(&request, Turn::NON_BLOCKING, None))
+        LongOutcome::Statement(self.shared.handler.begin(&request, Turn::NON_BLOCKING, None))
     }
 
-    fn prepare(&self, text: &str, named: Option<&str>) -> Begun<H::Plan> {
+    fn prepare(&self, text: &str, named: Option<&str>) -> LongOutcome<H::Plan> {
         let prepared = self.shared.prepared.prepare(&*self.shared.handler, &self.client, text, named);
-        Begun::Reply(match prepared {
+        LongOutcome::Reply(match prepared {
             Ok((id, statement)) => Reply::Prepared(id, statement),
             Err(error) => Reply::Response(Err(error)),
         })

@@ -4,7 +4,7 @@ use crate::Shared;
 use crate::blocking_pool::Pools;
 use crate::connection::Connection;
 use crate::events::EventBus;
-use crate::limits::{Limits, Place};
+use crate::limits::{ConnectionPermit, Limits};
 use crate::login::LOGINS_AT_A_TIME;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
@@ -153,7 +153,7 @@ struct Accepted {
     peer: SocketAddr,
     id: u32,
     connected: Instant,
-    place: Place,
+    place: ConnectionPermit,
 }
 
 async fn serve<H: QueryHandler>(

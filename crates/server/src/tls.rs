@@ -3,7 +3,7 @@
 //! A handshake runs in the connection's task, before the connection itself. It counts among the connections, it ends
 //! after the time that a client has to send STARTUP, and its memory is taken from the budgets of `limits.rs`.
 
-use crate::limits::{Account, Place};
+use crate::limits::{Account, ConnectionPermit};
 use crate::stream::Stream;
 use std::future::poll_fn;
 use std::io;
@@ -31,7 +31,7 @@ pub struct Tls {
 
 impl Tls {
     /// The stream of a client that has just connected.
-    pub(crate) async fn accept(&self, socket: TcpStream, place: &Place) -> io::Result<Stream> {
+    pub(crate) async fn accept(&self, socket: TcpStream, place: &ConnectionPermit) -> io::Result<Stream> {
         if self.optional {
             let mut first = [0];
             if socket.peek(&mut first).await? == 0 || first[0] != HANDSHAKE_RECORD {

@@ -23,11 +23,11 @@ use crate::error::Corruption;
 pub(crate) type Key = (u64, u64);
 
 /// A page or chunk in memory.
-pub(crate) type Block = Arc<Held>;
+pub(crate) type Block = Arc<CachedBlock>;
 
 /// The bytes of a block. They have their own allocation, so that a power of two of them takes no more than that.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct CachedBlock {
     key: Key,
     /// Whether it was used through the array since an eviction last considered it.
     is_seen: AtomicBool,
@@ -36,9 +36,9 @@ pub(crate) struct Held {
     file: Arc<HeldNumbers>,
 }
 
-impl Held {
+impl CachedBlock {
     fn new(key: Key, file: &Arc<HeldNumbers>, bytes: Box<[u8]>) -> Block {
-        Arc::new(Held { key, is_seen: AtomicBool::new(false), bytes, file: file.clone() })
+        Arc::new(CachedBlock { key, is_seen: AtomicBool::new(false), bytes, file: file.clone() })
     }
 
     fn see(&self) {
@@ -49,7 +49,7 @@ impl Held {
     }
 }
 
-impl Deref for Held {
+impl Deref for CachedBlock {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -105,7 +105,7 @@ impl Weighter<Key, Block> for Bytes {
 
 /// Blocks of the cache, each in the one place that its key determines, unless another block is there.
 struct NearBlocks {
-    places: Box<[ArcSwapOption<Held>]>,
+    places: Box<[ArcSwapOption<CachedBlock>]>,
     /// How far a hash is shifted to get the number of a place.
     shift: u32,
 }
@@ -117,7 +117,7 @@ impl NearBlocks {
         NearBlocks { places, shift: u64::BITS - count.trailing_zeros() }
     }
 
-    fn place(&self, key: Key) -> &ArcSwapOption<Held> {
+    fn place(&self, key: Key) -> &ArcSwapOption<CachedBlock> {
         // This spreads neighbours in a file.
         let hash = (key.0.rotate_left(40) ^ key.1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &self.places[(hash >> self.shift) as usize]
@@ -245,7 +245,7 @@ impl BlockCache {
                 let load = || {
                     let bytes = load()?;
                     file.add(key.1);
-                    Ok(Held::new(key, file, bytes))
+                    Ok(CachedBlock::new(key, file, bytes))
                 };
                 self.load(key, may_block, load, would_wait)?
             }
@@ -293,7 +293,7 @@ impl BlockCache {
 
     /// Replaces the bytes under a key that is never loaded.
     pub(crate) fn put(&self, key: Key, file: &Arc<HeldNumbers>, bytes: Box<[u8]>) {
-        let block = Held::new(key, file, bytes);
+        let block = CachedBlock::new(key, file, bytes);
         // The old bytes are removed from the array as if they were evicted.
         self.blocks.insert(key, block.clone());
         // The number is recorded after the insertion, because the replaced block is evicted under the same number.
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn evicted_pages_are_freed() {
         let (cache, file) = (BlockCache::new(50 * BLOCK_BYTES as u64), file());
-        let mut all: Vec<Weak<Held>> = Vec::new();
+        let mut all: Vec<Weak<CachedBlock>> = Vec::new();
         let mut random = Random(1);
         for _ in 0..5_000 {
             let key = (0, random.below(400) as u64);
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn only_the_newest_content_of_a_key_is_kept() {
         let (cache, file) = (BlockCache::new(100 * BLOCK_BYTES as u64), file());
-        let all: Vec<Weak<Held>> = thread::scope(|scope| {
+        let all: Vec<Weak<CachedBlock>> = thread::scope(|scope| {
             let writers = [0, 1].map(|writer| {
                 let (cache, file) = (&cache, &file);
                 scope.spawn(move || {

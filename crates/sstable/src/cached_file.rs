@@ -89,7 +89,7 @@ mod tests {
     use testkit::Random;
 
     use super::*;
-    use crate::cache::{Held, NotCached};
+    use crate::cache::{CachedBlock, NotCached};
 
     fn get(file: &CachedFile, number: u64) -> Block {
         let load = || Ok(vec![number as u8; 1000].into_boxed_slice());
@@ -104,7 +104,7 @@ mod tests {
         let cache = BlockCache::new(100_000);
         let [going, staying] = [(); 2].map(|()| CachedFile::new(cache.clone()));
         let mut random = Random(1);
-        let mut blocks: Vec<Weak<Held>> = Vec::new();
+        let mut blocks: Vec<Weak<CachedBlock>> = Vec::new();
         for _ in 0..3_000 {
             let number = random.below(80) as u64;
             blocks.push(Arc::downgrade(&get(&going, number)));

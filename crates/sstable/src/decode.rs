@@ -18,7 +18,7 @@ use crate::error::SSTableError;
 use crate::filter::BloomFilter;
 use crate::index_file::IndexFile;
 use crate::page_checksums::PageChecksums;
-use crate::partition_index::{PartitionIndex, PartitionIndexWriter, Place};
+use crate::partition_index::{PartitionIndex, PartitionIndexWriter, PartitionPosition};
 use crate::reader::{Checksums, ReadMode, SSTableReader};
 use crate::row_index::{BlockCursor, RowIndexEntry};
 use crate::stats::Statistics;
@@ -111,7 +111,7 @@ pub fn data(disk: &dyn Disk, statistics: &[u8], data: &[u8]) -> Result<(), SSTab
     // An index with one entry is enough: a scan follows the data alone.
     let mut index = PartitionIndexWriter::new();
     let key = PartitionKey::new(b"key");
-    index.add(&key, murmur3::hash128(key.bytes()), Place::Data(0));
+    index.add(&key, murmur3::hash128(key.bytes()), PartitionPosition::Data(0));
     let mut partitions = Vec::new();
     index.finish(&mut partitions);
     write(Component::Statistics, statistics)?;

@@ -157,17 +157,17 @@ fn is_temporary_record(name: &str) -> bool {
 
 /// The files found of a table.
 #[derive(Default)]
-struct Found {
+struct FoundFiles {
     toc: bool,
     temporary_toc: bool,
     /// Other components under their final names.
     others: bool,
 }
 
-impl Found {
+impl FoundFiles {
     /// The tables among a directory's names, by id.
-    fn among(names: &[String]) -> BTreeMap<SSTableId, Found> {
-        let mut found = BTreeMap::<SSTableId, Found>::new();
+    fn among(names: &[String]) -> BTreeMap<SSTableId, FoundFiles> {
+        let mut found = BTreeMap::<SSTableId, FoundFiles>::new();
         for name in names {
             let Some((id, _)) = Descriptor::parse_file_name(name) else { continue };
             let found = found.entry(id).or_default();
@@ -205,8 +205,8 @@ pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTa
         carry_out(disk, dir, &record, &path)?;
     }
     let names = file_names(disk, dir)?;
-    let found = Found::among(&names);
-    let is_leftover = |id: &SSTableId| found.get(id).is_some_and(Found::is_leftover);
+    let found = FoundFiles::among(&names);
+    let is_leftover = |id: &SSTableId| found.get(id).is_some_and(FoundFiles::is_leftover);
     let mut removed = remove_files(disk, dir, &is_leftover)?;
     let is_temporary = |name: &&String| match Descriptor::parse_file_name(name) {
         Some((id, _)) => !is_leftover(&id) && name.ends_with(TEMPORARY),
@@ -222,7 +222,7 @@ pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTa
 /// the format `big`, whose files other programs may have put there.
 pub fn missing_tocs(disk: &dyn Disk, dir: &Path) -> Result<Vec<SSTableError>, SSTableError> {
     let names = file_names(disk, dir)?;
-    let lost = Found::among(&names).into_iter().filter(|(_, found)| found.has_lost_toc());
+    let lost = FoundFiles::among(&names).into_iter().filter(|(_, found)| found.has_lost_toc());
     let lost = lost.map(|(id, _)| Descriptor::new(dir, id)).chain(big_without_toc(dir, &names));
     let damage = |table: Descriptor| {
         Corruption::new(&table.file_name(Component::Toc), 0, "a component that every table has", "no such file").into()

@@ -18,23 +18,23 @@ const WITH_HASH: u8 = 8;
 
 /// The position of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PartitionPosition {
     /// At a position of the uncompressed data; it has no row index.
     Data(u64),
     /// Its record is at a position of Rows.db.
     Rows(u64),
 }
 
-impl Place {
+impl PartitionPosition {
     fn to_stored(self) -> i64 {
         match self {
-            Place::Data(position) => !(position as i64),
-            Place::Rows(position) => position as i64,
+            PartitionPosition::Data(position) => !(position as i64),
+            PartitionPosition::Rows(position) => position as i64,
         }
     }
 
-    fn of_stored(stored: i64) -> Place {
-        if stored < 0 { Place::Data(!stored as u64) } else { Place::Rows(stored as u64) }
+    fn of_stored(stored: i64) -> PartitionPosition {
+        if stored < 0 { PartitionPosition::Data(!stored as u64) } else { PartitionPosition::Rows(stored as u64) }
     }
 }
 
@@ -74,7 +74,7 @@ impl PartitionIndexWriter {
         }
     }
 
-    pub fn add(&mut self, key: &PartitionKey, hash: (u64, u64), place: Place) {
+    pub fn add(&mut self, key: &PartitionKey, hash: (u64, u64), place: PartitionPosition) {
         self.encoded.clear();
         bytecomp::encode_decorated_key(key.token(), key.bytes(), &mut self.encoded);
         let mut distinct = 0;
@@ -208,14 +208,14 @@ impl PartitionIndex {
         key: &PartitionKey,
         hash: (u64, u64),
         may_block: bool,
-    ) -> Result<Option<Place>, SSTableError> {
+    ) -> Result<Option<PartitionPosition>, SSTableError> {
         let mut encoded = Vec::with_capacity(key.bytes().len() + 16);
         bytecomp::encode_decorated_key(key.token(), key.bytes(), &mut encoded);
         self.search(&self.file.pages(may_block), self.root_page(may_block)?, &encoded, hash)
     }
 
     /// Like [`PartitionIndex::candidate`], for an encoded key, if the cache has everything it needs.
-    pub fn cached_candidate(&self, encoded: &[u8], hash: (u64, u64)) -> Result<Option<Place>, NotCached> {
+    pub fn cached_candidate(&self, encoded: &[u8], hash: (u64, u64)) -> Result<Option<PartitionPosition>, NotCached> {
         self.search(&CachedPages(&self.file), self.root_page.get().ok_or(NotCached)?, encoded, hash)
     }
 
@@ -225,7 +225,7 @@ impl PartitionIndex {
         root_page: &[u8],
         encoded: &[u8],
         hash: (u64, u64),
-    ) -> Result<Option<Place>, P::Error> {
+    ) -> Result<Option<PartitionPosition>, P::Error> {
         let found = follow(pages, (self.root, root_page), encoded, |position, bits, bytes| {
             if bits >= WITH_HASH && bytes.first() != Some(&hash_byte(hash)) {
                 return Ok(None);
@@ -240,10 +240,10 @@ impl PartitionIndex {
         Ok(PlaceCursor { index: self, cursor: EntryCursor::new(self.file.pages(may_block), self.root)? })
     }
 
-    fn place(&self, bits: u8, bytes: &[u8], position: u64) -> Decoded<Place> {
+    fn place(&self, bits: u8, bytes: &[u8], position: u64) -> Decoded<PartitionPosition> {
         let (skip, size) = if bits >= WITH_HASH { (1, bits - 7) } else { (0, bits) };
         match bytes.get(skip..skip + usize::from(size)) {
-            Some(stored) => Ok(Place::of_stored(read_sized(stored))),
+            Some(stored) => Ok(PartitionPosition::of_stored(read_sized(stored))),
             None => {
                 let file = self.file.name();
                 Err(Corruption::new(file, position, "a payload within its page", "the end of the page"))
@@ -259,7 +259,7 @@ pub(crate) struct PlaceCursor<'i> {
 }
 
 impl PlaceCursor<'_> {
-    fn place(&self, found: bool) -> Result<Option<Place>, SSTableError> {
+    fn place(&self, found: bool) -> Result<Option<PartitionPosition>, SSTableError> {
         if !found {
             return Ok(None);
         }
@@ -273,19 +273,19 @@ impl PlaceCursor<'_> {
         if bits >= WITH_HASH { bytes.first().copied() } else { None }
     }
 
-    pub fn first(&mut self) -> Result<Option<Place>, SSTableError> {
+    pub fn first(&mut self) -> Result<Option<PartitionPosition>, SSTableError> {
         let found = self.cursor.seek_first()?;
         self.place(found)
     }
 
-    pub fn next(&mut self) -> Result<Option<Place>, SSTableError> {
+    pub fn next(&mut self) -> Result<Option<PartitionPosition>, SSTableError> {
         let found = self.cursor.next()?;
         self.place(found)
     }
 
     /// The first partition that may be at or after the encoded bound. It may also be the one just before the bound, but
     /// no earlier one.
-    pub fn at_or_after(&mut self, encoded: &[u8]) -> Result<Option<Place>, SSTableError> {
+    pub fn at_or_after(&mut self, encoded: &[u8]) -> Result<Option<PartitionPosition>, SSTableError> {
         let found = self.cursor.seek_candidate(encoded)?;
         self.place(found)
     }
@@ -318,8 +318,8 @@ mod tests {
         let mut keys: Vec<PartitionKey> = (0..3000_u32).map(|key| PartitionKey::new(&key.to_be_bytes())).collect();
         keys.sort();
         let place = |index: usize| match index % 3 {
-            0 => Place::Rows((index as u64) << (index % 30)),
-            _ => Place::Data((index as u64) << (index % 38)),
+            0 => PartitionPosition::Rows((index as u64) << (index % 30)),
+            _ => PartitionPosition::Data((index as u64) << (index % 38)),
         };
         let mut writer = PartitionIndexWriter::new();
         for (index, key) in keys.iter().enumerate() {
@@ -342,10 +342,10 @@ mod tests {
     }
 
     /// Places near every power of two where a position needs another byte, or another sign.
-    fn boundaries() -> impl Iterator<Item = Place> {
+    fn boundaries() -> impl Iterator<Item = PartitionPosition> {
         let beside = |bits: u32| [(1_u64 << bits) - 1, 1 << bits, (1 << bits) + 1];
         let positions = [7, 8, 15, 16, 23, 24, 31, 32, 39, 40, 47].into_iter().flat_map(beside);
-        positions.flat_map(|position| [Place::Data(position), Place::Rows(position)])
+        positions.flat_map(|position| [PartitionPosition::Data(position), PartitionPosition::Rows(position)])
     }
 
     #[test]

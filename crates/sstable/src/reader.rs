@@ -36,7 +36,7 @@ use crate::error::{Corruption, SSTableError};
 use crate::filter::BloomFilter;
 use crate::index_file::IndexFile;
 use crate::page_checksums::PageChecksums;
-use crate::partition_index::{PartitionIndex, Place};
+use crate::partition_index::{PartitionIndex, PartitionPosition};
 use crate::row_index::{RowIndexEntry, clustering_types};
 use crate::stats::{CoveredBound, PARTITIONER, Statistics};
 
@@ -478,11 +478,11 @@ impl SSTableReader {
         }
         match self.files.partitions.candidate(key, hash, window.may_block())? {
             None => Ok(None),
-            Some(Place::Data(position)) => {
+            Some(PartitionPosition::Data(position)) => {
                 let found = window.decode(position, |input| Ok(input.short_bytes("partition key")? == key.bytes()))?;
                 Ok(found.then_some(Located { data_position: position, index: None }))
             }
-            Some(Place::Rows(position)) => {
+            Some(PartitionPosition::Rows(position)) => {
                 let entry = RowIndexEntry::read(&self.files.rows, position, window.may_block())?;
                 let found = entry.key == key.bytes();
                 Ok(found.then_some(Located { data_position: entry.data_position, index: Some(entry) }))
@@ -496,7 +496,7 @@ impl SSTableReader {
             return Ok(None);
         }
         match self.files.partitions.candidate(key, murmur3::hash128(key.bytes()), may_block)? {
-            Some(Place::Rows(position)) => {
+            Some(PartitionPosition::Rows(position)) => {
                 let entry = RowIndexEntry::read(&self.files.rows, position, may_block)?;
                 Ok((entry.key == key.bytes()).then_some(entry))
             }
@@ -507,18 +507,20 @@ impl SSTableReader {
 
 impl Files {
     /// Data position of the partition at a place of the index.
-    pub fn data_position(&self, place: Place, may_block: bool) -> Result<u64, SSTableError> {
+    pub fn data_position(&self, place: PartitionPosition, may_block: bool) -> Result<u64, SSTableError> {
         match place {
-            Place::Data(position) => Ok(position),
-            Place::Rows(position) => Ok(RowIndexEntry::read(&self.rows, position, may_block)?.data_position),
+            PartitionPosition::Data(position) => Ok(position),
+            PartitionPosition::Rows(position) => {
+                Ok(RowIndexEntry::read(&self.rows, position, may_block)?.data_position)
+            }
         }
     }
 
     /// Data position of the partition at a place of the index, and its record if it has a row index.
-    pub fn entry(&self, place: Place) -> Result<(u64, Option<RowIndexEntry>), SSTableError> {
+    pub fn entry(&self, place: PartitionPosition) -> Result<(u64, Option<RowIndexEntry>), SSTableError> {
         match place {
-            Place::Data(position) => Ok((position, None)),
-            Place::Rows(position) => {
+            PartitionPosition::Data(position) => Ok((position, None)),
+            PartitionPosition::Rows(position) => {
                 let entry = RowIndexEntry::read(&self.rows, position, true)?;
                 Ok((entry.data_position, Some(entry)))
             }

@@ -149,7 +149,7 @@ struct Salvage<'r> {
 }
 
 /// A marker that is written once the following unfiltered is known to be sound.
-struct Pending {
+struct PendingMarker {
     prefix: Vec<u8>,
     side: Side,
     before: DeletionTime,
@@ -158,10 +158,10 @@ struct Pending {
 
 /// The part of a partition that was written.
 #[derive(Default)]
-struct Written {
+struct WrittenPart {
     /// Position of the last unfiltered seen: prefix and weight.
     last: Option<(Vec<u8>, i8)>,
-    pending: Option<Pending>,
+    pending: Option<PendingMarker>,
     /// The range deletion that is open in the written part, not counting the pending marker.
     open: Option<DeletionTime>,
 }
@@ -204,7 +204,7 @@ impl Salvage<'_> {
         let head = self.cursor.partition();
         let key = head.key.clone();
         self.writer.begin_partition(&head)?;
-        let mut written = Written::default();
+        let mut written = WrittenPart::default();
         let complete = self.rows(position, &key, &mut written)?;
         self.close(&mut written)?;
         self.writer.end_partition()?;
@@ -223,7 +223,7 @@ impl Salvage<'_> {
     }
 
     /// Saves the rows of the entered partition. Returns whether its end was reached.
-    fn rows(&mut self, start: u64, key: &PartitionKey, written: &mut Written) -> Result<bool, SSTableError> {
+    fn rows(&mut self, start: u64, key: &PartitionKey, written: &mut WrittenPart) -> Result<bool, SSTableError> {
         loop {
             let at = self.cursor.next_position();
             let advanced = self.cursor.try_advance().and_then(|more| {
@@ -252,7 +252,7 @@ impl Salvage<'_> {
         }
     }
 
-    fn check_order(&self, at: u64, written: &Written) -> Result<(), SSTableError> {
+    fn check_order(&self, at: u64, written: &WrittenPart) -> Result<(), SSTableError> {
         let (prefix, weight) = position_of(&self.cursor.unfiltered());
         let Some((last, last_weight)) = &written.last else { return Ok(()) };
         let comparator = self.reader.table().comparator();
@@ -264,7 +264,7 @@ impl Salvage<'_> {
     }
 
     /// Writes the pending marker and the current unfiltered, which are both sound.
-    fn add(&mut self, written: &mut Written) -> Result<(), SSTableError> {
+    fn add(&mut self, written: &mut WrittenPart) -> Result<(), SSTableError> {
         self.flush(written)?;
         let open = written.open.unwrap_or(DeletionTime::LIVE);
         let unfiltered = self.cursor.unfiltered();
@@ -283,7 +283,8 @@ impl Salvage<'_> {
                 self.salvaged.rows += 1;
             }
             Unfiltered::Marker(marker) => {
-                let pending = Pending { prefix: prefix.to_vec(), side: marker.side, before: open, after: marker.after };
+                let pending =
+                    PendingMarker { prefix: prefix.to_vec(), side: marker.side, before: open, after: marker.after };
                 written.pending = Some(pending);
             }
         }
@@ -291,8 +292,8 @@ impl Salvage<'_> {
     }
 
     /// Writes the pending marker.
-    fn flush(&mut self, written: &mut Written) -> Result<(), SSTableError> {
-        let Some(Pending { prefix, side, before, after }) = written.pending.take() else { return Ok(()) };
+    fn flush(&mut self, written: &mut WrittenPart) -> Result<(), SSTableError> {
+        let Some(PendingMarker { prefix, side, before, after }) = written.pending.take() else { return Ok(()) };
         if before != after {
             self.writer.add(&Unfiltered::Marker(Marker { prefix: &prefix, side, before, after }))?;
             written.open = Some(after);
@@ -301,13 +302,16 @@ impl Salvage<'_> {
     }
 
     /// Ends the range deletion that is open where the sound part ends.
-    fn close(&mut self, written: &mut Written) -> Result<(), SSTableError> {
-        let opens = written.pending.take().map(|pending| Pending { after: DeletionTime::LIVE, ..pending });
+    fn close(&mut self, written: &mut WrittenPart) -> Result<(), SSTableError> {
+        let opens = written.pending.take().map(|pending| PendingMarker { after: DeletionTime::LIVE, ..pending });
         let open = written.open.unwrap_or(DeletionTime::LIVE);
         written.pending = opens.or_else(|| match &written.last {
-            Some((prefix, 0)) if !open.is_live() => {
-                Some(Pending { prefix: prefix.clone(), side: Side::After, before: open, after: DeletionTime::LIVE })
-            }
+            Some((prefix, 0)) if !open.is_live() => Some(PendingMarker {
+                prefix: prefix.clone(),
+                side: Side::After,
+                before: open,
+                after: DeletionTime::LIVE,
+            }),
             _ => None,
         });
         if let Some(pending) = &written.pending {

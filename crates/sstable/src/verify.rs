@@ -11,7 +11,7 @@ use crate::cache::BlockCache;
 use crate::descriptor::{Component, Descriptor};
 use crate::error::{Corruption, SSTableError};
 use crate::index_file::ReadPages;
-use crate::partition_index::{Place, hash_byte_of};
+use crate::partition_index::{PartitionPosition, hash_byte_of};
 use crate::reader::{SSTableCursor, SSTableReader, listed, read_whole};
 use crate::row_index::{Block, FileBlocks, RowIndexEntry, encode_position};
 
@@ -195,13 +195,13 @@ impl<'r> Walk<'r> {
     }
 
     /// The row index entry of the current partition, if its place says that there is one.
-    fn entry(&self, place: Place, position: u64) -> Result<Option<RowIndexEntry>, SSTableError> {
+    fn entry(&self, place: PartitionPosition, position: u64) -> Result<Option<RowIndexEntry>, SSTableError> {
         match place {
-            Place::Data(found) if found == position => Ok(None),
-            Place::Data(found) => {
+            PartitionPosition::Data(found) if found == position => Ok(None),
+            PartitionPosition::Data(found) => {
                 Err(self.index_error(0, format!("data position {position}"), format!("data position {found}")))
             }
-            Place::Rows(at) => {
+            PartitionPosition::Rows(at) => {
                 let entry = RowIndexEntry::read(&self.reader.files().rows, at, true)?;
                 let head = self.data.partition();
                 let same =

@@ -18,7 +18,7 @@ use crate::error::SSTableError;
 use crate::filter::BloomFilterBuilder;
 use crate::new_files::{NewFiles, PreparedSSTable};
 use crate::page_checksums::{ComponentChecksums, PageChecksums, PageHasher};
-use crate::partition_index::{PartitionIndexWriter, Place};
+use crate::partition_index::{PartitionIndexWriter, PartitionPosition};
 use crate::row_index::{Block, RowIndexWriter};
 use crate::stats::{PARTITIONER, Position, SerializationHeader, Statistics, StatsCollector};
 use data::DataOut;
@@ -96,7 +96,7 @@ impl CurrentPartition {
 
 /// An unfiltered being written.
 #[derive(Clone, Copy)]
-struct Begun {
+struct UnfilteredStart {
     /// Offset, relative to the partition.
     offset: u64,
     /// The distance from the previous unfiltered, or from the partition's start.
@@ -274,7 +274,7 @@ impl SSTableWriter {
         self.end_unfiltered(begun)
     }
 
-    fn begin_unfiltered(&mut self, prefix: &[u8], weight: i8) -> Result<Begun, SSTableError> {
+    fn begin_unfiltered(&mut self, prefix: &[u8], weight: i8) -> Result<UnfilteredStart, SSTableError> {
         let (Some(files), partition @ CurrentPartition { is_open: true, .. }) = (&mut self.files, &mut self.partition)
         else {
             return Err(finished());
@@ -288,10 +288,10 @@ impl SSTableWriter {
         if !std::mem::replace(&mut partition.has_rows, true) {
             set(&mut self.positions.first, prefix, weight);
         }
-        Ok(Begun { offset, previous_size: offset - partition.previous_start })
+        Ok(UnfilteredStart { offset, previous_size: offset - partition.previous_start })
     }
 
-    fn end_unfiltered(&mut self, begun: Begun) -> Result<(), SSTableError> {
+    fn end_unfiltered(&mut self, begun: UnfilteredStart) -> Result<(), SSTableError> {
         let (Some(files), partition) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
         partition.previous_start = begun.offset;
         let end = files.data.position() - partition.start;
@@ -327,7 +327,7 @@ impl SSTableWriter {
         files.row_index.drain(&mut files.rows.pending);
         files.rows.flush(INDEX_WRITE_BYTES)?;
         let hash = murmur3::hash128(key.bytes());
-        files.partition_index.add(key, hash, record.map_or(Place::Data(start), Place::Rows));
+        files.partition_index.add(key, hash, record.map_or(PartitionPosition::Data(start), PartitionPosition::Rows));
         files.partition_index.drain(&mut files.partitions.pending);
         files.partitions.flush(INDEX_WRITE_BYTES)?;
         if let Some(filter) = &mut self.filter {

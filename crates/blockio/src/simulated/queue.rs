@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use super::{Choices, SimulatedDisk};
-use crate::queue::{BlockQueue, QueueMeans, QueueWaker, Written, park};
+use crate::queue::{BlockQueue, CompletedWrite, QueueMeans, QueueWaker, park};
 use crate::{BLOCK_SIZE, DiskError, Durability, Frame};
 
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct SimulatedQueue {
     inode: usize,
     path: PathBuf,
     under_way: Vec<UnderWay>,
-    done: Vec<Written>,
+    done: Vec<CompletedWrite>,
 }
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl SimulatedQueue {
         } else if result.is_ok() && durability == Durability::Durable {
             state.inodes[self.inode].settle(offset, frame.blocks().len());
         }
-        self.done.push(Written { frame, offset, result });
+        self.done.push(CompletedWrite { frame, offset, result });
     }
 }
 
@@ -64,7 +64,7 @@ impl BlockQueue for SimulatedQueue {
         self.under_way.len() + self.done.len()
     }
 
-    fn next_written(&mut self) -> Option<Written> {
+    fn next_written(&mut self) -> Option<CompletedWrite> {
         self.done.pop()
     }
 

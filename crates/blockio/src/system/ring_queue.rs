@@ -19,7 +19,7 @@ use rustix::event::EventfdFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::SystemFile;
-use crate::queue::{BlockQueue, QueueMeans, QueueWaker, Written};
+use crate::queue::{BlockQueue, CompletedWrite, QueueMeans, QueueWaker};
 use crate::sleeper::Sleeper;
 use crate::{BLOCK_SIZE, DiskError, Durability, File, Frame};
 
@@ -37,7 +37,7 @@ pub(super) struct RingQueue {
     direct: OwnedFd,
     writes: Vec<Option<Write>>,
     in_flight: usize,
-    done: Vec<Written>,
+    done: Vec<CompletedWrite>,
     sleeper: Arc<Sleeper>,
     counter: Box<[u8; 8]>,
     listening: bool,
@@ -109,7 +109,7 @@ impl RingQueue {
             let number = usize::try_from(entry.user_data()).unwrap_or(usize::MAX);
             if let Some(write) = self.writes.get_mut(number).and_then(Option::take) {
                 let result = self.settle(&write, entry.result());
-                self.done.push(Written { frame: write.frame, offset: write.offset, result });
+                self.done.push(CompletedWrite { frame: write.frame, offset: write.offset, result });
             }
         }
     }
@@ -187,7 +187,7 @@ impl RingQueue {
     /// Writes without the ring.
     fn write_now(&mut self, write: Write) {
         let result = self.file.write_blocks(write.frame.blocks(), write.offset, write.durability);
-        self.done.push(Written { frame: write.frame, offset: write.offset, result });
+        self.done.push(CompletedWrite { frame: write.frame, offset: write.offset, result });
     }
 }
 
@@ -239,7 +239,7 @@ impl BlockQueue for RingQueue {
         self.in_flight
     }
 
-    fn next_written(&mut self) -> Option<Written> {
+    fn next_written(&mut self) -> Option<CompletedWrite> {
         self.reap();
         let written = self.done.pop()?;
         self.in_flight -= 1;

@@ -2,7 +2,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::{AlignedBuffer, BlockRead, BlockRing, Frame, QueueMeans, ReadAhead, Written};
+use crate::{AlignedBuffer, BlockRead, BlockRing, CompletedWrite, Frame, QueueMeans, ReadAhead};
 
 /// A temporary directory, removed at the end.
 struct Scratch(PathBuf);
@@ -150,7 +150,7 @@ fn all_queued_writes_complete_with_and_without_a_ring() {
             }
             while queue.in_flight() > 0 {
                 match queue.next_written() {
-                    Some(Written { frame, result, .. }) => {
+                    Some(CompletedWrite { frame, result, .. }) => {
                         result.unwrap();
                         written.push(frame.range().start / block);
                     }

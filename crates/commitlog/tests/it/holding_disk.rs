@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use blockio::{
-    AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, Disk, DiskError, Durability, Fault, File, Frame, OpenOptions,
-    QueueMeans, QueueWaker, SimulatedDisk, Written,
+    AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, CompletedWrite, Disk, DiskError, Durability, Fault, File, Frame,
+    OpenOptions, QueueMeans, QueueWaker, SimulatedDisk,
 };
 
 /// When a test that waits in vain gives up.
@@ -139,7 +139,7 @@ impl BlockQueue for HoldingQueue {
         self.inner.in_flight() + self.held.len()
     }
 
-    fn next_written(&mut self) -> Option<Written> {
+    fn next_written(&mut self) -> Option<CompletedWrite> {
         let written = self.inner.next_written()?;
         if has_records(&written.frame) {
             let mut frames = self.frames.0.lock().unwrap();

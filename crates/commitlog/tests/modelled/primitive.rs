@@ -100,7 +100,7 @@ pub(crate) trait BlockQueue: std::fmt::Debug {
         self.submit(frame, offset, durability);
     }
 
-    fn next_written(&mut self) -> Option<Written>;
+    fn next_written(&mut self) -> Option<CompletedWrite>;
 
     fn wait(&mut self, until: Option<std::time::Instant>) -> Result<(), blockio::DiskError>;
 
@@ -113,7 +113,7 @@ pub(crate) trait BlockQueue: std::fmt::Debug {
 
 /// A write that is complete.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct CompletedWrite {
     pub frame: Frame,
     pub offset: u64,
     pub result: Result<(), blockio::DiskError>,

@@ -12,7 +12,7 @@ use model::Mutation;
 use super::Engine;
 use crate::error::EngineError;
 use crate::shared::BorrowedSchema;
-use crate::write::{Begun, Writes, begin};
+use crate::write::{WriteUnderWay, Writes, begin};
 
 /// Keeps the engine while a write waits.
 struct OfEngine(Arc<Engine>);
@@ -28,7 +28,7 @@ impl Deref for OfEngine {
 /// A begun write. Completes when it is as durable as `commitlog_sync` requires and visible to every read that starts
 /// later. If it is dropped before that, it is finished in the background.
 #[must_use = "it is acknowledged when it is ready"]
-pub struct BegunWrite(Begun<OfEngine>);
+pub struct BegunWrite(WriteUnderWay<OfEngine>);
 
 impl Engine {
     /// Begins a write that was created with this schema, without waiting. `None` means that the write would have to
@@ -66,7 +66,7 @@ impl BegunWrite {
     /// Prefetches the memory that these writes will read first in memtables. The writes must be durable and polled soon
     /// after; about eight are needed for a gain.
     pub fn prefetch<'w>(writes: impl Iterator<Item = &'w BegunWrite>) {
-        Begun::prefetch(writes.map(|write| &write.0));
+        WriteUnderWay::prefetch(writes.map(|write| &write.0));
     }
 }
 

@@ -61,22 +61,22 @@ struct Kept {
     record: Vec<u8>,
     /// Its updates of tables that exist.
     updates: Vec<PartitionUpdate>,
-    begun: Begun,
+    begun: BatchStart,
 }
 
 /// When a batch was begun.
-enum Begun {
+enum BatchStart {
     At(LogPosition),
     /// In this millisecond since the epoch. Batches of earlier versions have no position.
     In(i64),
 }
 
-impl Begun {
+impl BatchStart {
     /// Whether it was begun before a truncation at this position and in this millisecond.
     fn is_before(&self, position: LogPosition, millis: i64) -> bool {
         match self {
-            Begun::At(begun) => *begun < position,
-            Begun::In(begun) => *begun <= millis,
+            BatchStart::At(begun) => *begun < position,
+            BatchStart::In(begun) => *begun <= millis,
         }
     }
 }
@@ -172,9 +172,9 @@ impl Writes {
         let begun = match version {
             VERSION => {
                 let position = record.split_off(record.len().saturating_sub(POSITION_BYTES));
-                Begun::At(decode_position(&position).ok_or("it has no position")?)
+                BatchStart::At(decode_position(&position).ok_or("it has no position")?)
             }
-            _ => Begun::In(begun_millis(id)),
+            _ => BatchStart::In(begun_millis(id)),
         };
         let (mutation, _of_dropped_tables) =
             Mutation::read_record(&record, &self.shared.schema()).map_err(|error| error.to_string())?;

@@ -116,7 +116,7 @@ impl PartitionLocks {
     /// Takes the locks with these numbers, which ascend.
     async fn lock_stripes(self: &Arc<Self>, stripes: &[usize]) -> HeldLocks {
         debug_assert!(stripes.is_sorted_by(|one, next| one < next), "an order that all takers share");
-        let mut held = Held { locks: Arc::clone(self), stripes: Vec::with_capacity(stripes.len()) };
+        let mut held = LockedStripes { locks: Arc::clone(self), stripes: Vec::with_capacity(stripes.len()) };
         for &stripe in stripes {
             let mut taker = Taker { locks: self, stripe, ticket: None };
             poll_fn(|context| taker.poll(context)).await;
@@ -168,7 +168,7 @@ impl Drop for Taker<'_> {
 /// The locks that a write holds. They are passed on when this is dropped. Most writes hold none.
 #[derive(Default)]
 pub(crate) struct HeldLocks {
-    _held: Option<Box<Held>>,
+    _held: Option<Box<LockedStripes>>,
 }
 
 impl HeldLocks {
@@ -176,12 +176,12 @@ impl HeldLocks {
     pub const NONE: HeldLocks = HeldLocks { _held: None };
 }
 
-struct Held {
+struct LockedStripes {
     locks: Arc<PartitionLocks>,
     stripes: Vec<usize>,
 }
 
-impl Drop for Held {
+impl Drop for LockedStripes {
     fn drop(&mut self) {
         self.stripes.iter().for_each(|stripe| self.locks.pass_on(*stripe));
     }

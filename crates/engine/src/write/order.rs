@@ -362,7 +362,7 @@ pub(super) fn block(write: Write<'_>, durability: Durability) -> Result<bool, En
 pub(crate) fn begin<E: Deref<Target = Writes>, B>(
     writes: &Writes,
     own: impl FnOnce() -> E,
-    made: impl FnOnce(Begun<E>) -> B,
+    made: impl FnOnce(WriteUnderWay<E>) -> B,
     mutation: Mutation,
     stores: &[Arc<TableStore>],
 ) -> Result<Option<B>, EngineError> {
@@ -370,20 +370,20 @@ pub(crate) fn begin<E: Deref<Target = Writes>, B>(
     let Some(admitted) = write.admit_now()? else { return Ok(None) };
     let Some(entered) = admitted.enter()? else { return Ok(None) };
     let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) else {
-        return Ok(Some(made(Begun { waiting: None })));
+        return Ok(Some(made(WriteUnderWay { waiting: None })));
     };
-    Ok(Some(made(Begun { waiting: Some(InFlight::new(own(), mutation, stores.into(), kept)) })))
+    Ok(Some(made(WriteUnderWay { waiting: Some(InFlight::new(own(), mutation, stores.into(), kept)) })))
 }
 
 /// A begun write. Completes when it is as durable as `commitlog_sync` requires and visible to every read that starts
 /// later. If it is dropped before that, it is finished in the background.
 #[must_use = "it is acknowledged when it is ready"]
-pub(crate) struct Begun<E: Deref<Target = Writes>> {
+pub(crate) struct WriteUnderWay<E: Deref<Target = Writes>> {
     /// `None` if it never had to wait.
     waiting: Option<InFlight<E, Mutation, WrittenStores>>,
 }
 
-impl<E: Deref<Target = Writes>> Begun<E> {
+impl<E: Deref<Target = Writes>> WriteUnderWay<E> {
     /// Whether it need not wait, or not any more.
     pub fn is_done(&self) -> bool {
         self.waiting.as_ref().is_none_or(InFlight::is_done)
@@ -396,7 +396,7 @@ impl<E: Deref<Target = Writes>> Begun<E> {
 
     /// Prefetches the memory that these writes will read first in memtables. The writes must be durable and polled soon
     /// after; about eight are needed for a gain.
-    pub fn prefetch<'w>(writes: impl Iterator<Item = &'w Begun<E>>)
+    pub fn prefetch<'w>(writes: impl Iterator<Item = &'w WriteUnderWay<E>>)
     where
         E: 'w,
     {

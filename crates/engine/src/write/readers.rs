@@ -39,7 +39,7 @@ struct State {
 impl Readers {
     /// Runs a job on one of the threads. If the future is dropped, the job has no receiver, but it may still run.
     pub async fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> Result<R, EngineError> {
-        let slot = Arc::new(Slot { state: Mutex::new((Outcome::Awaited, None)) });
+        let slot = Arc::new(Slot { state: Mutex::new((JobState::Awaited, None)) });
         let sender = Sender(Arc::clone(&slot));
         self.0.add(Box::new(move || {
             if let Ok(result) = catch_unwind(AssertUnwindSafe(job)) {
@@ -48,12 +48,12 @@ impl Readers {
         }));
         poll_fn(|context| {
             let (outcome, waker) = &mut *lock(&slot.state);
-            match std::mem::replace(outcome, Outcome::Awaited) {
-                Outcome::Done(result) => Poll::Ready(Ok(result)),
-                Outcome::Lost => {
+            match std::mem::replace(outcome, JobState::Awaited) {
+                JobState::Done(result) => Poll::Ready(Ok(result)),
+                JobState::Lost => {
                     Poll::Ready(Err(EngineError::ClosedForWrites("a read before a write was lost".into())))
                 }
-                Outcome::Awaited => {
+                JobState::Awaited => {
                     *waker = Some(context.waker().clone());
                     Poll::Pending
                 }
@@ -121,10 +121,10 @@ impl Shop {
 
 /// Where the result of a job is put.
 struct Slot<R> {
-    state: Mutex<(Outcome<R>, Option<Waker>)>,
+    state: Mutex<(JobState<R>, Option<Waker>)>,
 }
 
-enum Outcome<R> {
+enum JobState<R> {
     Awaited,
     Done(R),
     /// The job was dropped, or it panicked; the panic hook reported that.
@@ -136,10 +136,10 @@ struct Sender<R>(Arc<Slot<R>>);
 
 impl<R> Sender<R> {
     fn send(&self, result: R) {
-        self.put(Outcome::Done(result));
+        self.put(JobState::Done(result));
     }
 
-    fn put(&self, outcome: Outcome<R>) {
+    fn put(&self, outcome: JobState<R>) {
         let mut state = lock(&self.0.state);
         state.0 = outcome;
         let waker = state.1.take();
@@ -150,10 +150,10 @@ impl<R> Sender<R> {
 
 impl<R> Drop for Sender<R> {
     fn drop(&mut self) {
-        let is_awaited = matches!(lock(&self.0.state).0, Outcome::Awaited);
+        let is_awaited = matches!(lock(&self.0.state).0, JobState::Awaited);
         // A result that was taken leaves `Awaited` behind, which nobody looks at again.
         if is_awaited {
-            self.put(Outcome::Lost);
+            self.put(JobState::Lost);
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// The outcome of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Effect {
     /// It has an effect.
     Applied,
     /// It has no effect, for this reason.
@@ -38,22 +38,22 @@ fn honoured() -> impl Iterator<Item = &'static Honoured> {
 }
 
 /// Applies one setting. The error says what is wrong with it, without its name.
-pub(super) fn apply(config: &mut Config, name: &str, value: &Value) -> Result<Outcome, String> {
+pub(super) fn apply(config: &mut Config, name: &str, value: &Value) -> Result<Effect, String> {
     if let Some(option) = honoured().find(|option| option.name == name) {
         return if value.is_null() {
-            Ok(Outcome::Applied)
+            Ok(Effect::Applied)
         } else {
-            (option.apply)(config, value).map(|()| Outcome::Applied)
+            (option.apply)(config, value).map(|()| Effect::Applied)
         };
     }
     if let Some(option) = RESTRICTED.iter().find(|option| option.name == name) {
         if value.is_null() || (option.accepts)(value) {
-            return Ok(Outcome::Applied);
+            return Ok(Effect::Applied);
         }
         return Err(format!("is not supported with the value {value}; accepted: {}", option.accepted));
     }
     match INERT.iter().find(|(_, names)| names.contains(&name)) {
-        Some((reason, _)) => Ok(Outcome::Inert(reason)),
+        Some((reason, _)) => Ok(Effect::Inert(reason)),
         None => Err("is no option of Espalier or of Cassandra 5.0".to_owned()),
     }
 }

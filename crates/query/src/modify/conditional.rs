@@ -47,37 +47,37 @@ enum RowCondition<'c> {
 }
 
 /// A clustering, in the order of its table.
-struct Place {
+struct OrderedClustering {
     clustering: Vec<u8>,
     table: Arc<Table>,
 }
 
-impl Ord for Place {
-    fn cmp(&self, other: &Place) -> Ordering {
+impl Ord for OrderedClustering {
+    fn cmp(&self, other: &OrderedClustering) -> Ordering {
         self.table.comparator().compare(&self.clustering, &other.clustering)
     }
 }
 
-impl PartialOrd for Place {
-    fn partial_cmp(&self, other: &Place) -> Option<Ordering> {
+impl PartialOrd for OrderedClustering {
+    fn partial_cmp(&self, other: &OrderedClustering) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Place {
-    fn eq(&self, other: &Place) -> bool {
+impl PartialEq for OrderedClustering {
+    fn eq(&self, other: &OrderedClustering) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Place {}
+impl Eq for OrderedClustering {}
 
 /// The conditions of one or more modifications of a partition.
 struct Conditions<'c> {
     table: Arc<Table>,
     key: PartitionKey,
     /// The conditions on rows; `None` is the static row.
-    rows: BTreeMap<Option<Place>, RowCondition<'c>>,
+    rows: BTreeMap<Option<OrderedClustering>, RowCondition<'c>>,
     /// The columns of the answer if the conditions do not hold, some of them several times; `None` if these are all.
     columns: Option<Vec<Arc<Column>>>,
     /// Whether regular columns are read, or only which rows there are.
@@ -92,7 +92,7 @@ type Values = Vec<Option<Vec<u8>>>;
 
 /// What was read of a partition.
 #[derive(Default)]
-struct Current {
+struct ReadPartition {
     /// The live rows, in the order of the table.
     rows: Vec<(Vec<u8>, Values)>,
     /// The static row, if it is live.
@@ -289,8 +289,8 @@ impl<'c> Conditions<'c> {
     }
 
     /// A row; the static row if there is no clustering.
-    fn place(&self, clustering: Option<Vec<u8>>) -> Option<Place> {
-        clustering.map(|clustering| Place { clustering, table: self.table.clone() })
+    fn place(&self, clustering: Option<Vec<u8>>) -> Option<OrderedClustering> {
+        clustering.map(|clustering| OrderedClustering { clustering, table: self.table.clone() })
     }
 
     fn add_existence(&mut self, clustering: Option<Vec<u8>>, condition: RowCondition<'c>) -> Result<(), QueryError> {
@@ -341,11 +341,11 @@ impl<'c> Conditions<'c> {
 
     /// Reads the rows of the conditions. If there are conditions on the static row alone, the first live row is read:
     /// a partition without static content is not one that does not exist.
-    fn read(&self, execution: &Execution<'_>) -> Result<Current, QueryError> {
+    fn read(&self, execution: &Execution<'_>) -> Result<ReadPartition, QueryError> {
         let slices: Vec<Slice> = self.clusterings().map(|(clustering, _)| Slice::prefix(clustering)).collect();
         let (reads_all, named_statics) = (slices.is_empty(), self.named_statics());
         let slices = if slices.is_empty() { Slices::all() } else { Slices::new(slices, self.table.comparator()) };
-        let mut current = Current { newest_micros: i64::MIN, ..Current::default() };
+        let mut current = ReadPartition { newest_micros: i64::MIN, ..ReadPartition::default() };
         let (table, now) = (&*self.table, execution.now_seconds);
         read_rows(&self.table, &self.key, slices, execution, &mut |found| {
             current.newest_micros = current.newest_micros.max(newest_of(&found, table));
@@ -376,7 +376,7 @@ impl<'c> Conditions<'c> {
         Ok(current)
     }
 
-    fn hold(&self, current: &Current, execution: &Execution<'_>) -> Result<bool, QueryError> {
+    fn hold(&self, current: &ReadPartition, execution: &Execution<'_>) -> Result<bool, QueryError> {
         if let Some(condition) = self.rows.get(&None)
             && !condition.holds(current.statics.as_ref(), &self.table, execution)?
         {
@@ -420,7 +420,7 @@ impl<'c> Conditions<'c> {
     }
 
     /// The answer if the conditions do not hold: what was read.
-    fn refusal(&self, current: &Current, execution: &Execution<'_>) -> ResponseBody {
+    fn refusal(&self, current: &ReadPartition, execution: &Execution<'_>) -> ResponseBody {
         let table = &self.table;
         let none = Values::new();
         let statics = current.statics.as_ref().unwrap_or(&none);

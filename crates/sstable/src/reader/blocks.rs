@@ -439,40 +439,40 @@ impl DataWindow {
     }
 
     /// Makes at least `least` bytes from `position` on available, unless the data ends before.
-    fn prepare(&mut self, position: u64, least: usize) -> Result<Place, SSTableError> {
+    fn prepare(&mut self, position: u64, least: usize) -> Result<WindowOffset, SSTableError> {
         // They are nearly always in the current block, which needs no division.
         if let Some(offset) = position.checked_sub(self.block_start)
             && offset + least as u64 <= self.block().len() as u64
         {
-            return Ok(Place::Block(offset as usize));
+            return Ok(WindowOffset::Block(offset as usize));
         }
         if position >= self.data.length {
-            return Ok(Place::End);
+            return Ok(WindowOffset::End);
         }
         let least = (least as u64).min(self.data.length - position) as usize;
         if self.mode == ReadMode::Sequential {
-            return Ok(Place::Block(self.extend(position, least)?));
+            return Ok(WindowOffset::Block(self.extend(position, least)?));
         }
         if let Some(offset) = position.checked_sub(self.spill_start)
             && offset + least as u64 <= self.spill.len() as u64
         {
-            return Ok(Place::Spill(offset as usize));
+            return Ok(WindowOffset::Spill(offset as usize));
         }
         let index = position / self.data.block_length;
         let offset = (position % self.data.block_length) as usize;
         self.load(index)?;
         if self.block().len() < offset + least {
             self.gather(position, index, offset, least)?;
-            return Ok(Place::Spill(0));
+            return Ok(WindowOffset::Spill(0));
         }
-        Ok(Place::Block(offset))
+        Ok(WindowOffset::Block(offset))
     }
 
-    fn view(&self, place: Place) -> &[u8] {
+    fn view(&self, place: WindowOffset) -> &[u8] {
         let (bytes, offset) = match place {
-            Place::Block(offset) => (self.block(), offset),
-            Place::Spill(offset) => (self.spill.as_slice(), offset),
-            Place::End => (&[][..], 0),
+            WindowOffset::Block(offset) => (self.block(), offset),
+            WindowOffset::Spill(offset) => (self.spill.as_slice(), offset),
+            WindowOffset::End => (&[][..], 0),
         };
         bytes.get(offset..).unwrap_or_default()
     }
@@ -560,7 +560,7 @@ fn append_chunk(data: &DataFile, index: u64, ahead: &mut Ahead, own: &mut Own) -
 
 /// The place of bytes in a window.
 #[derive(Clone, Copy)]
-enum Place {
+enum WindowOffset {
     /// At an offset of the block.
     Block(usize),
     /// At an offset of the bytes that span blocks.

@@ -17,7 +17,7 @@ use crate::cache::NotCached;
 use crate::data::{Decoder, UnfilteredHead, read_partition_deletion};
 use crate::error::Decoded;
 use crate::input::Input;
-use crate::partition_index::Place;
+use crate::partition_index::PartitionPosition;
 
 /// The result of a row look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,7 +110,7 @@ pub(super) struct Sought<'k> {
 /// How many tables may have a partition.
 pub(super) enum Holders<'s> {
     None,
-    One(&'s SSTableReader, Place),
+    One(&'s SSTableReader, PartitionPosition),
     Several,
 }
 
@@ -166,10 +166,10 @@ pub fn find_only_row(
     }
     let found = Scratch::with(|scratch| match sought.holders(sstables, passing, &mut scratch.encoded)? {
         Holders::None => Ok(RowLookup::Absent),
-        Holders::One(sstable, Place::Data(position)) => {
+        Holders::One(sstable, PartitionPosition::Data(position)) => {
             sstable.cached_only_row(&sought, position, table, scratch, take)
         }
-        Holders::One(_, Place::Rows(_)) | Holders::Several => Ok(RowLookup::Unknown),
+        Holders::One(_, PartitionPosition::Rows(_)) | Holders::Several => Ok(RowLookup::Unknown),
     });
     found.unwrap_or(RowLookup::Unknown)
 }

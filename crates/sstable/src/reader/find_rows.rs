@@ -16,7 +16,7 @@ use super::{DataFile, SSTableReader};
 use crate::cache::NotCached;
 use crate::data::{Decoder, UnfilteredHead, read_partition_deletion};
 use crate::index_file::CachedPages;
-use crate::partition_index::Place;
+use crate::partition_index::PartitionPosition;
 use crate::row_index::{Block, BlockCursor, IndexedPartition, encode_position};
 
 /// A place between the rows of a partition: a prefix of the clustering with a weight, -1 before everything that starts
@@ -115,11 +115,11 @@ impl SSTableReader {
     fn enter(
         &self,
         slice: &PartitionSlice<'_>,
-        place: Place,
+        place: PartitionPosition,
         scratch: &mut Scratch,
     ) -> Result<Option<Entered<'_>>, NotCached> {
         match place {
-            Place::Data(partition) => {
+            PartitionPosition::Data(partition) => {
                 let version = self.files.descriptor.version;
                 let mut window = CachedWindow::new(&self.files.data, &mut scratch.spill);
                 let entered = window.decode(partition, |input| {
@@ -134,7 +134,7 @@ impl SSTableReader {
                     _ => Err(NotCached),
                 }
             }
-            Place::Rows(record) => {
+            PartitionPosition::Rows(record) => {
                 let Some(record) = IndexedPartition::of_cached(&self.files.rows, record, slice.key)? else {
                     return Ok(None);
                 };

@@ -2,7 +2,7 @@
 
 use blockio::{AlignedBuffer, AlignedSlice, BLOCK_SIZE, Durability, File};
 
-use super::pending::Pending;
+use super::pending::PendingData;
 use crate::compression::{ChunkCompressor, CompressionInfo, CompressionParams, Stored};
 use crate::error::SSTableError;
 
@@ -16,7 +16,7 @@ const CHECKSUM_CHUNK_LENGTH: u32 = BLOCK_SIZE as u32;
 /// Takes uncompressed data and writes Data.db.
 pub(super) struct DataOut {
     /// Data that is not part of a chunk yet.
-    pending: Pending,
+    pending: PendingData,
     /// Data position of the first byte that is pending.
     pending_position: u64,
     chunks: Chunks,
@@ -36,7 +36,7 @@ pub(super) struct DataDone {
 impl DataOut {
     pub fn new(file: Box<dyn File>, compression: Option<CompressionParams>) -> Result<Self, SSTableError> {
         let chunks = Chunks::new(file, compression)?;
-        let pending = Pending::with_room(chunks.least() + ROW_BYTES);
+        let pending = PendingData::with_room(chunks.least() + ROW_BYTES);
         Ok(DataOut { pending, pending_position: 0, chunks })
     }
 

@@ -4,7 +4,7 @@ use blockio::BLOCK_SIZE;
 
 /// Data that was not written yet. Encoders append it to a vector, whose memory may start anywhere, while a device needs
 /// memory that starts at a block: a few bytes in front of the data are left unused.
-pub(super) struct Pending {
+pub(super) struct PendingData {
     bytes: Vec<u8>,
     unused: usize,
     /// The capacity for data.
@@ -13,14 +13,14 @@ pub(super) struct Pending {
     capacity: usize,
 }
 
-impl Pending {
+impl PendingData {
     /// Starts empty. Up to `room` bytes start at a block; if more are appended at a time, they are moved and may start
     /// anywhere.
     pub fn with_room(room: usize) -> Self {
         let mut bytes: Vec<u8> = Vec::with_capacity(room + BLOCK_SIZE);
         let unused = bytes.as_ptr().align_offset(BLOCK_SIZE).min(BLOCK_SIZE);
         bytes.resize(unused, 0);
-        Pending { unused, room, capacity: bytes.capacity(), bytes }
+        PendingData { unused, room, capacity: bytes.capacity(), bytes }
     }
 
     /// The number of bytes of data.
@@ -42,7 +42,7 @@ impl Pending {
     pub fn remove_first(&mut self, count: usize) {
         let rest = self.unused + count..self.bytes.len();
         if self.bytes.capacity() != self.capacity && rest.len() <= self.room {
-            let mut anew = Pending::with_room(self.room);
+            let mut anew = PendingData::with_room(self.room);
             anew.bytes.extend_from_slice(&self.bytes[rest]);
             *self = anew;
             return;
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn data_starts_at_a_block_again_after_the_buffer_grew() {
-        let mut pending = Pending::with_room(2 * BLOCK_SIZE);
+        let mut pending = PendingData::with_room(2 * BLOCK_SIZE);
         let mut data = Vec::new();
         for length in [10, BLOCK_SIZE, 3 * BLOCK_SIZE, 5, 40 * BLOCK_SIZE, 2 * BLOCK_SIZE, 1, 0] {
             pending.end().extend((0..length).map(|i| (i * 7 + length) as u8));

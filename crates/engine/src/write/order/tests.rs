@@ -62,7 +62,11 @@ impl House {
         Mutation::from(update.build())
     }
 
-    fn begin(&self, mutation: Mutation, stores: &[Arc<TableStore>]) -> Result<Option<Begun<Arc<Writes>>>, EngineError> {
+    fn begin(
+        &self,
+        mutation: Mutation,
+        stores: &[Arc<TableStore>],
+    ) -> Result<Option<WriteUnderWay<Arc<Writes>>>, EngineError> {
         let writes = &self.engine.writes;
         begin(writes, || Arc::clone(writes), |begun| begun, mutation, stores)
     }
@@ -92,7 +96,7 @@ impl House {
     }
 
     /// Begins writes until the log has no room for another one.
-    fn fill_log(&self) -> Vec<Begun<Arc<Writes>>> {
+    fn fill_log(&self) -> Vec<WriteUnderWay<Arc<Writes>>> {
         let stores = self.stores();
         // Only the writes of this table keep segments in use, and their group delays every flush.
         self.engine.flush_all().unwrap();
