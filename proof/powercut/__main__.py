@@ -7,12 +7,13 @@ the check are those of `proof/kill`, in every fourth case with 64 writers. A thi
 the cases writes of the log are short meanwhile, in another third one is done half and fails: then the node refuses writes, as its
 policy says, until the power goes.
 
-A case that fails keeps the volume as the last start found it (`found`) and as it is now (`volume`), the records of both logs, the node's
-log, what every load has had acknowledged, and what two checks say. The directory is named.
+A case that fails keeps the volume as the last start found it (`found`) and as it is now (`volume`), the records of both logs, which part
+of the log each SSTable of the schema covers, the node's log, what every load has had acknowledged, and what three checks say: the one that
+failed, another one on the same node, and one on a node that starts from a copy of `found`. The directory is named.
 
 usage: python -m proof.powercut [--cases 200] [--seed 1] [--periodic]
 
---periodic proves this program: in a mode that acknowledges first, losses must be found.
+--periodic proves this program: in a mode that acknowledges first, losses must be found, and each is kept with all of the above.
 """
 
 import argparse
@@ -62,21 +63,23 @@ def main() -> None:
     ran = failed = cuts = deaths = failures = short = acknowledged = 0
     for first in range(0, options.cases, CASES_PER_NODE):
         machine = Machine(options.seed, first // CASES_PER_NODE, "periodic" if options.periodic else None)
-        for case in range(first, min(first + CASES_PER_NODE, options.cases)):
-            wrong = machine.case()
-            ran += 1
-            failed += bool(wrong)
-            for line in wrong[:20]:
-                print(f"case {case}: {line}", flush=True)
-            if wrong:
-                machine.keep_evidence()
-                break
+        try:
+            for case in range(first, min(first + CASES_PER_NODE, options.cases)):
+                wrong = machine.case()
+                ran += 1
+                failed += bool(wrong)
+                for line in wrong[:20]:
+                    print(f"case {case}: {line}", flush=True)
+                if wrong:
+                    machine.keep_evidence()
+                    break
+        finally:
+            machine.end()
         cuts += machine.cuts
         deaths += machine.deaths
         failures += machine.failures
         short += machine.short_writes
         acknowledged += sum(load.acknowledged for load in machine.loads)
-        machine.end()
     print(f"seed {options.seed}: {cuts} power cuts, {deaths} kills, {failures} failed and {short} short writes of the log, "
           f"{acknowledged} writes and schema steps acknowledged")
     print(f"{ran - failed} passed, {failed} failed")
@@ -197,23 +200,34 @@ class Machine:
         self.records.append(f"{what}: acknowledged {counts}")
 
     def keep_evidence(self) -> None:
-        """Keeps the volume as the last start found it and as the failed check did, and the history, for the analysis."""
+        """Keeps the volume as the last start found it and as it is now, and the history, for the analysis."""
         self.keep = True
-        found, volume = self.directory / "found", self.directory / "volume"
-        for path, content in self.found.items():
-            place = found / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
-        shutil.copytree(self.node.data, volume, ignore=shutil.ignore_patterns("*.sock"), dirs_exist_ok=True)
-        for directory in (found, volume):
-            (self.directory / f"{directory.name}-records").write_text(records_of(directory))
+        with self.mount.lock:
+            now = self.disk.files()     # the node runs on, so that files come and go
         (self.directory / "acknowledged").write_text("\n".join(self.records) + "\n")
+        for name, files in (("found", self.found), ("volume", now)):
+            volume = self.directory / name
+            write_files(volume, files)
+            (self.directory / f"{name}-records").write_text(records_of(volume))
+            (self.directory / f"{name}-coverage").write_text(coverage_of(volume))
+        (self.directory / "second-check").write_text(self.look_again(self.node))
+        copy = Espalier(self.directory / "again", places.free_ports(1)[0], dict(self.node.environment), True)
+        write_files(copy.data, self.found)
         try:
-            with Connection(self.node.host, self.node.port) as connection:
-                again = [line for load in self.loads for line in load.check(connection)]
+            copy.launch()
+            (self.directory / "third-check").write_text(self.look_again(copy))
         except Exception as failed:
-            again = [repr(failed)]
-        (self.directory / "second-check").write_text("\n".join(again) + "\n")
+            (self.directory / "third-check").write_text(f"{failed!r}\n")
+        finally:
+            if copy.process is not None and copy.process.poll() is None:
+                copy.kill()
+
+    def look_again(self, node: Espalier) -> str:
+        try:
+            with Connection(node.host, node.port) as connection:
+                return "".join(f"{line}\n" for load in self.loads for line in load.check(connection))
+        except Exception as failed:
+            return f"{failed!r}\n"
 
     def put_in(self) -> None:
         """Mounts the disk, which is to do something wrong once it is under load, or not."""
@@ -226,14 +240,32 @@ class Machine:
             self.node.kill()
         self.mount.close()
         if self.keep:
-            print(f"the node's volume, its log and the lists of both checks are kept: {self.directory}")
+            print(f"the node's volume, its log and the lists of all checks are kept: {self.directory}")
             return
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+def write_files(directory: Path, files: dict[str, bytes]) -> None:
+    """Writes files, whose paths are relative to the directory."""
+    for path, content in files.items():
+        place = directory / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+
+
 def records_of(directory: Path) -> str:
-    """The records of the log in a data directory; of one that cannot be read, why."""
-    command = [str(places.espalier_binary()), "log", "dump", "--data", str(directory)]
+    """The records of the log in a data directory, in the order in which a start reads them; of one that cannot be read, why."""
+    return output_of("log", "dump", "--data", str(directory))
+
+
+def coverage_of(directory: Path) -> str:
+    """What is known of each SSTable of the schema: among other things, which part of the log it covers."""
+    tables = sorted(directory.glob("data/system*/*/*-Data.db"))
+    return "".join(f"{table.relative_to(directory)}\n{output_of('sstable', 'metadata', str(table))}\n" for table in tables)
+
+
+def output_of(*arguments: str) -> str:
+    command = [str(places.espalier_binary()), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
     return done.stdout + done.stderr
 

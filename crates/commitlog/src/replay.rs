@@ -1,7 +1,7 @@
 //! Replay: the records found at open, in order. Each is checked three times: by its blocks' ids and checksums, by its
 //! head's checksum, and by its body's.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub struct Replay {
     /// If set, records that touch none of these tables are skipped.
     wanted: Option<Vec<Uuid>>,
     found: Vec<Arc<SegmentUse>>,
+    /// By the id of its segment: how many blocks were durable once, as the caller knows.
+    durable_blocks: BTreeMap<i64, u32>,
     /// The images of the segments, in order, once the first was requested.
     images: Option<Images>,
     /// The image of the first pending segment, if it was already read.
@@ -137,12 +139,29 @@ impl Replay {
             pending: found.clone().into(),
             wanted: None,
             found,
+            durable_blocks: BTreeMap::new(),
             images: None,
             ahead: None,
             current: None,
             scratch: Vec::new(),
             tables: Vec::new(),
             report: ReplayReport { gaps, ..ReplayReport::default() },
+        }
+    }
+
+    /// Notes positions up to which the log was durable once. The caller knows them from elsewhere: an SSTable that was
+    /// written after the log was synced names the end of the log at that time. If a segment ends before such a position
+    /// now, it is damaged. Call this before anything is read, and before [`preview`](Replay::preview).
+    pub fn note_durable(&mut self, positions: impl IntoIterator<Item = LogPosition>) {
+        debug_assert!(self.current.is_none() && self.images.is_none(), "nothing was read of it");
+        for position in positions {
+            let is_found = self.found.iter().any(|segment| segment.id == position.segment);
+            let offset = u32::try_from(position.offset).unwrap_or(0);
+            // At the end of a segment, or behind it, a position does not say where the last record ends.
+            if is_found && u64::from(offset) < self.shared.segment_size() {
+                let blocks = self.durable_blocks.entry(position.segment).or_default();
+                *blocks = offset.div_ceil(BLOCK_SIZE as u32).max(*blocks);
+            }
         }
     }
 
@@ -234,6 +253,7 @@ impl Replay {
             pending: self.to_preview().into(),
             wanted: Some(self.shared.preview_tables.clone()),
             found: Vec::new(),
+            durable_blocks: self.durable_blocks.clone(),
             images: None,
             ahead: None,
             current: None,
@@ -303,7 +323,8 @@ impl Replay {
                 format!("segment {} was written in sync mode {mode}, which this build does not know", segment.id);
             return Err(LogError::Refused { path: self.shared.file.path().to_path_buf(), reason });
         }
-        let mut horizon = image.horizon_of(segment.id);
+        let noted = self.durable_blocks.get(&segment.id).copied().unwrap_or(0);
+        let mut horizon = image.horizon_of(segment.id).max(noted);
         if !self.pending.is_empty() {
             // The first frame of the next segment says how far this one is durable.
             let next = self.next_image()?;

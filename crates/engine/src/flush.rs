@@ -93,15 +93,18 @@ impl Flush {
         if frozen.is_empty() {
             return Ok(false);
         }
+        // The intervals come first, so that the log is durable up to their ends.
+        let intervals = frozen.iter().map(|(generation, next)| self.covered_interval(generation, next));
+        let intervals: Vec<_> = intervals.collect();
         self.complete_log()?;
-        for (generation, next) in &frozen {
-            self.flush_generation(store, generation, self.covered_interval(generation, next))?;
+        for ((generation, _), interval) in frozen.iter().zip(intervals) {
+            self.flush_generation(store, generation, interval)?;
         }
         Ok(true)
     }
 
     /// Makes the log durable to its end, so that if a part of a mutation is in an SSTable, the other parts are in the
-    /// log.
+    /// log. A start relies on it when it takes a log that ends before an SSTable's interval for damaged.
     ///
     /// Fails if the log has failed. Then a record may be on the device without being applied, or be applied without
     /// being on the device, and an SSTable would separate its parts. From then on nothing is flushed, and the next

@@ -8,6 +8,9 @@
 //! The schema's records come first because its tables are flushed one by one: their SSTables alone may be of different
 //! times, so that no schema can be made of them. Column sets are kept for good, so that the last schema reads every
 //! record. Truncations come first because their records follow those that they concern.
+//!
+//! A log that ends before a position that an SSTable names is damaged: it was durable up to there when the SSTable was
+//! written, and an SSTable has only some of the tables that a record there concerns.
 
 mod bunch;
 mod covered;

@@ -18,6 +18,8 @@
 //! layout := u8 0  keyspace  name
 //! ```
 
+mod agreement;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ use model::{
 };
 use types::{CqlType, UserType, collection, vint};
 
+use self::agreement::{differing_column, differing_drop};
 use crate::system::{SystemRow, SystemWrite};
 
 const LAYOUT_VERSION: u8 = 2;
@@ -533,7 +536,10 @@ fn load_keyspace(
 fn load_tables(keyspace: &mut Keyspace, rows: &SchemaRows, by_table: &RowsByTable<'_>, damage: &mut Vec<SchemaDamage>) {
     for row in of_keyspace(&rows.tables, &keyspace.name.clone()) {
         match load_table(keyspace, row, by_table) {
-            Ok(table) => drop(keyspace.tables.insert(table.name.clone(), Arc::new(table))),
+            Ok((table, disagreement)) => {
+                damage.extend(disagreement);
+                keyspace.tables.insert(table.name.clone(), Arc::new(table));
+            }
             Err(wrong) => {
                 let unreadable = UnreadableTable { id: row.uuid("id").map(TableId), reason: wrong.0.clone().into() };
                 keyspace.unreadable.insert(row.text("table_name").into(), unreadable);
@@ -586,7 +592,12 @@ fn load_types(keyspace: &str, rows: &SchemaRows, mut types: UserTypes, damage: &
     types
 }
 
-fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &RowsByTable<'_>) -> Result<Table, SchemaDamage> {
+/// The table of a row of `system_schema.tables`, and how its other rows differ from its layout, if they do.
+fn load_table(
+    keyspace: &Keyspace,
+    row: &SystemRow,
+    rows: &RowsByTable<'_>,
+) -> Result<(Table, Option<SchemaDamage>), SchemaDamage> {
     let name = row.text("table_name");
     let damage = |what: &str| SchemaDamage(format!("table {}.{name}: {what}", keyspace.name));
     let id = TableId(row.uuid("id").ok_or_else(|| damage("its row in system_schema.tables has no id"))?);
@@ -639,7 +650,8 @@ fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &RowsByTable<'_>) -> R
             }
         }
     }
-    let dropped = rows.dropped_columns.get(&place).into_iter().flatten().map(|row| {
+    let dropped_rows = rows.dropped_columns.get(&place).map(Vec::as_slice).unwrap_or_default();
+    let dropped = dropped_rows.iter().map(|row| {
         let name = row.text("column_name");
         let millis = row.bigint("dropped_time").unwrap_or(0);
         let dropped_time_micros = dropped_times.get(&name).copied().unwrap_or(millis.saturating_mul(1000));
@@ -647,7 +659,13 @@ fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &RowsByTable<'_>) -> R
         let ty = parse_type(&row.text("type"), &keyspace.types).unwrap_or(CqlType::Blob);
         DroppedColumn { name: name.into(), ty, kind, dropped_time_micros }
     });
-    Ok(builder.record_dropped(dropped).build())
+    let table = builder.record_dropped(dropped).build();
+    if rows.is_foreign {
+        return Ok((table, None));
+    }
+    let differs = differing_column(keyspace, &table, columns).or_else(|| differing_drop(&dropped_times, dropped_rows));
+    let told = differs.map(|what| damage(&format!("{what}; the layout is in force")));
+    Ok((table, told))
 }
 
 fn load_options(row: &SystemRow) -> TableOptions {

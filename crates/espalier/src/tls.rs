@@ -4,6 +4,7 @@
 //! `espalier reloadssl`. New connections use the new certificates, and the others stay. While the new ones are wrong,
 //! the old ones stay in force.
 
+mod java_store;
 mod stores;
 
 use server::rustls::crypto::{CryptoProvider, ring};
@@ -174,7 +175,7 @@ pub struct Certificates {
 
 impl Certificates {
     /// Reads them. `None` if clients do not use TLS, or if no option asks for it and the key store that happens to be
-    /// there cannot be read: `cassandra.yaml` may lie beside one of the type JKS. The log then says so.
+    /// there cannot be read: `cassandra.yaml` may lie beside one with another password. The log then says so.
     pub fn load(encryption: &Encryption) -> Result<Option<Arc<Certificates>>, String> {
         if !encryption.is_used() {
             return Ok(None);

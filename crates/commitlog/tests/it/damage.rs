@@ -123,6 +123,54 @@ fn a_damaged_frame_above_the_horizon_ends_the_log() {
     assert_eq!(replay(&disk, false).unwrap().0, records);
 }
 
+/// Which of the blocks that the caller knows to have been durable is damaged, whatever it is that is there now.
+#[test]
+fn a_log_that_ends_before_a_position_that_was_durable_is_damaged_there() {
+    for sync in [SyncMode::Batch, SyncMode::Each] {
+        let options = LogOptions { sync, ..options() };
+        let (whole, records) = log_with(&options, 3, 600);
+        let last = *records.keys().last().unwrap();
+        for zeros in [false, true] {
+            let disk = whole.crash_image(0);
+            match zeros {
+                true => disk
+                    .open(&path(), OpenOptions::write())
+                    .unwrap()
+                    .write_at(&[0; BLOCK as usize], block_of(last))
+                    .map(|_| ())
+                    .unwrap(),
+                false => disk.flip_bit(&path(), block_of(last) + 50, 1).unwrap(),
+            }
+            let read = |salvage, noted: &[LogPosition]| {
+                let disk = Arc::new(disk.crash_image(0));
+                let (_log, mut replay) = CommitLog::open(disk, LogOptions { salvage, ..options.clone() })?;
+                replay.note_durable(noted.iter().copied());
+                let mut preview = replay.preview();
+                while preview.next_record()?.is_some() {}
+                let mut count = 0;
+                while replay.next_record()?.is_some() {
+                    count += 1;
+                }
+                Ok((count, replay.report().gaps.clone()))
+            };
+            let before = *records.keys().nth(1).unwrap();
+            let other = LogPosition { segment: last.segment + 1, ..last };
+            // The last says nothing of where records end.
+            for silent in [before, other, LogPosition { offset: 64 << 10, ..last }, LogPosition { offset: -1, ..last }]
+            {
+                let (count, gaps): (usize, Vec<_>) = read(false, &[silent]).unwrap();
+                assert_eq!((count, gaps), (2, vec![]), "{silent}");
+            }
+            let told: Result<_, LogError> = read(false, &[before, last, before]);
+            let Err(LogError::Corrupt(damage)) = told else { panic!("not found: {told:?}") };
+            assert_eq!((damage.path, damage.offset), (path(), block_of(last)));
+            assert_eq!(damage.expected, format!("block 2 of segment {}", last.segment));
+            let (count, gaps) = read(true, &[last]).unwrap();
+            assert_eq!((count, gaps.len(), gaps[0].length_bytes), (2, 1, BLOCK));
+        }
+    }
+}
+
 #[test]
 fn one_superblock_is_enough_and_the_other_is_repaired() {
     let (disk, records) = log_of(2, 10);

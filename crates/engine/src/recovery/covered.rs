@@ -1,6 +1,6 @@
 //! What of the log need not be replayed, because tables have it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 
 use commitlog::{IntervalSet, LogPosition, PositionInterval};
@@ -15,6 +15,9 @@ pub(crate) struct Covered {
     /// The last segment that an SSTable of ours or a truncation names. They may be older than the log: then it must
     /// never come to such ids, for its records would be taken for theirs.
     last_segment: i64,
+    /// For each segment that SSTables cover, the greatest offset that they name. A flush syncs the log before it writes
+    /// an SSTable, so that the log was durable up to there.
+    ends: BTreeMap<i64, i32>,
     /// Tables of which the log has records, and the schema nothing.
     unknown: Mutex<BTreeSet<TableId>>,
 }
@@ -30,9 +33,19 @@ impl Covered {
         lock(&self.unknown).clone()
     }
 
+    /// An SSTable of the table has these intervals.
     pub fn add(&mut self, table: TableId, intervals: &IntervalSet) {
         let set = self.by_table.entry(table).or_default();
-        intervals.intervals().iter().for_each(|interval| set.add(*interval));
+        for interval in intervals.intervals() {
+            set.add(*interval);
+            let end = self.ends.entry(interval.end.segment).or_default();
+            *end = interval.end.offset.max(*end);
+        }
+    }
+
+    /// Positions up to which the log was durable when SSTables were written.
+    pub fn durable(&self) -> impl Iterator<Item = LogPosition> {
+        self.ends.iter().map(|(segment, offset)| LogPosition { segment: *segment, offset: *offset })
     }
 
     /// An SSTable or a truncation names this place in the log, whether it has any record or not.

@@ -34,6 +34,7 @@ impl Recovery {
         self.quarantine.side_files().remove_unfinished()?;
         self.tables.open_stores(&self.shared.schema())?;
         self.cover(&mut covered)?;
+        replay.note_durable(covered.durable());
         let mut preview = replay.preview();
         let mut bunch = Bunch::default();
         while let Some(record) = preview.next_record().map_err(startup)? {
@@ -53,6 +54,7 @@ impl Recovery {
         }
         self.tables.truncations().remove_truncated()?;
         self.cover(&mut covered)?;
+        replay.note_durable(covered.durable());
         // Before anything is appended.
         self.shared.log().raise_segment_ids(covered.last_segment()).map_err(startup)?;
         self.residents.settle_all();

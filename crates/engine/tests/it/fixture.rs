@@ -184,6 +184,24 @@ pub fn small_options(disk: &SimulatedDisk) -> EngineOptions {
     options
 }
 
+/// Sets a cell of a row of keyspace `ks` in `system_schema`, or deletes it.
+pub fn set_cell(engine: &Engine, table: &str, clustering: &[&str], column: &str, value: Option<&[u8]>) {
+    let table = engine.schema().table("system_schema", table).unwrap().clone();
+    let now = engine.next_timestamp_micros();
+    let mut path = Vec::new();
+    clustering.iter().for_each(|value| push_component(Some(value.as_bytes()), &mut path));
+    let mut builder = RowBuilder::default();
+    builder.start(table.regulars(), false);
+    builder.liveness(Liveness::at(now));
+    let cell = value.map_or(Cell::tombstone(now, 1), |value| Cell::live(now, value));
+    builder.cell(table.regulars().index_of(column).unwrap(), &cell);
+    let mut blob = Vec::new();
+    builder.finish(&mut blob);
+    let mut update = PartitionUpdateBuilder::new(table, PartitionKey::new(b"ks"));
+    update.row(&path, &blob);
+    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+}
+
 /// The tables and columns of the schema.
 pub fn columns(engine: &Engine, keyspace: &str) -> BTreeSet<(String, String)> {
     let schema = engine.schema();

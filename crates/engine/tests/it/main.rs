@@ -26,6 +26,7 @@ mod random_damage;
 mod reads;
 mod salvage;
 mod schema;
+mod schema_agreement;
 mod sstables;
 mod torture;
 mod unasked_compactions;

@@ -15,7 +15,7 @@ mod node;
 mod parallel;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use blockio::{Fault, SimulatedDisk};
 
@@ -24,33 +24,44 @@ use self::node::{Node, prepared_disk};
 /// The histories of an ordinary test run; `make torture` runs more.
 const CASES: u64 = 200;
 
+/// Histories that once failed. An ordinary run has them too.
+const FAILED_ONCE: [u64; 1] = [
+    // A bit flips in the only frame of a CREATE TABLE, of which a part was flushed.
+    105_282,
+];
+
 fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
 }
 
+/// The histories that are asked for.
+fn seeds() -> Vec<u64> {
+    let first = setting("ESPALIER_TORTURE_SEED", 1);
+    let asked_for = first..first + setting("ESPALIER_TORTURE_CASES", CASES);
+    if std::env::var_os("ESPALIER_TORTURE_SEED").is_some() {
+        return asked_for.collect();
+    }
+    asked_for.chain(FAILED_ONCE).collect()
+}
+
 #[test]
 fn the_promise_holds_after_every_crash() {
-    let first = setting("ESPALIER_TORTURE_SEED", 1);
-    let end = first + setting("ESPALIER_TORTURE_CASES", CASES);
+    let seeds = seeds();
     let prepared = prepared_disk();
-    let next = AtomicU64::new(first);
+    let next = AtomicUsize::new(0);
     let (damaged, reported) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end {
-                        return;
-                    }
-                    match catch_unwind(AssertUnwindSafe(|| history(seed, &prepared))) {
+                while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    match catch_unwind(AssertUnwindSafe(|| history(*seed, &prepared))) {
                         Ok(End::Sound) => {}
                         Ok(End::Damaged { is_reported }) => {
                             damaged.fetch_add(1, Ordering::Relaxed);
                             reported.fetch_add(u64::from(is_reported), Ordering::Relaxed);
                         }
                         Err(cause) => {
-                            next.store(end, Ordering::Relaxed);
+                            next.store(seeds.len(), Ordering::Relaxed);
                             eprintln!("seed {seed} failed: ESPALIER_TORTURE_SEED={seed} ESPALIER_TORTURE_CASES=1");
                             std::panic::resume_unwind(cause);
                         }
@@ -60,7 +71,8 @@ fn the_promise_holds_after_every_crash() {
         }
     });
     let (damaged, reported) = (damaged.into_inner(), reported.into_inner());
-    assert!(end - first < CASES || reported > damaged / 8, "{reported} of {damaged} damaged logs were told");
+    let are_enough = seeds.len() as u64 >= CASES;
+    assert!(!are_enough || reported > damaged / 8, "{reported} of {damaged} damaged logs were told");
 }
 
 /// The end of a history.

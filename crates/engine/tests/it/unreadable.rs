@@ -13,7 +13,7 @@ use model::{
 use types::CqlType;
 use uuid::Uuid;
 
-use crate::fixture::{Directory, create_table, insert, insertion, open_with, options, rows, small_options};
+use crate::fixture::{Directory, create_table, insert, insertion, open_with, options, rows, set_cell, small_options};
 
 /// A node with `ks.t`, which has a row in an SSTable and one in the log, and `other.u`, which has one in the log.
 fn prepared(options: &EngineOptions) -> (Arc<Engine>, Arc<Table>) {
@@ -29,24 +29,6 @@ fn prepared(options: &EngineOptions) -> (Arc<Engine>, Arc<Table>) {
     insert(&engine, &table, 2, 1, "logged", 10);
     insert(&engine, &engine.schema().table("other", "u").unwrap().clone(), 1, 1, "other", 10);
     (engine, table)
-}
-
-/// Sets a cell of a row of `system_schema`, or deletes it.
-fn set_cell(engine: &Engine, table: &str, clustering: &[&str], column: &str, value: Option<&[u8]>) {
-    let table = engine.schema().table("system_schema", table).unwrap().clone();
-    let now = engine.next_timestamp_micros();
-    let mut path = Vec::new();
-    clustering.iter().for_each(|value| push_component(Some(value.as_bytes()), &mut path));
-    let mut builder = RowBuilder::default();
-    builder.start(table.regulars(), false);
-    builder.liveness(Liveness::at(now));
-    let cell = value.map_or(Cell::tombstone(now, 1), |value| Cell::live(now, value));
-    builder.cell(table.regulars().index_of(column).unwrap(), &cell);
-    let mut blob = Vec::new();
-    builder.finish(&mut blob);
-    let mut update = PartitionUpdateBuilder::new(table, PartitionKey::new(b"ks"));
-    update.row(&path, &blob);
-    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
 }
 
 fn set_type_of_v(engine: &Engine, name: &str) {

@@ -1,7 +1,9 @@
-//! Key stores and trust stores: PEM files, PKCS12 files, and PEM in the configuration.
+//! Key stores and trust stores: PEM files, PKCS12 and JKS files, and PEM in the configuration.
 
+use super::java_store::{self, JavaStore};
 use super::{Encryption, Secret};
 use p12_keystore::{KeyStore, KeyStoreEntry, Pkcs12ImportPolicy};
+use pkcs8::EncryptedPrivateKeyInfoRef;
 use server::rustls::RootCertStore;
 use server::rustls::pki_types::pem::PemObject;
 use server::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -10,8 +12,11 @@ use std::path::Path;
 /// The largest store that is read.
 const STORE_SIZE_BYTES_MAX: u64 = 16 << 20;
 
-/// The first bytes of Java's own stores, JKS and JCEKS.
-const JAVA_STORES: [[u8; 4]; 2] = [[0xFE, 0xED, 0xFE, 0xED], [0xCE, 0xCE, 0xCE, 0xCE]];
+/// The name of a section of PEM.
+const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
+
+/// The first bytes of a store of Java's type JCEKS.
+const JCEKS: [u8; 4] = [0xCE, 0xCE, 0xCE, 0xCE];
 
 /// The node's key, and its certificate followed by those of its issuers.
 pub(super) struct Identity {
@@ -23,12 +28,12 @@ pub(super) struct Identity {
 pub(super) fn identity(options: &Encryption) -> Result<Identity, String> {
     let path = options.keystore.as_path();
     let (identity, place) = if let Some(Secret(pem)) = &options.private_key {
-        (pem_identity(pem.as_bytes()), "private_key".to_owned())
+        (pem_identity(pem.as_bytes(), options.keystore_password.as_ref()), "private_key".to_owned())
     } else {
         let bytes = read(path)?;
         let identity = match options.is_pem {
-            true => pem_identity(&bytes),
-            false => pkcs12_identity(&bytes, path, options.keystore_password.as_ref()),
+            true => pem_identity(&bytes, options.keystore_password.as_ref()),
+            false => store_identity(&bytes, path, options.keystore_password.as_ref()),
         };
         (identity, path.display().to_string())
     };
@@ -46,7 +51,7 @@ pub(super) fn trusted(options: &Encryption) -> Result<RootCertStore, String> {
         let bytes = read(path)?;
         let certificates = match options.is_pem {
             true => pem_certificates(&bytes),
-            false => pkcs12_certificates(&bytes, path, options.truststore_password.as_ref()),
+            false => store_certificates(&bytes, path, options.truststore_password.as_ref()),
         };
         (certificates, path.display().to_string())
     };
@@ -69,16 +74,13 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-fn pem_identity(pem: &[u8]) -> Result<Identity, String> {
-    if pem.windows(21).any(|text| text == b"ENCRYPTED PRIVATE KEY")
-        || pem.windows(15).any(|text| text == b"Proc-Type: 4,EN")
-    {
-        return Err(
-            "encrypted keys in PEM files are not supported: decrypt it with `openssl pkey`, or use a PKCS12 store"
-                .to_owned(),
-        );
-    }
-    let key = PrivateKeyDer::from_pem_slice(pem).map_err(|error| format!("there is no private key in it: {error}"))?;
+fn pem_identity(pem: &[u8], password: Option<&Secret>) -> Result<Identity, String> {
+    let key = match encrypted_key(pem)? {
+        Some(encrypted) => decrypted(&encrypted, password)?,
+        None => {
+            PrivateKeyDer::from_pem_slice(pem).map_err(|error| format!("there is no private key in it: {error}"))?
+        }
+    };
     let chain = pem_certificates(pem)?;
     match chain.is_empty() {
         true => Err("there is no certificate in it".to_owned()),
@@ -86,29 +88,61 @@ fn pem_identity(pem: &[u8]) -> Result<Identity, String> {
     }
 }
 
+/// The encrypted private key of a PEM file, in DER; `None` if it has none.
+fn encrypted_key(pem: &[u8]) -> Result<Option<PrivatePkcs8KeyDer<'static>>, String> {
+    let text = String::from_utf8_lossy(pem);
+    if text.contains("Proc-Type: 4,ENCRYPTED") {
+        return Err("keys that are encrypted in the old way of OpenSSL are not supported: write it anew with \
+                    `openssl pkcs8 -topk8`"
+            .to_owned());
+    }
+    if !text.contains(ENCRYPTED_KEY) {
+        return Ok(None);
+    }
+    // The reader of PEM knows no section of this name. It decodes one of the other name without looking into it.
+    let renamed = text.replace(ENCRYPTED_KEY, "PRIVATE KEY");
+    let key = PrivatePkcs8KeyDer::from_pem_slice(renamed.as_bytes());
+    key.map(Some).map_err(|error| format!("there is no private key in it: {error}"))
+}
+
+fn decrypted(key: &PrivatePkcs8KeyDer<'_>, password: Option<&Secret>) -> Result<PrivateKeyDer<'static>, String> {
+    let Secret(password) = password.ok_or("its key is encrypted, and there is no password for it")?;
+    let info = EncryptedPrivateKeyInfoRef::try_from(key.secret_pkcs8_der())
+        .map_err(|error| format!("its key is encrypted in a way that is not supported: {error}"))?;
+    let key = info.decrypt(password).map_err(|_| "its key cannot be decrypted: the password is wrong".to_owned())?;
+    Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_vec()).into())
+}
+
 fn pem_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
 fn pkcs12(bytes: &[u8], path: &Path, password: Option<&Secret>) -> Result<KeyStore, String> {
-    if JAVA_STORES.iter().any(|magic| bytes.starts_with(magic)) {
+    if bytes.starts_with(&JCEKS) {
         let path = path.display();
         return Err(format!(
-            "stores of the type JKS are not supported: convert it with `keytool -importkeystore -srckeystore {path} \
+            "stores of the type JCEKS are not supported: convert it with `keytool -importkeystore -srckeystore {path} \
              -destkeystore {path}.p12 -deststoretype PKCS12`"
         ));
     }
     if bytes.starts_with(b"-----BEGIN") {
         return Err("this is a PEM file: set store_type: PEM".to_owned());
     }
-    let password = password.map_or("", |Secret(password)| password);
-    KeyStore::from_pkcs12(bytes, password, Pkcs12ImportPolicy::Relaxed).map_err(|error| match error {
+    KeyStore::from_pkcs12(bytes, or_empty(password), Pkcs12ImportPolicy::Relaxed).map_err(|error| match error {
         p12_keystore::error::Error::MacError(_) => "the password is wrong".to_owned(),
         error => format!("this is no PKCS12 store, or its password is wrong: {error}"),
     })
 }
 
-fn pkcs12_identity(bytes: &[u8], path: &Path, password: Option<&Secret>) -> Result<Identity, String> {
+/// The password of a store that has to have one.
+fn or_empty(password: Option<&Secret>) -> &str {
+    password.map_or("", |Secret(password)| password)
+}
+
+fn store_identity(bytes: &[u8], path: &Path, password: Option<&Secret>) -> Result<Identity, String> {
+    if bytes.starts_with(&java_store::MAGIC) {
+        return java_identity(bytes, or_empty(password));
+    }
     let store = pkcs12(bytes, path, password)?;
     let (_, chain) = store.private_key_chain().ok_or("there is no private key in it")?;
     let certificates: Vec<_> =
@@ -120,11 +154,25 @@ fn pkcs12_identity(bytes: &[u8], path: &Path, password: Option<&Secret>) -> Resu
     Ok(Identity { chain: certificates, key: key.into() })
 }
 
-fn pkcs12_certificates(
+fn java_identity(bytes: &[u8], password: &str) -> Result<Identity, String> {
+    let store = JavaStore::read(bytes, Some(password))?;
+    let (key, chain) = store.identity(password)?.ok_or("there is no private key in it")?;
+    if chain.is_empty() {
+        return Err("there is no certificate of its private key in it".to_owned());
+    }
+    let chain = chain.iter().map(|certificate| CertificateDer::from(certificate.clone())).collect();
+    Ok(Identity { chain, key: PrivatePkcs8KeyDer::from(key).into() })
+}
+
+fn store_certificates(
     bytes: &[u8],
     path: &Path,
     password: Option<&Secret>,
 ) -> Result<Vec<CertificateDer<'static>>, String> {
+    if bytes.starts_with(&java_store::MAGIC) {
+        let password = password.map(|Secret(password)| password.as_str());
+        return Ok(JavaStore::read(bytes, password)?.trusted.into_iter().map(CertificateDer::from).collect());
+    }
     let store = pkcs12(bytes, path, password)?;
     let certificates = store.entries().filter_map(|(_, entry)| match entry {
         KeyStoreEntry::Certificate(certificate) => Some(CertificateDer::from(certificate.as_der().to_vec())),

@@ -4,6 +4,9 @@ use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// A key that OpenSSL encrypted with the password `secret`, and its certificate.
+const LOCKED: &str = include_str!("fixtures/locked.pem");
+
 /// A directory with stores; removed at the end.
 struct Stores(PathBuf);
 
@@ -73,7 +76,21 @@ fn stores_of_all_kinds_are_read() {
         enabled: true,
         ..Encryption::default()
     };
-    for options in [stores.pem(), stores.pkcs12("secret"), inline] {
+    let (java, trusted) = (stores.0.join("java"), stores.0.join("trusted.jks"));
+    fs::write(&java, include_bytes!("fixtures/node.jks")).unwrap();
+    fs::write(&trusted, include_bytes!("fixtures/trusted.jks")).unwrap();
+    let java = Encryption {
+        keystore: java,
+        truststore: trusted,
+        truststore_password: Some(Secret("trusting".to_owned())),
+        ..stores.pkcs12("secret")
+    };
+    // As in Java, a trust store may be read without its password.
+    let unchecked = Encryption { truststore_password: None, ..java.clone() };
+    fs::write(stores.0.join("locked"), LOCKED).unwrap();
+    let password = Some(Secret("secret".to_owned()));
+    let locked = Encryption { keystore: stores.0.join("locked"), keystore_password: password, ..stores.pem() };
+    for options in [stores.pem(), stores.pkcs12("secret"), inline, java, unchecked, locked] {
         for client_auth in [ClientAuth::None, ClientAuth::Optional, ClientAuth::Required] {
             Encryption { client_auth, ..options.clone() }.read().unwrap();
         }
@@ -84,15 +101,30 @@ fn stores_of_all_kinds_are_read() {
 fn errors_name_the_key_and_the_file() {
     let stores = Stores::new();
     let file = |name: &str| stores.0.join(name);
-    fs::write(file("java"), [0xFE, 0xED, 0xFE, 0xED, 0, 0, 0, 2]).unwrap();
-    fs::write(file("locked"), "-----BEGIN ENCRYPTED PRIVATE KEY-----\n").unwrap();
+    fs::write(file("java"), include_bytes!("fixtures/node.jks")).unwrap();
+    fs::write(file("jceks"), [0xCE, 0xCE, 0xCE, 0xCE, 0, 0, 0, 2]).unwrap();
+    fs::write(file("locked"), LOCKED).unwrap();
+    fs::write(file("old"), "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n").unwrap();
+    let locked = |password: &str| Encryption {
+        keystore: file("locked"),
+        keystore_password: Some(Secret(password.to_owned())),
+        ..stores.pem()
+    };
     let required = Encryption { client_auth: ClientAuth::Required, ..stores.pem() };
     for (options, key, name, text) in [
         (stores.pkcs12("wrong"), "keystore", "p12", "password"),
         (Encryption { keystore: file("trusted"), ..stores.pem() }, "keystore", "trusted", "no private key"),
         (Encryption { keystore: file("none"), ..stores.pem() }, "keystore", "none", "No such file"),
-        (Encryption { keystore: file("locked"), ..stores.pem() }, "keystore", "locked", "openssl"),
-        (Encryption { keystore: file("java"), ..stores.pkcs12("x") }, "keystore", "java", "keytool"),
+        (Encryption { keystore: file("locked"), ..stores.pem() }, "keystore", "locked", "no password"),
+        (locked("wrong"), "keystore", "locked", "the password is wrong"),
+        (Encryption { keystore: file("old"), ..stores.pem() }, "keystore", "old", "openssl pkcs8 -topk8"),
+        (
+            Encryption { keystore: file("java"), ..stores.pkcs12("x") },
+            "keystore",
+            "java",
+            "Keystore was tampered with, or password was incorrect",
+        ),
+        (Encryption { keystore: file("jceks"), ..stores.pkcs12("x") }, "keystore", "jceks", "keytool"),
         (Encryption { keystore: file("pem"), ..stores.pkcs12("x") }, "keystore", "pem", "store_type: PEM"),
         (Encryption { truststore: file("none"), ..required.clone() }, "truststore", "none", "No such file"),
         (Encryption { truststore: file("java"), ..required }, "truststore", "java", "no certificate"),
@@ -130,14 +162,13 @@ fn a_node_that_has_a_key_store_takes_tls_unless_told_otherwise() {
 #[test]
 fn a_key_store_that_nobody_asks_for_and_that_cannot_be_read_does_not_stop_the_start() {
     let stores = Stores::new();
-    // The first bytes of a store of the type JKS.
-    fs::write(stores.0.join("java"), [0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2]).unwrap();
-    let java = Encryption { keystore: stores.0.join("java"), ..stores.pkcs12("secret") };
+    fs::write(stores.0.join("java"), include_bytes!("fixtures/node.jks")).unwrap();
+    let java = Encryption { keystore: stores.0.join("java"), ..stores.pkcs12("wrong") };
     let with = |enabled, optional| Encryption { enabled, optional, ..java.clone() };
     assert!(Certificates::load(&with(false, None)).unwrap().is_none());
     for asked in [with(true, None), with(false, Some(true)), with(true, Some(true))] {
         let error = Certificates::load(&asked).err().unwrap();
-        assert!(error.contains("keytool"), "{error}");
+        assert!(error.contains("password was incorrect"), "{error}");
     }
 }
 

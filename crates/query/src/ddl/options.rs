@@ -8,6 +8,7 @@ use cql::ast::{Properties, PropertyValue};
 use model::TableOptions;
 use uuid::Uuid;
 
+use super::compression::compression;
 use super::properties::{boolean, double, integer, map, text};
 use crate::execution::Execution;
 use crate::guardrail::TABLE_PROPERTIES_KIND;
@@ -113,7 +114,7 @@ pub(super) fn parse(
     let flag =
         |name: &str, before: bool| -> Result<bool, QueryError> { Ok(boolean(properties, name)?.unwrap_or(before)) };
     let retry = |name: &str, before: String| -> Result<String, QueryError> {
-        text(properties, name)?.map_or(Ok(before), |text| speculative_retry(name, text))
+        text(properties, name)?.map_or(Ok(before), speculative_retry)
     };
     let options = TableOptions {
         additional_write_policy: retry("additional_write_policy", before.additional_write_policy)?,
@@ -252,33 +253,59 @@ fn read_repair(text: &str) -> Result<String, QueryError> {
     }
 }
 
-/// `ALWAYS`, `NEVER`, `99p`, `50ms`, `MIN(99p,50ms)`, `MAX(...)` and their older spellings, in stored form.
-fn speculative_retry(option: &str, text: &str) -> Result<String, QueryError> {
-    let invalid = || QueryError::configuration(format!("Invalid value {text} for option '{option}'"));
+/// `ALWAYS`, `NEVER`, `99p`, `50ms`, `MIN(99p,50ms)`, `MAX(...)` and their older spellings, in stored form. As in
+/// Cassandra, errors of `additional_write_policy` name this option too.
+fn speculative_retry(text: &str) -> Result<String, QueryError> {
+    let invalid = || QueryError::configuration(format!("Invalid value {text} for option 'speculative_retry'"));
     let upper = text.to_uppercase();
+    let simple = |upper: &str| {
+        let is_percentile = percentile(upper).is_some();
+        simple_retry(upper).ok_or_else(|| match is_percentile {
+            true => QueryError::configuration(format!(
+                "Invalid value {text} for PERCENTILE option 'speculative_retry': must be between (0.0 and 100.0)"
+            )),
+            false => invalid(),
+        })
+    };
     for hybrid in ["MIN", "MAX"] {
-        if let Some(inside) = upper.strip_prefix(hybrid).and_then(|rest| rest.trim().strip_prefix('(')) {
+        if let Some(inside) = upper.strip_prefix(hybrid).and_then(|rest| rest.strip_prefix('(')) {
             let parts: Vec<&str> = inside.strip_suffix(')').ok_or_else(invalid)?.split(',').map(str::trim).collect();
             let [first, second] = parts.as_slice() else { return Err(invalid()) };
-            let parts = [simple_retry(first).ok_or_else(invalid)?, simple_retry(second).ok_or_else(invalid)?];
+            let parts = [simple(first)?, simple(second)?];
+            let [first, second] = parts.each_ref().map(|part| if part.ends_with('p') { "PERCENTILE" } else { "FIXED" });
+            if first == second {
+                return Err(QueryError::configuration(format!(
+                    "Invalid value {text} for option 'speculative_retry': MIN()/MAX() arguments should be of different \
+                     types, but both are of type {first}"
+                )));
+            }
             return Ok(format!("{hybrid}({})", parts.join(",")));
         }
     }
     match upper.as_str() {
         "ALWAYS" => Ok(upper),
         "NEVER" | "NONE" => Ok("NEVER".into()),
-        _ => simple_retry(&upper).ok_or_else(invalid),
+        _ => simple(&upper),
     }
+}
+
+/// The number of a percentile, whatever it is; `None` if the text is none.
+fn percentile(upper: &str) -> Option<f64> {
+    plain_number(upper.strip_suffix("PERCENTILE").or_else(|| upper.strip_suffix('P'))?)
+}
+
+/// A number of digits and points only.
+fn plain_number(text: &str) -> Option<f64> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    text.parse().ok().filter(|_| is_plain)
 }
 
 fn simple_retry(upper: &str) -> Option<String> {
     if let Some(milliseconds) = upper.strip_suffix("MS") {
-        let milliseconds: f64 =
-            milliseconds.trim().parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0)?;
+        let milliseconds = plain_number(milliseconds)?;
         return Some(format!("{}ms", milliseconds as i64));
     }
-    let percentile = upper.strip_suffix("PERCENTILE").or_else(|| upper.strip_suffix('P'))?;
-    let percentile: f64 = percentile.trim().parse().ok().filter(|value| *value > 0.0 && *value < 100.0)?;
+    let percentile = percentile(upper).filter(|value| *value > 0.0 && *value < 100.0)?;
     let rounded = (percentile * 10_000.0).round() / 10_000.0;
     Some(format!("{rounded}p"))
 }
@@ -373,68 +400,5 @@ fn compaction(mut options: BTreeMap<String, String>) -> Result<BTreeMap<String, 
     // Options that Cassandra accepts and we cannot execute are refused here, before a compaction fails.
     compaction::Strategy::from_options(&options).map_err(invalid)?;
     compaction::TombstoneOptions::from_options(&options).map_err(invalid)?;
-    Ok(options)
-}
-
-const COMPRESSION_PACKAGE: &str = "org.apache.cassandra.io.compress.";
-
-/// The sub-options of a compressor beyond the common ones.
-fn compressor_sub_options(compressor: &str) -> Option<&'static [&'static str]> {
-    Some(match compressor {
-        "LZ4Compressor" => &["lz4_compressor_type", "lz4_high_compressor_level"],
-        "ZstdCompressor" => &["compression_level"],
-        "SnappyCompressor" | "DeflateCompressor" | "NoopCompressor" => &[],
-        _ => return None,
-    })
-}
-
-fn compression(mut options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, QueryError> {
-    let fail = |message: String| Err(QueryError::configuration(message));
-    let enabled = options.remove("enabled").is_none_or(|text| text.eq_ignore_ascii_case("true"));
-    if !enabled || options.is_empty() {
-        if !options.is_empty() {
-            return fail("If the 'enabled' option is set to false no other options must be specified".into());
-        }
-        return Ok([("enabled".to_string(), "false".to_string())].into_iter().collect());
-    }
-    let Some(class) = options.remove("class") else {
-        return fail("Missing sub-option 'class' for the 'compression' option.".into());
-    };
-    let chunk = options.remove("chunk_length_in_kb").unwrap_or_else(|| "16".into());
-    let Ok(kilobytes) = chunk.parse::<i32>() else {
-        return fail(format!("Invalid value for chunk_length_in_kb: {chunk}"));
-    };
-    if kilobytes > i32::MAX / 1024 {
-        return fail(format!("Value of chunk_length_in_kb is too large ({kilobytes})"));
-    }
-    let full = if class.contains('.') { class } else { format!("{COMPRESSION_PACKAGE}{class}") };
-    let compressor = full.strip_prefix(COMPRESSION_PACKAGE).unwrap_or_default();
-    let Some(known) = compressor_sub_options(compressor) else {
-        return fail(format!("Could not create Compression for type {full}"));
-    };
-    let is_known = |name: &str| known.contains(&name) || name == "min_compress_ratio";
-    let unknown: Vec<&str> = options.keys().map(String::as_str).filter(|name| !is_known(name)).collect();
-    if !unknown.is_empty() {
-        return fail(format!("Unknown compression options: ([{}])", unknown.join(", ")));
-    }
-    if kilobytes <= 0 {
-        return fail("Invalid negative or null chunk_length_in_kb".into());
-    }
-    if !(kilobytes as u32).is_power_of_two() {
-        return fail("chunk_length_in_kb must be a power of 2".into());
-    }
-    if let Some(ratio) = options.get("min_compress_ratio") {
-        let ratio: f64 = ratio
-            .parse()
-            .map_err(|_| QueryError::configuration(format!("Invalid value {ratio} for min_compress_ratio")))?;
-        if ratio < 0.0 {
-            return fail("Invalid negative min_compress_ratio".into());
-        }
-        if ratio != 0.0 && ratio < 1.0 {
-            return fail("min_compress_ratio can either be 0 or greater than or equal to 1".into());
-        }
-    }
-    options.insert("class".into(), full);
-    options.insert("chunk_length_in_kb".into(), kilobytes.to_string());
     Ok(options)
 }

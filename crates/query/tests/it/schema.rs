@@ -36,9 +36,32 @@ fn options_of_compression_that_cassandra_refuses_are_refused() {
     };
     // Names from before 4.0 are unknown now.
     for old in ["crc_check_chance", "chunk_length_kb", "sstable_compression"] {
-        assert_eq!(failure(&format!("'{old}': 1")), format!("Unknown compression options: ([{old}])"));
+        assert_eq!(failure(&format!("'{old}': 1")), format!("Unknown compression options {old}"));
     }
     assert_eq!(failure("'chunk_length_in_kb': 2097152"), "Value of chunk_length_in_kb is too large (2097152)");
+    assert_eq!(
+        failure("'lz4_compressor_type': 'bad'"),
+        "Invalid compressor type 'bad' specified for LZ4 parameter 'lz4_compressor_type'. Valid options are [high, fast]."
+    );
+    for level in ["0", "18", "'x'"] {
+        let told = level.trim_matches('\'');
+        let range = "for parameter 'lz4_high_compressor_level'. Value must be between 1 and 17.";
+        assert_eq!(
+            failure(&format!("'lz4_high_compressor_level': {level}")),
+            format!("Invalid value [{told}] {range}")
+        );
+    }
+    for (level, thrown) in [
+        ("23", "IllegalArgumentException compression_level=23 is invalid"),
+        ("-131073", "IllegalArgumentException compression_level=-131073 is invalid"),
+        ("1.5", "NumberFormatException For input string: \"1.5\""),
+        ("''", "NumberFormatException For input string: \"\""),
+    ] {
+        let zstd = format!("{{'class': 'ZstdCompressor', 'compression_level': {level}}}");
+        let refused = node.failure(&format!("CREATE TABLE t (k int PRIMARY KEY) WITH compression = {zstd}"));
+        assert_eq!(refused, format!("ZstdCompressor.create() threw an error: java.lang.{thrown}"));
+    }
+    node.run("CREATE TABLE low (k int PRIMARY KEY) WITH compression = {'class': 'ZstdCompressor', 'compression_level': -131072}");
     assert_eq!(failure("'min_compress_ratio': -1"), "Invalid negative min_compress_ratio");
     assert_eq!(
         failure("'min_compress_ratio': 0.5"),
@@ -46,6 +69,33 @@ fn options_of_compression_that_cassandra_refuses_are_refused() {
     );
     let old = "CREATE TABLE t (k int PRIMARY KEY) WITH compression = {'sstable_compression': 'LZ4Compressor'}";
     assert_eq!(node.failure(old), "Missing sub-option 'class' for the 'compression' option.");
+}
+
+#[test]
+fn policies_of_speculative_retry_that_cassandra_refuses_are_refused() {
+    let node = TestNode::with(&[]);
+    let percentile = "for PERCENTILE option 'speculative_retry': must be between (0.0 and 100.0)";
+    let option = "for option 'speculative_retry'";
+    let both =
+        |kind| format!("{option}: MIN()/MAX() arguments should be of different types, but both are of type {kind}");
+    for (policy, told) in [
+        ("0p", percentile),
+        ("101PERCENTILE", percentile),
+        ("MIN(101p,5ms)", percentile),
+        ("MIN(99p,50p)", &both("PERCENTILE")),
+        ("MAX(5ms,6ms)", &both("FIXED")),
+        ("-5p", option),
+        ("1.2.3p", option),
+        ("99 p", option),
+        ("MIN (99p,5ms)", option),
+        ("custom", option),
+    ] {
+        for name in ["speculative_retry", "additional_write_policy"] {
+            let refused = node.failure(&format!("CREATE TABLE t (k int PRIMARY KEY) WITH {name} = '{policy}'"));
+            assert_eq!(refused, format!("Invalid value {policy} {told}"));
+        }
+    }
+    node.run("CREATE TABLE t (k int PRIMARY KEY) WITH speculative_retry = 'max(99PERCENTILE, 5ms)'");
 }
 
 #[test]
