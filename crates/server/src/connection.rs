@@ -244,7 +244,10 @@ impl<H: QueryHandler> Connection<H> {
                     }
                     Verdict::Close(reason) => {
                         self.shared.metrics.connections_closed.add(1);
-                        tracing::info!(client = ?self.session.client.address, "closing connection: {reason}");
+                        let client = self.session.client.address;
+                        self.shared.notices.closings.tell(|left_out| {
+                            tracing::info!(?client, "closing connection: {reason}{left_out}");
+                        });
                         return Poll::Ready(Ok(()));
                     }
                 }
