@@ -169,17 +169,17 @@ impl TableFiles {
         opened.map_or_else(|_| sstable.clone(), Arc::new)
     }
 
-    /// Writes the content of a memtable durably. Returns `None` if it has none.
+    /// Writes the content of a memtable durably, with [`memtable_options`](Self::memtable_options). Returns `None` if
+    /// it has none.
     pub fn write(
         &self,
         store: &TableStore,
         table: &Arc<Table>,
         cursor: &mut dyn UnfilteredCursor,
-        statistics: MemtableStatistics,
-        intervals: &[PositionInterval],
+        options: WriterOptions,
     ) -> Result<Option<Arc<SSTableReader>>, EngineError> {
         let descriptor = Descriptor::new(&store.directory, self.new_id());
-        let written = self.try_write(&descriptor, table, cursor, statistics, intervals);
+        let written = self.try_write(&descriptor, table, cursor, options);
         if written.is_err() && self.remove(&store.directory, &[descriptor]).is_err() {
             // The unused table may exist again at the next start.
             store.distrust_files();
@@ -192,10 +192,8 @@ impl TableFiles {
         descriptor: &Descriptor,
         table: &Arc<Table>,
         cursor: &mut dyn UnfilteredCursor,
-        statistics: MemtableStatistics,
-        intervals: &[PositionInterval],
+        options: WriterOptions,
     ) -> Result<Option<Arc<SSTableReader>>, EngineError> {
-        let options = self.memtable_options(table, statistics, intervals)?;
         self.disk.create_dir_all(&descriptor.dir)?;
         let mut writer = SSTableWriter::create(&self.disk, descriptor, table, options)?;
         writer.write_all(cursor)?;

@@ -12,6 +12,7 @@ mod deletion;
 mod error;
 mod key;
 mod merge;
+mod key_text;
 mod mutation;
 mod observer;
 mod range;

@@ -48,7 +48,7 @@ pub use entry::{
 pub use error::{Cause, Need, QueryError};
 pub use guardrail::{
     CONSISTENCY_LEVELS, DiskUsage, DiskUsageState, Flags, Guardrail, Guardrails, ReadThresholds, ValueGuardrail,
-    ValueSet,
+    ValueSet, Violation,
 };
 pub use memory::{Lease, MemoryBudget};
 pub use prepared::{Plan, Prepared, result_id, statement_id};
