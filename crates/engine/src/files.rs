@@ -8,7 +8,7 @@ use std::sync::Arc;
 use blockio::{BlockWrites, DirectoryEntry, Disk, OpenOptions};
 use commitlog::{IntervalSet, LogPosition, PositionInterval};
 use memtable::MemtableStatistics;
-use model::{BoxCursor, ColumnSet, ReadRange, Table, UnfilteredCursor};
+use model::{BoxCursor, ReadRange, Table, UnfilteredCursor};
 use sstable::{
     BlockCache, CommitLogPosition, Component, Descriptor, EncodingBase, PreparedSSTable, ReadMode, SSTableError,
     SSTableId, SSTableReader, SSTableWriter, WriterOptions, list_big_tables, list_tables, missing_tocs,
@@ -391,12 +391,12 @@ pub(crate) fn open_cursor(
 /// Removes dropped columns with which no row was written: no column set from version `oldest` on has them.
 fn retain_written(table: &Table, is_static: bool, oldest: u32, columns: &mut Vec<usize>) {
     let sets = table.column_sets(is_static);
-    let written_under = sets.all().iter().filter(|set| set.version >= oldest);
-    let shows = |set: &ColumnSet, name: &str| set.shown().any(|column| &*column.name == name);
-    columns.retain(|index| {
-        let column = &sets.current().columns[*index];
-        !column.is_dropped || written_under.clone().any(|set| shows(set, &column.name))
-    });
+    let current = &sets.current().columns;
+    if !columns.iter().any(|index| current[*index].is_dropped) {
+        return;
+    }
+    let shown = sets.shown_since(oldest);
+    columns.retain(|index| !current[*index].is_dropped || shown.contains(&*current[*index].name));
 }
 
 fn encoding_base(statistics: &MemtableStatistics) -> EncodingBase {

@@ -548,7 +548,7 @@ impl Filler {
 
     /// Copies a row, translated to the reader's schema if it was written under a newer one.
     fn push_row(&mut self, plan: &Plan, row: Row<'_>) -> Span {
-        let versions = plan.table.column_sets(row.is_static()).all().len();
+        let versions = plan.table.column_sets(row.is_static()).count();
         if (row.column_set_version() as usize) < versions {
             return self.batch.push(row.as_bytes());
         }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod clustering;
+mod column_sets;
 mod cursor;
 mod deletion;
 mod error;
@@ -21,6 +22,7 @@ mod schema;
 
 pub use clustering::{ClusteringBound, ClusteringComparator, Clusterings, Side, Slice, Slices, push_component};
 pub use cursor::{BoxCursor, Marker, PartitionHead, StoredRow, Unfiltered, UnfilteredCursor};
+pub use column_sets::{ColumnChange, ColumnSet, ColumnSets};
 pub use deletion::{DeletionTime, NO_DELETION_TIME};
 pub use error::{CorruptMutation, ReadError};
 pub use key::PartitionKey;
@@ -34,6 +36,6 @@ pub use row::{
     compare_paths, counter_increment, counter_total, reconcile_cells,
 };
 pub use schema::{
-    Column, ColumnId, ColumnKind, ColumnSet, ColumnSets, DroppedColumn, Keyspace, Schema, Table, TableBuilder, TableId,
-    TableOptions, UnreadableTable,
+    Column, ColumnId, ColumnKind, DroppedColumn, Keyspace, Schema, Table, TableBuilder, TableId, TableOptions,
+    UnreadableTable,
 };
