@@ -12,17 +12,18 @@ mod cursor;
 mod deletion;
 mod error;
 mod key;
-mod merge;
 mod key_text;
+mod merge;
 mod mutation;
 mod observer;
 mod range;
 mod row;
+mod row_memory;
 mod schema;
 
 pub use clustering::{ClusteringBound, ClusteringComparator, Clusterings, Side, Slice, Slices, push_component};
-pub use cursor::{BoxCursor, Marker, PartitionHead, StoredRow, Unfiltered, UnfilteredCursor};
 pub use column_sets::{ColumnChange, ColumnSet, ColumnSets};
+pub use cursor::{BoxCursor, Marker, PartitionHead, StoredRow, Unfiltered, UnfilteredCursor};
 pub use deletion::{DeletionTime, NO_DELETION_TIME};
 pub use error::{CorruptMutation, ReadError};
 pub use key::PartitionKey;
@@ -35,6 +36,7 @@ pub use row::{
     RowBuilder, RowCutter, RowJoiner, RowMerger, RowRef, TTL_NONE, ValuePlaces, Written, begin_plain_row,
     compare_paths, counter_increment, counter_total, reconcile_cells,
 };
+pub use row_memory::{RowMemory, RowRoom};
 pub use schema::{
     Column, ColumnId, ColumnKind, DroppedColumn, Keyspace, Schema, Table, TableBuilder, TableId, TableOptions,
     UnreadableTable,

@@ -18,6 +18,7 @@ mod execution;
 mod fnv;
 mod functions;
 mod guardrail;
+mod large_rows;
 mod list_paths;
 mod memory;
 mod modify;
