@@ -12,7 +12,8 @@ import random
 import threading
 import time
 
-from proof.attack import answers, connections, prepared, reads, scans, second_look, statements     # noqa: F401: they add their attacks
+from proof.attack import (answers, connections, contention, large_rows, prepared, reads, scans, second_look,      # noqa: F401: they add their attacks
+                          statements)
 from proof.attack.attacks import ATTACKS, Attack, describe, is_expected
 from proof.attack.probe import Probe
 from proof.attack.target import BUDGET_MIB, Target

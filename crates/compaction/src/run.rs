@@ -9,7 +9,7 @@ use blockio::Disk;
 use model::{BoxCursor, MergeCursor, Table, UnfilteredCursor};
 use sstable::{
     Cardinality, CommitLogPosition, Descriptor, EncodingBase, PreparedSSTable, SSTableCursor, SSTableError, SSTableId,
-    SSTableReader, SSTableWriter, WriterOptions,
+    SSTableReader, SSTableWriter, SizeWatch, WriterOptions,
 };
 use types::Token;
 use uuid::Uuid;
@@ -54,6 +54,8 @@ pub struct CompactionInput<'a> {
     pub past_page_cache: bool,
     /// This node's id: log intervals are kept from tables that it wrote, and dropped from others.
     pub host_id: Uuid,
+    /// Reports partitions and collections of the outputs that are larger than they should be.
+    pub size_watch: Option<SizeWatch>,
     /// Makes the id of each output.
     pub new_id: &'a mut dyn FnMut() -> SSTableId,
     /// Receives the progress. It may block to slow the merge down, or stop it.
@@ -194,6 +196,7 @@ fn writer_options(
     options.estimated_partitions = (cardinality.estimate().min(partitions) + newer_partitions).max(1);
     options.column_index_size_bytes = input.column_index_size_bytes;
     options.past_page_cache = input.past_page_cache;
+    options.size_watch.clone_from(&input.size_watch);
     let bases = statistics().map(|statistics| statistics.header.base);
     options.base = encoding_base(bases.chain(newer.map(|newer| newer.base)));
     for (is_static, included) in [(true, &mut options.statics), (false, &mut options.regulars)] {

@@ -408,6 +408,7 @@ impl Compaction {
                 column_index_size_bytes: u64::from(self.shared.options().column_index_size_bytes),
                 past_page_cache: self.shared.sstable_writes() == &BlockWrites::Direct,
                 host_id: self.shared.host_id(),
+                size_watch: self.shared.size_watch(&table),
                 new_id: &mut || self.shared.files().new_id(),
                 progress: &mut |progress| self.pace(store, task.wrote(progress.written_bytes)),
             })

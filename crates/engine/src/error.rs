@@ -8,7 +8,6 @@ use std::sync::Arc;
 use blockio::DiskErrorKind;
 use model::{PartitionUpdate, ReadError};
 use sstable::SSTableError;
-use types::CqlType;
 
 /// Keys that a message names, in characters; one at least.
 const KEYS_LENGTH_MAX: usize = 1024;
@@ -155,7 +154,7 @@ impl EngineError {
         let keyspace = largest.first().map_or_else(String::new, |update| update.table().keyspace.to_string());
         let mut keys = String::new();
         for (told, update) in largest.iter().enumerate() {
-            let key = format!("{}.{}", update.table().name, key_text(update));
+            let key = format!("{}.{}", update.table().name, update.table().key_text(update.key()));
             if told > 0 && keys.len() + key.len() + 2 > KEYS_LENGTH_MAX {
                 keys += &format!(" and {} more.", largest.len() - told);
                 break;
@@ -164,22 +163,6 @@ impl EngineError {
             keys += &key;
         }
         EngineError::MutationTooLarge { size_bytes, size_bytes_max, keyspace, keys }
-    }
-}
-
-/// A partition's key as Cassandra's messages show it: the parts as plain text, with colons between, and others than
-/// these escaped.
-fn key_text(update: &PartitionUpdate) -> String {
-    let columns = update.table().partition_key();
-    let parts = columns.iter().zip(update.key().parts(columns.len()));
-    let parts = parts.map(|(column, value)| match &column.ty {
-        CqlType::Ascii | CqlType::Text => String::from_utf8_lossy(value).into_owned(),
-        CqlType::Blob => value.iter().map(|byte| format!("{byte:02x}")).collect(),
-        ty => ty.to_cql_literal(value).trim_matches('\'').to_owned(),
-    });
-    match columns.len() {
-        1 => parts.collect(),
-        _ => parts.map(|part| part.replace(':', "\\:")).collect::<Vec<_>>().join(":"),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use blockio::{BlockWrites, DirectoryEntry, Disk, OpenOptions};
 use commitlog::{IntervalSet, LogPosition, PositionInterval};
 use memtable::MemtableStatistics;
-use model::{BoxCursor, ColumnSet, ReadRange, Table, UnfilteredCursor};
+use model::{BoxCursor, ReadRange, Table, UnfilteredCursor};
 use sstable::{
     BlockCache, CommitLogPosition, Component, Descriptor, EncodingBase, PreparedSSTable, ReadMode, SSTableError,
     SSTableId, SSTableReader, SSTableWriter, WriterOptions, list_big_tables, list_tables, missing_tocs,
@@ -169,17 +169,17 @@ impl TableFiles {
         opened.map_or_else(|_| sstable.clone(), Arc::new)
     }
 
-    /// Writes the content of a memtable durably. Returns `None` if it has none.
+    /// Writes the content of a memtable durably, with [`memtable_options`](Self::memtable_options). Returns `None` if
+    /// it has none.
     pub fn write(
         &self,
         store: &TableStore,
         table: &Arc<Table>,
         cursor: &mut dyn UnfilteredCursor,
-        statistics: MemtableStatistics,
-        intervals: &[PositionInterval],
+        options: WriterOptions,
     ) -> Result<Option<Arc<SSTableReader>>, EngineError> {
         let descriptor = Descriptor::new(&store.directory, self.new_id());
-        let written = self.try_write(&descriptor, table, cursor, statistics, intervals);
+        let written = self.try_write(&descriptor, table, cursor, options);
         if written.is_err() && self.remove(&store.directory, &[descriptor]).is_err() {
             // The unused table may exist again at the next start.
             store.distrust_files();
@@ -192,10 +192,8 @@ impl TableFiles {
         descriptor: &Descriptor,
         table: &Arc<Table>,
         cursor: &mut dyn UnfilteredCursor,
-        statistics: MemtableStatistics,
-        intervals: &[PositionInterval],
+        options: WriterOptions,
     ) -> Result<Option<Arc<SSTableReader>>, EngineError> {
-        let options = self.memtable_options(table, statistics, intervals)?;
         self.disk.create_dir_all(&descriptor.dir)?;
         let mut writer = SSTableWriter::create(&self.disk, descriptor, table, options)?;
         writer.write_all(cursor)?;
@@ -393,12 +391,12 @@ pub(crate) fn open_cursor(
 /// Removes dropped columns with which no row was written: no column set from version `oldest` on has them.
 fn retain_written(table: &Table, is_static: bool, oldest: u32, columns: &mut Vec<usize>) {
     let sets = table.column_sets(is_static);
-    let written_under = sets.all().iter().filter(|set| set.version >= oldest);
-    let shows = |set: &ColumnSet, name: &str| set.shown().any(|column| &*column.name == name);
-    columns.retain(|index| {
-        let column = &sets.current().columns[*index];
-        !column.is_dropped || written_under.clone().any(|set| shows(set, &column.name))
-    });
+    let current = &sets.current().columns;
+    if !columns.iter().any(|index| current[*index].is_dropped) {
+        return;
+    }
+    let shown = sets.shown_since(oldest);
+    columns.retain(|index| !current[*index].is_dropped || shown.contains(&*current[*index].name));
 }
 
 fn encoding_base(statistics: &MemtableStatistics) -> EncodingBase {

@@ -152,10 +152,12 @@ impl Flush {
         let table = store.table.load_full();
         let statistics = generation.memtable.statistics();
         let mut cursor = generation.memtable.clone().cursor(&table, &ReadRange::all_rows(KeyRange::all()));
+        let mut options = self.shared.files().memtable_options(&table, statistics, &[interval])?;
+        options.size_watch = self.shared.size_watch(&table);
         if store.is_all_logged() {
             let mut cursor = Limited { cursor, limit: &self.limit };
-            return self.shared.files().write(store, &table, &mut cursor, statistics, &[interval]);
+            return self.shared.files().write(store, &table, &mut cursor, options);
         }
-        self.shared.files().write(store, &table, &mut cursor, statistics, &[interval])
+        self.shared.files().write(store, &table, &mut cursor, options)
     }
 }

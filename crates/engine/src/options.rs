@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use blockio::Disk;
 use memtable::MemtableConfiguration;
+use sstable::{SizeHook, SizeLimits};
 
 /// Memtables by name. An error contains Cassandra's text for why the definition cannot be used.
 pub type MemtableConfigurations = BTreeMap<String, Result<MemtableConfiguration, String>>;
@@ -75,6 +76,10 @@ pub struct EngineOptions {
     pub in_memory_rewritten_bytes_max: u64,
     /// Receives notices of tables in memory that approach their limits.
     pub in_memory_notices: Option<InMemoryNotices>,
+    /// The sizes above which `size_hook` is told of partitions and collections in new SSTables.
+    pub size_limits: SizeLimits,
+    /// Receives them.
+    pub size_hook: Option<SizeHook>,
 }
 
 impl EngineOptions {
@@ -104,6 +109,8 @@ impl EngineOptions {
             in_memory_flush_bytes_min: compaction::FLUSH_BYTES_MIN,
             in_memory_rewritten_bytes_max: compaction::REWRITTEN_BYTES_MAX,
             in_memory_notices: None,
+            size_limits: SizeLimits::default(),
+            size_hook: None,
         }
     }
 

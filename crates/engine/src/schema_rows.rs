@@ -1,22 +1,9 @@
 //! The schema as rows of `system_schema`, and back.
 //!
 //! The rows are Cassandra's, so that drivers find what they look for. What Cassandra has no column for, column ids and
-//! column sets, stands in `system.table_layouts`, one blob a table:
-//!
-//! ```text
-//! layout := u8 version (2)  uvint next column id  sets (static)  sets (regular)  uvint count, count * dropped
-//! sets   := uvint count, count * (uvint columns, columns * (uvint id, u8 whether it is dropped, name, type))
-//! dropped := name, i64 dropped time in microseconds, big-endian
-//! name, type := uvint length, UTF-8; the type as system_schema prints it
-//! ```
-//!
-//! Version 1, whose sets left dropped columns out and said nothing of them, is read too.
-//!
-//! A dropped table whose files are not deleted yet has there, so that a start can go on with it:
-//!
-//! ```text
-//! layout := u8 0  keyspace  name
-//! ```
+//! column sets, stands in `system.table_layouts` ([`layout`]).
+
+mod layout;
 
 mod agreement;
 
@@ -24,19 +11,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use model::{
-    Column, ColumnId, ColumnKind, ColumnSet, DroppedColumn, Keyspace, PartitionUpdate, Schema, Table, TableBuilder,
-    TableId, TableOptions, UnreadableTable,
+    Column, ColumnKind, DroppedColumn, Keyspace, PartitionUpdate, Schema, Table, TableBuilder, TableId, TableOptions,
+    UnreadableTable,
 };
-use types::{CqlType, UserType, collection, vint};
+use types::{CqlType, UserType, collection};
 
 use self::agreement::{differing_column, differing_drop};
 use crate::system::{SystemRow, SystemWrite};
-
-const LAYOUT_VERSION: u8 = 2;
-/// Its columns do not say whether they are dropped.
-const LAYOUT_VERSION_OF_SHOWN: u8 = 1;
-/// In the place of the version, for a table that was dropped.
-const DROPPED: u8 = 0;
+use layout::parse_type;
 
 /// The names of the tables of `system_schema` that keep what is loaded here.
 pub(crate) const KEYSPACES: &str = "keyspaces";
@@ -115,10 +97,7 @@ pub(crate) fn drop_keyspace(schema: &Schema, keyspace: &Keyspace, timestamp: i64
 
 fn drop_layout(schema: &Schema, id: TableId, [keyspace, name]: [&str; 2], timestamp: i64) -> PartitionUpdate {
     let mut write = SystemWrite::new(schema_table(schema, LAYOUTS), id.0.as_bytes(), timestamp);
-    let mut dropped = vec![DROPPED];
-    write_text(keyspace, &mut dropped);
-    write_text(name, &mut dropped);
-    write.row(&[], &[("layout", Some(dropped))]);
+    write.row(&[], &[("layout", Some(layout::write_dropped(keyspace, name)))]);
     write.build()
 }
 
@@ -132,9 +111,8 @@ pub(crate) fn forget_layout(schema: &Schema, id: TableId, timestamp: i64) -> Par
 /// The tables whose drop is not finished: id, keyspace, name.
 pub(crate) fn dropped_tables(layouts: &[SystemRow]) -> Vec<(TableId, String, String)> {
     let dropped = |row: &SystemRow| {
-        let bytes = row.get("layout")?.strip_prefix(&[DROPPED])?;
-        let mut names = LayoutReader { bytes, version: LAYOUT_VERSION, types: &BTreeMap::new() };
-        Some((TableId(row.uuid("table_id")?), names.text()?.to_owned(), names.text()?.to_owned()))
+        let (keyspace, name) = layout::read_dropped(row.get("layout")?)?;
+        Some((TableId(row.uuid("table_id")?), keyspace, name))
     };
     layouts.iter().filter_map(dropped).collect()
 }
@@ -193,7 +171,7 @@ fn change_keyspace(
             dropped.row(&[name.as_bytes(), column.name.as_bytes()], &dropped_values(column));
         }
         let mut layout = SystemWrite::new(schema_table(schema, LAYOUTS), table.id.0.as_bytes(), timestamp);
-        layout.row(&[], &[("layout", Some(write_layout(table)))]);
+        layout.row(&[], &[("layout", Some(layout::write(table)))]);
         writes.push(layout.build());
     }
     if changed {
@@ -281,113 +259,6 @@ fn dropped_values(column: &DroppedColumn) -> Vec<(&'static str, Option<Vec<u8>>)
     ]
 }
 
-fn write_text(value: &str, out: &mut Vec<u8>) {
-    vint::write_uvint(value.len() as u64, out);
-    out.extend_from_slice(value.as_bytes());
-}
-
-fn write_layout(table: &Table) -> Vec<u8> {
-    let mut out = vec![LAYOUT_VERSION];
-    vint::write_uvint(u64::from(table.next_column_id()), &mut out);
-    for is_static in [true, false] {
-        let sets = table.column_sets(is_static).all();
-        vint::write_uvint(sets.len() as u64, &mut out);
-        for set in sets {
-            vint::write_uvint(set.columns.len() as u64, &mut out);
-            for column in &set.columns {
-                vint::write_uvint(u64::from(column.id.0), &mut out);
-                out.push(u8::from(column.is_dropped));
-                write_text(&column.name, &mut out);
-                write_text(&column.ty.to_string(), &mut out);
-            }
-        }
-    }
-    let dropped = table.dropped();
-    vint::write_uvint(dropped.len() as u64, &mut out);
-    for column in dropped {
-        write_text(&column.name, &mut out);
-        out.extend_from_slice(&column.dropped_time_micros.to_be_bytes());
-    }
-    out
-}
-
-struct LayoutReader<'a> {
-    bytes: &'a [u8],
-    version: u8,
-    types: &'a BTreeMap<Arc<str>, Arc<UserType>>,
-}
-
-struct Layout {
-    next_column_id: u32,
-    statics: Vec<ColumnSet>,
-    regulars: Vec<ColumnSet>,
-    /// Exact times, microseconds; `system_schema.dropped_columns` keeps milliseconds only.
-    dropped_times: BTreeMap<String, i64>,
-}
-
-impl<'a> LayoutReader<'a> {
-    fn uvint(&mut self) -> Option<u64> {
-        vint::read_uvint(&mut self.bytes)
-    }
-
-    fn text(&mut self) -> Option<&'a str> {
-        let length = usize::try_from(self.uvint()?).ok()?;
-        let (text, rest) = self.bytes.split_at_checked(length)?;
-        self.bytes = rest;
-        std::str::from_utf8(text).ok()
-    }
-
-    fn flag(&mut self) -> Option<bool> {
-        let (flag, rest) = self.bytes.split_first()?;
-        self.bytes = rest;
-        Some(*flag != 0)
-    }
-
-    fn layout(mut self) -> Option<Layout> {
-        let (version, rest) = self.bytes.split_first()?;
-        self.bytes = rest;
-        if !matches!(*version, LAYOUT_VERSION | LAYOUT_VERSION_OF_SHOWN) {
-            return None;
-        }
-        self.version = *version;
-        let next_column_id = u32::try_from(self.uvint()?).ok()?;
-        let statics = self.sets(ColumnKind::Static)?;
-        let regulars = self.sets(ColumnKind::Regular)?;
-        let mut dropped_times = BTreeMap::new();
-        for _ in 0..self.uvint()? {
-            let name = self.text()?.to_string();
-            let (time, rest) = self.bytes.split_first_chunk::<8>()?;
-            self.bytes = rest;
-            dropped_times.insert(name, i64::from_be_bytes(*time));
-        }
-        Some(Layout { next_column_id, statics, regulars, dropped_times })
-    }
-
-    fn sets(&mut self, kind: ColumnKind) -> Option<Vec<ColumnSet>> {
-        let count = u32::try_from(self.uvint()?).ok()?;
-        (0..count).map(|version| self.set(version, kind)).collect()
-    }
-
-    fn set(&mut self, version: u32, kind: ColumnKind) -> Option<ColumnSet> {
-        let mut columns = Vec::new();
-        for _ in 0..self.uvint()? {
-            let id = ColumnId(u32::try_from(self.uvint()?).ok()?);
-            let is_dropped = self.version != LAYOUT_VERSION_OF_SHOWN && self.flag()?;
-            let name = self.text()?.into();
-            let ty = parse_type(self.text()?, self.types)?;
-            columns.push(Arc::new(Column { id, name, ty, kind, position: -1, reversed: false, is_dropped }));
-        }
-        Some(ColumnSet { version, columns })
-    }
-}
-
-/// A type by its stored name. A user type that is not there any more (one that a column of an old set had) has no
-/// fields: such a column's cells are only ever skipped, for which it matters only whether they are many.
-fn parse_type(name: &str, types: &BTreeMap<Arc<str>, Arc<UserType>>) -> Option<CqlType> {
-    let dropped = |name: &str| UserType::new("".into(), name.into(), Vec::new());
-    CqlType::parse_name(name, &|user| Some(types.get(user).cloned().unwrap_or_else(|| Arc::new(dropped(user)))))
-}
-
 /// The stored rows of the schema.
 pub(crate) struct SchemaRows {
     pub keyspaces: Vec<SystemRow>,
@@ -468,7 +339,7 @@ pub(crate) fn add_rowless(rows: &SchemaRows, keyspaces: &mut Vec<Keyspace>, dama
 pub(crate) fn unclaimed_ids(rows: &SchemaRows) -> BTreeSet<TableId> {
     let claimed: HashSet<_> = rows.tables.iter().filter_map(|row| row.get("id")).collect();
     let is_unclaimed = |row: &&SystemRow| {
-        let is_dropped = row.get("layout").is_none_or(|layout| layout.first() == Some(&DROPPED));
+        let is_dropped = row.get("layout").is_none_or(layout::is_of_dropped);
         !is_dropped && row.get("table_id").is_some_and(|id| !claimed.contains(id))
     };
     rows.layouts.iter().filter(is_unclaimed).filter_map(|row| row.uuid("table_id").map(TableId)).collect()
@@ -601,10 +472,7 @@ fn load_table(
     let name = row.text("table_name");
     let damage = |what: &str| SchemaDamage(format!("table {}.{name}: {what}", keyspace.name));
     let id = TableId(row.uuid("id").ok_or_else(|| damage("its row in system_schema.tables has no id"))?);
-    let layout = rows
-        .layouts
-        .get(&id.0.as_bytes()[..])
-        .and_then(|bytes| LayoutReader { bytes, version: LAYOUT_VERSION, types: &keyspace.types }.layout());
+    let layout = rows.layouts.get(&id.0.as_bytes()[..]).and_then(|bytes| layout::read(bytes, &keyspace.types));
     if layout.is_none() && !rows.is_foreign {
         return Err(damage("system.table_layouts has no row of it that this version can read"));
     }
@@ -638,7 +506,8 @@ fn load_table(
     let mut dropped_times = BTreeMap::new();
     match layout {
         Some(layout) => {
-            builder = builder.with_column_sets(layout.statics, layout.regulars, layout.next_column_id);
+            let known = builder.with_column_changes(layout.statics, layout.regulars, layout.next_column_id);
+            builder = known.ok_or_else(|| damage("its row in system.table_layouts contradicts itself"))?;
             dropped_times = layout.dropped_times;
         }
         None => {
@@ -690,35 +559,5 @@ fn load_options(row: &SystemRow) -> TableOptions {
         min_index_interval: row.int("min_index_interval").unwrap_or(defaults.min_index_interval),
         read_repair: row.text("read_repair"),
         speculative_retry: row.text("speculative_retry"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(bytes: &[u8]) -> Option<Layout> {
-        LayoutReader { bytes, version: LAYOUT_VERSION, types: &BTreeMap::new() }.layout()
-    }
-
-    fn is_dropped(layout: Option<Layout>) -> Vec<bool> {
-        let sets = layout.map(|layout| layout.regulars).unwrap_or_default();
-        sets.iter().flat_map(|set| &set.columns).map(|column| column.is_dropped).collect()
-    }
-
-    #[test]
-    fn a_layout_says_which_columns_are_dropped_and_one_of_version_1_has_none() {
-        // Next id 3, one empty set of statics, one set of regulars: id 2, v int; no drops.
-        assert_eq!(is_dropped(read(b"\x01\x03\x01\x00\x01\x01\x02\x01v\x03int\x00")), [false]);
-        assert_eq!(is_dropped(read(b"\x02\x03\x01\x00\x01\x01\x02\x01\x01v\x03int\x00")), [true]);
-        assert!(read(b"\x03\x03\x01\x00\x01\x01\x02\x01\x01v\x03int\x00").is_none(), "an unknown version");
-    }
-
-    #[test]
-    fn a_layout_that_is_written_reads_the_same() {
-        let table = TableBuilder::new("ks", "t", TableId(uuid::Uuid::nil())).partition_key("k", CqlType::Int);
-        let table = table.regular("a", CqlType::Int).regular("v", CqlType::Int).build();
-        let table = table.to_builder().drop_column("v", CqlType::Int, 5).build();
-        assert_eq!(is_dropped(read(&write_layout(&table))), [false, false, false, true]);
     }
 }

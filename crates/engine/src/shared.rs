@@ -17,6 +17,7 @@ use blockio::{BlockWrites, DirectoryLock};
 use commitlog::{CommitLog, LogError, LogPosition, PositionInterval};
 use memtable::{AddressSpace, SkipListMemtable, SparePages};
 use model::{PartitionUpdate, Schema, Table, TableId};
+use sstable::{SizeLimits, SizeWatch};
 use uuid::Uuid;
 
 use crate::error::EngineError;
@@ -308,6 +309,15 @@ impl Shared {
             true => self.new_skip_list(table, resident),
             false => self.new_generation(table, resident),
         })
+    }
+
+    /// What is reported of the SSTables of a table that are written now. As in Cassandra, the collections of its own
+    /// tables are not.
+    pub fn size_watch(&self, table: &Table) -> Option<SizeWatch> {
+        let EngineOptions { size_limits, size_hook, .. } = self.options();
+        let limits = if is_system_keyspace(&table.keyspace) { size_limits.without_collections() } else { *size_limits };
+        let hook = size_hook.clone().filter(|_| limits != SizeLimits::default())?;
+        Some(SizeWatch { limits, now_seconds: self.now_seconds(), hook })
     }
 
     /// Tells the log that the table needs no records up to `position`.

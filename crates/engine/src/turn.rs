@@ -1,8 +1,10 @@
 //! What a call may do beside its own work: an argument, not a state of the thread.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use commitlog::LogHold;
+use model::RowMemory;
 
 /// What the caller of a read or a write permits.
 ///
@@ -20,11 +22,14 @@ pub struct Turn<'t> {
     pub log_hold: Option<&'t LogHold>,
     /// Set by a statement that does far more work than one of a row, so that the caller looks at the clock.
     pub is_large: Option<&'t AtomicBool>,
+    /// Of which cursors take memory for copies of large rows. Without it there is no limit, except that a call that may
+    /// not block fails where it meets a large row in an SSTable, as where it would have to wait.
+    pub row_memory: Option<&'t Arc<dyn RowMemory>>,
 }
 
 impl Turn<'static> {
     /// The call may wait on its thread.
-    pub const BLOCKING: Turn<'static> = Turn { may_block: true, log_hold: None, is_large: None };
+    pub const BLOCKING: Turn<'static> = Turn { may_block: true, log_hold: None, is_large: None, row_memory: None };
     /// The call may not wait, and its appends wake the log's writer at once.
-    pub const NON_BLOCKING: Turn<'static> = Turn { may_block: false, log_hold: None, is_large: None };
+    pub const NON_BLOCKING: Turn<'static> = Turn { may_block: false, log_hold: None, is_large: None, row_memory: None };
 }

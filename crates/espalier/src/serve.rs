@@ -1,6 +1,7 @@
 //! `espalier serve`: opens the engine, listens, and drains at the end.
 
 mod roles;
+mod sizes;
 
 use crate::admin::server::{AdminSocket, NodeState};
 use crate::audit::AuditFile;
@@ -396,6 +397,8 @@ fn engine_options(config: &Config) -> EngineOptions {
     options.on_quarantine = Some(QuarantineHook(Arc::new(|refusal| tracing::error!("{refusal}"))));
     options.max_memory_to_lock_bytes = max_memory_to_lock_bytes(config);
     options.in_memory_notices = Some(InMemoryNotices(Arc::new(warn_of_memory)));
+    options.size_limits = config.guardrails.size_limits();
+    options.size_hook = Some(sizes::hook(config.guardrails));
     options
 }
 

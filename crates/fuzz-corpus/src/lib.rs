@@ -10,6 +10,7 @@ mod frames;
 mod keys;
 mod mutate;
 mod mutation;
+mod paging;
 mod tables;
 mod values;
 
@@ -36,6 +37,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mutation", run: mutation::record },
     Target { name: "byte_comparable", run: keys::byte_comparable },
     Target { name: "values", run: values::value },
+    Target { name: "paging_state", run: paging::paging_state },
     Target { name: "sstable_statistics", run: tables::statistics },
     Target { name: "sstable_compression_info", run: tables::compression_info },
     Target { name: "sstable_filter", run: tables::filter },
@@ -52,12 +54,19 @@ pub const TARGETS: &[Target] = &[
 /// # Panics If there is no such target, and if a decoder panics or takes too long, which is what fuzzing looks for.
 pub fn run(name: &str, bytes: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a target of TARGETS");
-    let started = Instant::now();
-    (target.run)(bytes);
-    let taken = started.elapsed();
     let size_kb = u32::try_from(bytes.len() / 1024).unwrap_or(u32::MAX).max(SMALL_INPUT_KB);
-    assert!(taken <= TIME_PER_KB * size_kb, "{} bytes took {taken:?}", bytes.len());
+    let times = (0..TRIES).map(|_| {
+        let started = Instant::now();
+        (target.run)(bytes);
+        started.elapsed()
+    });
+    let is_quick = |taken: &Duration| *taken <= TIME_PER_KB * size_kb;
+    let slow: Vec<Duration> = times.take_while(|taken| !is_quick(taken)).collect();
+    assert!(slow.len() < TRIES, "{} bytes took {slow:?}", bytes.len());
 }
+
+/// An input is too slow if it is so each time: the fuzzer may be interrupted for long by programs that go first.
+const TRIES: usize = 5;
 
 /// The most time that a target may take for a kilobyte of its input.
 const TIME_PER_KB: Duration = Duration::from_millis(10);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytecomp::decode_decorated_key;
 use model::{
-    DeletionTime, Marker, PartitionHead, PartitionKey, ReadError, ReadRange, Row, RowRef, Table, Unfiltered,
+    DeletionTime, Marker, PartitionHead, PartitionKey, ReadError, ReadRange, Row, RowMemory, RowRef, Table, Unfiltered,
     UnfilteredCursor,
 };
 
@@ -81,6 +81,10 @@ impl UnfilteredCursor for TrieCursor {
 
     fn expect_columns(&mut self, regulars: &Arc<[usize]>) {
         self.filler.columns_expected = Some(regulars.clone());
+    }
+
+    fn take_memory_of(&mut self, memory: &Arc<dyn RowMemory>) {
+        self.filler.batch.room.ask(memory);
     }
 
     fn advance_partition(&mut self) -> Result<bool, ReadError> {

@@ -13,7 +13,7 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use memtrie::{Bounds, Direction, Tail};
-use model::{DeletionTime, ReadError, Row, RowMerger, Side, Table};
+use model::{DeletionTime, ReadError, Row, RowMerger, RowRoom, Side, Table};
 
 use crate::branch::{Branch, BranchRange, after_partition, behind_row};
 use crate::layout::{Header, PIECE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
@@ -96,6 +96,10 @@ pub(crate) struct Batch {
     rows_expected: Option<usize>,
     /// Rows in the batch.
     rows: usize,
+    /// For large rows.
+    pub room: RowRoom,
+    /// A row found no room. The batch is then not used.
+    is_refused: bool,
 }
 
 /// The size of the first batch. It is small, and each further one is twice as large.
@@ -132,7 +136,9 @@ impl Batch {
     }
 
     fn is_full(&self) -> bool {
-        self.rows_expected == Some(0) || self.bytes.len() + self.items.len() * ITEM_BYTES >= self.bytes_max
+        self.rows_expected == Some(0)
+            || self.is_refused
+            || self.bytes.len() + self.items.len() * ITEM_BYTES >= self.bytes_max
     }
 
     /// Adds a row whose bytes were pushed.
@@ -155,6 +161,11 @@ impl Batch {
 
     fn push(&mut self, bytes: &[u8]) -> Span {
         let start = self.bytes.len();
+        // A row that was joined from pieces is copied once more.
+        if RowRoom::is_large(bytes.len()) && self.room.take(2 * bytes.len()).is_err() {
+            self.is_refused = true;
+            return start..start;
+        }
         self.bytes.extend_from_slice(bytes);
         start..self.bytes.len()
     }
@@ -194,6 +205,10 @@ impl Filler {
                 Stop::Partition { shard, path } => self.partitions(plan, shard, path)?,
                 Stop::Rows { shard, path, at } => self.continue_partition(plan, shard, path, at)?,
             };
+        }
+        if self.batch.is_refused {
+            self.batch.items.clear();
+            return Err(ReadError::NoRoom);
         }
         Ok(stop)
     }
@@ -548,7 +563,7 @@ impl Filler {
 
     /// Copies a row, translated to the reader's schema if it was written under a newer one.
     fn push_row(&mut self, plan: &Plan, row: Row<'_>) -> Span {
-        let versions = plan.table.column_sets(row.is_static()).all().len();
+        let versions = plan.table.column_sets(row.is_static()).count();
         if (row.column_set_version() as usize) < versions {
             return self.batch.push(row.as_bytes());
         }

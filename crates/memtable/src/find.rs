@@ -93,7 +93,7 @@ fn find_clustered_row(
 
 fn pass_row(row: Row<'_>, table: &Table, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
     debug_assert!(!row.as_bytes().is_empty(), "a stored row has content");
-    let is_known = (row.column_set_version() as usize) < table.column_sets(false).all().len();
+    let is_known = (row.column_set_version() as usize) < table.column_sets(false).count();
     if row.is_piece() || row.is_static() || row.has_deletion() || !is_known {
         return Lookup::Unknown;
     }

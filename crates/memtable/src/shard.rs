@@ -159,7 +159,7 @@ pub(crate) fn note_newest(known: &ArcSwap<Table>, candidate: &Arc<Table>) {
 /// Whether `candidate` knows more of the same table's columns, or of their types, than `known`.
 pub(crate) fn is_newer(candidate: &Arc<Table>, known: &Arc<Table>) -> bool {
     let age = |table: &Table| {
-        let sets = table.column_sets(false).all().len() + table.column_sets(true).all().len();
+        let sets = table.column_sets(false).count() + table.column_sets(true).count();
         let last_drop = table.dropped().iter().map(|column| column.dropped_time_micros).max();
         (sets, table.next_column_id(), last_drop, table.type_parts())
     };

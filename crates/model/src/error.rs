@@ -32,6 +32,9 @@ pub enum ReadError {
     /// ([`UnfilteredCursor::pause_after`](crate::UnfilteredCursor::pause_after)) without finding a row or marker. The
     /// next call continues.
     Paused,
+    /// Not a fault of the data: a row is so large that its copies need memory which other reads have taken
+    /// ([`RowMemory`](crate::RowMemory)).
+    NoRoom,
 }
 
 impl ReadError {
@@ -53,6 +56,7 @@ impl fmt::Display for ReadError {
             ReadError::Io { file, source } => write!(f, "cannot read {file}: {source}"),
             ReadError::Closed => write!(f, "the table was closed while it was read"),
             ReadError::Paused => write!(f, "the read was interrupted"),
+            ReadError::NoRoom => write!(f, "there is no memory for a large row"),
         }
     }
 }

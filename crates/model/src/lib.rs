@@ -7,18 +7,22 @@
 #![forbid(unsafe_code)]
 
 mod clustering;
+mod column_sets;
 mod cursor;
 mod deletion;
 mod error;
 mod key;
+mod key_text;
 mod merge;
 mod mutation;
 mod observer;
 mod range;
 mod row;
+mod row_memory;
 mod schema;
 
 pub use clustering::{ClusteringBound, ClusteringComparator, Clusterings, Side, Slice, Slices, push_component};
+pub use column_sets::{ColumnChange, ColumnSet, ColumnSets};
 pub use cursor::{BoxCursor, Marker, PartitionHead, StoredRow, Unfiltered, UnfilteredCursor};
 pub use deletion::{DeletionTime, NO_DELETION_TIME};
 pub use error::{CorruptMutation, ReadError};
@@ -32,7 +36,8 @@ pub use row::{
     RowBuilder, RowCutter, RowJoiner, RowMerger, RowRef, TTL_NONE, ValuePlaces, Written, begin_plain_row,
     compare_paths, counter_increment, counter_total, reconcile_cells,
 };
+pub use row_memory::{RowMemory, RowRoom};
 pub use schema::{
-    Column, ColumnId, ColumnKind, ColumnSet, ColumnSets, DroppedColumn, Keyspace, Schema, Table, TableBuilder, TableId,
-    TableOptions, UnreadableTable,
+    Column, ColumnId, ColumnKind, DroppedColumn, Keyspace, Schema, Table, TableBuilder, TableId, TableOptions,
+    UnreadableTable,
 };

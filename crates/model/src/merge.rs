@@ -11,8 +11,8 @@ use std::sync::Arc;
 use types::Token;
 
 use crate::{
-    DeletionTime, Marker, PartitionHead, ReadError, Row, RowMerger, RowRef, StoredRow, Table, Unfiltered,
-    UnfilteredCursor,
+    DeletionTime, Marker, PartitionHead, ReadError, Row, RowMemory, RowMerger, RowRef, RowRoom, StoredRow, Table,
+    Unfiltered, UnfilteredCursor,
 };
 
 /// A union of cursors that were opened for the same range in the same direction, all of one type or boxed.
@@ -39,6 +39,8 @@ pub struct MergeCursor<C> {
     target: Vec<u8>,
     /// The number of positions without a row or marker after which `advance` pauses.
     pause_after: u64,
+    /// For merged rows.
+    room: RowRoom,
 }
 
 struct Source<C> {
@@ -116,6 +118,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
             row_bytes: Vec::new(),
             target: Vec::new(),
             pause_after: u64::MAX,
+            room: RowRoom::default(),
         }
     }
 
@@ -156,7 +159,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
         Ok(self.first)
     }
 
-    fn merge_static_rows(&mut self) {
+    fn merge_static_rows(&mut self) -> Result<(), ReadError> {
         let deletion = self.deletion;
         let mut rows = Vec::new();
         let mut only = 0;
@@ -170,6 +173,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
             [] => StaticRow::None,
             [_] if deletion.is_live() => StaticRow::OfSource(only),
             rows => {
+                take_room(&mut self.room, rows)?;
                 self.static_bytes.clear();
                 match self.merger.merge(table_of(&self.sources, &self.table), rows, deletion, &mut self.static_bytes) {
                     true => StaticRow::Merged,
@@ -177,6 +181,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
                 }
             }
         };
+        Ok(())
     }
 
     /// Makes the sources that are older than the deletion in force skip everything before the next position of the
@@ -285,6 +290,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
                 Unfiltered::Marker(_) => None,
             })
             .collect();
+        take_room(&mut self.room, &rows)?;
         self.row_bytes.clear();
         self.current = MergedItem::Merged(first);
         Ok(self.merger.merge(table_of(sources, &self.table), &rows, active, &mut self.row_bytes))
@@ -308,6 +314,12 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
         self.current = MergedItem::Marker { source: self.meeting[0], before, after };
         true
     }
+}
+
+/// Takes room for merging rows: the merger collects their cells, and the merged row is a copy of them.
+fn take_room(room: &mut RowRoom, rows: &[Row<'_>]) -> Result<(), ReadError> {
+    let bytes = rows.iter().map(|row| row.as_bytes().len()).sum();
+    if RowRoom::is_large(bytes) { room.take(2 * bytes) } else { Ok(()) }
 }
 
 /// The table that all sources read; `kept` if there is no source.
@@ -400,6 +412,10 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
         self.pause_after = steps.max(1).into();
     }
 
+    fn take_memory_of(&mut self, memory: &Arc<dyn RowMemory>) {
+        self.room.ask(memory);
+    }
+
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         self.current = MergedItem::None;
         self.open = DeletionTime::LIVE;
@@ -416,7 +432,7 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
         }
         self.deletion = deletion;
         if has_static_row {
-            self.merge_static_rows();
+            self.merge_static_rows()?;
         }
         Ok(true)
     }

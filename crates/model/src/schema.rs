@@ -1,7 +1,8 @@
 //! Keyspaces, tables and columns.
 //!
 //! A table never uses a column id twice. A row blob names the *column set* under which it was written by version. Sets
-//! are kept as long as their table exists, so a blob of any age can be read under the newest schema.
+//! are kept as long as their table exists ([`crate::ColumnSets`]), so a blob of any age can be read under the newest
+//! schema.
 //!
 //! A dropped column stays in the sets, hidden. Its cells that are newer than the drop are kept, as Cassandra keeps
 //! them, and become visible if the column is added again. The columns that a table *has* do not include hidden ones.
@@ -13,6 +14,7 @@ use types::{CqlType, UserType, steps};
 use uuid::Uuid;
 
 use crate::ClusteringComparator;
+use crate::column_sets::{self, ColumnChange, ColumnHistory, ColumnSet, ColumnSets};
 
 /// Identifies a table permanently, even after another one took its name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -78,118 +80,6 @@ pub struct DroppedColumn {
     pub kind: ColumnKind,
     /// Cells with timestamps up to this one (microseconds) are dropped.
     pub dropped_time_micros: i64,
-}
-
-/// The static or the regular columns of a table at one time, including dropped ones, in the order of Cassandra's
-/// serialization header: simple columns by name, then complex ones by name.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ColumnSet {
-    /// Index of this set among the sets of its table.
-    pub version: u32,
-    /// The columns.
-    pub columns: Vec<Arc<Column>>,
-}
-
-impl ColumnSet {
-    /// The index of the column named `name`.
-    pub fn index_of(&self, name: &str) -> Option<usize> {
-        self.index_of_kind(name, false).or_else(|| self.index_of_kind(name, true))
-    }
-
-    /// The index of the simple or complex column named `name`: a dropped column may have the name of another one of the
-    /// other kind.
-    pub fn index_of_kind(&self, name: &str, is_complex: bool) -> Option<usize> {
-        let (simple, complex) = self.columns.split_at(self.first_complex());
-        let (columns, start) = if is_complex { (complex, simple.len()) } else { (simple, 0) };
-        let found = columns.binary_search_by(|column| compare_names(&column.name, name));
-        found.ok().map(|index| start + index)
-    }
-
-    /// The columns that the table has: those that were not dropped.
-    pub fn shown(&self) -> impl Iterator<Item = &Arc<Column>> {
-        self.columns.iter().filter(|column| !column.is_dropped)
-    }
-
-    /// The index of the first complex column (the number of simple ones).
-    pub fn first_complex(&self) -> usize {
-        self.columns.partition_point(|column| !column.is_complex())
-    }
-}
-
-/// The place of a column of an older set in the current set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ColumnPlace {
-    /// The index in the current set; `None` if that has no such column.
-    pub index: Option<u32>,
-    /// Whether the column is dropped now.
-    pub is_dropped: bool,
-    /// Cells with timestamps up to this (microseconds) are dropped; `i64::MIN` if nothing was.
-    pub dropped_time_micros: i64,
-}
-
-/// All sets of static or of regular columns that a table ever had. The last one is current.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ColumnSets {
-    sets: Vec<ColumnSet>,
-    places: Vec<Vec<ColumnPlace>>,
-    unchanged: bool,
-    is_simple: bool,
-}
-
-impl ColumnSets {
-    fn new(sets: Vec<ColumnSet>, dropped: &[DroppedColumn]) -> Self {
-        let dropped_times: HashMap<&str, i64> =
-            dropped.iter().rev().map(|gone| (&*gone.name, gone.dropped_time_micros)).collect();
-        let places_in = |current: &ColumnSet| {
-            let places = |set: &ColumnSet| -> Vec<ColumnPlace> {
-                set.columns.iter().map(|column| place_of(column, current, &dropped_times)).collect()
-            };
-            sets.iter().map(places).collect()
-        };
-        let places = sets.last().map(places_in).unwrap_or_default();
-        let is_simple = sets.iter().all(|set| set.first_complex() == set.columns.len());
-        ColumnSets { sets, places, unchanged: dropped.is_empty(), is_simple }
-    }
-
-    /// The columns as they are now.
-    pub fn current(&self) -> &ColumnSet {
-        self.sets.last().expect("a table has at least one set of each kind, if an empty one")
-    }
-
-    /// All sets, oldest first.
-    pub fn all(&self) -> &[ColumnSet] {
-        &self.sets
-    }
-
-    /// The current places of the columns of set `version`; `None` means that nothing has changed since.
-    pub(crate) fn places(&self, version: u32) -> Option<&[ColumnPlace]> {
-        if self.is_current(version) {
-            return None;
-        }
-        self.places.get(version as usize).map(Vec::as_slice)
-    }
-
-    /// Whether rows of set `version` have the current columns, and nothing that was dropped.
-    pub(crate) fn is_current(&self, version: u32) -> bool {
-        self.unchanged && version as usize + 1 == self.sets.len()
-    }
-
-    /// Whether no column ever was complex.
-    pub(crate) fn is_simple(&self) -> bool {
-        self.is_simple
-    }
-
-    /// The set of that version.
-    pub fn get(&self, version: u32) -> Option<&ColumnSet> {
-        self.sets.get(version as usize)
-    }
-}
-
-fn place_of(column: &Column, current: &ColumnSet, dropped_times: &HashMap<&str, i64>) -> ColumnPlace {
-    let index = current.index_of_kind(&column.name, column.is_complex());
-    let dropped_time_micros = dropped_times.get(&*column.name).copied().unwrap_or(i64::MIN);
-    let is_dropped = index.is_some_and(|index| current.columns[index].is_dropped);
-    ColumnPlace { index: index.map(|index| index as u32), is_dropped, dropped_time_micros }
 }
 
 /// The options of a table, as `WITH` sets them and `system_schema.tables` shows them.
@@ -397,11 +287,11 @@ impl Table {
             options: self.options.clone(),
             partition_key: self.partition_key.clone(),
             clustering: self.clustering.clone(),
-            statics: self.statics.all().to_vec(),
-            regulars: self.regulars.all().to_vec(),
+            statics: self.statics.history().clone(),
+            regulars: self.regulars.history().clone(),
+            changed: [None, None],
             dropped: self.dropped.clone(),
             next_column_id: self.next_column_id,
-            used_sets: [self.statics.all().len(), self.regulars.all().len()],
             incarnation: self.incarnation,
         }
     }
@@ -415,12 +305,13 @@ pub struct TableBuilder {
     options: TableOptions,
     partition_key: Vec<Arc<Column>>,
     clustering: Vec<Arc<Column>>,
-    statics: Vec<ColumnSet>,
-    regulars: Vec<ColumnSet>,
+    /// The sets under which rows may have been written.
+    statics: ColumnHistory,
+    regulars: ColumnHistory,
+    /// The static and the regular columns of the next set, if there are any changes.
+    changed: [Option<Vec<Arc<Column>>>; 2],
     dropped: Vec<DroppedColumn>,
     next_column_id: u32,
-    /// How many static and regular sets rows may already have been written under.
-    used_sets: [usize; 2],
     incarnation: u64,
 }
 
@@ -434,22 +325,27 @@ impl TableBuilder {
             options: TableOptions::default(),
             partition_key: Vec::new(),
             clustering: Vec::new(),
-            statics: Vec::new(),
-            regulars: Vec::new(),
+            statics: ColumnHistory::default(),
+            regulars: ColumnHistory::default(),
+            changed: [None, None],
             dropped: Vec::new(),
             next_column_id: 1,
-            used_sets: [0, 0],
             incarnation: 0,
         }
     }
 
-    /// Rebuilds a table whose column ids and sets are stored: sets oldest first, each in header order.
-    pub fn with_column_sets(mut self, statics: Vec<ColumnSet>, regulars: Vec<ColumnSet>, next_column_id: u32) -> Self {
-        self.used_sets = [statics.len(), regulars.len()];
-        self.statics = statics;
-        self.regulars = regulars;
+    /// Rebuilds a table whose column ids and sets are stored, as changes, oldest first. `None` if the changes
+    /// contradict one another.
+    pub fn with_column_changes(
+        mut self,
+        statics: Vec<ColumnChange>,
+        regulars: Vec<ColumnChange>,
+        next_column_id: u32,
+    ) -> Option<Self> {
+        self.statics = ColumnHistory::of_changes(statics)?;
+        self.regulars = ColumnHistory::of_changes(regulars)?;
         self.next_column_id = next_column_id;
-        self
+        Some(self)
     }
 
     /// Sets the options.
@@ -529,7 +425,7 @@ impl TableBuilder {
     pub fn drop_all(mut self, columns: &[(&str, CqlType)], dropped_time_micros: i64) -> Self {
         let is_live = |column: &&Arc<Column>| !column.is_dropped;
         let statics: HashSet<Arc<str>> =
-            latest(&self.statics).iter().filter(is_live).map(|column| column.name.clone()).collect();
+            self.latest(ColumnKind::Static).iter().filter(is_live).map(|column| column.name.clone()).collect();
         let (of_statics, of_regulars): (Vec<_>, Vec<_>) = columns.iter().partition(|(name, _)| statics.contains(*name));
         for (kind, dropped) in [(ColumnKind::Static, of_statics), (ColumnKind::Regular, of_regulars)] {
             if dropped.is_empty() {
@@ -576,30 +472,35 @@ impl TableBuilder {
 
     /// Replaces the type of every column with the result of `replace` (for a user type that gained or renamed a field).
     pub fn map_types(mut self, replace: impl Fn(&CqlType) -> CqlType) -> Self {
-        let map =
-            |column: &mut Arc<Column>| *column = Arc::new(Column { ty: replace(&column.ty), ..(**column).clone() });
-        self.partition_key.iter_mut().chain(&mut self.clustering).for_each(map);
-        self.statics.iter_mut().chain(&mut self.regulars).flat_map(|set| &mut set.columns).for_each(map);
+        let map = |column: &Arc<Column>| Arc::new(Column { ty: replace(&column.ty), ..(**column).clone() });
+        let keys = self.partition_key.iter_mut().chain(&mut self.clustering);
+        keys.chain(self.changed.iter_mut().flatten().flatten()).for_each(|column| *column = map(column));
+        self.statics.map(map);
+        self.regulars.map(map);
         self
     }
 
-    /// Replaces the current set, or starts a new version if the current one belongs to a table that exists already.
+    /// The newest columns, changes included.
+    fn latest(&self, kind: ColumnKind) -> &[Arc<Column>] {
+        match (kind, &self.changed) {
+            (ColumnKind::Static, [Some(columns), _]) | (ColumnKind::Regular, [_, Some(columns)]) => columns,
+            (ColumnKind::Static, _) => self.statics.latest(),
+            _ => self.regulars.latest(),
+        }
+    }
+
+    /// Changes the columns of the next set.
     fn change_set(&mut self, kind: ColumnKind, change: impl FnOnce(&mut Vec<Arc<Column>>)) {
-        let (sets, used) = match kind {
-            ColumnKind::Static => (&mut self.statics, self.used_sets[0]),
-            _ => (&mut self.regulars, self.used_sets[1]),
-        };
-        let mut columns = latest(sets).to_vec();
+        let mut columns = self.latest(kind).to_vec();
         change(&mut columns);
-        columns.sort_by(|a, b| a.is_complex().cmp(&b.is_complex()).then_with(|| compare_names(&a.name, &b.name)));
-        sets.truncate(used);
-        sets.push(ColumnSet { version: sets.len() as u32, columns });
+        column_sets::sort(&mut columns);
+        self.changed[usize::from(kind != ColumnKind::Static)] = Some(columns);
     }
 
     /// Adds dropped columns to the newest sets if they are missing there: those of a table stored before sets kept
     /// them, or of one whose drops were only recorded.
     fn place_dropped(&mut self) {
-        let newest = latest(&self.statics).iter().chain(latest(&self.regulars));
+        let newest = self.latest(ColumnKind::Static).iter().chain(self.latest(ColumnKind::Regular));
         let placed: HashSet<Arc<str>> = newest.map(|column| column.name.clone()).collect();
         let missing: Vec<DroppedColumn> =
             self.dropped.iter().filter(|dropped| !placed.contains(&dropped.name)).cloned().collect();
@@ -620,13 +521,12 @@ impl TableBuilder {
     /// The finished table.
     pub fn build(mut self) -> Table {
         self.place_dropped();
-        for sets in [&mut self.statics, &mut self.regulars] {
-            if sets.is_empty() {
-                sets.push(ColumnSet { version: 0, columns: Vec::new() });
-            }
-        }
-        let statics = ColumnSets::new(self.statics, &self.dropped);
-        let regulars = ColumnSets::new(self.regulars, &self.dropped);
+        let [changed_statics, changed_regulars] = self.changed;
+        changed_statics.into_iter().for_each(|columns| self.statics.push(columns));
+        changed_regulars.into_iter().for_each(|columns| self.regulars.push(columns));
+        let dropped_times = column_sets::dropped_times(&self.dropped);
+        let statics = ColumnSets::new(self.statics, dropped_times.clone());
+        let regulars = ColumnSets::new(self.regulars, dropped_times);
         let by_name = self
             .partition_key
             .iter()
@@ -657,10 +557,6 @@ impl TableBuilder {
             incarnation: self.incarnation,
         }
     }
-}
-
-fn latest(sets: &[ColumnSet]) -> &[Arc<Column>] {
-    sets.last().map(|set| set.columns.as_slice()).unwrap_or_default()
 }
 
 /// Cassandra's order of column names. It compares the first six bytes with the top bit of the first one flipped, so

@@ -9,11 +9,14 @@
 //! what the node and the client's address may hold together ([`crate::MemoryBudget`]).
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+
+use model::RowMemory;
 
 use crate::error::failures;
 use crate::execution::Execution;
+use crate::large_rows::LargeRows;
 use crate::{Cause, Consistency, ErrorKind, FailureReason, Lease, QueryError};
 
 /// The steps of a turn on a thread that may not be blocked: a few milliseconds.
@@ -25,6 +28,9 @@ const FREE_BYTES: u64 = 256 << 10;
 
 /// The memory for an answer, as a multiple of its bytes: it grows in a vector that doubles, and is copied to be sent.
 const ANSWER_COPIES: u64 = 2;
+
+/// The bytes of an answer that need no memory beyond the statement's free part.
+pub(crate) const FREE_ANSWER_BYTES: usize = (FREE_BYTES / ANSWER_COPIES) as usize;
 
 /// The steps in which a statement takes more memory.
 const GRANTED_STEP_BYTES: u64 = 256 << 10;
@@ -52,6 +58,8 @@ pub(crate) struct Budget {
     /// What it may hold before it takes more of its client's memory.
     granted_bytes: AtomicU64,
     lease: Mutex<Option<Lease>>,
+    /// For copies of large rows; made where the statement may block.
+    large_rows: OnceLock<Arc<dyn RowMemory>>,
 }
 
 impl Budget {
@@ -64,6 +72,7 @@ impl Budget {
             held_bytes: AtomicU64::new(0),
             granted_bytes: AtomicU64::new(FREE_BYTES),
             lease: Mutex::new(None),
+            large_rows: OnceLock::new(),
         }
     }
 
@@ -116,7 +125,7 @@ impl Execution<'_> {
     fn look_at_limits(&self, done: u64) -> Result<(), QueryError> {
         self.budget().next_look.store(done.saturating_add(STEPS_PER_LOOK), Relaxed);
         self.is_large.iter().for_each(|is_large| is_large.store(true, Relaxed));
-        if done > TURN_STEPS_MAX && !self.turn().may_block {
+        if done > TURN_STEPS_MAX && !self.may_block {
             return Err(QueryError::failed(Cause::TurnIsOver, "The statement needs more than its turn"));
         }
         let is_over = self.processor.now_micros() >= self.budget().deadline_micros.load(Relaxed);
@@ -126,6 +135,13 @@ impl Execution<'_> {
             return Err(QueryError::new(kind, "Operation timed out - received only 0 responses."));
         }
         Ok(())
+    }
+
+    /// The memory that the statement's reads take for copies of large rows, on a thread that may block. `None` if the
+    /// client's memory is not limited.
+    pub fn large_rows(&self) -> Option<&Arc<dyn RowMemory>> {
+        let memory = self.client.memory.as_ref()?;
+        Some(self.budget().large_rows.get_or_init(|| Arc::new(LargeRows::new(memory.clone()))))
     }
 
     /// Sets the time that the statement may take from its beginning.
@@ -171,9 +187,7 @@ impl Execution<'_> {
         let mut lease = budget.lease.lock().unwrap_or_else(PoisonError::into_inner);
         let lease = lease.get_or_insert_with(|| Lease::new(memory.clone()));
         if !lease.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX)) {
-            let message = "The requests under way take all memory that they may (see \
-                           native_transport_max_request_data_in_flight)";
-            return Err(QueryError::new(ErrorKind::Overloaded, message));
+            return Err(QueryError::no_memory());
         }
         budget.granted_bytes.store(bytes, Relaxed);
         Ok(())

@@ -89,6 +89,13 @@ impl QueryError {
         }
     }
 
+    /// The statement needs memory that others have.
+    pub(crate) fn no_memory() -> Self {
+        let message = "The requests under way take all memory that they may (see \
+                       native_transport_max_request_data_in_flight)";
+        QueryError::new(ErrorKind::Overloaded, message)
+    }
+
     /// The request is malformed.
     pub fn protocol(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Protocol, message)
@@ -123,6 +130,9 @@ impl From<types::MarshalError> for QueryError {
 impl From<model::ReadError> for QueryError {
     /// For damage and I/O errors, the failed replica is this node.
     fn from(error: model::ReadError) -> Self {
+        if matches!(error, model::ReadError::NoRoom) {
+            return QueryError::no_memory();
+        }
         let cause = match engine::DiskFailureKind::of_read(&error) {
             _ if error.would_wait() => Cause::WouldWait,
             failure => failure.map_or(Cause::Statement, Cause::Disk),
@@ -141,6 +151,7 @@ impl From<engine::EngineError> for QueryError {
             | EngineError::InMemoryTableFull { .. }
             | EngineError::Unstorable(_) => QueryError::invalid(message),
             EngineError::TableOptions(_) => QueryError::configuration(message),
+            EngineError::Read(error) if matches!(*error, model::ReadError::NoRoom) => QueryError::no_memory(),
             error if error.would_wait() => QueryError::failed(Cause::WouldWait, message),
             error => {
                 let cause = engine::DiskFailureKind::of(&error).map_or(Cause::Statement, Cause::Disk);

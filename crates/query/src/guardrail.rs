@@ -2,6 +2,7 @@
 
 mod disk_usage;
 mod flags;
+mod sizes;
 mod values;
 mod vectors;
 
@@ -12,6 +13,7 @@ use crate::execution::Execution;
 
 pub use disk_usage::{DiskUsage, DiskUsageState};
 pub use flags::Flags;
+pub use sizes::Violation;
 pub use values::{CONSISTENCY_LEVELS, ValueGuardrail, ValueSet};
 
 pub(crate) use values::TABLE_PROPERTIES_KIND;
@@ -47,9 +49,13 @@ pub struct Guardrails {
     pub in_select_cartesian_product: Guardrail,
     /// Bytes of a value that is written, and of the key of an entry.
     pub column_value_size: Guardrail,
-    /// Bytes of the cells that a write adds to a collection.
+    /// Bytes of a partition in an SSTable that is written.
+    pub partition_size: Guardrail,
+    /// Tombstones of a partition in an SSTable that is written.
+    pub partition_tombstones: Guardrail,
+    /// Bytes of the cells that a write adds to a collection, and of a collection in an SSTable that is written.
     pub collection_size: Guardrail,
-    /// Elements that a write adds to a collection.
+    /// Elements that a write adds to a collection, and of a collection in an SSTable that is written.
     pub items_per_collection: Guardrail,
     /// Microseconds that a timestamp may be ahead of the clock.
     pub maximum_timestamp: Guardrail,
@@ -174,6 +180,16 @@ pub(crate) const ITEMS_PER_COLLECTION: Texts = Texts::with_level(
     "Detected collection {what} with {value} items, this exceeds the {level} threshold of {threshold}.",
 );
 
+const PARTITION_SIZE: Texts = Texts::with_level(
+    "partition_size",
+    "Partition {what} has size {value}, this exceeds the {level} threshold of {threshold}. Too large partitions can cause performance problems.",
+);
+
+const PARTITION_TOMBSTONES: Texts = Texts::with_level(
+    "partition_tombstones",
+    "Partition {what} has {value} tombstones, this exceeds the {level} threshold of {threshold}. Partitions with too many tombstones can cause performance problems.",
+);
+
 const MAXIMUM_TIMESTAMP: Texts = Texts::with_level(
     "maximum_timestamp",
     "The modification to table {what} has a timestamp {value} after the maximum allowable {level} threshold {threshold}. Timestamps too far in the future can lead to data that can't be easily overwritten",
@@ -198,6 +214,21 @@ impl Texts {
     /// Texts that differ in one word: `{level}` is `warning` or `failure`.
     const fn with_level(name: &'static str, text: &'static str) -> Texts {
         Texts { name, warning: text, failure: text }
+    }
+
+    /// The message that the value of `what` is beyond the bound that refuses.
+    fn failed(&self, what: &str, value: impl ToString, bound: impl ToString) -> String {
+        self.violated(self.failure, "failure", what, &value.to_string(), &bound.to_string())
+    }
+
+    /// The message that the value of `what` is beyond the bound that warns.
+    fn warned(&self, what: &str, value: impl ToString, bound: impl ToString) -> String {
+        self.violated(self.warning, "warning", what, &value.to_string(), &bound.to_string())
+    }
+
+    fn violated(&self, pattern: &str, level: &str, what: &str, value: &str, bound: &str) -> String {
+        let text = pattern.replace("{value}", value).replace("{threshold}", bound).replace("{level}", level);
+        format!("Guardrail {} violated: {}", self.name, text.replace("{what}", what))
     }
 
     /// The guardrail's name.
@@ -266,19 +297,15 @@ impl Guardrail {
         execution: &Execution<'_>,
     ) -> Result<(), QueryError> {
         let passed = |threshold: Option<u64>| threshold.map(&bound).filter(|bound| beyond(&value, bound));
-        let text = |pattern: &str, level: &str, bound: i64| {
-            let text = pattern.replace("{value}", &value.to_string()).replace("{threshold}", &bound.to_string());
-            format!("Guardrail {} violated: {}", texts.name, text.replace("{level}", level).replace("{what}", what))
-        };
         let (failed, warned) = (passed(self.fail), passed(self.warn));
         if failed.or(warned).is_none() || !execution.is_guarded() {
             return Ok(());
         }
         if let Some(bound) = failed {
-            return Err(QueryError::invalid(text(texts.failure, "failure", bound)));
+            return Err(QueryError::invalid(texts.failed(what, value, bound)));
         }
         if let Some(bound) = warned {
-            execution.warn(text(texts.warning, "warning", bound));
+            execution.warn(texts.warned(what, value, bound));
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ mod execution;
 mod fnv;
 mod functions;
 mod guardrail;
+mod large_rows;
 mod list_paths;
 mod memory;
 mod modify;
@@ -48,7 +49,7 @@ pub use entry::{
 pub use error::{Cause, Need, QueryError};
 pub use guardrail::{
     CONSISTENCY_LEVELS, DiskUsage, DiskUsageState, Flags, Guardrail, Guardrails, ReadThresholds, ValueGuardrail,
-    ValueSet,
+    ValueSet, Violation,
 };
 pub use memory::{Lease, MemoryBudget};
 pub use prepared::{Plan, Prepared, result_id, statement_id};

@@ -22,6 +22,8 @@ pub struct MemoryBudget {
     queue: Mutex<Queue>,
     /// The length of the queue. It is read without the lock whenever memory is given back, and is mostly 0.
     waiting: AtomicUsize,
+    /// Of a whole: the holder that may exceed the limits; 0 if none does.
+    overdrawer: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -42,8 +44,8 @@ impl MemoryBudget {
     }
 
     fn with(limit_bytes: usize, whole: Option<Arc<MemoryBudget>>) -> Arc<MemoryBudget> {
-        let (taken_bytes, waiting) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(MemoryBudget { limit_bytes, taken_bytes, whole, queue: Mutex::default(), waiting })
+        let [taken_bytes, waiting, overdrawer] = [const { AtomicUsize::new(0) }; 3];
+        Arc::new(MemoryBudget { limit_bytes, taken_bytes, whole, queue: Mutex::default(), waiting, overdrawer })
     }
 
     /// What holders have taken.
@@ -81,7 +83,31 @@ impl MemoryBudget {
         self.whole.iter().for_each(|whole| whole.take(bytes));
     }
 
-    fn give_back(&self, bytes: usize) {
+    /// Takes this many bytes. Where there are too few, one holder at a time may exceed the limits, until
+    /// [`MemoryBudget::end_overdraft`]. Returns whether they are taken.
+    pub(crate) fn take_or_overdraw(&self, bytes: usize, holder: usize) -> bool {
+        if self.try_take(bytes).is_ok() {
+            return true;
+        }
+        let overdrawer = &self.whole().overdrawer;
+        let before = overdrawer.compare_exchange(0, holder, Ordering::Relaxed, Ordering::Relaxed);
+        let may_exceed = before.is_ok() || before == Err(holder);
+        if may_exceed {
+            self.take(bytes);
+        }
+        may_exceed
+    }
+
+    /// The holder exceeds the limits no more, if it did.
+    pub(crate) fn end_overdraft(&self, holder: usize) {
+        let _ = self.whole().overdrawer.compare_exchange(holder, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn whole(&self) -> &MemoryBudget {
+        self.whole.as_ref().map_or(self, |whole| whole.whole())
+    }
+
+    pub(crate) fn give_back(&self, bytes: usize) {
         // Sequentially consistent, as `enqueue` and the look at the counter after it: one of the two sees the other.
         let before = self.taken_bytes.fetch_sub(bytes, Ordering::SeqCst);
         debug_assert!(before >= bytes, "{bytes} bytes are given back, and {before} are taken");

@@ -153,7 +153,7 @@ impl<H: QueryHandler> Connection<H> {
         self.now = None;
         loop {
             let hold = self.shared.handler.hold_log(cx.waker());
-            let turn = Turn { may_block: false, log_hold: hold.as_ref(), is_large: Some(&is_large) };
+            let turn = Turn { log_hold: hold.as_ref(), is_large: Some(&is_large), ..Turn::NON_BLOCKING };
             let mut progress = self.collect_settled(turn, cx) | self.collect_finished(cx) | self.collect_events(cx);
             progress |= self.logging_in.is_some() && self.collect_login(cx);
             let mut prefetched = 0;
@@ -244,7 +244,10 @@ impl<H: QueryHandler> Connection<H> {
                     }
                     Verdict::Close(reason) => {
                         self.shared.metrics.connections_closed.add(1);
-                        tracing::info!(client = ?self.session.client.address, "closing connection: {reason}");
+                        let client = self.session.client.address;
+                        self.shared.notices.closings.tell(|left_out| {
+                            tracing::info!(?client, "closing connection: {reason}{left_out}");
+                        });
                         return Poll::Ready(Ok(()));
                     }
                 }

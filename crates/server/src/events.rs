@@ -1,5 +1,6 @@
 //! The delivery of events to the connections that registered for them.
 
+use crate::quiet::Quiet;
 use protocol::Event;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,8 @@ const EVENTS_WAITING_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct EventBus {
     listeners: Mutex<Listeners>,
+    /// Limits messages about dropped events.
+    quiet: Quiet,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +48,9 @@ impl EventBus {
         let event = Arc::new(event);
         for (id, listener) in &self.lock().by_id {
             if listener.try_send(event.clone()).is_err() {
-                tracing::warn!(listener = id, "event dropped: the client does not read");
+                self.quiet.tell(|left_out| {
+                    tracing::warn!(listener = id, "event dropped: the client does not read{left_out}");
+                });
             }
         }
     }

@@ -19,6 +19,7 @@ mod options;
 mod paths;
 mod patrol;
 mod prepared;
+mod quiet;
 mod request_rate;
 mod server;
 mod session;
@@ -30,6 +31,7 @@ mod turn;
 
 pub use metrics::{Counter, Metrics};
 pub use options::ServerOptions;
+pub use quiet::{LeftOut, Quiet};
 pub use server::{Listener, Server};
 pub use tls::{Tls, rustls};
 
@@ -49,6 +51,8 @@ struct Shared<H: query::QueryHandler> {
     request_rate: Option<request_rate::RequestRate>,
     /// A permit for each password that may be hashed at a time.
     logins: std::sync::Arc<tokio::sync::Semaphore>,
+    /// The limits of log messages that clients cause.
+    notices: quiet::Notices,
     /// The address at which clients reach the server.
     local: std::net::SocketAddr,
 }

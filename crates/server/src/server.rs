@@ -9,6 +9,7 @@ use crate::login::LOGINS_AT_A_TIME;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::prepared::PreparedCache;
+use crate::quiet::{Notices, Quiet};
 use crate::request_rate::RequestRate;
 use crate::stream::Stream;
 use crate::tls::Tls;
@@ -80,6 +81,7 @@ impl<H: QueryHandler> Server<H> {
             pools: Pools::new(),
             request_rate: options.requests_per_second_max.map(|max| RequestRate::new(max.get())),
             logins: Arc::new(Semaphore::new(LOGINS_AT_A_TIME)),
+            notices: Notices::default(),
             handler,
             options,
         };
@@ -174,7 +176,7 @@ async fn serve<H: QueryHandler>(
         Some(tls) => {
             let handshake = timeout_at(connected + shared.options.handshake_timeout, tls.accept(socket, &place));
             tokio::select! {
-                shaken = handshake => encrypted(shaken, peer, &metrics),
+                shaken = handshake => encrypted(shaken, peer, &metrics, &shared.notices.handshakes),
                 _ = stopped.wait_for(|stopped| *stopped) => None,
             }
         }
@@ -189,13 +191,20 @@ async fn serve<H: QueryHandler>(
 }
 
 /// The stream of a client whose handshake has ended. The log says what failed.
-fn encrypted(shaken: Result<io::Result<Stream>, Elapsed>, peer: SocketAddr, metrics: &Metrics) -> Option<Stream> {
+fn encrypted(
+    shaken: Result<io::Result<Stream>, Elapsed>,
+    peer: SocketAddr,
+    metrics: &Metrics,
+    quiet: &Quiet,
+) -> Option<Stream> {
     let reason = match shaken {
         Ok(Ok(stream)) => return Some(stream),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "it took too long".to_owned(),
     };
     metrics.connections_closed.add(1);
-    tracing::info!(client = %peer, "closing connection: the TLS handshake failed: {reason}");
+    quiet.tell(|left_out| {
+        tracing::info!(client = %peer, "closing connection: the TLS handshake failed: {reason}{left_out}");
+    });
     None
 }

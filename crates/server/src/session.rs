@@ -1,6 +1,7 @@
 //! The state of a client that its connection keeps between requests.
 
 use crate::blocking_pool::Line;
+use crate::quiet::Quiet;
 use query::{ClientState, Login, MemoryBudget};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,10 +28,10 @@ impl Session {
     }
 
     /// Sets the role after the login.
-    pub(crate) fn set_user(&mut self, login: Login) {
+    pub(crate) fn set_user(&mut self, login: Login, quiet: &Quiet) {
         let Login { user, user_id, notice } = login;
         if let Some(notice) = notice {
-            tracing::warn!("{notice}");
+            quiet.tell(|left_out| tracing::warn!("{notice}{left_out}"));
         }
         self.client = Arc::new(ClientState { user: Some(user), user_id, ..(*self.client).clone() });
     }

@@ -159,7 +159,7 @@ fn insert<H: QueryHandler>(shared: &Shared<H>, text: &str, values: &[Value<'_>])
         shared.handler.begin(&request, Turn::BLOCKING, None).into_response()
     });
     if let Err(error) = outcome {
-        tracing::warn!(%error, "trace not written");
+        shared.notices.traces.tell(|left_out| tracing::warn!(%error, "trace not written{left_out}"));
     }
 }
 

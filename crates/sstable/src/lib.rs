@@ -57,4 +57,6 @@ pub use stats::{
 };
 pub use trie_file::{TRIE_PAGE_BYTES, TrieFile, TrieWriter};
 pub use verify::{Verified, verify};
-pub use writer::{COLUMN_INDEX_SIZE_DEFAULT, SSTableWriter, WriterOptions};
+pub use writer::{
+    COLUMN_INDEX_SIZE_DEFAULT, Oversize, SSTableWriter, SizeHook, SizeKind, SizeLimits, SizeWatch, WriterOptions,
+};

@@ -3,6 +3,7 @@
 mod data;
 mod options;
 mod pending;
+mod sizes;
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use model::{DeletionTime, PartitionHead, PartitionKey, Row, StoredRow, Table, Un
 use types::murmur3;
 
 pub use options::{COLUMN_INDEX_SIZE_DEFAULT, WriterOptions};
+pub use sizes::{Oversize, SizeHook, SizeKind, SizeLimits, SizeWatch};
 
 use crate::data::{Encoder, flag, write_deletion};
 use crate::descriptor::{Component, Descriptor};
@@ -22,6 +24,7 @@ use crate::partition_index::{PartitionIndexWriter, PartitionPosition};
 use crate::row_index::{Block, RowIndexWriter};
 use crate::stats::{PARTITIONER, Position, SerializationHeader, Statistics, StatsCollector};
 use data::DataOut;
+use sizes::Sizes;
 
 /// Index bytes are written to the disk in pieces of about this size.
 const INDEX_WRITE_BYTES: usize = 64 * 1024;
@@ -125,6 +128,7 @@ pub struct SSTableWriter {
     partition: CurrentPartition,
     positions: Positions,
     partition_count: u64,
+    sizes: Option<Sizes>,
 }
 
 struct OpenFiles {
@@ -163,6 +167,7 @@ impl SSTableWriter {
             partition: CurrentPartition::none(),
             positions: Positions::default(),
             partition_count: 0,
+            sizes: options.size_watch.clone().map(Sizes::new),
             options,
         })
     }
@@ -238,6 +243,9 @@ impl SSTableWriter {
             return Err(SSTableError::Unwritable { what: "a static row in a table without static columns".into() });
         }
         self.partition.begin(head, start);
+        if let Some(sizes) = &mut self.sizes {
+            sizes.begin_partition(&self.table, head);
+        }
         Ok(())
     }
 
@@ -248,6 +256,9 @@ impl SSTableWriter {
             Unfiltered::Marker(marker) => (marker.prefix, if marker.side == model::Side::Before { -1 } else { 1 }),
         };
         let begun = self.begin_unfiltered(prefix, weight)?;
+        if let Some(sizes) = &mut self.sizes {
+            sizes.add(&self.table, &self.partition.key, unfiltered);
+        }
         let (Some(files), partition) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
         let (previous_size, out) = (begun.previous_size, files.data.end());
         match unfiltered {
@@ -327,6 +338,9 @@ impl SSTableWriter {
         files.row_index.drain(&mut files.rows.pending);
         files.rows.flush(INDEX_WRITE_BYTES)?;
         let hash = murmur3::hash128(key.bytes());
+        if let Some(sizes) = &mut self.sizes {
+            sizes.end_partition(&self.table, key, end + 1, self.new_files.descriptor());
+        }
         files.partition_index.add(key, hash, record.map_or(PartitionPosition::Data(start), PartitionPosition::Rows));
         files.partition_index.drain(&mut files.partitions.pending);
         files.partitions.flush(INDEX_WRITE_BYTES)?;

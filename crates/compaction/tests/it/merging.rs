@@ -35,6 +35,7 @@ pub fn merge(
         column_index_size_bytes: 128,
         past_page_cache: true,
         host_id: Uuid::nil(),
+        size_watch: None,
         new_id: &mut || {
             *next_id += 1;
             SSTableId::from_sequence(*next_id - 1)
@@ -215,6 +216,7 @@ fn a_stopped_merge_leaves_its_inputs_and_nothing_else() {
         column_index_size_bytes: 128,
         past_page_cache: true,
         host_id: Uuid::nil(),
+        size_watch: None,
         new_id: &mut || SSTableId::from_sequence(99),
         progress: &mut |progress: Progress| {
             told.push(progress);

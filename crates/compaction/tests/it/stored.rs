@@ -292,6 +292,7 @@ fn rows_that_pass_as_they_are_stored_are_those_that_were_written() {
                 column_index_size_bytes: 128,
                 past_page_cache: true,
                 host_id: Uuid::nil(),
+                size_watch: None,
                 new_id: &mut || SSTableId::from_sequence(9),
                 progress: &mut |_| ControlFlow::Continue(()),
             });

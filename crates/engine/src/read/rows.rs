@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use memtable::{Lookup, RowPlace};
 use model::{
-    BoxCursor, ClusteringBound, KeyRange, MergeCursor, PartitionKey, ReadRange, Row, RowRef, Side, Slice, Slices, Table,
+    BoxCursor, ClusteringBound, KeyRange, MergeCursor, PartitionKey, ReadRange, Row, RowRef, Side, Slice, Slices,
+    Table, UnfilteredCursor,
 };
 use sstable::{Edge, PartitionSlice, ReadMode, RowLookup, SSTableReader};
 
@@ -59,17 +60,25 @@ fn read_purgeable(
         let source = resident.data.cursor(table, range);
         // If it missed a write meanwhile, it lets go of what it has.
         if resident.is_complete() {
+            let source = with_memory(source, turn);
             return Ok(Box::new(MergeCursor::new(table, range.reversed, vec![source])));
         }
     }
     let mut sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
     leave_out_expired(&mut sstables, &view, gc_before);
-    let mode = ReadMode::Cached { may_block: turn.may_block };
     let sources = match newest_first::applies(range) && !sstables.is_empty() {
-        true => newest_sources(&view, sstables, table, range, mode)?,
-        false => all_sources(&view, &sstables, table, range, mode)?,
+        true => newest_sources(&view, sstables, table, range, turn)?,
+        false => all_sources(&view, &sstables, table, range, turn)?,
     };
-    Ok(Box::new(MergeCursor::new(table, range.reversed, sources)))
+    let mut merged = MergeCursor::new(table, range.reversed, sources);
+    turn.row_memory.iter().for_each(|memory| merged.take_memory_of(memory));
+    Ok(Box::new(merged))
+}
+
+/// A source that takes memory for large rows of where the turn says.
+fn with_memory(mut source: BoxCursor<'static>, turn: Turn<'_>) -> BoxCursor<'static> {
+    turn.row_memory.iter().for_each(|memory| source.take_memory_of(memory));
+    source
 }
 
 /// The rows of a target; see [`crate::Engine::rows`].
@@ -247,11 +256,12 @@ fn all_sources(
     sstables: &[Arc<SSTableReader>],
     table: &Arc<Table>,
     range: &ReadRange,
-    mode: ReadMode,
+    turn: Turn<'_>,
 ) -> Result<Vec<BoxCursor<'static>>, EngineError> {
-    let mut sources: Vec<BoxCursor<'static>> = memtable_sources(view, table, range).collect();
+    let mode = ReadMode::Cached { may_block: turn.may_block };
+    let mut sources: Vec<_> = memtable_sources(view, table, range).map(|source| with_memory(source, turn)).collect();
     for sstable in sstables {
-        sources.push(open_cursor(sstable, table, range, mode)?);
+        sources.push(with_memory(open_cursor(sstable, table, range, mode)?, turn));
     }
     Ok(sources)
 }
@@ -262,20 +272,21 @@ fn newest_sources(
     mut sstables: Vec<Arc<SSTableReader>>,
     table: &Arc<Table>,
     range: &ReadRange,
-    mode: ReadMode,
+    turn: Turn<'_>,
 ) -> Result<Vec<BoxCursor<'static>>, EngineError> {
+    let mode = ReadMode::Cached { may_block: turn.may_block };
     let max_timestamp = |sstable: &SSTableReader| sstable.statistics().stats.max_timestamp;
     sstables.sort_by_key(|sstable| std::cmp::Reverse(max_timestamp(sstable)));
     let mut search = NewestFirst::new(table, range);
     let mut sources = Vec::with_capacity(1 + sstables.len());
     for source in memtable_sources(view, table, range) {
-        sources.push(search.enter(source)?);
+        sources.push(search.enter(with_memory(source, turn))?);
     }
     for (index, sstable) in sstables.iter().enumerate() {
         if search.ends_before(max_timestamp(sstable)) {
             break;
         }
-        let cursor = open_cursor(sstable, table, range, mode)?;
+        let cursor = with_memory(open_cursor(sstable, table, range, mode)?, turn);
         // There is nothing to be saved behind the last.
         let is_last = index + 1 == sstables.len();
         sources.push(if is_last { cursor } else { search.enter(cursor)? });

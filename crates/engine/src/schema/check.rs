@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use compaction::{Strategy, TombstoneOptions};
-use model::{Column, ColumnSet, Keyspace, PartitionUpdate, Schema, Table};
+use model::{Column, ColumnChange, ColumnSet, Keyspace, PartitionUpdate, Schema, Table};
 use sstable::WriterOptions;
 use types::CqlType;
 
@@ -110,9 +110,11 @@ fn difference(loaded: &Table, table: &Table) -> Option<String> {
         if let Some(column) = sets.current().shown().find(is_missing) {
             return Some(described(column));
         }
-        let is_laid_out_alike = |(loaded, set): (&ColumnSet, &ColumnSet)| layout_of(loaded).eq(layout_of(set));
-        let is_same_count = loaded_sets.all().len() == sets.all().len();
-        if !is_same_count || !loaded_sets.all().iter().zip(sets.all()).all(is_laid_out_alike) {
+        let is_alike = |(loaded, change): (&ColumnChange, &ColumnChange)| {
+            loaded.removed == change.removed && layout_of(loaded).eq(layout_of(change))
+        };
+        let is_same_count = loaded_sets.count() == sets.count();
+        if !is_same_count || !loaded_sets.changes().zip(sets.changes()).all(is_alike) {
             return Some("the layout of its rows".into());
         }
     }
@@ -137,9 +139,9 @@ fn described(column: &Column) -> String {
     format!("column {} of type {}", column.name, column.ty)
 }
 
-/// The properties by which rows are read, for each column in a set.
-fn layout_of(set: &ColumnSet) -> impl Iterator<Item = (u32, &str, bool, bool)> {
-    set.columns.iter().map(|column| (column.id.0, &*column.name, column.is_dropped, column.is_complex()))
+/// The properties by which rows are read, for each column that a change adds.
+fn layout_of(change: &ColumnChange) -> impl Iterator<Item = (u32, &str, bool, bool)> {
+    change.added.iter().map(|column| (column.id.0, &*column.name, column.is_dropped, column.is_complex()))
 }
 
 /// Fails for options that a flush or a compaction of the table could not use: they are read by the code that those

@@ -14,6 +14,7 @@ mod gated_disk;
 mod in_memory;
 mod in_memory_limit;
 mod large_batches;
+mod large_rows;
 mod memory;
 mod output_split;
 mod parallel_compactions;

@@ -147,27 +147,55 @@ pub(super) const GUARDRAILS: &[Honoured] = &[
         apply: |config, value| set(&mut config.guardrails.column_value_size.fail, size_bytes(value).map(Some)),
     },
     Honoured {
+        name: "partition_size_warn_threshold",
+        default: "",
+        note: "a flush or compaction that writes a partition of more bytes logs a warning; by default never",
+        apply: |config, value| set(&mut config.guardrails.partition_size.warn, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "partition_size_fail_threshold",
+        default: "",
+        note: "a flush or compaction that writes a partition of more bytes logs an error; by default never",
+        apply: |config, value| set(&mut config.guardrails.partition_size.fail, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "partition_tombstones_warn_threshold",
+        default: "-1",
+        note: "a flush or compaction that writes a partition with more tombstones logs a warning; -1 means never",
+        apply: |config, value| set(&mut config.guardrails.partition_tombstones.warn, threshold(value)),
+    },
+    Honoured {
+        name: "partition_tombstones_fail_threshold",
+        default: "-1",
+        note: "a flush or compaction that writes a partition with more tombstones logs an error; -1 means never",
+        apply: |config, value| set(&mut config.guardrails.partition_tombstones.fail, threshold(value)),
+    },
+    Honoured {
         name: "collection_size_warn_threshold",
         default: "",
-        note: "a write that adds cells of more bytes to a collection causes a warning; by default never",
+        note: "a write that adds cells of more bytes to a collection causes a warning, and \
+               an SSTable with a larger collection is logged; by default never",
         apply: |config, value| set(&mut config.guardrails.collection_size.warn, size_bytes(value).map(Some)),
     },
     Honoured {
         name: "collection_size_fail_threshold",
         default: "",
-        note: "a write that adds cells of more bytes to a collection is refused; by default never",
+        note: "a write that adds cells of more bytes to a collection is refused, and \
+               an SSTable with a larger collection is logged as an error; by default never",
         apply: |config, value| set(&mut config.guardrails.collection_size.fail, size_bytes(value).map(Some)),
     },
     Honoured {
         name: "items_per_collection_warn_threshold",
         default: "-1",
-        note: "a write that adds more elements to a collection causes a warning; -1 means never",
+        note: "a write that adds more elements to a collection causes a warning, and \
+               an SSTable with a longer collection is logged; -1 means never",
         apply: |config, value| set(&mut config.guardrails.items_per_collection.warn, threshold(value)),
     },
     Honoured {
         name: "items_per_collection_fail_threshold",
         default: "-1",
-        note: "a write that adds more elements to a collection is refused; -1 means never",
+        note: "a write that adds more elements to a collection is refused, and \
+               an SSTable with a longer collection is logged as an error; -1 means never",
         apply: |config, value| set(&mut config.guardrails.items_per_collection.fail, threshold(value)),
     },
     Honoured {

@@ -1,6 +1,6 @@
 //! Administration of a running node.
 
-use crate::node::{Node, TempDir, failure, run};
+use crate::node::{Node, TempDir, espalier, failure, run};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -127,4 +127,47 @@ fn an_invalid_request_is_answered_with_an_error() {
         socket.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("{\"error\":\"cannot read the request: "), "{answer}");
     }
+}
+
+#[test]
+fn large_partitions_and_collections_are_logged_when_they_are_flushed_and_compacted() {
+    let directory = TempDir::new();
+    let (data, config) = (directory.join("node"), directory.join("espalier.yaml"));
+    let thresholds = "partition_size_warn_threshold: 200B\npartition_tombstones_fail_threshold: 2\n\
+                      collection_size_warn_threshold: 100B\nitems_per_collection_fail_threshold: 3\n";
+    std::fs::write(&config, thresholds).unwrap();
+    let arguments = ["serve", "--data", data.to_str().unwrap(), "--port", "0", "--config", config.to_str().unwrap()];
+    let node = Node::launch(espalier(&arguments));
+    node.query("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.query("CREATE TABLE k.t (a int, b text, s set<text>, PRIMARY KEY (a, b))");
+    steer(&data, &["disableautocompaction"]);
+    for half in 0..2 {
+        node.query(&format!("UPDATE k.t SET s = s + {{'{half}1', '{half}2'}} WHERE a = 1 AND b = 'x'"));
+        node.query(&format!("INSERT INTO k.t (a, b) VALUES (2, '{}')", half.to_string().repeat(150)));
+        node.query(&format!("DELETE FROM k.t WHERE a = 3 AND b = '{half}'"));
+        node.query(&format!("DELETE FROM k.t WHERE a = 3 AND b = '{half}{half}'"));
+        steer(&data, &["flush", "k", "t"]);
+    }
+    node.query("INSERT INTO k.t (a, b) VALUES (4, 'a flush of several')");
+    (0..3).for_each(|row| node.query(&format!("DELETE FROM k.t WHERE a = 5 AND b = '{row}'")));
+    steer(&data, &["flush", "k", "t"]);
+    steer(&data, &["compact", "k", "t"]);
+    node.signal("TERM");
+    let (_, log) = node.end();
+    let count = |texts: &[&str]| log.lines().filter(|line| texts.iter().all(|text| line.contains(text))).count();
+    let tombstones = "Guardrail partition_tombstones violated: Partition k.t";
+    let size = "Guardrail partition_size violated: Partition k.t";
+    let in_row = "Detected collection s in row (1, 'x') in table k.t";
+    // Partition 5 has too much at once, and the others only after their halves were merged.
+    let of_5 = format!("{tombstones}:5 on sstable {}", std::fs::canonicalize(&data).unwrap().display());
+    let has_3 =
+        "Data.db has 3 tombstones, this exceeds the failure threshold of 2. Partitions with too many tombstones";
+    assert_eq!(count(&["ERROR", &of_5, has_3]), 2, "{log}");
+    assert_eq!(count(&["ERROR", tombstones, ":3 on", "has 4 tombstones"]), 1, "{log}");
+    assert_eq!(count(&[tombstones]), 3, "{log}");
+    let large = "this exceeds the warning threshold of 200. Too large partitions can cause performance problems.";
+    assert_eq!(count(&["WARN", size, ":2 on", large]), 1, "{log}");
+    let four = "with 4 items, this exceeds the failure threshold of 3.";
+    assert_eq!(count(&["ERROR", "Guardrail items_per_collection violated: ", in_row, four]), 1, "{log}");
+    assert_eq!(count(&["Guardrail collection_size violated"]), 0, "100 bytes are not above the threshold: {log}");
 }

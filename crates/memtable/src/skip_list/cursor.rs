@@ -179,7 +179,7 @@ impl SkipListCursor {
 
     /// The row under the reader's schema, if it was written under a newer one.
     fn under_reader(&self, row: Row<'_>) -> Option<Box<[u8]>> {
-        let versions = self.table.column_sets(row.is_static()).all().len();
+        let versions = self.table.column_sets(row.is_static()).count();
         if (row.column_set_version() as usize) < versions {
             return None;
         }

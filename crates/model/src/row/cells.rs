@@ -5,7 +5,7 @@ use std::ops::Range;
 use types::steps;
 
 use super::{Header, Reader, Row, TTL_NONE, cell_flag, flag};
-use crate::schema::ColumnPlace;
+use crate::column_sets::ColumnPlace;
 use crate::{DeletionTime, NO_DELETION_TIME, Table};
 
 /// One cell. Borrows from the row.

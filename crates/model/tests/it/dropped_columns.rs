@@ -99,10 +99,10 @@ fn columns_added_dropped_and_added_again_read_right_under_every_schema() {
 fn a_table_made_in_one_go_has_one_column_set() {
     let builder = TableBuilder::new("ks", "t", TableId(Uuid::nil())).partition_key("k", CqlType::Int);
     let table = builder.regular("a", CqlType::Int).regular("b", CqlType::Int).static_column("s", CqlType::Int).build();
-    assert_eq!(table.column_sets(false).all().len(), 1);
-    assert_eq!(table.column_sets(true).all().len(), 1);
+    assert_eq!(table.column_sets(false).count(), 1);
+    assert_eq!(table.column_sets(true).count(), 1);
     let altered = table.to_builder().regular("c", CqlType::Int).regular("d", CqlType::Int).build();
-    assert_eq!(altered.column_sets(false).all().len(), 2);
+    assert_eq!(altered.column_sets(false).count(), 2);
 }
 
 fn with_and_without_c() -> (Table, Table, Table) {
@@ -209,12 +209,14 @@ fn a_column_that_is_only_recorded_as_dropped_gets_a_place_in_a_new_set() {
         kind: model::ColumnKind::Regular,
         dropped_time_micros: 5,
     };
-    let mut sets = old.column_sets(false).all().to_vec();
-    let without = sets[0].columns.iter().filter(|column| &*column.name != "c").cloned().collect();
-    sets.push(model::ColumnSet { version: 1, columns: without });
+    let first = old.regulars().clone();
+    let without = first.columns.iter().filter(|column| &*column.name != "c").cloned().collect();
+    let sets = [first, model::ColumnSet { version: 1, columns: without }];
     let stored = TableBuilder::new("ks", "t", TableId(Uuid::nil())).partition_key("k", CqlType::Int);
-    let statics = old.column_sets(true).all().to_vec();
-    let table = stored.with_column_sets(statics, sets, old.next_column_id()).record_dropped([noted]).build();
+    let [statics, regulars] =
+        [&[old.statics().clone()][..], &sets].map(|sets| model::ColumnChange::of_sets(sets).unwrap());
+    let stored = stored.with_column_changes(statics, regulars, old.next_column_id()).unwrap();
+    let table = stored.record_dropped([noted]).build();
     assert_eq!(table.regulars().version, 2);
     assert!(table.column("c").is_none());
     let blob = merged(RowMerger::default(), &table, &[&row]);

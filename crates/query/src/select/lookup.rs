@@ -16,7 +16,7 @@ use super::SelectPlan;
 use super::execute::bind_limit;
 use super::read::Position;
 use super::writer::{PlainWriter, RowContext};
-use crate::budget::STEPS_PER_LOOK;
+use crate::budget::{FREE_ANSWER_BYTES, STEPS_PER_LOOK};
 use crate::consistency;
 use crate::execution::Execution;
 use crate::restrictions::{ROW_VALUES_MAX, RowValues, SliceTarget, check_key, push_key};
@@ -85,8 +85,10 @@ impl Answer<'_> {
     #[inline(always)]
     fn take(&mut self, row: RowRef<'_>, clustering: &[Option<&[u8]>]) -> bool {
         let RowContext { table, now_seconds, cells_max, .. } = self.context;
-        self.is_answered =
-            self.count < self.rows_max && (row.row.is_permanent(table) || row.row.is_live(table, now_seconds));
+        // Beyond this an answer needs memory, which `execute` takes before it copies the row.
+        self.is_answered = self.count < self.rows_max
+            && row.row.as_bytes().len() <= FREE_ANSWER_BYTES
+            && (row.row.is_permanent(table) || row.row.is_live(table, now_seconds));
         if self.is_answered {
             let position = Position { key: self.key, clustering, statics: &[] };
             let dead = self.plain.write(self.context, &position, Some(row.row), self.places, self.cells);
@@ -206,7 +208,7 @@ impl SelectPlan {
         let leading = &values.clustering[..target.leading.clustering_count()];
         let key = serialized_key(of_key, key)?;
         leading.iter().for_each(|value| push_component(*value, start));
-        let cells_max = cells.len().saturating_add(options.page_max_bytes);
+        let cells_max = cells.len().saturating_add(options.page_max_bytes.min(FREE_ANSWER_BYTES));
         let mut answer = Answer {
             plain: self.plain.as_ref()?,
             context: RowContext { table, now_seconds, cells_max, grown_by: None },

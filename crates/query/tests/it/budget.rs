@@ -201,6 +201,24 @@ fn statements_take_their_memory_of_what_their_client_may_hold() {
 }
 
 #[test]
+fn a_large_value_needs_memory_also_where_its_row_is_looked_up() {
+    let mut node = blobs(ProcessorOptions::default());
+    node.run(&format!("INSERT INTO b (k, c, b) VALUES (3, 0, 0x{})", "ab".repeat(300_000)));
+    let memory = MemoryBudget::new(1 << 20);
+    Arc::make_mut(&mut node.client).memory = Some(memory.clone());
+    let prepared = node.processor.prepare("SELECT b FROM b WHERE k = 3 AND c = 0", Some("ks")).unwrap();
+    let options = QueryOptions::default();
+    assert_eq!(rows_of(node.execute(&prepared, &options).unwrap()).row_count, 1);
+    let mut other = Lease::new(memory.clone());
+    assert!(other.try_grow(1 << 20));
+    assert_eq!(node.find_rows(&prepared, &options, &mut Vec::new()), None);
+    assert_eq!(node.execute(&prepared, &options).unwrap_err().kind, ErrorKind::Overloaded);
+    drop(other);
+    assert_eq!(rows_of(node.execute(&prepared, &options).unwrap()).row_count, 1);
+    assert_eq!(memory.taken_bytes(), 0);
+}
+
+#[test]
 fn collections_of_selected_values_have_a_limit() {
     let node = blobs(ProcessorOptions::default());
     node.run(&format!("INSERT INTO b (k, c, b) VALUES (2, 0, 0x{})", "ab".repeat(100_000)));

@@ -96,7 +96,9 @@ impl<H: QueryHandler> Connection<H> {
                 self.shared.metrics.timeouts.add(1);
             }
             ErrorResponse { kind: ErrorKind::Server, message } => {
-                tracing::error!(client = ?self.session.client.address, %message, "request failed");
+                self.shared.notices.failures.tell(|left_out| {
+                    tracing::error!(client = ?self.session.client.address, %message, "request failed{left_out}");
+                });
             }
             _ => {}
         }

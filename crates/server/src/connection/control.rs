@@ -107,12 +107,15 @@ impl<H: QueryHandler> Connection<H> {
         match outcome {
             Ok(login) => {
                 self.agreement = self.logging_in.take().map(|logging_in| logging_in.agreement);
-                self.session.set_user(login);
+                self.session.set_user(login, &self.shared.notices.login_notices);
                 let head = ResponseHead::new(stream, Opcode::AuthSuccess);
                 self.encoder.envelope(&head, |out| write_auth_success(out, None));
             }
             Err(error) => {
-                tracing::info!(client = ?self.session.client.address, "login refused: {}", error.message);
+                let client = self.session.client.address;
+                self.shared.notices.logins.tell(|left_out| {
+                    tracing::info!(?client, "login refused: {}{left_out}", error.message);
+                });
                 self.answer_error(stream, ErrorResponse { kind: error.kind, message: error.message });
             }
         }

@@ -73,7 +73,10 @@ impl<H: QueryHandler> Connection<H> {
     pub(super) fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.idle {
             Some(timer) if self.running.is_empty() && self.log_queue.is_empty() => timer.as_mut().poll(cx).map(|()| {
-                tracing::info!(client = ?self.session.client.address, "closing idle connection");
+                let client = self.session.client.address;
+                self.shared.notices.closings.tell(|left_out| {
+                    tracing::info!(?client, "closing idle connection{left_out}");
+                });
                 Ok(())
             }),
             _ => Poll::Pending,

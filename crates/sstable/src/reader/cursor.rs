@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use blockio::ReadAhead;
+use blockio::{DiskError, ReadAhead};
 use model::{
-    DeletionTime, Marker, PartitionHead, ReadError, ReadRange, Row, RowBuilder, RowRef, Side, Slices, StoredRow, Table,
-    Unfiltered, UnfilteredCursor,
+    DeletionTime, Marker, PartitionHead, ReadError, ReadRange, Row, RowBuilder, RowMemory, RowRef, RowRoom, Side,
+    Slices, StoredRow, Table, Unfiltered, UnfilteredCursor,
 };
 
 use super::partitions::{Partition, Plan};
@@ -14,11 +14,15 @@ use super::stored::Stored;
 use super::waypoints::Trail;
 use super::{DataWindow, ReadMode, SSTableReader};
 use crate::data::{UnfilteredHead, Wanted};
+use crate::descriptor::Component;
 use crate::error::{Corruption, SSTableError};
 use crate::row_index::Block;
 
 /// How many bytes of rows are skipped one by one before the row index is used: an index block of the default size.
 pub(super) const WALK_BYTES: u64 = 16 * 1024;
+
+/// How many times the buffers of a cursor hold a row: as bytes of several blocks, as cells, and as a row.
+const ROW_COPIES: usize = 3;
 
 /// The result of `unfiltered`.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +80,7 @@ pub struct SSTableCursor {
     pub(super) clustering: Vec<u8>,
     pub(super) row: Vec<u8>,
     pub(super) current: Current,
+    room: RowRoom,
 }
 
 impl SSTableCursor {
@@ -107,6 +112,7 @@ impl SSTableCursor {
             clustering: Vec::new(),
             row: Vec::new(),
             current: Current::None,
+            room: RowRoom::default(),
         })
     }
 
@@ -159,7 +165,20 @@ impl SSTableCursor {
             let got = format!("the end of the data at {}", data.length);
             return Err(Corruption::new(&data.name, position, format!("a row of {} bytes", head.length()), got).into());
         }
+        if RowRoom::is_large(head.body_length) {
+            self.take_room(head.body_length)?;
+        }
         Ok(head)
+    }
+
+    /// Takes memory for a large row: its bytes from several blocks, its cells, and the row. A reader that may not block
+    /// leaves such rows to one that may: they take long, and its reader has memory.
+    #[cold]
+    fn take_room(&mut self, body_bytes: usize) -> Result<(), SSTableError> {
+        if !self.window.may_block() && !self.room.has_memory() {
+            return Err(DiskError::would_wait(&self.reader.descriptor().path(Component::Data), None).into());
+        }
+        self.room.take(ROW_COPIES.saturating_mul(body_bytes)).map_err(SSTableError::Source)
     }
 
     /// Decodes the row at a data position into `row`. Returns false if it is empty.
@@ -235,6 +254,10 @@ impl UnfilteredCursor for SSTableCursor {
     fn expect_stored(&mut self) {
         let are_alike = self.reader.decoder().columns.are_alike;
         self.leaves_stored = self.wanted.is_none() && !self.reversed && are_alike;
+    }
+
+    fn take_memory_of(&mut self, memory: &Arc<dyn RowMemory>) {
+        self.room.ask(memory);
     }
 
     #[inline]

@@ -4,6 +4,7 @@ use model::Table;
 use types::{CqlType, MarshalClass};
 use uuid::Uuid;
 
+use super::sizes::SizeWatch;
 use crate::compression::CompressionParams;
 use crate::error::SSTableError;
 use crate::stats::{CommitLogPosition, EncodingBase, HeaderColumn, SerializationHeader};
@@ -38,6 +39,8 @@ pub struct WriterOptions {
     pub sstable_level: i32,
     /// Whether the table may contain counter shards from before Cassandra 2.1.
     pub has_legacy_counter_shards: bool,
+    /// Reports partitions and collections that are larger than they should be.
+    pub size_watch: Option<SizeWatch>,
 }
 
 impl WriterOptions {
@@ -56,6 +59,7 @@ impl WriterOptions {
             repaired_at: 0,
             sstable_level: 0,
             has_legacy_counter_shards: false,
+            size_watch: None,
         })
     }
 

@@ -18,5 +18,6 @@ mod order;
 mod reading;
 mod reencode;
 mod salvage;
+mod sizes;
 mod sparse;
 mod wanted_columns;

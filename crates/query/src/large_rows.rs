@@ -1,0 +1,73 @@
+//! Memory that one statement takes for copies of large rows, while it reads them.
+//!
+//! It is taken of what the node and the client's address may hold. A row whose copies are larger than all of that could
+//! then never be read. So one statement of the node at a time may exceed the limits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use model::RowMemory;
+
+use crate::MemoryBudget;
+
+/// The memory of one statement. Its address names it, so it is not moved.
+#[derive(Debug)]
+pub(crate) struct LargeRows {
+    budget: Arc<MemoryBudget>,
+    taken_bytes: AtomicUsize,
+}
+
+impl LargeRows {
+    pub fn new(budget: Arc<MemoryBudget>) -> LargeRows {
+        LargeRows { budget, taken_bytes: AtomicUsize::new(0) }
+    }
+}
+
+impl RowMemory for LargeRows {
+    fn take(&self, bytes: usize) -> bool {
+        let is_taken = self.budget.take_or_overdraw(bytes, std::ptr::from_ref(self).addr());
+        if is_taken {
+            self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        is_taken
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let before = self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "{bytes} bytes are given back, and {before} are taken");
+        self.budget.give_back(bytes);
+    }
+}
+
+impl Drop for LargeRows {
+    fn drop(&mut self) {
+        debug_assert_eq!(*self.taken_bytes.get_mut(), 0, "the sources are gone");
+        self.budget.end_overdraft(std::ptr::from_ref(self).addr());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_statement_at_a_time_may_exceed_the_limits() {
+        let node = MemoryBudget::new(100);
+        let parts = [(); 3].map(|()| MemoryBudget::part_of(&node, 60));
+        let [one, other, third] = parts.each_ref().map(|part| Arc::new(LargeRows::new(part.clone())));
+        assert!(one.take(50) && other.take(40));
+        assert!(one.take(200), "the first that has too little");
+        assert!(!other.take(50) && !third.take(20), "the limits hold for all others");
+        assert_eq!((parts[0].taken_bytes(), node.taken_bytes()), (250, 290));
+        assert!(one.take(5), "it is the one that may");
+        one.give_back(255);
+        assert!(third.take(20), "there is room again");
+        assert!(!other.take(61), "another may exceed the limits only when the first has ended");
+        drop(one);
+        assert!(other.take(61));
+        other.give_back(101);
+        third.give_back(20);
+        drop((other, third));
+        assert_eq!(node.taken_bytes(), 0);
+    }
+}

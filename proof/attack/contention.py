@@ -1,0 +1,137 @@
+"""Many clients at one place: one row, one counter, the schema and those who listen to it."""
+
+import struct
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from proof.attack.attacks import attack, describe
+from proof.attack.target import Target
+from proof.wire import Error, QueryOptions, Rows, requests
+
+CLIENTS, PIPELINED = 200, 10
+LISTENERS, CHANGES = 400, 25
+PAGES_OF_ONE = 40
+ALLOWED = r"Rows|Void|Error 0x(1001|1100|1700|1200) .*"
+
+
+def crowd(target: Target, cql: str) -> list:
+    """The answers to a statement that many clients send several times each, before any reads an answer."""
+    clients = [target.connect() for _ in range(CLIENTS)]
+    body = requests.query(cql, QueryOptions(), 5)
+    for client in clients:
+        for _ in range(PIPELINED):
+            client.send(requests.QUERY, body)
+
+    def receive(client) -> list:
+        with client:
+            return [client.receive()[1] for _ in range(PIPELINED)]
+    with ThreadPoolExecutor(16) as pool:
+        return [answer for answers in pool.map(receive, clients) for answer in answers]
+
+
+@attack("hot key", seconds=30, expected=ALLOWED)
+def conditions_on_one_row(target: Target) -> list:
+    """All wait for one lock, and each may wait for cas_contention_timeout."""
+    target.must("CREATE TABLE IF NOT EXISTS attack.hot (k int PRIMARY KEY, v int, b blob)")
+    target.must("INSERT INTO attack.hot (k, v) VALUES (1, 0)")
+    return crowd(target, "UPDATE attack.hot SET v = 1 WHERE k = 1 IF v >= 0")
+
+
+@attack("hot key", seconds=30, expected=ALLOWED)
+def conditions_on_a_large_row(target: Target) -> list:
+    """Each reads the row, and has its value in the answer where it is not met."""
+    target.must("CREATE TABLE IF NOT EXISTS attack.hot (k int PRIMARY KEY, v int, b blob)")
+    with target.connect() as connection:
+        insert = connection.prepare("INSERT INTO attack.hot (k, v, b) VALUES (2, 0, ?)")
+        connection.execute(insert, QueryOptions((bytes(1 << 20),)))
+    return crowd(target, "UPDATE attack.hot SET v = 1 WHERE k = 2 IF v = 5 AND b != 0x00")
+
+
+@attack("hot key", seconds=30, expected=ALLOWED)
+def increments_of_one_counter(target: Target) -> list:
+    target.must("CREATE TABLE IF NOT EXISTS attack.counted (k int PRIMARY KEY, c counter)")
+    return crowd(target, "UPDATE attack.counted SET c = c + 1 WHERE k = 1")
+
+
+@attack("register", seconds=30, expected=r"SchemaChange")
+def listeners_that_do_not_read(target: Target) -> list:
+    """Each change of the schema is told to all of them."""
+    listeners = [target.connect() for _ in range(LISTENERS)]
+    for listener in listeners:
+        listener.register("SCHEMA_CHANGE", "STATUS_CHANGE", "TOPOLOGY_CHANGE")
+    answers = []
+    with target.connect() as connection:
+        for number in range(CHANGES):
+            answers.append(connection.query(f"CREATE TYPE attack.told_{number} (f int)"))
+            answers.append(connection.query(f"DROP TYPE attack.told_{number}"))
+    for listener in listeners:
+        listener.close()
+    return answers
+
+
+@attack("paging", seconds=30, expected=r"Rows|Error 0x(2200|000a) .*")
+def descriptions_by_forged_pages(target: Target) -> list:
+    """States with other positions, hashes and versions, and states from before a change of the schema."""
+    answers = []
+    with target.connect() as connection:
+        first = connection.query("DESCRIBE SCHEMA", QueryOptions(page_size=1))
+        if not isinstance(first, Rows) or not first.metadata.paging_state:
+            return [f"the first page is {describe(first)}"]
+        state = first.metadata.paging_state
+        forged = [state[:cut] for cut in range(len(state))]
+        forged += [state[:-8] + struct.pack(">Q", place) for place in (0, 1, 1 << 31, 1 << 63, (1 << 64) - 1)]
+        forged += [state[:at] + bytes([state[at] ^ 0x41]) + state[at + 1:] for at in range(len(state))]
+        forged += [state + bytes(100_000), bytes(len(state))]
+        for one in forged:
+            answers.append(connection.query("DESCRIBE SCHEMA", QueryOptions(page_size=1, paging_state=one)))
+            answers.append(connection.query("SELECT * FROM attack.tall", QueryOptions(page_size=1, paging_state=one)))
+        for number in range(PAGES_OF_ONE):
+            page = connection.query("DESCRIBE SCHEMA", QueryOptions(page_size=1, paging_state=state))
+            answers.append(page)
+            if isinstance(page, Error) or not page.metadata.paging_state:
+                break
+            state = page.metadata.paging_state
+            if number == PAGES_OF_ONE // 2:
+                target.must("CREATE TYPE IF NOT EXISTS attack.between (f int)")
+        target.must("DROP TYPE IF EXISTS attack.between")
+    return answers
+
+
+@attack("overload", seconds=30, expected=r"Rows|Error 0x1001 .*")
+def clients_that_prefer_errors(target: Target) -> list:
+    """With THROW_ON_OVERLOAD, requests over the limits are answered with an error and not held back."""
+    def ask(_) -> list:
+        with target.connect() as connection:
+            body = requests.query("SELECT * FROM attack.wide LIMIT 400", QueryOptions(page_size=400), 5)
+            for _ in range(40):
+                connection.send(requests.QUERY, body)
+            return [connection.receive()[1] for _ in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        return [answer for answers in pool.map(ask, range(8)) for answer in answers]
+
+
+@attack("C4", seconds=30, expected=r"SchemaChange|Void|Error 0x2200 .*")
+def a_table_that_is_altered_again_and_again(target: Target) -> list:
+    """Each change of the columns was once stored with all sets of columns before it. Rows of each set are written and read."""
+    columns = ",".join(f"column_{number} int" for number in range(1500))
+    target.must(f"CREATE TABLE IF NOT EXISTS attack.altered (k int PRIMARY KEY, {columns})")
+    answers = []
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            target.query("SELECT k, column_7 FROM attack.altered")
+            time.sleep(0.01)
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        with target.connect() as connection:
+            for number in range(60):
+                answers.append(connection.query(f"ALTER TABLE attack.altered ADD added_{number} int"))
+                answers.append(connection.query(f"INSERT INTO attack.altered (k, column_7, added_{number}) VALUES ({number}, 1, 2)"))
+            answers.append(connection.query("DROP TABLE attack.altered"))
+    finally:
+        stop.set()
+        reader.join()
+    return answers
