@@ -196,7 +196,7 @@ pub(super) fn parse_type(name: &str, types: &BTreeMap<Arc<str>, Arc<UserType>>) 
 mod tests {
     use super::*;
     use model::{TableBuilder, TableId};
-    use testkit::{Random, seeds};
+    use testkit::{Choices, seeds};
 
     fn types() -> BTreeMap<Arc<str>, Arc<UserType>> {
         BTreeMap::new()
@@ -207,7 +207,7 @@ mod tests {
     }
 
     /// A table with a history of additions and drops of simple and complex columns, static and regular.
-    fn altered(random: &mut Random, changes: usize) -> Table {
+    fn altered(random: &mut Choices, changes: usize) -> Table {
         let mut table = base().regular("first", CqlType::Text).build();
         for change in 0..changes {
             let sets = [table.statics(), table.regulars()];
@@ -218,7 +218,7 @@ mod tests {
                 table.to_builder().drop_column(&column.name, column.ty.clone(), change as i64)
             } else if shown.iter().all(|column| *column.name != *format!("c{n}")) {
                 // A column that is added again has the kind and the type that it had.
-                let set = CqlType::Set { element: Box::new(CqlType::Int), frozen: false };
+                let set = CqlType::Set { element: Arc::new(CqlType::Int), frozen: false };
                 let kind = if n % 4 == 0 { ColumnKind::Static } else { ColumnKind::Regular };
                 table.to_builder().add(&format!("c{n}"), if n % 3 == 0 { set } else { CqlType::Text }, kind)
             } else {
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn layouts_of_this_and_of_the_former_version_give_the_same_sets() {
         for seed in seeds(0..20) {
-            let table = altered(&mut Random::new(seed), 40);
+            let table = altered(&mut Choices(seed), 40);
             for layout in [write(&table), write_whole_sets(&table)] {
                 let loaded = reread(&layout, &table);
                 for is_static in [true, false] {
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn damaged_layouts_are_refused_or_read_and_never_panic() {
         for seed in seeds(0..20) {
-            let mut random = Random::new(seed);
+            let mut random = Choices(seed);
             let table = altered(&mut random, 10);
             for layout in [write(&table), write_whole_sets(&table)] {
                 for _ in 0..200 {

@@ -20,7 +20,7 @@ use crate::fixture::cache;
 const NOW: u32 = 1000;
 
 fn table() -> Arc<Table> {
-    let set = CqlType::Set { element: Box::new(CqlType::Text), frozen: false };
+    let set = CqlType::Set { element: Arc::new(CqlType::Text), frozen: false };
     let builder = TableBuilder::new("ks", "T", TableId(Uuid::from_u128(9))).partition_key("key", CqlType::Text);
     let builder = builder.clustering("c", CqlType::Text, false).static_column("fixed", set.clone());
     Arc::new(builder.regular("elements", set).regular("value", CqlType::Text).build())
