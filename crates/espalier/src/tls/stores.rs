@@ -12,6 +12,10 @@ use std::path::Path;
 /// The largest store that is read.
 const STORE_SIZE_BYTES_MAX: u64 = 16 << 20;
 
+/// Cassandra's text.
+const WRONG_KEY_PASSWORD: &str = "Failed to decrypt the private key data. Either the password provided for the key is \
+                                  wrong or the private key data is corrupted.";
+
 /// The name of a section of PEM.
 const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
 
@@ -109,7 +113,7 @@ fn decrypted(key: &PrivatePkcs8KeyDer<'_>, password: Option<&Secret>) -> Result<
     let Secret(password) = password.ok_or("its key is encrypted, and there is no password for it")?;
     let info = EncryptedPrivateKeyInfoRef::try_from(key.secret_pkcs8_der())
         .map_err(|error| format!("its key is encrypted in a way that is not supported: {error}"))?;
-    let key = info.decrypt(password).map_err(|_| "its key cannot be decrypted: the password is wrong".to_owned())?;
+    let key = info.decrypt(password).map_err(|_| WRONG_KEY_PASSWORD.to_owned())?;
     Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_vec()).into())
 }
 

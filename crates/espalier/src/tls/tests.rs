@@ -116,7 +116,7 @@ fn errors_name_the_key_and_the_file() {
         (Encryption { keystore: file("trusted"), ..stores.pem() }, "keystore", "trusted", "no private key"),
         (Encryption { keystore: file("none"), ..stores.pem() }, "keystore", "none", "No such file"),
         (Encryption { keystore: file("locked"), ..stores.pem() }, "keystore", "locked", "no password"),
-        (locked("wrong"), "keystore", "locked", "the password is wrong"),
+        (locked("wrong"), "keystore", "locked", "the password provided for the key is wrong"),
         (Encryption { keystore: file("old"), ..stores.pem() }, "keystore", "old", "openssl pkcs8 -topk8"),
         (
             Encryption { keystore: file("java"), ..stores.pkcs12("x") },
