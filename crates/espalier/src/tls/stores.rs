@@ -1,5 +1,6 @@
 //! Key stores and trust stores: PEM files, PKCS12 and JKS files, and PEM in the configuration.
 
+use super::der::with_public_key;
 use super::java_store::{self, JavaStore};
 use super::{Encryption, Secret};
 use p12_keystore::{KeyStore, KeyStoreEntry, Pkcs12ImportPolicy};
@@ -154,8 +155,7 @@ fn store_identity(bytes: &[u8], path: &Path, password: Option<&Secret>) -> Resul
     if certificates.is_empty() {
         return Err("there is no certificate of its private key in it".to_owned());
     }
-    let key = PrivatePkcs8KeyDer::from(chain.key().as_der().to_vec());
-    Ok(Identity { chain: certificates, key: key.into() })
+    Ok(Identity { key: java_key(chain.key().as_der(), &certificates), chain: certificates })
 }
 
 fn java_identity(bytes: &[u8], password: &str) -> Result<Identity, String> {
@@ -164,8 +164,14 @@ fn java_identity(bytes: &[u8], password: &str) -> Result<Identity, String> {
     if chain.is_empty() {
         return Err("there is no certificate of its private key in it".to_owned());
     }
-    let chain = chain.iter().map(|certificate| CertificateDer::from(certificate.clone())).collect();
-    Ok(Identity { chain, key: PrivatePkcs8KeyDer::from(key).into() })
+    let chain: Vec<_> = chain.iter().map(|certificate| CertificateDer::from(certificate.clone())).collect();
+    Ok(Identity { key: java_key(&key, &chain), chain })
+}
+
+/// A key that may be Java's, for the first of these certificates.
+fn java_key(key: &[u8], chain: &[CertificateDer<'_>]) -> PrivateKeyDer<'static> {
+    let certificate = chain.first().map(|certificate| &**certificate).unwrap_or_default();
+    PrivatePkcs8KeyDer::from(with_public_key(key, certificate)).into()
 }
 
 fn store_certificates(
