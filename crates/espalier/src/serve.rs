@@ -123,6 +123,8 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let audit = open_audit_log(&config)?;
     let mut options = server_options(&config);
     options.tls = certificates.as_ref().map(|certificates| certificates.for_server());
+    // Whoever finds the port open may end the node in an orderly way. Until then a signal ends the process at once.
+    let mut signals = Signals::new()?;
     let listener = Listener::bind(options).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
     log_opened(&engine);
     let address = listener.local_addr();
@@ -152,7 +154,6 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         processor,
     });
     warn_of_shown_address(&config, address);
-    let mut signals = Signals::new()?;
     tracing::info!(
         %address,
         data = %data.display(),

@@ -4,6 +4,7 @@
 //! `espalier reloadssl`. New connections use the new certificates, and the others stay. While the new ones are wrong,
 //! the old ones stay in force.
 
+mod der;
 mod java_store;
 mod stores;
 

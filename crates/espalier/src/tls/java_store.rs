@@ -14,6 +14,7 @@
 //! the first is that of the password and the salt, and each further one that of the password and the one before it. In
 //! all of them the password is UTF-16.
 
+use super::der::{self, OCTET_STRING, SEQUENCE};
 use sha1::{Digest, Sha1};
 
 /// The first bytes of a store.
@@ -24,8 +25,6 @@ const PRIVATE_KEY: u32 = 1;
 const TRUSTED_CERTIFICATE: u32 = 2;
 /// The name of the algorithm that protects keys, 1.3.6.1.4.1.42.2.17.1.1, in DER.
 const KEY_PROTECTOR: [u8; 12] = [0x06, 0x0A, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x2A, 0x02, 0x11, 0x01, 0x01];
-const SEQUENCE: u8 = 0x30;
-const OCTET_STRING: u8 = 0x04;
 
 /// Java's texts.
 const WRONG_PASSWORD: &str = "Keystore was tampered with, or password was incorrect";
@@ -51,7 +50,6 @@ impl JavaStore {
     }
 
     /// The first private key as PKCS #8, and its certificates; `None` if there is no key.
-    #[allow(clippy::type_complexity)]
     pub(super) fn identity(&self, password: &str) -> Result<Option<(Vec<u8>, &[Vec<u8>])>, String> {
         let Some((key, chain)) = &self.identity else { return Ok(None) };
         let protected =
@@ -119,27 +117,14 @@ impl<'a> Input<'a> {
         }
         self.bytes().map(<[u8]>::to_vec)
     }
-
-    /// The content of a value in DER with this tag.
-    fn der(&mut self, tag: u8) -> Option<&'a [u8]> {
-        let [found, length] = *self.take(2)?.first_chunk()?;
-        let length = match length {
-            0..0x80 => usize::from(length),
-            0x81..=0x83 => {
-                let digits = self.take(usize::from(length & 0x7F))?;
-                digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit))
-            }
-            _ => return None,
-        };
-        self.take(length).filter(|_| found == tag)
-    }
 }
 
 /// What the algorithm of the protection made of a key.
 fn protected_key(key: &[u8]) -> Option<&[u8]> {
-    let mut info = Input(Input(key).der(SEQUENCE)?);
-    let algorithm = info.der(SEQUENCE)?;
-    algorithm.starts_with(&KEY_PROTECTOR).then(|| info.der(OCTET_STRING)).flatten()
+    let mut input = key;
+    let mut info = der::take(&mut input, SEQUENCE)?;
+    let algorithm = der::take(&mut info, SEQUENCE)?;
+    algorithm.starts_with(&KEY_PROTECTOR).then(|| der::take(&mut info, OCTET_STRING)).flatten()
 }
 
 /// The key; `None` if the password is wrong.

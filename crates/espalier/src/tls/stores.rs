@@ -1,5 +1,6 @@
 //! Key stores and trust stores: PEM files, PKCS12 and JKS files, and PEM in the configuration.
 
+use super::der::with_public_key;
 use super::java_store::{self, JavaStore};
 use super::{Encryption, Secret};
 use p12_keystore::{KeyStore, KeyStoreEntry, Pkcs12ImportPolicy};
@@ -11,6 +12,10 @@ use std::path::Path;
 
 /// The largest store that is read.
 const STORE_SIZE_BYTES_MAX: u64 = 16 << 20;
+
+/// Cassandra's text.
+const WRONG_KEY_PASSWORD: &str = "Failed to decrypt the private key data. Either the password provided for the key is \
+                                  wrong or the private key data is corrupted.";
 
 /// The name of a section of PEM.
 const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
@@ -109,7 +114,7 @@ fn decrypted(key: &PrivatePkcs8KeyDer<'_>, password: Option<&Secret>) -> Result<
     let Secret(password) = password.ok_or("its key is encrypted, and there is no password for it")?;
     let info = EncryptedPrivateKeyInfoRef::try_from(key.secret_pkcs8_der())
         .map_err(|error| format!("its key is encrypted in a way that is not supported: {error}"))?;
-    let key = info.decrypt(password).map_err(|_| "its key cannot be decrypted: the password is wrong".to_owned())?;
+    let key = info.decrypt(password).map_err(|_| WRONG_KEY_PASSWORD.to_owned())?;
     Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_vec()).into())
 }
 
@@ -150,8 +155,7 @@ fn store_identity(bytes: &[u8], path: &Path, password: Option<&Secret>) -> Resul
     if certificates.is_empty() {
         return Err("there is no certificate of its private key in it".to_owned());
     }
-    let key = PrivatePkcs8KeyDer::from(chain.key().as_der().to_vec());
-    Ok(Identity { chain: certificates, key: key.into() })
+    Ok(Identity { key: java_key(chain.key().as_der(), &certificates), chain: certificates })
 }
 
 fn java_identity(bytes: &[u8], password: &str) -> Result<Identity, String> {
@@ -160,8 +164,14 @@ fn java_identity(bytes: &[u8], password: &str) -> Result<Identity, String> {
     if chain.is_empty() {
         return Err("there is no certificate of its private key in it".to_owned());
     }
-    let chain = chain.iter().map(|certificate| CertificateDer::from(certificate.clone())).collect();
-    Ok(Identity { chain, key: PrivatePkcs8KeyDer::from(key).into() })
+    let chain: Vec<_> = chain.iter().map(|certificate| CertificateDer::from(certificate.clone())).collect();
+    Ok(Identity { key: java_key(&key, &chain), chain })
+}
+
+/// A key that may be Java's, for the first of these certificates.
+fn java_key(key: &[u8], chain: &[CertificateDer<'_>]) -> PrivateKeyDer<'static> {
+    let certificate = chain.first().map(|certificate| &**certificate).unwrap_or_default();
+    PrivatePkcs8KeyDer::from(with_public_key(key, certificate)).into()
 }
 
 fn store_certificates(
