@@ -142,6 +142,7 @@ pub struct Config {
     pub page_max_bytes: u64,
     pub read_thresholds_enabled: bool,
     pub auto_snapshot_lifetime: Option<Duration>,
+    pub dynamic_data_masking_enabled: bool,
     pub guardrails: Guardrails,
     /// `data_disk_usage_percentage_warn_threshold`, `..._fail_threshold` and `data_disk_usage_max_disk_size`.
     pub disk_usage_warn_percentage: Option<u64>,
@@ -210,6 +211,7 @@ impl Default for Config {
             requests_per_second_max: NonZeroU32::new(1_000_000).unwrap_or(NonZeroU32::MAX),
             auto_snapshot: true,
             auto_snapshot_lifetime: None,
+            dynamic_data_masking_enabled: false,
             guardrails: Guardrails::default(),
             disk_usage_warn_percentage: None,
             disk_usage_fail_percentage: None,

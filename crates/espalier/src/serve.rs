@@ -434,6 +434,7 @@ fn processor_options(config: &Config, address: SocketAddr, audit: Option<&Arc<Au
         guardrails: guardrails(config),
         auto_snapshot: config.auto_snapshot,
         auto_snapshot_lifetime: config.auto_snapshot_lifetime,
+        dynamic_data_masking_enabled: config.dynamic_data_masking_enabled,
         auth: config.auth,
         audit: audit.map(|log| AuditOptions { filter: config.auditing.filter.clone(), log: log.clone() }),
         node: Node {

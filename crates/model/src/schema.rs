@@ -12,7 +12,7 @@ use std::sync::Arc;
 use types::{CqlType, UserType, steps};
 use uuid::Uuid;
 
-use crate::ClusteringComparator;
+use crate::{ClusteringComparator, ColumnMask};
 
 /// Identifies a table permanently, even after another one took its name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -271,6 +271,7 @@ pub struct Table {
     statics: ColumnSets,
     regulars: ColumnSets,
     dropped: Vec<DroppedColumn>,
+    masks: BTreeMap<Arc<str>, Arc<ColumnMask>>,
     next_column_id: u32,
     type_parts: u32,
     comparator: ClusteringComparator,
@@ -296,6 +297,7 @@ impl PartialEq for Table {
             && self.statics == other.statics
             && self.regulars == other.regulars
             && self.dropped == other.dropped
+            && self.masks == other.masks
     }
 }
 
@@ -352,6 +354,11 @@ impl Table {
         &self.dropped
     }
 
+    /// The masks of columns, by the columns' names.
+    pub fn masks(&self) -> &BTreeMap<Arc<str>, Arc<ColumnMask>> {
+        &self.masks
+    }
+
     /// The column of that name.
     pub fn column(&self, name: &str) -> Option<&Arc<Column>> {
         self.by_name.get(name)
@@ -400,6 +407,7 @@ impl Table {
             statics: self.statics.all().to_vec(),
             regulars: self.regulars.all().to_vec(),
             dropped: self.dropped.clone(),
+            masks: self.masks.clone(),
             next_column_id: self.next_column_id,
             used_sets: [self.statics.all().len(), self.regulars.all().len()],
             incarnation: self.incarnation,
@@ -418,6 +426,7 @@ pub struct TableBuilder {
     statics: Vec<ColumnSet>,
     regulars: Vec<ColumnSet>,
     dropped: Vec<DroppedColumn>,
+    masks: BTreeMap<Arc<str>, Arc<ColumnMask>>,
     next_column_id: u32,
     /// How many static and regular sets rows may already have been written under.
     used_sets: [usize; 2],
@@ -437,6 +446,7 @@ impl TableBuilder {
             statics: Vec::new(),
             regulars: Vec::new(),
             dropped: Vec::new(),
+            masks: BTreeMap::new(),
             next_column_id: 1,
             used_sets: [0, 0],
             incarnation: 0,
@@ -544,6 +554,7 @@ impl TableBuilder {
                 }
             });
             self.dropped.retain(|other| !types.contains_key(&*other.name));
+            self.masks.retain(|name, _| !types.contains_key(&**name));
             let note = |(name, ty): &&(&str, CqlType)| DroppedColumn {
                 name: (*name).into(),
                 ty: ty.clone(),
@@ -571,6 +582,17 @@ impl TableBuilder {
                 *column = Arc::new(Column { name: (*name).into(), ..(**column).clone() });
             }
         }
+        let renamed = |name: Arc<str>| names.get(&*name).map_or_else(|| name.clone(), |new| Arc::from(*new));
+        self.masks = self.masks.into_iter().map(|(name, mask)| (renamed(name), mask)).collect();
+        self
+    }
+
+    /// Masks a column, or removes its mask.
+    pub fn mask(mut self, column: &str, mask: Option<ColumnMask>) -> Self {
+        match mask {
+            Some(mask) => self.masks.insert(column.into(), Arc::new(mask)),
+            None => self.masks.remove(column),
+        };
         self
     }
 
@@ -580,6 +602,7 @@ impl TableBuilder {
             |column: &mut Arc<Column>| *column = Arc::new(Column { ty: replace(&column.ty), ..(**column).clone() });
         self.partition_key.iter_mut().chain(&mut self.clustering).for_each(map);
         self.statics.iter_mut().chain(&mut self.regulars).flat_map(|set| &mut set.columns).for_each(map);
+        self.masks.values_mut().for_each(|mask| *mask = Arc::new(mask.map_types(&replace)));
         self
     }
 
@@ -650,6 +673,7 @@ impl TableBuilder {
             statics,
             regulars,
             dropped: self.dropped,
+            masks: self.masks,
             next_column_id: self.next_column_id,
             type_parts,
             comparator,

@@ -4,6 +4,7 @@ mod alter_table;
 mod create_table;
 mod drop_table;
 mod keyspace;
+mod masks;
 mod options;
 mod properties;
 mod readd;

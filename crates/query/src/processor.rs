@@ -56,6 +56,8 @@ pub struct ProcessorOptions {
     pub auto_snapshot: bool,
     /// How long such a snapshot is kept (`auto_snapshot_ttl`); `None` is for ever.
     pub auto_snapshot_lifetime: Option<Duration>,
+    /// Whether columns may be masked, and masks are applied.
+    pub dynamic_data_masking_enabled: bool,
     /// Who may log in, and who may do what.
     pub auth: AuthOptions,
     /// The audit log; `None` if there is none.
@@ -83,6 +85,7 @@ impl Default for ProcessorOptions {
             disk_usage: Arc::default(),
             auto_snapshot: true,
             auto_snapshot_lifetime: None,
+            dynamic_data_masking_enabled: false,
             auth: AuthOptions::default(),
             audit: None,
             node: Node::default(),

@@ -580,4 +580,10 @@ pub(super) const HONOURED: &[Honoured] = &[
             set(&mut config.auto_snapshot_lifetime, duration_from(value, SNAPSHOT_LIFETIME_MIN).map(Some))
         },
     },
+    Honoured {
+        name: "dynamic_data_masking_enabled",
+        default: "false",
+        note: "whether columns may be masked (`MASKED WITH`), and masks are applied for readers without UNMASK",
+        apply: |config, value| set(&mut config.dynamic_data_masking_enabled, boolean(value)),
+    },
 ];

@@ -16,6 +16,7 @@ mod few_rows;
 mod guardrails;
 mod in_memory;
 mod logins;
+mod masking;
 mod modify;
 mod node;
 mod numbers;
