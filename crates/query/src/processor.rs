@@ -11,14 +11,15 @@ use model::{BoxCursor, ReadRange, Schema, Table};
 use types::timeuuid;
 
 use crate::Guardrails;
-use crate::audit::{AuditOptions, Auditor};
+use crate::audit::AuditOptions;
 use crate::auth::{Auth, AuthOptions};
 use crate::execution::Execution;
 use crate::list_paths::PrependedPaths;
 use crate::prepared::{Class, Plan, Prepared, Work, plan_size_bytes};
 use crate::preparing::Preparing;
+use crate::request_logs::RequestLogs;
 use crate::system::{Node, VirtualTables};
-use crate::{Cause, ClientState, DiskUsage, QueryError, Response, ResponseBody, ddl, describe, modify, select};
+use crate::{Cause, DiskUsage, QueryError, RequestLog, Response, ResponseBody, ddl, describe, modify, select};
 
 /// The options of the processor. Names and defaults are those of `cassandra.yaml`.
 #[derive(Clone, Debug)]
@@ -62,6 +63,8 @@ pub struct ProcessorOptions {
     pub auth: AuthOptions,
     /// The audit log; `None` if there is none.
     pub audit: Option<AuditOptions>,
+    /// The full query log; `None` if there is none.
+    pub query_log: Option<Arc<dyn RequestLog>>,
     /// The identity of the node.
     pub node: Node,
 }
@@ -88,6 +91,7 @@ impl Default for ProcessorOptions {
             dynamic_data_masking_enabled: false,
             auth: AuthOptions::default(),
             audit: None,
+            query_log: None,
             node: Node::default(),
         }
     }
@@ -99,7 +103,7 @@ pub struct Processor {
     options: ProcessorOptions,
     virtual_tables: VirtualTables,
     auth: Auth,
-    auditor: Option<Arc<Auditor>>,
+    request_logs: RequestLogs,
     /// Whether guardrails watch the consistency levels of writes.
     watches_write_levels: bool,
     /// Whether guardrails watch the sizes of written values.
@@ -123,9 +127,9 @@ impl Processor {
         let (watches_values, watches_reads) = (options.guardrails.watches_values(), options.guardrails.watches_reads());
         let watches_write_levels = options.guardrails.write_consistency_levels.is_set();
         let host = SocketAddr::new(options.node.broadcast_address, options.node.storage_port);
-        let auditor = options.audit.clone().map(|audit| Arc::new(Auditor::new(audit, host)));
+        let request_logs = RequestLogs::new(options.audit.clone(), options.query_log.clone(), host);
         Processor {
-            auditor,
+            request_logs,
             watches_write_levels,
             engine,
             options,
@@ -170,15 +174,20 @@ impl Processor {
         self.watches_reads
     }
 
-    /// The audit log, if there is one.
-    pub(crate) fn auditor(&self) -> Option<&Arc<Auditor>> {
-        self.auditor.as_ref()
+    /// The audit log and the full query log.
+    #[inline]
+    pub(crate) fn request_logs(&self) -> &RequestLogs {
+        &self.request_logs
     }
 
-    /// The audit log, if the requests of this client are entered there. The node's own statements are not.
-    #[inline]
-    pub(crate) fn auditor_of(&self, client: &ClientState) -> Option<&Arc<Auditor>> {
-        self.auditor.as_ref().filter(|_| client.address.is_some())
+    /// Turns the audit log on with these options, or off.
+    pub fn set_audit(&self, options: Option<AuditOptions>) {
+        self.request_logs.set_audit(options);
+    }
+
+    /// Turns the full query log on, or off.
+    pub fn set_query_log(&self, log: Option<Arc<dyn RequestLog>>) {
+        self.request_logs.set_queries(log);
     }
 
     pub(crate) fn auth(&self) -> &Auth {

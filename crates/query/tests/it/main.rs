@@ -23,6 +23,7 @@ mod numbers;
 mod one_row;
 mod prepared;
 mod prepared_size;
+mod query_log;
 mod roles;
 mod schema;
 mod select;
