@@ -5,45 +5,20 @@ The script tls starts nodes of its own, and is not run against Cassandra.
 """
 
 import argparse
-import os
 import re
 import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from proof import places, survival
+from proof.drivers.builds import go, java, rust
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import Espalier
 
-HERE = Path(__file__).resolve().parent
 PYTHON = sys.executable
 TOTALS = re.compile(r"^(\d+) passed, (\d+) failed$", re.MULTILINE)
 TIMEOUT_SECONDS = 600
-
-
-def java() -> list[str]:
-    target = places.CACHE / "java-driver"
-    if not (target / "classes" / "DriverScript.class").exists() or newer(HERE / "java", target / "classes" / "DriverScript.class"):
-        run("mvn", "--batch-mode", "--quiet", "-f", HERE / "java" / "pom.xml", "dependency:copy-dependencies",
-            "-DincludeScope=runtime", f"-DoutputDirectory={target / 'lib'}")
-        (target / "classes").mkdir(parents=True, exist_ok=True)
-        run("javac", "-nowarn", "-d", target / "classes", "-cp", f"{target / 'lib'}/*", HERE / "java" / "DriverScript.java")
-    return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", f"{target / 'classes'}:{target / 'lib'}/*", "DriverScript"]
-
-
-def go() -> list[str]:
-    binary = places.CACHE / "go-driver" / "script"
-    environment = {**os.environ, "GOFLAGS": "-mod=mod -buildvcs=false", "GOTOOLCHAIN": "local"}
-    subprocess.run(["go", "build", "-o", str(binary), "."], cwd=HERE / "go", env=environment, check=True)
-    return [str(binary)]
-
-
-def rust() -> list[str]:
-    target = places.CACHE / "rust-driver"
-    run("cargo", "build", "--quiet", "--locked", "--manifest-path", HERE / "rust" / "Cargo.toml", "--target-dir", target)
-    return [str(target / "debug" / "rust-driver-script")]
 
 
 CLIENTS = {
@@ -106,14 +81,6 @@ def survives(node: Espalier) -> tuple[str, str, int, int, float]:
     for text in lost:
         print(f"does not survive: {text}", flush=True)
     return "survival", node.name, not lost, len(lost), time.monotonic() - started
-
-
-def newer(directory: Path, than: Path) -> bool:
-    return any(file.stat().st_mtime > than.stat().st_mtime for file in directory.iterdir() if file.is_file())
-
-
-def run(*command) -> None:
-    subprocess.run([str(word) for word in command], check=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
-"""The Python driver and cqlsh over TLS: python -m proof.drivers.tls_script HOST PORT
+"""The drivers and cqlsh over TLS: python -m proof.drivers.tls_script HOST PORT
 
-Starts a node of its own, since the one at HOST and PORT has no certificates. Clients have to show one.
+Starts nodes of its own, since the one at HOST and PORT has no certificates. Clients have to show one, or a password. The drivers
+that are not Python are given HOST PORT tls DIRECTORY LOGIN: the directory has the certificates, and the login is `certificate` or
+`password`.
 """
 
+import re
 import shutil
 import ssl
 import subprocess
@@ -13,6 +16,8 @@ from pathlib import Path
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster, NoHostAvailable
 
+from proof import places
+from proof.drivers.builds import go, java, rust
 from proof.drivers.checks import Checks
 from proof.drivers.cqlsh_script import CQLSH
 from proof.oracle.espalier import Espalier
@@ -57,11 +62,14 @@ def main() -> None:
             authority(directory, name)
         for name, issuer in (("node", "authority"), ("client", "authority"), ("foreign", "stranger")):
             identity(directory, name, issuer)
-        openssl("pkcs12", "-export", "-in", directory / "node.pem", "-inkey", directory / "node.key", "-passout", "pass:secret",
-                "-out", directory / "node.p12")
+        for name in ("node", "client"):
+            openssl("pkcs12", "-export", "-in", directory / f"{name}.pem", "-inkey", directory / f"{name}.key", "-passout",
+                    "pass:secret", "-out", directory / f"{name}.p12")
+        others = {"java": java(), "rust": rust()} | ({"go": go()} if shutil.which("go") else {})
         pem = f"store_type: PEM, keystore: {directory}/node.both, truststore: {directory}/authority.pem, require_client_auth: true"
         with Espalier.start(client_encryption_options=f"{{enabled: true, {pem}}}") as node:
             mutual(checks, node, directory)
+            drivers(checks, node, directory, others, "certificate")
         pkcs12 = f"keystore: {directory}/node.p12, keystore_password: secret"
         with Espalier.start(client_encryption_options=f"{{optional: true, {pkcs12}}}") as node:
             both(checks, node, directory)
@@ -69,6 +77,7 @@ def main() -> None:
         with Espalier.start(client_encryption_options=f"{{enabled: true, {optional}}}", authorizer="CassandraAuthorizer",
                             authenticator=authenticator("MutualTlsWithPasswordFallbackAuthenticator")) as node:
             identities(checks, node, directory)
+            drivers(checks, node, directory, others, "password")
             node.environment["ESPALIER_AUTHENTICATOR"] = authenticator("MutualTlsAuthenticator")
             node.environment["ESPALIER_CLIENT_ENCRYPTION_OPTIONS"] = f"{{enabled: true, {pem}}}"
             node.restart()
@@ -97,6 +106,16 @@ def mutual(checks: Checks, node, directory: Path) -> None:
         checks.equal("a connection survives a reload", session.execute("SELECT key FROM system.local").one().key, "local")
         cluster.shutdown()
         works(checks, "after a reload", connect(node, directory, "client"))
+
+
+def drivers(checks: Checks, node, directory: Path, others: dict[str, list[str]], login: str) -> None:
+    """Each driver makes a few checks of its own, and says how many."""
+    for name, command in others.items():
+        with checks.part(f"{name}, {login}"):
+            done = subprocess.run([*command, node.host, str(node.port), "tls", str(directory), login], cwd=places.ROOT,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+            totals = re.search(r"^(\d+) passed, 0 failed$", done.stdout, re.MULTILINE)
+            checks.true(f"{name} with a {login}", done.returncode == 0 and totals is not None and int(totals[1]) > 1, done.stdout)
 
 
 def both(checks: Checks, node, directory: Path) -> None:

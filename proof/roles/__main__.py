@@ -1,7 +1,8 @@
 """Who may do what: a table of roles and statements, answered by Cassandra 5.0.8 and by Espalier, cell by cell.
 
 Each role has one permission on one resource, or a few, or is granted another role. Each sends all statements, as text and
-prepared, and each answer is compared: its kind, its error's code and text, and the rows of LIST. The audit logs of both nodes are compared entry by entry. Then
+prepared, and each answer is compared: its kind, its error's code and text, and the rows of LIST. The audit logs of both nodes are compared entry by entry. Masks
+of columns are made, described, and read by roles with and without UNMASK. Then
 permissions change while prepared statements run, drivers log in, and passwords are searched for in all that the node has
 written.
 
@@ -18,7 +19,7 @@ from cassandra.cluster import Cluster, NoHostAvailable
 
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import Espalier
-from proof.roles import audit, cases
+from proof.roles import audit, cases, masking
 from proof.wire import Connection, Error, Rows
 from proof.wire.connection import LoginRefused
 
@@ -26,7 +27,7 @@ SECRET = "a_secret_that_is_nowhere"
 SUPERUSER = ("cassandra", "cassandra")
 SHOWN = 20
 ROLES_ON = {"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer",
-            "audit_logging_options": "{enabled: true, logger: FileAuditLogger}"}
+            "audit_logging_options": "{enabled: true, logger: FileAuditLogger}", "dynamic_data_masking_enabled": "true"}
 
 
 def main() -> None:
@@ -38,10 +39,12 @@ def main() -> None:
     with Espalier.start(**ROLES_ON) as node:
         ours = table(node)
         our_entries = audit.entries(node, first_connection)
+        ours |= masking.answers(node, first_connection)
         if not options.only_espalier:
             with Cassandra.start(roles=True) as oracle:
                 theirs = table(oracle)
                 entries = audit.entries(oracle, first_connection)
+                theirs |= masking.answers(oracle, first_connection)
             same, lines = audit.compare(entries, our_entries)
             passed += same
             failures += lines

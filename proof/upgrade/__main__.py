@@ -38,13 +38,16 @@ SCHEMA = [
     "WITH CLUSTERING ORDER BY (a DESC, b ASC) AND gc_grace_seconds = 777",
     "CREATE TABLE up.plain (k text PRIMARY KEY, v blob) WITH compression = {'enabled': false} AND comment = 'plain'",
     "CREATE TABLE up.counts (p int, c int, s counter static, n counter, m counter, PRIMARY KEY (p, c))",
+    "CREATE TABLE up.masked (k int PRIMARY KEY, v text MASKED WITH mask_inner(1, 1, '#'), w int MASKED WITH mask_replace(7), "
+    "l list<int> MASKED WITH DEFAULT, u frozen<address> MASKED WITH mask_replace({street: null, zip: 1}))",
     'CREATE TABLE up."Odd_Names" ("Key" int, "select" uuid, "ü" double, PRIMARY KEY ("Key", "select"))',
 ]
 READS = ["SELECT p, c, s, n, m FROM up.counts", "SELECT n, m FROM up.counts WHERE p = 2 AND c = 5", "SELECT JSON * FROM up.kv", "SELECT JSON * FROM up.wide", "SELECT JSON * FROM up.plain", 'SELECT JSON * FROM up."Odd_Names"',
          "SELECT k, writetime(v), ttl(u) FROM up.kv", "SELECT a, b, writetime(v) FROM up.wide WHERE p = 1 AND a > 90 AND a < 160 ORDER BY a ASC",
          "SELECT a, v FROM up.wide WHERE p = 1 AND a = 137", "SELECT JSON keyspace_name, table_name, id, gc_grace_seconds, comment FROM "
          "system_schema.tables WHERE keyspace_name = 'up'", "SELECT JSON * FROM system_schema.columns WHERE keyspace_name = 'up'",
-         "SELECT JSON * FROM system_schema.types WHERE keyspace_name = 'up'"]
+         "SELECT JSON * FROM system_schema.types WHERE keyspace_name = 'up'", "SELECT JSON * FROM up.masked", "SELECT JSON * FROM "
+         "system_schema.column_masks WHERE keyspace_name = 'up'"]
 
 
 def writes():
@@ -66,6 +69,7 @@ def writes():
         yield f"INSERT INTO up.plain (k, v) VALUES ('{k}', 0x{'ab' * (k * 37)}) USING TIMESTAMP {BASE}"
         yield (f'INSERT INTO up."Odd_Names" ("Key", "select", "ü") VALUES ({k % 3}, 00000000-0000-4000-8000-{k:012}, {k}.5) '
                f"USING TIMESTAMP {BASE}")
+        yield f"INSERT INTO up.masked (k, v, w, l) VALUES ({k}, 'value {k}', {k}, [{k}]) USING TIMESTAMP {BASE}"
     yield from counts(range(60))
     yield "flush"
     yield from counts(range(0, 60, 2))

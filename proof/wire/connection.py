@@ -1,6 +1,7 @@
 """One connection: STARTUP, then requests and their answers, one at a time or pipelined."""
 
 import socket
+import ssl
 import struct
 from collections import deque
 
@@ -28,11 +29,13 @@ class Connection:
     """A connection after STARTUP. Events that arrive while waiting for an answer are kept in `events`."""
 
     def __init__(self, host: str, port: int, version: int = 5, compression: str | None = None, startup: bool = True,
-                 login: tuple[str, str] | None = None):
+                 login: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None):
         self.version = version
         self.compression = compression
         self.socket = socket.create_connection((host, port), TIMEOUT_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.buffer = bytearray()           # bytes from the socket
         self.envelopes = bytearray()        # v5: bytes out of segments
         self.segmented = False

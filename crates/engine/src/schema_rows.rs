@@ -7,6 +7,8 @@ mod layout;
 
 mod agreement;
 
+mod masks;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -25,6 +27,7 @@ pub(crate) const KEYSPACES: &str = "keyspaces";
 pub(crate) const TABLES: &str = "tables";
 pub(crate) const COLUMNS: &str = "columns";
 pub(crate) const DROPPED_COLUMNS: &str = "dropped_columns";
+pub(crate) const COLUMN_MASKS: &str = "column_masks";
 pub(crate) const TYPES: &str = "types";
 pub(crate) const LAYOUTS: &str = "table_layouts";
 
@@ -83,7 +86,7 @@ fn schema_table<'s>(schema: &'s Schema, name: &str) -> &'s Arc<Table> {
 
 /// The writes that delete a keyspace.
 pub(crate) fn drop_keyspace(schema: &Schema, keyspace: &Keyspace, timestamp: i64, writes: &mut Vec<PartitionUpdate>) {
-    for table in [KEYSPACES, TABLES, COLUMNS, DROPPED_COLUMNS, TYPES] {
+    for table in [KEYSPACES, TABLES, COLUMNS, DROPPED_COLUMNS, COLUMN_MASKS, TYPES] {
         let mut write = SystemWrite::new(schema_table(schema, table), keyspace.name.as_bytes(), timestamp);
         write.clear();
         writes.push(write.build());
@@ -134,8 +137,10 @@ fn change_keyspace(
     writes.push(keyspaces.build());
 
     let (mut tables, mut columns, mut dropped) = (write(TABLES), write(COLUMNS), write(DROPPED_COLUMNS));
+    let mut masks = write(COLUMN_MASKS);
     let old_tables = before.map(|before| &before.tables);
-    let mut changed = false;
+    // Few tables have masks, and the others write nothing about them.
+    let (mut changed, mut changes_masks) = (false, false);
     for (name, table) in old_tables.into_iter().flatten() {
         if keyspace.tables.get(name) == Some(table) {
             continue;
@@ -143,6 +148,10 @@ fn change_keyspace(
         changed = true;
         for write in [&mut tables, &mut columns, &mut dropped] {
             write.clear_rows(&[name.as_bytes()]);
+        }
+        if !table.masks().is_empty() {
+            changes_masks = true;
+            masks.clear_rows(&[name.as_bytes()]);
         }
         if keyspace.tables.get(name).is_none_or(|new| new.id != table.id) {
             writes.push(drop_layout(schema, table.id, [&table.keyspace, name], timestamp));
@@ -152,8 +161,8 @@ fn change_keyspace(
         if keyspace.unreadable.contains_key(name) {
             continue;
         }
-        changed = true;
-        for write in [&mut tables, &mut columns, &mut dropped] {
+        (changed, changes_masks) = (true, true);
+        for write in [&mut tables, &mut columns, &mut dropped, &mut masks] {
             write.clear_rows(&[name.as_bytes()]);
         }
         writes.extend(table.id.map(|id| drop_layout(schema, id, [&keyspace.name, name], timestamp)));
@@ -170,12 +179,19 @@ fn change_keyspace(
         for column in table.dropped() {
             dropped.row(&[name.as_bytes(), column.name.as_bytes()], &dropped_values(column));
         }
+        for (column, mask) in table.masks() {
+            changes_masks = true;
+            masks.row(&[name.as_bytes(), column.as_bytes()], &masks::values(mask));
+        }
         let mut layout = SystemWrite::new(schema_table(schema, LAYOUTS), table.id.0.as_bytes(), timestamp);
         layout.row(&[], &[("layout", Some(layout::write(table)))]);
         writes.push(layout.build());
     }
     if changed {
         writes.extend([tables.build(), columns.build(), dropped.build()]);
+    }
+    if changes_masks {
+        writes.push(masks.build());
     }
     writes.extend(change_types(write(TYPES), before, keyspace));
 }
@@ -265,6 +281,7 @@ pub(crate) struct SchemaRows {
     pub tables: Vec<SystemRow>,
     pub columns: Vec<SystemRow>,
     pub dropped_columns: Vec<SystemRow>,
+    pub column_masks: Vec<SystemRow>,
     pub types: Vec<SystemRow>,
     pub layouts: Vec<SystemRow>,
     /// Whether the rows are those of a Cassandra node, which has no layouts: columns get new ids.
@@ -356,6 +373,7 @@ pub(crate) fn without_keyspace(rows: &SchemaRows) -> BTreeSet<String> {
 struct RowsByTable<'r> {
     columns: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
     dropped_columns: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
+    column_masks: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
     layouts: HashMap<&'r [u8], &'r [u8]>,
     is_foreign: bool,
 }
@@ -366,6 +384,7 @@ impl<'r> RowsByTable<'r> {
         RowsByTable {
             columns: Self::group(&rows.columns),
             dropped_columns: Self::group(&rows.dropped_columns),
+            column_masks: Self::group(&rows.column_masks),
             layouts: layouts.collect(),
             is_foreign: rows.is_foreign,
         }
@@ -528,7 +547,17 @@ fn load_table(
         let ty = parse_type(&row.text("type"), &keyspace.types).unwrap_or(CqlType::Blob);
         DroppedColumn { name: name.into(), ty, kind, dropped_time_micros }
     });
-    let table = builder.record_dropped(dropped).build();
+    builder = builder.record_dropped(dropped);
+    if let Some(masked) = rows.column_masks.get(&place) {
+        let names: HashSet<_> = columns.iter().map(|row| row.get("column_name")).collect();
+        // Cassandra leaves the rows of dropped columns.
+        for row in masked.iter().filter(|row| names.contains(&row.get("column_name"))) {
+            let column = row.text("column_name");
+            let mask = masks::load(row, &keyspace.types).map_err(|why| damage(&format!("column {column} {why}")))?;
+            builder = builder.mask(&column, Some(mask));
+        }
+    }
+    let table = builder.build();
     if rows.is_foreign {
         return Ok((table, None));
     }

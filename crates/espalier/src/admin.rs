@@ -7,11 +7,13 @@
 //! {"ok":"text to print"}      or      {"error":"what went wrong"}
 //! ```
 
+mod cidr_groups;
 pub mod client;
 mod report;
 pub mod server;
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -37,6 +39,14 @@ struct Request {
     /// The directory of SSTables to import, or the target of an export.
     #[serde(default)]
     directory: Option<PathBuf>,
+    /// The options of a log, by their keys in the configuration.
+    #[serde(default)]
+    options: BTreeMap<String, String>,
+    /// A group of addresses, and blocks or addresses.
+    #[serde(default)]
+    cidr_group: Option<String>,
+    #[serde(default)]
+    addresses: Vec<String>,
 }
 
 impl Request {
@@ -49,6 +59,9 @@ impl Request {
             ttl_seconds: None,
             keyspaces: Vec::new(),
             directory: None,
+            options: BTreeMap::new(),
+            cidr_group: None,
+            addresses: Vec::new(),
         }
     }
 }
@@ -74,6 +87,18 @@ enum Verb {
     DisableAutoCompaction,
     InMemoryStatus,
     ReloadSsl,
+    EnableAuditLog,
+    DisableAuditLog,
+    GetAuditLog,
+    EnableFullQueryLog,
+    DisableFullQueryLog,
+    GetFullQueryLog,
+    ResetFullQueryLog,
+    UpdateCidrGroup,
+    DropCidrGroup,
+    ListCidrGroups,
+    GetCidrGroupsOfIp,
+    ReloadCidrGroupsCache,
 }
 
 /// The node's answer.

@@ -84,6 +84,61 @@ pub enum Command {
     Drain(Node),
     /// Read the certificates for TLS again; connections stay
     Reloadssl(Node),
+    /// Turn the audit log on; options that are not given are those of the configuration
+    Enableauditlog(AuditLog),
+    /// Turn the audit log off
+    Disableauditlog(Node),
+    /// Print the options of the audit log if it is on, or else those of the configuration
+    Getauditlog(Node),
+    /// Turn the full query log on; options that are not given are those of the configuration
+    Enablefullquerylog(FullQueryLog),
+    /// Turn the full query log off
+    Disablefullquerylog(Node),
+    /// Print the options of the full query log if it is on, or else those of the configuration
+    Getfullquerylog(Node),
+    /// Turn the full query log off, and remove its files
+    Resetfullquerylog(Node),
+    /// Create a group of addresses, or replace its blocks
+    Updatecidrgroup {
+        /// The node
+        #[command(flatten)]
+        node: Node,
+        /// The name of the group
+        #[arg(value_name = "GROUP")]
+        group: String,
+        /// CIDR blocks such as 10.0.0.0/8
+        #[arg(value_name = "CIDR", required = true)]
+        cidrs: Vec<String>,
+    },
+    /// Delete a group of addresses
+    Dropcidrgroup {
+        /// The node
+        #[command(flatten)]
+        node: Node,
+        /// The name of the group
+        #[arg(value_name = "GROUP")]
+        group: String,
+    },
+    /// Print the groups of addresses, or the blocks of one
+    Listcidrgroups {
+        /// The node
+        #[command(flatten)]
+        node: Node,
+        /// The name of a group
+        #[arg(value_name = "GROUP")]
+        group: Option<String>,
+    },
+    /// Print the groups that an address belongs to
+    Getcidrgroupsofip {
+        /// The node
+        #[command(flatten)]
+        node: Node,
+        /// The address
+        #[arg(value_name = "ADDRESS")]
+        address: String,
+    },
+    /// Read the groups of addresses again, after their rows were written directly
+    Reloadcidrgroupscache(Node),
     /// Inspect the commit log of a running or a stopped node
     Log(Log),
     /// Inspect, verify, salvage, import or export SSTables, ours or Cassandra's
@@ -92,6 +147,69 @@ pub enum Command {
     UpgradeFrom(UpgradeFrom),
     /// Write the tables of a stopped or running node as a data directory from which Cassandra 5.0 starts
     Export(ExportNode),
+}
+
+/// Options of the audit log.
+#[derive(Debug, Args)]
+pub struct AuditLog {
+    /// The node
+    #[command(flatten)]
+    pub node: Node,
+    /// Logger class; only FileAuditLogger is supported
+    #[arg(long, value_name = "CLASS")]
+    pub logger: Option<String>,
+    /// Keyspaces to enter, separated by commas; all if empty
+    #[arg(long, value_name = "NAMES")]
+    pub included_keyspaces: Option<String>,
+    /// Keyspaces not to enter
+    #[arg(long, value_name = "NAMES")]
+    pub excluded_keyspaces: Option<String>,
+    /// Categories to enter
+    #[arg(long, value_name = "NAMES")]
+    pub included_categories: Option<String>,
+    /// Categories not to enter
+    #[arg(long, value_name = "NAMES")]
+    pub excluded_categories: Option<String>,
+    /// Users to enter
+    #[arg(long, value_name = "NAMES")]
+    pub included_users: Option<String>,
+    /// Users not to enter
+    #[arg(long, value_name = "NAMES")]
+    pub excluded_users: Option<String>,
+    /// How its files are written
+    #[command(flatten)]
+    pub files: LogFiles,
+}
+
+/// Options of the full query log.
+#[derive(Debug, Args)]
+pub struct FullQueryLog {
+    /// The node
+    #[command(flatten)]
+    pub node: Node,
+    /// Directory of the log
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+    /// How its files are written
+    #[command(flatten)]
+    pub files: LogFiles,
+}
+
+/// How the files of a log are written.
+#[derive(Debug, Args)]
+pub struct LogFiles {
+    /// How often a new file is begun: MINUTELY, HOURLY, DAILY
+    #[arg(long, value_name = "CYCLE")]
+    pub roll_cycle: Option<String>,
+    /// Whether requests wait while the queue of entries is full: true or false
+    #[arg(long, value_name = "BOOLEAN")]
+    pub blocking: Option<String>,
+    /// Size of the queue, bytes
+    #[arg(long, value_name = "BYTES")]
+    pub max_queue_weight: Option<String>,
+    /// Size of all files, bytes
+    #[arg(long, value_name = "BYTES")]
+    pub max_log_size: Option<String>,
 }
 
 /// A Cassandra node, and the node of ours that adopts its data.

@@ -1,6 +1,5 @@
 //! The node's configuration: file, then environment, then flags.
 
-mod audit;
 mod auth;
 mod encryption;
 mod guardrails;
@@ -9,16 +8,18 @@ mod inert;
 mod memory;
 mod memtables;
 mod options;
+mod request_logs;
 mod restricted;
 mod units;
 
-use crate::audit::Auditing;
 use crate::disk_usage::Watch;
+use crate::request_logs::{Auditing, FullQueryLogging};
 use crate::tls::Encryption;
 pub use honoured::SNAPSHOT_LIFETIME_MIN;
 pub use memory::system_memory_bytes;
 use options::Effect;
 use query::Guardrails;
+pub use request_logs::{audit_of_verb, full_query_of_verb};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -111,6 +112,8 @@ pub struct Config {
     pub auth: query::AuthOptions,
     /// `audit_logging_options`.
     pub auditing: Auditing,
+    /// `full_query_logging_options`.
+    pub full_query_logging: FullQueryLogging,
     pub roles_validity: Duration,
     pub permissions_validity: Duration,
     pub prepared_statements_cache_size_bytes: u64,
@@ -142,6 +145,7 @@ pub struct Config {
     pub page_max_bytes: u64,
     pub read_thresholds_enabled: bool,
     pub auto_snapshot_lifetime: Option<Duration>,
+    pub dynamic_data_masking_enabled: bool,
     pub guardrails: Guardrails,
     /// `data_disk_usage_percentage_warn_threshold`, `..._fail_threshold` and `data_disk_usage_max_disk_size`.
     pub disk_usage_warn_percentage: Option<u64>,
@@ -181,6 +185,7 @@ impl Default for Config {
             idle_timeout: None,
             auth: query::AuthOptions::default(),
             auditing: Auditing::default(),
+            full_query_logging: FullQueryLogging::default(),
             roles_validity: Duration::from_millis(2000),
             permissions_validity: Duration::from_millis(2000),
             prepared_statements_cache_size_bytes: 10 << 20,
@@ -210,6 +215,7 @@ impl Default for Config {
             requests_per_second_max: NonZeroU32::new(1_000_000).unwrap_or(NonZeroU32::MAX),
             auto_snapshot: true,
             auto_snapshot_lifetime: None,
+            dynamic_data_masking_enabled: false,
             guardrails: Guardrails::default(),
             disk_usage_warn_percentage: None,
             disk_usage_fail_percentage: None,

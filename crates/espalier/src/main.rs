@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod admin;
-mod audit;
 mod cli;
 mod config;
 mod disk_usage;
 mod log;
+mod request_logs;
 mod serve;
 mod sstable;
 mod tls;

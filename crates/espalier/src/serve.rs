@@ -4,9 +4,9 @@ mod roles;
 mod sizes;
 
 use crate::admin::server::{AdminSocket, NodeState};
-use crate::audit::AuditFile;
 use crate::cli::Serve;
 use crate::config::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
+use crate::request_logs::RequestLogs;
 use crate::tls::Certificates;
 use blockio::SystemDisk;
 use commitlog::{BlockWrites, FailureHook, QueueMeans, SyncMode};
@@ -120,7 +120,10 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let policy = if config.read_only { DiskFailurePolicy::BestEffort } else { config.disk_failure_policy };
     options.on_disk_failure = Some(on_disk_failure(policy, failure));
     let engine = Engine::open(options).map_err(|error| open_failed(&config, &error))?;
-    let audit = open_audit_log(&config)?;
+    let request_logs =
+        Arc::new(RequestLogs::new(config.auditing.clone(), config.full_query_logging.clone(), &config.data_directory));
+    // A read-only node writes no log.
+    let audit = if config.read_only { None } else { request_logs.start_audit()? };
     let mut options = server_options(&config);
     options.tls = certificates.as_ref().map(|certificates| certificates.for_server());
     // Whoever finds the port open may end the node in an orderly way. Until then a signal ends the process at once.
@@ -129,7 +132,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     log_opened(&engine);
     let address = listener.local_addr();
     log_tls(certificates.as_deref(), listener.tls_addr());
-    let options = processor_options(&config, address, audit.as_ref());
+    let options = processor_options(&config, address, audit);
     let generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i32);
     options.node.write_local(&engine, generation).map_err(|error| open_failed(&config, &error))?;
     let disk_usage = options.disk_usage.clone();
@@ -150,7 +153,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         started,
         drained: AtomicBool::new(false),
         certificates: certificates.clone(),
-        audit: audit.clone(),
+        request_logs: request_logs.clone(),
         processor,
     });
     warn_of_shown_address(&config, address);
@@ -186,9 +189,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         () = steered(admin.as_ref(), &node) => {}
     }
     drop(admin);
-    if let Some(audit) = audit {
-        audit.close();
-    }
+    request_logs.close();
     if config.read_only {
         return Ok(());
     }
@@ -205,17 +206,6 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         Ok(Err(error)) => Err(format!("drain failed, the log will be replayed: {error}")),
         Err(error) => Err(format!("drain failed, the log will be replayed: {error}")),
     }
-}
-
-/// Opens the audit log, if there is one. A read-only node writes none.
-fn open_audit_log(config: &Config) -> Result<Option<Arc<AuditFile>>, String> {
-    if !config.auditing.enabled || config.read_only {
-        return Ok(None);
-    }
-    let directory = config.auditing.directory.clone().unwrap_or_else(|| config.data_directory.join("audit"));
-    let log = AuditFile::open(&config.auditing, &directory)?;
-    tracing::info!(directory = %directory.display(), "Audit logging is enabled.");
-    Ok(Some(Arc::new(log)))
 }
 
 /// Logs how clients use TLS, if they do.
@@ -419,7 +409,7 @@ fn warn_of_memory(notice: &InMemoryNotice) {
     );
 }
 
-fn processor_options(config: &Config, address: SocketAddr, audit: Option<&Arc<AuditFile>>) -> ProcessorOptions {
+fn processor_options(config: &Config, address: SocketAddr, audit: Option<AuditOptions>) -> ProcessorOptions {
     let shown = config.broadcast_rpc_address.unwrap_or(address.ip());
     ProcessorOptions {
         tombstone_warn_threshold: config.tombstone_warn_threshold,
@@ -438,8 +428,10 @@ fn processor_options(config: &Config, address: SocketAddr, audit: Option<&Arc<Au
         guardrails: guardrails(config),
         auto_snapshot: config.auto_snapshot,
         auto_snapshot_lifetime: config.auto_snapshot_lifetime,
+        dynamic_data_masking_enabled: config.dynamic_data_masking_enabled,
         auth: config.auth,
-        audit: audit.map(|log| AuditOptions { filter: config.auditing.filter.clone(), log: log.clone() }),
+        audit,
+        query_log: None,
         node: Node {
             cluster_name: config.cluster_name.clone(),
             broadcast_address: shown,

@@ -13,6 +13,7 @@ mod deletion;
 mod error;
 mod key;
 mod key_text;
+mod mask;
 mod merge;
 mod mutation;
 mod observer;
@@ -27,6 +28,7 @@ pub use cursor::{BoxCursor, Marker, PartitionHead, StoredRow, Unfiltered, Unfilt
 pub use deletion::{DeletionTime, NO_DELETION_TIME};
 pub use error::{CorruptMutation, ReadError};
 pub use key::PartitionKey;
+pub use mask::{ColumnMask, MaskArgument};
 pub use merge::MergeCursor;
 pub use mutation::{Mutation, PartitionUpdate, PartitionUpdateBuilder, RangeDeletion, ReadUpdates};
 pub use observer::RowObserver;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use types::{CqlType, UserType, steps};
 use uuid::Uuid;
 
-use crate::ClusteringComparator;
 use crate::column_sets::{self, ColumnChange, ColumnHistory, ColumnSet, ColumnSets};
+use crate::{ClusteringComparator, ColumnMask};
 
 /// Identifies a table permanently, even after another one took its name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -161,6 +161,7 @@ pub struct Table {
     statics: ColumnSets,
     regulars: ColumnSets,
     dropped: Vec<DroppedColumn>,
+    masks: BTreeMap<Arc<str>, Arc<ColumnMask>>,
     next_column_id: u32,
     type_parts: u32,
     comparator: ClusteringComparator,
@@ -186,6 +187,7 @@ impl PartialEq for Table {
             && self.statics == other.statics
             && self.regulars == other.regulars
             && self.dropped == other.dropped
+            && self.masks == other.masks
     }
 }
 
@@ -242,6 +244,11 @@ impl Table {
         &self.dropped
     }
 
+    /// The masks of columns, by the columns' names.
+    pub fn masks(&self) -> &BTreeMap<Arc<str>, Arc<ColumnMask>> {
+        &self.masks
+    }
+
     /// The column of that name.
     pub fn column(&self, name: &str) -> Option<&Arc<Column>> {
         self.by_name.get(name)
@@ -291,6 +298,7 @@ impl Table {
             regulars: self.regulars.history().clone(),
             changed: [None, None],
             dropped: self.dropped.clone(),
+            masks: self.masks.clone(),
             next_column_id: self.next_column_id,
             incarnation: self.incarnation,
         }
@@ -311,6 +319,7 @@ pub struct TableBuilder {
     /// The static and the regular columns of the next set, if there are any changes.
     changed: [Option<Vec<Arc<Column>>>; 2],
     dropped: Vec<DroppedColumn>,
+    masks: BTreeMap<Arc<str>, Arc<ColumnMask>>,
     next_column_id: u32,
     incarnation: u64,
 }
@@ -329,6 +338,7 @@ impl TableBuilder {
             regulars: ColumnHistory::default(),
             changed: [None, None],
             dropped: Vec::new(),
+            masks: BTreeMap::new(),
             next_column_id: 1,
             incarnation: 0,
         }
@@ -440,6 +450,7 @@ impl TableBuilder {
                 }
             });
             self.dropped.retain(|other| !types.contains_key(&*other.name));
+            self.masks.retain(|name, _| !types.contains_key(&**name));
             let note = |(name, ty): &&(&str, CqlType)| DroppedColumn {
                 name: (*name).into(),
                 ty: ty.clone(),
@@ -467,6 +478,17 @@ impl TableBuilder {
                 *column = Arc::new(Column { name: (*name).into(), ..(**column).clone() });
             }
         }
+        let renamed = |name: Arc<str>| names.get(&*name).map_or_else(|| name.clone(), |new| Arc::from(*new));
+        self.masks = self.masks.into_iter().map(|(name, mask)| (renamed(name), mask)).collect();
+        self
+    }
+
+    /// Masks a column, or removes its mask.
+    pub fn mask(mut self, column: &str, mask: Option<ColumnMask>) -> Self {
+        match mask {
+            Some(mask) => self.masks.insert(column.into(), Arc::new(mask)),
+            None => self.masks.remove(column),
+        };
         self
     }
 
@@ -477,6 +499,7 @@ impl TableBuilder {
         keys.chain(self.changed.iter_mut().flatten().flatten()).for_each(|column| *column = map(column));
         self.statics.map(map);
         self.regulars.map(map);
+        self.masks.values_mut().for_each(|mask| *mask = Arc::new(mask.map_types(&replace)));
         self
     }
 
@@ -550,6 +573,7 @@ impl TableBuilder {
             statics,
             regulars,
             dropped: self.dropped,
+            masks: self.masks,
             next_column_id: self.next_column_id,
             type_parts,
             comparator,

@@ -5,15 +5,14 @@
 //! (`audit_logging_options`). Passwords are never part of an entry. A request whose answer nobody waits for any more,
 //! because its time limit passed or its connection closed, is entered as a failure.
 //!
-//! This module decides what is entered. Its owner supplies the place where entries are kept ([`AuditLog`]). See record
+//! This module decides what is entered. Its owner supplies the place where entries are kept ([`RequestLog`]). See record
 //! 31 of `docs/decisions`.
 
+mod audited;
 mod entry;
 mod filter;
 mod subject;
-mod watch;
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,19 +21,14 @@ use uuid::Uuid;
 
 use crate::entry::Parts;
 use crate::prepared::Prepared;
-use crate::{ClientState, Consistency, Login, QueryError, Request, Statement};
+use crate::{ClientState, Consistency, Login, QueryError, Request, RequestLog, Statement};
 
+pub(crate) use audited::Audited;
 use entry::Entry;
+pub(crate) use entry::OneLine;
 pub use filter::{AuditFilter, Choice};
 pub use subject::Category;
 use subject::{EntryType, Subject};
-pub(crate) use watch::Watch;
-
-/// The place where the entries of the audit log are kept.
-pub trait AuditLog: fmt::Debug + Send + Sync {
-    /// Adds a line, which has no line break. This may wait if the log's options say so.
-    fn append(&self, line: String);
-}
 
 /// The options of the audit log.
 #[derive(Clone, Debug)]
@@ -42,7 +36,7 @@ pub struct AuditOptions {
     /// The requests that are entered.
     pub filter: AuditFilter,
     /// The place where entries are kept.
-    pub log: Arc<dyn AuditLog>,
+    pub log: Arc<dyn RequestLog>,
 }
 
 /// The name of a client that has not logged in, as in Cassandra.
@@ -63,20 +57,18 @@ impl Auditor {
 
     /// Watches the execution of a statement, which is about to begin. As in Cassandra, the failure of a statement that
     /// was not prepared before has no scope.
-    #[cold]
-    pub fn of_statement(self: &Arc<Self>, statement: &Prepared, request: &Request<'_>) -> Watch {
+    pub fn of_statement(self: &Arc<Self>, statement: &Prepared, request: &Request<'_>) -> Audited {
         let begun = self.entry(request.client, Arc::clone(&statement.text));
         let done = begun.with_subject(Subject::of_plan(&statement.plan, statement.keyspace.as_deref()));
         let failed = match request.statement {
             Statement::Prepared { .. } => done.clone(),
             Statement::Text(_) | Statement::Batch { .. } => begun,
         };
-        Watch::new(self, vec![done], failed)
+        Audited::new(self, vec![done], failed)
     }
 
     /// Watches the execution of a BATCH.
-    #[cold]
-    pub fn of_batch(self: &Arc<Self>, parts: &Parts, consistency: Consistency, client: &ClientState) -> Watch {
+    pub fn of_batch(self: &Arc<Self>, parts: &Parts, consistency: Consistency, client: &ClientState) -> Audited {
         let batch = Uuid::new_v4();
         let text = format!("BatchId:[{batch}] - BATCH of [{}] statements", parts.len());
         let batch_entry = self.entry(client, text.into()).with_subject(Subject::batch()).in_batch(batch);
@@ -85,7 +77,7 @@ impl Auditor {
             self.entry(client, Arc::clone(&statement.text)).with_subject(subject).in_batch(batch)
         });
         let done = std::iter::once(batch_entry).chain(statements).collect();
-        Watch::new(self, done, self.entry(client, failed_batch(parts.len(), consistency)))
+        Audited::new(self, done, self.entry(client, failed_batch(parts.len(), consistency)))
     }
 
     /// Enters a PREPARE.

@@ -9,6 +9,7 @@
 
 mod access;
 mod book;
+mod cidr_groups;
 mod credentials;
 mod failures;
 mod gate;

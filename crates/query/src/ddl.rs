@@ -5,6 +5,7 @@ mod compression;
 mod create_table;
 mod drop_table;
 mod keyspace;
+mod masks;
 mod options;
 mod properties;
 mod readd;

@@ -72,13 +72,13 @@ struct Call<'c> {
 }
 
 impl Processor {
-    /// Begins the execution of a statement. If there is an audit log, the outcome is entered there.
+    /// Begins the execution of a statement. The logs of requests that are on get the outcome.
     #[inline]
-    fn audited(&self, statement: &Prepared, request: &Request<'_>, begin: impl FnOnce() -> Outcome) -> Outcome {
-        match self.auditor_of(request.client) {
+    fn logged(&self, statement: &Prepared, request: &Request<'_>, begin: impl FnOnce() -> Outcome) -> Outcome {
+        match self.request_logs().of(request.client) {
             None => begin(),
-            Some(auditor) => {
-                let watch = auditor.of_statement(statement, request);
+            Some(logs) => {
+                let watch = logs.of_statement(statement, request);
                 watch.over(begin())
             }
         }

@@ -27,6 +27,7 @@ use crate::terms::{Bound, Term};
 use crate::{ColumnSpec, ErrorKind, QueryError};
 
 pub(crate) use aggregate::{Accumulator, Aggregate};
+pub(crate) use mask::{is_mask, of_column as of_column_mask};
 pub(crate) use native::is_made_for_arguments;
 pub(crate) use number::refuse_long as refuse_long_numbers;
 pub(crate) use resolve::resolve;

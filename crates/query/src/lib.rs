@@ -26,6 +26,7 @@ mod names;
 mod prepared;
 mod preparing;
 mod processor;
+mod request_logs;
 mod response;
 mod restrictions;
 mod row_view;
@@ -35,7 +36,7 @@ mod system;
 mod terms;
 mod trace;
 
-pub use audit::{AuditFilter, AuditLog, AuditOptions, Category, Choice};
+pub use audit::{AuditFilter, AuditOptions, Category, Choice};
 pub use auth::{AccessOptions, AuthOptions, Authenticator, CidrChecks, Login, without_passwords};
 pub use client::ClientState;
 pub use cql::token_count;
@@ -58,6 +59,7 @@ pub use protocol::{
     BatchKind, BatchStatement, ChangeKind, ColumnSpec, Consistency, ErrorKind, FailureReason, MetadataForm,
     QueryOptions, ResponseBody, ResultColumns, Rows, SchemaChange, SchemaTarget, Value, Values, WriteType,
 };
+pub use request_logs::RequestLog;
 pub use response::Response;
 pub use system::Node;
 pub use trace::{TraceEvent, TraceLog};

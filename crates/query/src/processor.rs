@@ -12,14 +12,15 @@ use rustix::time::{ClockId, clock_gettime};
 use types::timeuuid;
 
 use crate::Guardrails;
-use crate::audit::{AuditOptions, Auditor};
+use crate::audit::AuditOptions;
 use crate::auth::{Auth, AuthOptions};
 use crate::execution::Execution;
 use crate::list_paths::PrependedPaths;
 use crate::prepared::{Class, Plan, Prepared, Work, plan_size_bytes};
 use crate::preparing::Preparing;
+use crate::request_logs::RequestLogs;
 use crate::system::{Node, VirtualTables};
-use crate::{Cause, ClientState, DiskUsage, QueryError, Response, ResponseBody, ddl, describe, modify, select};
+use crate::{Cause, DiskUsage, QueryError, RequestLog, Response, ResponseBody, ddl, describe, modify, select};
 
 /// The options of the processor. Names and defaults are those of `cassandra.yaml`.
 #[derive(Clone, Debug)]
@@ -57,10 +58,14 @@ pub struct ProcessorOptions {
     pub auto_snapshot: bool,
     /// How long such a snapshot is kept (`auto_snapshot_ttl`); `None` is for ever.
     pub auto_snapshot_lifetime: Option<Duration>,
+    /// Whether columns may be masked, and masks are applied.
+    pub dynamic_data_masking_enabled: bool,
     /// Who may log in, and who may do what.
     pub auth: AuthOptions,
     /// The audit log; `None` if there is none.
     pub audit: Option<AuditOptions>,
+    /// The full query log; `None` if there is none.
+    pub query_log: Option<Arc<dyn RequestLog>>,
     /// The identity of the node.
     pub node: Node,
 }
@@ -84,8 +89,10 @@ impl Default for ProcessorOptions {
             disk_usage: Arc::default(),
             auto_snapshot: true,
             auto_snapshot_lifetime: None,
+            dynamic_data_masking_enabled: false,
             auth: AuthOptions::default(),
             audit: None,
+            query_log: None,
             node: Node::default(),
         }
     }
@@ -97,7 +104,7 @@ pub struct Processor {
     options: ProcessorOptions,
     virtual_tables: VirtualTables,
     auth: Auth,
-    auditor: Option<Arc<Auditor>>,
+    request_logs: RequestLogs,
     /// Whether guardrails watch the consistency levels of writes.
     watches_write_levels: bool,
     /// Whether guardrails watch the sizes of written values.
@@ -121,9 +128,9 @@ impl Processor {
         let (watches_values, watches_reads) = (options.guardrails.watches_values(), options.guardrails.watches_reads());
         let watches_write_levels = options.guardrails.write_consistency_levels.is_set();
         let host = SocketAddr::new(options.node.broadcast_address, options.node.storage_port);
-        let auditor = options.audit.clone().map(|audit| Arc::new(Auditor::new(audit, host)));
+        let request_logs = RequestLogs::new(options.audit.clone(), options.query_log.clone(), host);
         Processor {
-            auditor,
+            request_logs,
             watches_write_levels,
             engine,
             options,
@@ -168,15 +175,20 @@ impl Processor {
         self.watches_reads
     }
 
-    /// The audit log, if there is one.
-    pub(crate) fn auditor(&self) -> Option<&Arc<Auditor>> {
-        self.auditor.as_ref()
+    /// The audit log and the full query log.
+    #[inline]
+    pub(crate) fn request_logs(&self) -> &RequestLogs {
+        &self.request_logs
     }
 
-    /// The audit log, if the requests of this client are entered there. The node's own statements are not.
-    #[inline]
-    pub(crate) fn auditor_of(&self, client: &ClientState) -> Option<&Arc<Auditor>> {
-        self.auditor.as_ref().filter(|_| client.address.is_some())
+    /// Turns the audit log on with these options, or off.
+    pub fn set_audit(&self, options: Option<AuditOptions>) {
+        self.request_logs.set_audit(options);
+    }
+
+    /// Turns the full query log on, or off.
+    pub fn set_query_log(&self, log: Option<Arc<dyn RequestLog>>) {
+        self.request_logs.set_queries(log);
     }
 
     pub(crate) fn auth(&self) -> &Auth {

@@ -3,6 +3,7 @@
 mod execute;
 mod grouping;
 mod lookup;
+mod masking;
 mod ordering;
 mod paging;
 mod read;
@@ -28,6 +29,7 @@ use crate::{QueryError, ResultColumns};
 
 use grouping::Grouping;
 use lookup::LookedUp;
+use masking::Masking;
 use ordering::Ordering;
 use writer::PlainWriter;
 
@@ -38,6 +40,8 @@ pub(crate) struct SelectPlan {
     /// What the states of its pages belong to; see [`paging::shape`].
     shape: u64,
     selection: Selection,
+    /// What masks of columns change, if the table has any.
+    masking: Option<Box<Masking>>,
     /// Writes the rows of a selection of plain columns.
     plain: Option<PlainWriter>,
     /// The rows of one partition that it reads, if they can be looked up.
@@ -61,7 +65,8 @@ pub(crate) struct SelectPlan {
 impl SelectPlan {
     /// How many expressions it selects.
     pub fn selector_count(&self) -> usize {
-        self.selection.selector_count()
+        let forms = if self.changes_for_readers() { 2 } else { 1 };
+        forms * self.selection.selector_count()
     }
 
     /// The columns of the answer.
@@ -77,6 +82,11 @@ impl SelectPlan {
     /// Whether the rows may be found without a cursor, by [`SelectPlan::find_rows`].
     pub fn may_be_looked_up(&self) -> bool {
         self.looked_up.is_some()
+    }
+
+    /// Whether some readers see masks in place of selected columns.
+    fn changes_for_readers(&self) -> bool {
+        self.masking.as_ref().is_some_and(|masking| masking.changes_selection())
     }
 
     /// Whether result rows are made of groups of rows.
@@ -115,8 +125,12 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     let is_whole = limit.is_none() && per_partition_limit.is_none() && !select.is_distinct;
     let plain = if is_plain { PlainWriter::new(&selection, &table) } else { None };
     let regulars = regulars_used(&table, &selection, &restrictions);
-    let finds_row = plain.is_some() && is_whole && lookup::applies(&table);
+    let masking = Masking::prepare(select, &table, &selection, preparing)?;
+    // Only plans that look at their client may show masks.
+    let is_for_all = !masking.as_ref().is_some_and(|masking| masking.changes_selection());
+    let finds_row = plain.is_some() && is_for_all && is_whole && lookup::applies(&table);
     let finds_rows = plain.is_some()
+        && is_for_all
         && !select.is_distinct
         && ordering.sort.is_none()
         && lookup::applies_to_rows(&table, regulars.as_deref());
@@ -126,13 +140,18 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
         Target::Slice(target) if finds_rows => Some(LookedUp { target: *target, is_row: false }),
         _ => None,
     };
-    let columns = if plain.is_some() { 0 } else { table.columns(true).columns.len() + table.regulars().columns.len() };
+    let columns = if plain.is_some() && is_for_all {
+        0
+    } else {
+        table.columns(true).columns.len() + table.regulars().columns.len()
+    };
     Ok(SelectPlan {
         steps_per_row: 1 + steps_of_expressions(selection.expression_count() + columns),
         shape: paging::shape(select, &table),
         regulars,
         table,
         selection,
+        masking,
         plain,
         looked_up,
         is_long: AtomicBool::new(false),

@@ -2,6 +2,7 @@
 
 mod argument;
 mod group;
+mod masked;
 mod parts;
 mod prepare;
 mod selector;
@@ -23,11 +24,12 @@ use crate::row_view::Source;
 use crate::{ColumnSpec, QueryError, ResultColumns};
 
 pub(crate) use group::Group;
+pub(crate) use masked::{Mask, MaskedSelection};
 pub(crate) use parts::{Parts, RowParts};
 pub(crate) use selector::{Input, Selector};
 
 /// The selectors of a SELECT and the columns of its result.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Selection {
     selectors: Vec<Selector>,
     /// The columns that the selectors return, before JSON combines them to one.
@@ -46,7 +48,7 @@ pub(crate) struct Selection {
 }
 
 /// A call of an aggregate function.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct AggregateCall {
     pub function: Arc<Function>,
     pub arguments: Vec<Selector>,

@@ -19,7 +19,7 @@ use crate::functions::FunctionCall;
 use crate::{ColumnSpec, QueryError, Value};
 
 pub(crate) use assignment::{
-    Assignable, Assignment, Unnamed, assign_hinted, assign_type, common_type, is_value_compatible,
+    Assignable, Assignment, Typed, Unnamed, assign_hinted, assign_type, common_type, is_value_compatible,
 };
 pub(crate) use findings::{Expression, Findings};
 pub(crate) use in_values::InTerms;

@@ -2,6 +2,7 @@
 
 mod date;
 mod duration;
+mod format;
 mod inet;
 mod number;
 mod time;

@@ -1,4 +1,4 @@
-// The gocql driver's script: script HOST PORT.
+// The gocql driver's script: script HOST PORT, or script HOST PORT tls DIRECTORY LOGIN.
 package main
 
 import (
@@ -52,6 +52,11 @@ func main() {
 		fmt.Println(err)
 		os.Exit(2)
 	}
+	if len(os.Args) > 3 {
+		c := &checks{name: "tls"}
+		tlsScript(c, os.Args[1], port, os.Args[4], os.Args[5])
+		end(c.passed, c.failed)
+	}
 	passed, failed := 0, 0
 	for _, combination := range []struct {
 		version    int
@@ -66,10 +71,15 @@ func main() {
 		passed += c.passed
 		failed += c.failed
 	}
+	end(passed, failed)
+}
+
+func end(passed, failed int) {
 	fmt.Printf("%d passed, %d failed\n", passed, failed)
 	if failed > 0 {
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
 func connect(host string, port, version int, compressor gocql.Compressor, inside string) (*gocql.Session, error) {

@@ -49,7 +49,7 @@ import com.datastax.oss.driver.api.core.type.UserDefinedType;
 import com.datastax.oss.driver.api.core.type.codec.registry.CodecRegistry;
 import com.datastax.oss.driver.api.core.type.reflect.GenericType;
 
-/** The Java driver's script: DriverScript HOST PORT. */
+/** The Java driver's script: DriverScript HOST PORT, or DriverScript HOST PORT tls DIRECTORY LOGIN. */
 public class DriverScript
 {
     private static final String KEYSPACE = "java_script";
@@ -59,9 +59,20 @@ public class DriverScript
     public static void main(String[] arguments)
     {
         InetSocketAddress node = new InetSocketAddress(arguments[0], Integer.parseInt(arguments[1]));
+        if (arguments.length > 3)
+        {
+            where = "tls";
+            part("tls", () -> TlsScript.run(node, arguments[3], arguments[4].equals("certificate")));
+            end();
+        }
         String[][] combinations = { { null, "none" }, { "V5", "lz4" }, { "V4", "lz4" }, { "V4", "snappy" }, { "V3", "none" } };
         for (String[] combination : combinations)
             script(node, combination[0], combination[1]);
+        end();
+    }
+
+    private static void end()
+    {
         System.out.println(passed + " passed, " + failed + " failed");
         System.exit(failed == 0 ? 0 : 1);
     }
@@ -307,7 +318,7 @@ public class DriverScript
             check("result metadata changes", 5, session.execute(star.bind(1)).one().getInt("w"));
     }
 
-    private interface Part
+    interface Part
     {
         void run() throws Exception;
     }
@@ -325,7 +336,7 @@ public class DriverScript
         }
     }
 
-    private static void raises(String name, Class<? extends Exception> expected, String text, Part part)
+    static void raises(String name, Class<? extends Exception> expected, String text, Part part)
     {
         try
         {
@@ -341,7 +352,7 @@ public class DriverScript
         }
     }
 
-    private static void check(String name, Object expected, Object got)
+    static void check(String name, Object expected, Object got)
     {
         if (expected == null ? got == null : expected.equals(got))
             passed++;

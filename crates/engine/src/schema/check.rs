@@ -90,6 +90,7 @@ fn rows_of_keyspace(keyspace: &Keyspace, changed: &[&Arc<Table>], updates: &[Par
         tables: rows(schema_rows::TABLES),
         columns: rows(schema_rows::COLUMNS),
         dropped_columns: rows(schema_rows::DROPPED_COLUMNS),
+        column_masks: rows(schema_rows::COLUMN_MASKS),
         types: rows(schema_rows::TYPES),
         layouts: updates.iter().filter(is_of_changed).flat_map(rows_of).collect(),
         is_foreign: false,
@@ -122,7 +123,12 @@ fn difference(loaded: &Table, table: &Table) -> Option<String> {
     if let Some(dropped) = loaded.dropped().iter().zip(table.dropped()).find_map(dropped) {
         return Some(format!("dropped column {} of type {}", dropped.name, dropped.ty));
     }
+    let mask = table.masks().iter().find(|(name, mask)| loaded.masks().get(*name) != Some(mask));
+    if let Some((name, _)) = mask {
+        return Some(format!("the mask of column {name}"));
+    }
     let is_same = loaded.options == table.options
+        && loaded.masks().len() == table.masks().len()
         && loaded.id == table.id
         && keys(loaded).len() == keys(table).len()
         && loaded.dropped().len() == table.dropped().len()

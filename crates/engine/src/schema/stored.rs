@@ -30,6 +30,7 @@ impl StoredSchema {
             tables: rows("system_schema", schema_rows::TABLES)?,
             columns: rows("system_schema", schema_rows::COLUMNS)?,
             dropped_columns: rows("system_schema", schema_rows::DROPPED_COLUMNS)?,
+            column_masks: rows("system_schema", schema_rows::COLUMN_MASKS)?,
             types: rows("system_schema", schema_rows::TYPES)?,
             layouts: rows("system", schema_rows::LAYOUTS)?,
             is_foreign: false,

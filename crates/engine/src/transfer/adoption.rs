@@ -22,13 +22,12 @@ use crate::system::{SystemRow, is_system_keyspace, read_rows};
 const CACHE_BYTES: u64 = 4 << 20;
 
 /// What a schema may have that we do not: the table of `system_schema`, and the column with the name.
-const NOT_ADOPTED: [(&str, &str); 6] = [
+const NOT_ADOPTED: [(&str, &str); 5] = [
     ("indexes", "index_name"),
     ("views", "view_name"),
     ("functions", "function_name"),
     ("aggregates", "aggregate_name"),
     ("triggers", "trigger_name"),
-    ("column_masks", "column_name"),
 ];
 
 /// A table that was taken over.
@@ -171,6 +170,7 @@ impl Transfers {
             tables,
             columns: self.foreign_rows(data, "system_schema", schema_rows::COLUMNS)?,
             dropped_columns: self.foreign_rows(data, "system_schema", schema_rows::DROPPED_COLUMNS)?,
+            column_masks: self.foreign_rows(data, "system_schema", schema_rows::COLUMN_MASKS)?,
             types: self.foreign_rows(data, "system_schema", schema_rows::TYPES)?,
             layouts: Vec::new(),
             is_foreign: true,

@@ -1,11 +1,11 @@
 //! The command line's side of the socket.
 
 use super::{Answer, Request, SOCKET_NAME, Verb, short_path};
-use crate::cli::{Command, Node, Tables};
+use crate::cli::{AuditLog, Command, FullQueryLog, LogFiles, Node, Tables};
 use crate::config::{SNAPSHOT_LIFETIME_MIN, parse_duration};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 /// Sends the command to the running node, and prints its answer.
 pub fn run(command: Command) -> Result<(), String> {
@@ -74,6 +74,49 @@ fn lifetime_seconds(text: &str) -> Result<u64, String> {
     Ok(lifetime.as_secs())
 }
 
+impl LogFiles {
+    /// The options by their keys in the configuration.
+    fn options(self) -> [(&'static str, Option<String>); 4] {
+        let LogFiles { roll_cycle, blocking, max_queue_weight, max_log_size } = self;
+        [
+            ("roll_cycle", roll_cycle),
+            ("block", blocking),
+            ("max_queue_weight", max_queue_weight),
+            ("max_log_size", max_log_size),
+        ]
+    }
+}
+
+fn with_options(verb: Verb, options: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Request {
+    let given = options.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    Request { options: given.collect(), ..Request::new(verb) }
+}
+
+impl AuditLog {
+    fn request(self) -> (Node, Request) {
+        let own = [
+            ("logger", self.logger),
+            ("included_keyspaces", self.included_keyspaces),
+            ("excluded_keyspaces", self.excluded_keyspaces),
+            ("included_categories", self.included_categories),
+            ("excluded_categories", self.excluded_categories),
+            ("included_users", self.included_users),
+            ("excluded_users", self.excluded_users),
+        ];
+        (self.node, with_options(Verb::EnableAuditLog, own.into_iter().chain(self.files.options())))
+    }
+}
+
+impl FullQueryLog {
+    fn request(self) -> Result<(Node, Request), String> {
+        // The node may have another working directory.
+        let path = self.path.map(|path| absolute(&path).map(|path| path.display().to_string())).transpose();
+        let path = path.map_err(|error| format!("--path: {error}"))?;
+        let options = std::iter::once(("log_dir", path)).chain(self.files.options());
+        Ok((self.node, with_options(Verb::EnableFullQueryLog, options)))
+    }
+}
+
 fn request(command: Command) -> Result<(Node, Request), String> {
     let bare = |verb, node| (node, Request::new(verb));
     let of_tables = |verb, tables: Tables, tag| {
@@ -83,6 +126,26 @@ fn request(command: Command) -> Result<(Node, Request), String> {
         Command::Status(node) => bare(Verb::Status, node),
         Command::Drain(node) => bare(Verb::Drain, node),
         Command::Reloadssl(node) => bare(Verb::ReloadSsl, node),
+        Command::Enableauditlog(options) => options.request(),
+        Command::Disableauditlog(node) => bare(Verb::DisableAuditLog, node),
+        Command::Getauditlog(node) => bare(Verb::GetAuditLog, node),
+        Command::Enablefullquerylog(options) => options.request()?,
+        Command::Disablefullquerylog(node) => bare(Verb::DisableFullQueryLog, node),
+        Command::Getfullquerylog(node) => bare(Verb::GetFullQueryLog, node),
+        Command::Resetfullquerylog(node) => bare(Verb::ResetFullQueryLog, node),
+        Command::Updatecidrgroup { node, group, cidrs } => {
+            (node, Request { cidr_group: Some(group), addresses: cidrs, ..Request::new(Verb::UpdateCidrGroup) })
+        }
+        Command::Dropcidrgroup { node, group } => {
+            (node, Request { cidr_group: Some(group), ..Request::new(Verb::DropCidrGroup) })
+        }
+        Command::Listcidrgroups { node, group } => {
+            (node, Request { cidr_group: group, ..Request::new(Verb::ListCidrGroups) })
+        }
+        Command::Getcidrgroupsofip { node, address } => {
+            (node, Request { addresses: vec![address], ..Request::new(Verb::GetCidrGroupsOfIp) })
+        }
+        Command::Reloadcidrgroupscache(node) => bare(Verb::ReloadCidrGroupsCache, node),
         Command::Compactionstats(node) => bare(Verb::CompactionStats, node),
         Command::Enableautocompaction(tables) => of_tables(Verb::EnableAutoCompaction, tables, None),
         Command::Disableautocompaction(tables) => of_tables(Verb::DisableAutoCompaction, tables, None),

@@ -1,6 +1,7 @@
 //! The output of status and tablestats, in nodetool's format.
 
 use super::server::NodeState;
+use crate::request_logs::Kind;
 use commitlog::WaitCount;
 use engine::{Engine, PutCounts, QuarantinedTable, SnapshotInfo, TableStats};
 use std::fmt::Write;
@@ -42,7 +43,10 @@ pub(super) fn status(node: &NodeState) -> String {
     let puts = put_lines(puts.fold(PutCounts::default(), |sum, shard| sum.and(*shard)));
     let flushes = flush_metrics(&node.engine, pending_flushes);
     let roles = node.processor.shown_roles().map(|roles| ("Roles", roles));
-    let lost = node.audit.iter().map(|log| ("Audit log, lost entries", log.lost().to_string()));
+    let lost = node.request_logs.lost().into_iter().map(|(kind, lost)| match kind {
+        Kind::Audit => ("Audit log, lost entries", lost.to_string()),
+        Kind::FullQuery => ("Query log, lost entries", lost.to_string()),
+    });
     let quarantined = quarantined(&node.engine).into_iter().chain(faults(&node.engine));
     lines
         .into_iter()

@@ -1,10 +1,10 @@
 //! Options that have an effect.
 
-use super::audit;
 use super::auth;
 use super::encryption;
 use super::memtables;
 use super::options::Honoured;
+use super::request_logs;
 use super::units::{boolean, bytes_per_second, duration, number, scalar, set, size_bytes, size_in, text};
 use super::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
 use engine::DiskAccess;
@@ -188,7 +188,14 @@ pub(super) const HONOURED: &[Honoured] = &[
                directory), chosen by included and excluded keyspaces, categories and users. `roll_cycle` (MINUTELY, HOURLY, \
                DAILY), `max_log_size`, `max_queue_weight` and `block` are those of Cassandra's binary logger, which is \
                refused, as is `archive_command`",
-        apply: audit::audit_logging_options,
+        apply: request_logs::audit_logging_options,
+    },
+    Honoured {
+        name: "full_query_logging_options",
+        default: "",
+        note: "`log_dir` and the options of files of `audit_logging_options`, for `espalier enablefullquerylog`: requests are \
+               lines of `full_query.log`. Cassandra's binary form is not supported, nor is `archive_command`",
+        apply: request_logs::full_query_logging_options,
     },
     Honoured {
         name: "roles_validity",
@@ -579,5 +586,11 @@ pub(super) const HONOURED: &[Honoured] = &[
         apply: |config, value| {
             set(&mut config.auto_snapshot_lifetime, duration_from(value, SNAPSHOT_LIFETIME_MIN).map(Some))
         },
+    },
+    Honoured {
+        name: "dynamic_data_masking_enabled",
+        default: "false",
+        note: "whether columns may be masked (`MASKED WITH`), and masks are applied for readers without UNMASK",
+        apply: |config, value| set(&mut config.dynamic_data_masking_enabled, boolean(value)),
     },
 ];

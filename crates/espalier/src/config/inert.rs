@@ -291,7 +291,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "default_secondary_index",
             "default_secondary_index_enabled",
             "force_optimized_index_status_format",
-            "dynamic_data_masking_enabled",
             "drop_compact_storage_enabled",
         ],
     ),

@@ -29,11 +29,6 @@ pub(super) const RESTRICTED: &[Restricted] = &[
         accepts: |value| class_is(value, "Murmur3Partitioner"),
     },
     Restricted { name: "transparent_data_encryption_options", accepted: "`enabled: false`", accepts: disabled },
-    Restricted {
-        name: "full_query_logging_options",
-        accepted: "anything without a `log_dir`",
-        accepts: |value| value.get("log_dir").is_none_or(|log_dir| scalar(log_dir).is_none_or(|text| text.is_empty())),
-    },
     Restricted { name: "cdc_enabled", accepted: "`false`", accepts: is_false },
     Restricted { name: "partition_denylist_enabled", accepted: "`false`", accepts: is_false },
     Restricted { name: "start_native_transport", accepted: "`true`", accepts: |value| boolean(value) == Ok(true) },

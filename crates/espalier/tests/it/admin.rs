@@ -171,3 +171,67 @@ fn large_partitions_and_collections_are_logged_when_they_are_flushed_and_compact
     assert_eq!(count(&["ERROR", "Guardrail items_per_collection violated: ", in_row, four]), 1, "{log}");
     assert_eq!(count(&["Guardrail collection_size violated"]), 0, "100 bytes are not above the threshold: {log}");
 }
+
+#[test]
+fn the_audit_log_and_the_full_query_log_are_turned_on_and_off() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let node = Node::start(&data);
+    let shown = steer(&data, &["getauditlog"]);
+    assert!(shown.starts_with("enabled             false\nlogger              FileAuditLogger\n"), "{shown}");
+    assert_eq!(steer(&data, &["enableauditlog", "--excluded-keyspaces", "other", "--roll-cycle", "DAILY"]), "");
+    let shown = steer(&data, &["getauditlog"]);
+    assert!(shown.contains("enabled             true\n") && shown.contains("roll_cycle          DAILY\n"), "{shown}");
+    assert!(shown.contains("excluded_keyspaces  other\n"), "{shown}");
+
+    let queries = directory.join("queries");
+    let path = queries.to_str().unwrap();
+    let refused = failure(&run(&["enablefullquerylog", "--data", data.to_str().unwrap()]));
+    assert_eq!(refused, "espalier: cassandra.yaml did not set log_dir and not set as parameter");
+    assert_eq!(steer(&data, &["enablefullquerylog", "--path", path, "--blocking", "false"]), "");
+    let shown = steer(&data, &["getfullquerylog"]);
+    assert!(shown.contains("enabled             true\n") && shown.contains("block               false\n"), "{shown}");
+    assert!(shown.contains(&format!("log_dir             {path}\n")), "{shown}");
+    let refused = failure(&run(&["enablefullquerylog", "--data", data.to_str().unwrap(), "--path", path]));
+    assert_eq!(refused, "espalier: Already logging to a full query log");
+
+    node.query("SELECT release_version FROM system.local");
+    assert_eq!(steer(&data, &["disableauditlog"]), "");
+    assert_eq!(steer(&data, &["disablefullquerylog"]), "");
+    node.query("SELECT cluster_name FROM system.local");
+    let text = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let (audit, queries) = (text(&data.join("audit/audit.log")), text(&queries.join("full_query.log")));
+    for log in [&audit, &queries] {
+        assert!(log.contains("SELECT release_version FROM system.local"), "{log}");
+        assert!(!log.contains("SELECT cluster_name"), "{log}");
+    }
+    assert!(steer(&data, &["getfullquerylog"]).contains("enabled             false\n"));
+    assert_eq!(steer(&data, &["resetfullquerylog"]), "");
+    assert!(!directory.join("queries/full_query.log").exists());
+    let binary = run(&["enableauditlog", "--data", data.to_str().unwrap(), "--logger", "BinAuditLogger"]);
+    assert_eq!(failure(&binary), "espalier: logger: BinAuditLogger is not supported; accepted: FileAuditLogger");
+}
+
+#[test]
+fn groups_of_addresses_are_changed_and_looked_up() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let _node = Node::start(&data);
+    assert_eq!(steer(&data, &["listcidrgroups"]), "");
+    assert_eq!(steer(&data, &["updatecidrgroup", "office", "10.1.2.3/8", "2001:db8::/32"]), "");
+    assert_eq!(steer(&data, &["updatecidrgroup", "lab", "10.1.0.0/16", "192.168.0.0/16"]), "");
+    assert_eq!(steer(&data, &["listcidrgroups"]), "[CIDR Groups]\nlab\noffice\n");
+    assert_eq!(steer(&data, &["listcidrgroups", "office"]), "[CIDRs]\n10.0.0.0/8\n2001:db8::/32\n");
+    assert_eq!(steer(&data, &["getcidrgroupsofip", "10.1.7.7"]), "[CIDR Groups]\nlab\n");
+    assert_eq!(steer(&data, &["updatecidrgroup", "lab", "192.168.0.0/16"]), "");
+    assert_eq!(steer(&data, &["getcidrgroupsofip", "10.1.7.7"]), "[CIDR Groups]\noffice\n");
+    assert_eq!(steer(&data, &["getcidrgroupsofip", "8.8.8.8"]), "");
+    assert_eq!(steer(&data, &["reloadcidrgroupscache"]), "Reloaded CIDR groups cache\n");
+    assert_eq!(steer(&data, &["dropcidrgroup", "lab"]), "Deleted CIDR group lab\n");
+    let fails = |arguments: &[&str]| {
+        failure(&run(&[&[arguments[0], "--data", data.to_str().unwrap()], &arguments[1..]].concat()))
+    };
+    assert_eq!(fails(&["dropcidrgroup", "lab"]), "espalier: CIDR group 'lab' doesn't exists");
+    assert_eq!(fails(&["updatecidrgroup", "lab", "10.0.0.0"]), "espalier: 10.0.0.0 is not a valid CIDR String");
+    assert_eq!(fails(&["getcidrgroupsofip", "ten"]), "espalier: Invalid IP ten");
+}

@@ -123,9 +123,9 @@ fn mentions_password(text: &str) -> bool {
 }
 
 /// Writes texts with their control characters and line separators escaped.
-struct OneLine<'f, 'a>(&'f mut fmt::Formatter<'a>);
+pub(crate) struct OneLine<'w, W>(pub &'w mut W);
 
-impl Write for OneLine<'_, '_> {
+impl<W: Write> Write for OneLine<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for part in text.split_inclusive(is_escaped) {
             match part.char_indices().next_back().filter(|(_, last)| is_escaped(*last)) {

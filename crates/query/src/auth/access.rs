@@ -57,7 +57,7 @@ impl AccessBook {
     }
 
     /// The groups of the smallest blocks that contain this address.
-    fn groups_of(&self, address: IpAddr) -> BTreeSet<&str> {
+    pub fn groups_of(&self, address: IpAddr) -> BTreeSet<&str> {
         let mut groups = BTreeSet::new();
         let mut longest = 0;
         for (group, blocks) in &self.blocks {

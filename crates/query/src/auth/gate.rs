@@ -1,8 +1,10 @@
 //! The check of permissions before a statement is executed, and what a change of the schema does to permissions.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cql::ast::Permission;
+use model::Table;
 
 use super::access::AccessOptions;
 use super::needs::{self, Need};
@@ -75,6 +77,7 @@ impl Processor {
                 Need::On(permission, resource) => self.ensure_on_data(user, permission, &resource)?,
                 Need::Superuser(text) if !auth.book().is_superuser(user) => return Err(QueryError::unauthorized(text)),
                 Need::Superuser(_) => {}
+                Need::MaskedColumns(table, columns) => self.ensure_may_ask(user, &table, &columns)?,
             }
         }
         if writes_roles(plan) {
@@ -99,6 +102,33 @@ impl Processor {
             }
         }
         self.ensure(user, permission, resource)
+    }
+
+    /// Whether the client reads the values of masked columns, rather than their masks.
+    pub(crate) fn sees_clear_values(&self, client: &ClientState, table: &Table) -> bool {
+        if !self.options().dynamic_data_masking_enabled || !self.auth().checks() {
+            return true;
+        }
+        // The node's own requests have no role, nor has anybody where nobody logs in.
+        client.user.as_deref().is_none_or(|user| self.allows_on(user, &[Permission::Unmask], table))
+    }
+
+    /// Refuses a condition on masked columns, whose answer reveals their values.
+    fn ensure_may_ask(&self, user: &str, table: &Table, columns: &[Arc<str>]) -> Result<(), QueryError> {
+        if !self.auth().checks() || self.allows_on(user, &[Permission::Unmask, Permission::SelectMasked], table) {
+            return Ok(());
+        }
+        let (keyspace, name, columns) = (&table.keyspace, &table.name, columns.join(", "));
+        Err(QueryError::unauthorized(format!(
+            "User {user} has no UNMASK nor SELECT_MASKED permission on table {keyspace}.{name}, cannot query masked columns [{columns}]"
+        )))
+    }
+
+    /// Whether a role has one of these permissions on a table.
+    fn allows_on(&self, user: &str, permissions: &[Permission], table: &Table) -> bool {
+        let resource = Resource::Table(table.keyspace.to_string(), table.name.to_string());
+        let book = self.auth().book();
+        permissions.iter().any(|permission| book.allows(user, *permission, &resource))
     }
 
     /// Refuses a role that has no such permission on the object or on one that contains it.

@@ -1,5 +1,7 @@
 //! The permissions that a statement needs.
 
+use std::sync::Arc;
+
 use cql::ast::{Permission, QualifiedName, Statement};
 use model::Table;
 
@@ -8,10 +10,13 @@ use crate::QueryError;
 use crate::modify::ModificationPlan;
 use crate::names::keyspace_of;
 use crate::prepared::{Plan, Work};
+use crate::select::SelectPlan;
 
 /// The permission that a statement needs.
 pub(super) enum Need {
     On(Permission, Resource),
+    /// To ask for the values of these masked columns of a table.
+    MaskedColumns(Arc<Table>, Vec<Arc<str>>),
     /// Only superusers may carry out this kind of statement; others get this text.
     Superuser(&'static str),
 }
@@ -19,13 +24,22 @@ pub(super) enum Need {
 /// All permissions that a plan needs, in Cassandra's order. Statements about roles check theirs themselves.
 pub(super) fn of(plan: &Plan, keyspace: Option<&str>) -> Result<Vec<Need>, QueryError> {
     Ok(match &plan.work {
-        Work::Select(_) => plan.tables.iter().map(|table| on_table(Permission::Select, table)).collect(),
+        Work::Select(select) => of_select(select, &plan.tables),
         Work::Modification(modification) | Work::Derived(modification) => of_modification(modification),
         Work::Batch(batch) => batch.statements().iter().flat_map(of_modification).collect(),
         Work::Truncate(table) => vec![on_table(Permission::Modify, table)],
         Work::Use(_) | Work::Describe(_) => Vec::new(),
         Work::Schema(statement) => of_schema(statement, keyspace)?.into_iter().collect(),
     })
+}
+
+fn of_select(select: &SelectPlan, tables: &[Arc<Table>]) -> Vec<Need> {
+    let mut needs: Vec<Need> = tables.iter().map(|table| on_table(Permission::Select, table)).collect();
+    let columns = select.masked_restrictions();
+    if !columns.is_empty() {
+        needs.extend(tables.iter().map(|table| Need::MaskedColumns(table.clone(), columns.to_vec())));
+    }
+    needs
 }
 
 fn of_modification(modification: &ModificationPlan) -> Vec<Need> {

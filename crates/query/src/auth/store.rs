@@ -89,7 +89,7 @@ impl Processor {
         Ok(book)
     }
 
-    fn read_access_book(&self) -> Result<AccessBook, QueryError> {
+    pub(super) fn read_access_book(&self) -> Result<AccessBook, QueryError> {
         let mut book = AccessBook::default();
         for row in self.ask(DATA_CENTERS)? {
             let [Some(resource), names] = &row[..] else { continue };
@@ -160,6 +160,18 @@ impl Processor {
                 of("DELETE FROM system_auth.cidr_permissions WHERE role = ?", &[role])
             }
         }
+    }
+
+    /// Writes the blocks of a group of addresses in place of those that it had.
+    pub(super) fn write_cidr_group(&self, group: &str, blocks: &BTreeSet<Vec<u8>>) -> Result<(), QueryError> {
+        let blocks = collection::list(blocks.iter().map(Vec::as_slice));
+        let put = "UPDATE system_auth.cidr_groups SET cidrs = ? WHERE cidr_group = ?";
+        self.tell(put, &[Value::Bytes(&blocks), Value::Bytes(group.as_bytes())])
+    }
+
+    pub(super) fn delete_cidr_group(&self, group: &str) -> Result<(), QueryError> {
+        let delete = "DELETE FROM system_auth.cidr_groups WHERE cidr_group = ?";
+        self.tell(delete, &[Value::Bytes(group.as_bytes())])
     }
 
     fn put_role(&self, name: &str, role: &Role, timestamp: Option<i64>) -> Result<(), QueryError> {

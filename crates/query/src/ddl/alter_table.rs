@@ -9,6 +9,7 @@ use types::CqlType;
 use types::identifier::Quoted;
 
 use super::create_table::{STATICS_NEED_CLUSTERING, check_column, check_column_count, check_nested, check_no_expiry};
+use super::masks;
 use super::readd::check_dropped;
 use super::{
     Access, Changed, check_modifiable, edit_keyspace, no_table, options, qualify, table_changed, table_name,
@@ -22,6 +23,11 @@ use crate::{ChangeKind, QueryError};
 pub(super) fn execute(alter: &AlterTable, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
     let (keyspace, name) = qualify(&alter.table, execution)?;
     check_modifiable(execution, keyspace, Some(name), Access::Alter)?;
+    match &alter.action {
+        AlterTableAction::Mask { mask, .. } => masks::check_enabled(mask.iter(), execution)?,
+        AlterTableAction::Add { columns, .. } => masks::check_enabled(masks::written(columns), execution)?,
+        _ => {}
+    }
     let altered = execution.processor.engine().change_schema(|schema, keyspaces| {
         let Some(table) = schema.table(keyspace, name) else {
             return if alter.if_exists { Ok(None) } else { Err(no_table(keyspace, name)) };
@@ -43,7 +49,9 @@ fn apply(
 ) -> Result<Table, QueryError> {
     match action {
         AlterTableAction::AlterType { .. } => Err(QueryError::invalid("Altering column types is no longer supported")),
-        AlterTableAction::Mask { .. } => Err(QueryError::not_supported("dynamic data masking")),
+        AlterTableAction::Mask { column, mask, if_column_exists } => {
+            masks::alter(table, column, mask.as_ref(), *if_column_exists, execution)
+        }
         AlterTableAction::DropCompactStorage => {
             Err(QueryError::invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE"))
         }
@@ -68,10 +76,12 @@ fn add(
     execution: &Execution<'_>,
 ) -> Result<Table, QueryError> {
     let invalid = |message: String| Err(QueryError::invalid(message));
-    let mut added = BTreeMap::new();
+    let (mut added, mut added_masks) = (BTreeMap::new(), Vec::new());
     for column in columns {
         check_column(column)?;
         let ty = resolve_type(&column.type_name, schema, &table.keyspace)?;
+        let resolve = |mask| masks::resolve(mask, &column.name, &ty, &table.keyspace, execution);
+        let mask = column.mask.as_ref().map(resolve).transpose()?;
         let name = column.name.as_str();
         if table.column(name).is_some() || added.contains_key(name) {
             if if_not_exists {
@@ -95,11 +105,13 @@ fn add(
             )));
         }
         added.insert(name, (added.len(), ty, kind));
+        added_masks.extend(mask.map(|mask| (name, mask)));
     }
     // Columns have ids in the order written.
     let mut added: Vec<_> = added.into_iter().collect();
     added.sort_by_key(|(_, (place, ..))| *place);
-    let table = table.to_builder().add_all(added.into_iter().map(|(name, (_, ty, kind))| (name, ty, kind))).build();
+    let builder = table.to_builder().add_all(added.into_iter().map(|(name, (_, ty, kind))| (name, ty, kind)));
+    let table = added_masks.into_iter().fold(builder, |builder, (name, mask)| builder.mask(name, Some(mask))).build();
     let columns = table.columns_in_select_order().len();
     check_column_count(columns)?;
     let guardrail = execution.processor.options().guardrails.columns_per_table;

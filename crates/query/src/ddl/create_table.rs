@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cql::ast::{ColumnDefinition, CreateTable, Direction, Identifier, NativeType, Properties, TypeName};
-use model::{ColumnKind, Schema, Table, TableBuilder, TableId, TableOptions};
+use model::{ColumnKind, ColumnMask, Schema, Table, TableBuilder, TableId, TableOptions};
 use types::identifier::Quoted;
 use types::{CqlType, MarshalClass};
 use uuid::Uuid;
 
 use super::keyspace::is_system_keyspace;
 use super::{
-    Access, Changed, check_modifiable, edit_keyspace, is_valid_name, no_keyspace, options, qualify, table_changed,
+    Access, Changed, check_modifiable, edit_keyspace, is_valid_name, masks, no_keyspace, options, qualify,
+    table_changed,
 };
 use crate::execution::Execution;
 use crate::guardrail::{COLUMNS_PER_TABLE, TABLES, check_vectors};
@@ -53,6 +54,7 @@ pub(super) fn check(create: &CreateTable) -> Result<(), QueryError> {
 pub(super) fn execute(create: &CreateTable, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
     let (keyspace, name) = qualify(&create.table, execution)?;
     check_modifiable(execution, keyspace, Some(name), Access::Create)?;
+    masks::check_enabled(masks::written(&create.columns), execution)?;
     let (created, _) = execution.processor.engine().change_schema(|schema, keyspaces| {
         let Some(edited) = edit_keyspace(keyspaces, keyspace) else { return Err(no_keyspace(keyspace)) };
         if edited.tables.contains_key(name) {
@@ -87,6 +89,7 @@ struct Definition<'c> {
     keyspace: &'c str,
     name: &'c str,
     columns: Resolved<'c>,
+    masks: Vec<(&'c str, ColumnMask)>,
 }
 
 impl<'c> Definition<'c> {
@@ -100,15 +103,19 @@ impl<'c> Definition<'c> {
         let properties = options::guarded(&create.properties, execution)?;
         options::check_known(&properties)?;
         options::table_id(&properties)?;
-        let mut columns = Resolved::new();
+        let (mut columns, mut masks) = (Resolved::new(), Vec::new());
         for column in &create.columns {
             check_column(column)?;
             let ty = resolve_type(&column.type_name, schema, keyspace)?;
+            let name = column.name.as_str();
+            if let Some(mask) = &column.mask {
+                masks.push((name, masks::resolve(mask, &column.name, &ty, keyspace, execution)?));
+            }
             check_nested(&ty, &column.name)?;
-            check_vectors("Column", column.name.as_str(), &ty, execution)?;
-            columns.insert(column.name.as_str(), (ty, column));
+            check_vectors("Column", name, &ty, execution)?;
+            columns.insert(name, (ty, column));
         }
-        Ok(Definition { create, properties, keyspace, name, columns })
+        Ok(Definition { create, properties, keyspace, name, columns, masks })
     }
 
     fn build(&self, execution: &Execution<'_>) -> Result<Table, QueryError> {
@@ -161,7 +168,9 @@ impl<'c> Definition<'c> {
             let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
             (*name, ty.clone(), kind)
         });
-        Ok(builder.add_all(others).build())
+        let builder = builder.add_all(others);
+        let masked = |builder: TableBuilder, (name, mask): &(&str, ColumnMask)| builder.mask(name, Some(mask.clone()));
+        Ok(self.masks.iter().fold(builder, masked).build())
     }
 
     fn type_of(&self, column: &Identifier) -> CqlType {
@@ -256,11 +265,8 @@ pub(super) fn check_no_expiry(options: &TableOptions) -> Result<(), QueryError> 
 pub(super) const STATICS_NEED_CLUSTERING: &str =
     "Static columns are only useful (and thus allowed) if the table has at least one clustering column";
 
-/// Checks a column as written, and refuses masks.
+/// Checks the type of a column as written.
 pub(super) fn check_column(column: &ColumnDefinition) -> Result<(), QueryError> {
-    if column.mask.is_some() {
-        return Err(QueryError::not_supported("dynamic data masking"));
-    }
     match &column.type_name {
         TypeName::Native(NativeType::Counter) => Ok(()),
         name => type_check::check(name),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use model::{Column, Keyspace, Schema, Table};
+use model::{Column, ColumnKind, ColumnMask, Keyspace, Schema, Table};
 use types::identifier::{Quoted, QuotedType};
 use types::{CqlType, UserType};
 
@@ -78,8 +78,7 @@ fn create_table(create: &str, table: &Table, internals: bool) -> String {
             let column_name = Quoted(&column.name);
             let _ = write!(text, "\nALTER TABLE {keyspace}.{name} DROP {column_name} USING TIMESTAMP {micros};");
             if let Some(again) = table.column(&column.name) {
-                let is_static = if again.kind == model::ColumnKind::Static { " static" } else { "" };
-                let _ = write!(text, "\nALTER TABLE {keyspace}.{name} ADD {column_name} {}{is_static};", again.ty);
+                let _ = write!(text, "\nALTER TABLE {keyspace}.{name} ADD {};", definition(table, again));
             }
         }
     }
@@ -112,16 +111,15 @@ pub(super) fn virtual_keyspace(name: &str) -> String {
 fn write_columns(table: &Table, internals: bool, text: &mut String) {
     let single_key = table.partition_key().len() == 1 && table.clustering().is_empty();
     let mut lines = Vec::new();
-    let line = |column: &Column| format!("    {} {}", Quoted(&column.name), column_type(&column.ty));
+    let line = |column: &Column| format!("    {}", definition(table, column));
     for column in table.partition_key() {
         lines.push(format!("{}{}", line(column), if single_key { " PRIMARY KEY" } else { "" }));
     }
     lines.extend(table.clustering().iter().map(|column| line(column)));
-    lines.extend(table.statics().shown().map(|column| format!("{} static", line(column))));
-    lines.extend(table.regulars().shown().map(|column| line(column)));
+    lines.extend(table.statics().shown().chain(table.regulars().shown()).map(|column| line(column)));
     if internals {
         for column in table.dropped().iter().filter(|column| table.column(&column.name).is_none()) {
-            let is_static = if column.kind == model::ColumnKind::Static { " static" } else { "" };
+            let is_static = if column.kind == ColumnKind::Static { " static" } else { "" };
             lines.push(format!("    {} {}{is_static}", Quoted(&column.name), column_type(&column.ty)));
         }
     }
@@ -130,6 +128,21 @@ fn write_columns(table: &Table, internals: bool, text: &mut String) {
     }
     text.push_str(&lines.join(",\n"));
     text.push('\n');
+}
+
+/// A column's name, type and mask.
+fn definition(table: &Table, column: &Column) -> String {
+    let is_static = if column.kind == ColumnKind::Static { " static" } else { "" };
+    let mask = table.masks().get(&column.name).map(|mask| masked_with(mask)).unwrap_or_default();
+    format!("{} {}{is_static}{mask}", Quoted(&column.name), column_type(&column.ty))
+}
+
+fn masked_with(mask: &ColumnMask) -> String {
+    let literals = mask.arguments.iter().map(|argument| match &argument.value {
+        Some(value) => argument.ty.to_cql_literal(value),
+        None => "null".to_owned(),
+    });
+    format!(" MASKED WITH system.{}({})", mask.function, literals.collect::<Vec<_>>().join(", "))
 }
 
 fn primary_key(table: &Table) -> String {

@@ -38,16 +38,16 @@ impl Processor {
             Ok(parts) => {
                 let parts = Arc::new(parts);
                 let begin = || self.begin_parts(kind, &parts, &values, request, control);
-                match self.auditor_of(request.client) {
+                match self.request_logs().of(request.client) {
                     None => begin(),
-                    Some(auditor) => {
-                        let watch = auditor.of_batch(&parts, request.options.consistency, request.client);
+                    Some(logs) => {
+                        let watch = logs.of_batch(&parts, entries, request);
                         watch.over(begin())
                     }
                 }
             }
             Err(error) => {
-                if let Some(auditor) = self.auditor_of(request.client) {
+                if let Some(auditor) = self.request_logs().of(request.client).and_then(|logs| logs.auditor) {
                     auditor.unprepared_batch(entries.len(), request.options.consistency, request.client, &error);
                 }
                 Outcome::failed(error)

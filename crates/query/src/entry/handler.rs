@@ -93,7 +93,7 @@ impl Authentication for Processor {
         certificate: Option<&[u8]>,
     ) -> Result<Login, QueryError> {
         let outcome = self.check_login(token, address.map(|address| address.ip()), certificate);
-        if let Some(auditor) = self.auditor() {
+        if let Some(auditor) = self.request_logs().active().and_then(|logs| logs.auditor) {
             auditor.login(address, outcome.as_ref());
         }
         outcome
@@ -111,7 +111,7 @@ impl QueryHandler for Processor {
         kept: KeptForms<'_, Plan>,
     ) -> Result<Arc<Prepared>, QueryError> {
         let prepared = self.prepare_or_find(client, text, named, &kept);
-        if let Some(auditor) = self.auditor_of(client) {
+        if let Some(auditor) = self.request_logs().of(client).and_then(|logs| logs.auditor) {
             auditor.prepared(text, client, prepared.as_deref());
         }
         prepared
@@ -125,19 +125,19 @@ impl QueryHandler for Processor {
         match &request.statement {
             Statement::Prepared { statement, client_columns } => {
                 let columns = Columns::Prepared(*client_columns);
-                self.audited(statement, request, || {
+                self.logged(statement, request, || {
                     self.begin_current(&Call { statement, request, columns, control }, out)
                 })
             }
             Statement::Text(text) => match self.prepare_once(text, request) {
                 Ok(statement) => {
                     let statement = &Arc::new(statement);
-                    self.audited(statement, request, || {
+                    self.logged(statement, request, || {
                         self.begin_current(&Call { statement, request, columns: Columns::Asked, control }, out)
                     })
                 }
                 Err(error) => {
-                    if let Some(auditor) = self.auditor_of(request.client) {
+                    if let Some(auditor) = self.request_logs().of(request.client).and_then(|logs| logs.auditor) {
                         auditor.unprepared(text, request.client, &error);
                     }
                     Outcome::failed(error)

@@ -1,12 +1,27 @@
 //! Functions that hide values: `mask_null`, `mask_default`, `mask_replace`, `mask_hash`, `mask_inner` and `mask_outer`.
 
+use model::ColumnMask;
 use types::{CqlType, collection, timeuuid, utf8};
 
 use super::native::{argument_type, cannot_infer, check_type};
 use super::{Function, hash};
 use crate::QueryError;
 use crate::preparing::Preparing;
-use crate::terms::Assignable;
+use crate::terms::{Assignable, Typed};
+
+/// Whether a function may mask columns.
+pub(crate) fn is_mask(function: &Function) -> bool {
+    function.name.starts_with("mask_")
+}
+
+/// The function of a mask of a column of this type. Its first argument is the column's value.
+pub(crate) fn of_column(mask: &ColumnMask, ty: &CqlType, preparing: &Preparing<'_>) -> Result<Function, QueryError> {
+    let types = std::iter::once(ty).chain(mask.arguments.iter().map(|argument| &argument.ty));
+    let typed: Vec<Typed<'_>> = types.map(Typed).collect();
+    let arguments: Vec<&dyn Assignable> = typed.iter().map(|argument| argument as &dyn Assignable).collect();
+    let function = function(&mask.function, &arguments, preparing)?;
+    function.ok_or_else(|| QueryError::invalid(format!("Unknown function 'system.{}'", mask.function)))
+}
 
 /// The masking function of this name for these arguments, if it is one.
 pub(super) fn function(
@@ -46,7 +61,7 @@ fn wrong_number(name: &str, parameters: &str) -> QueryError {
 
 /// Hides the characters inside, or outside of, given numbers of characters at the beginning and at the end.
 fn partial(name: &str, arguments: &[&dyn Assignable], preparing: &Preparing<'_>) -> Result<Function, QueryError> {
-    const PARAMETERS: &str = "text|varchar|ascii, int, int, [text]";
+    const PARAMETERS: &str = "[text|varchar|ascii], int, int, [text]";
     if !(3..=4).contains(&arguments.len()) {
         return Err(wrong_number(name, PARAMETERS));
     }

@@ -34,7 +34,8 @@ impl SelectPlan {
         processor.options().guardrails.check_read_level(execution)?;
         let limit = bind_limit(self.limit.as_ref(), execution)?;
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
-        self.selection.check_constants(execution)?;
+        let selection = self.selection_for(execution)?;
+        selection.check_constants(execution)?;
         self.grouping.as_ref().map_or(Ok(()), Grouping::check_function)?;
         // As in Cassandra, errors of the filter come first, even if nothing is read (`IN ()`).
         let filter = self.restrictions.filter(execution)?;
@@ -74,7 +75,7 @@ impl SelectPlan {
         let state =
             options.paging_state.map(|state| PagingState::from_bytes(state, self.shape, &self.table)).transpose()?;
         let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());
-        let mut page = Page::new(self, execution, filter, limits, &partitions);
+        let mut page = Page::new((self, selection), execution, filter, limits, &partitions);
         let goes_on = match self.resumed(&slices, state.as_ref()) {
             Some(segment) => page.read(segment)?,
             None => true,

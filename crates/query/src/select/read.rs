@@ -16,12 +16,13 @@ use super::execute::Segment;
 use super::paging::PagingState;
 use super::sizes::ReadSizes;
 use super::tombstones::Scan;
+use super::writer::PlainWriter;
 use crate::QueryError;
 use crate::budget::{STEPS_PER_LOOK, steps_of_bytes, steps_of_expressions};
 use crate::execution::Execution;
 use crate::restrictions::{Partitions, RowFilter};
 use crate::row_view::{RowView, split_key};
-use crate::selection::{Group, Input, RowParts};
+use crate::selection::{Group, Input, RowParts, Selection};
 
 /// The parts of a row that are not stored in its blob.
 #[derive(Clone, Copy)]
@@ -55,6 +56,9 @@ pub(super) struct Limits {
 /// A page that is being built.
 pub(super) struct Page<'p> {
     plan: &'p SelectPlan,
+    /// The plan's selection in the form for the client.
+    selection: &'p Selection,
+    plain: Option<&'p PlainWriter>,
     execution: &'p Execution<'p>,
     filter: RowFilter,
     limits: Limits,
@@ -149,7 +153,7 @@ struct Found<'a> {
 
 impl<'p> Page<'p> {
     pub fn new(
-        plan: &'p SelectPlan,
+        (plan, selection): (&'p SelectPlan, &'p Selection),
         execution: &'p Execution<'p>,
         filter: RowFilter,
         limits: Limits,
@@ -160,10 +164,12 @@ impl<'p> Page<'p> {
             sizes: ReadSizes::new(plan, execution, partitions),
             sorted_bytes: 0,
             plan,
+            selection,
+            plain: plan.plain.as_ref().filter(|_| selection.is_plain()),
             execution,
             filter,
             limits,
-            group: plan.is_grouping().then(|| plan.selection.group()),
+            group: plan.is_grouping().then(|| selection.group()),
             group_key: Vec::new(),
             group_clustering: Vec::new(),
             group_sort_values: Vec::new(),
@@ -392,7 +398,7 @@ impl<'p> Page<'p> {
         let mut clustering = recycle_values(std::mem::take(&mut self.scratch.clustering));
         clustering.extend(Clusterings(found.clustering));
         let position = Position { key: found.key, clustering: &clustering, statics: found.statics };
-        let taken = match &self.plan.plain {
+        let taken = match self.plain {
             Some(plain) if self.filter.is_empty() && self.plan.ordering.sort.is_none() => {
                 let context = self.sizes.row_context();
                 let places = &mut self.scratch.places;
@@ -425,7 +431,7 @@ impl<'p> Page<'p> {
         } else {
             let parts = RowParts::default();
             let input = Input::Row { row: &view, parts: &parts, execution: self.execution };
-            self.plan.selection.write_row(&input, &mut self.cells)?;
+            self.selection.write_row(&input, &mut self.cells)?;
             (true, self.count_row(found)?)
         };
         self.scratch.regulars = recycle_data(regulars);
@@ -552,7 +558,7 @@ impl<'p> Page<'p> {
         let mut cells = Vec::new();
         let parts = RowParts::default();
         let input = Input::Row { row: view, parts: &parts, execution: self.execution };
-        self.plan.selection.write_row(&input, &mut cells)?;
+        self.selection.write_row(&input, &mut cells)?;
         self.keep_to_sort(SortedRow { values: sort_values(self.plan, view), cells })?;
         self.limits.remaining_in_partition -= 1;
         let done = self.limits.remaining_in_partition == 0 || found.row.is_none();

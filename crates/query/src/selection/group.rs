@@ -105,6 +105,7 @@ fn keep_leaves(
         | Selector::Field { .. }
         | Selector::Element { .. }
         | Selector::Slice { .. }
+        | Selector::Masked { .. }
         | Selector::Map { .. } => selector
             .inner()
             .into_iter()

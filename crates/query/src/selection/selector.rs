@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use types::{CqlType, collection};
 
+use super::Mask;
 use super::parts::{Parts, RowParts};
 use super::writetime::{Part, WritetimeSelector};
 use crate::QueryError;
@@ -16,10 +17,12 @@ use crate::row_view::{RowView, Source};
 use crate::terms::{Bound, Term};
 
 /// A selected expression.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Selector {
     /// An unchanged column. Leaves are numbered, so that a group can keep the values of its first row.
     Column { source: Source, ty: CqlType, leaf: usize },
+    /// The mask of a column, which its reader sees instead of the value.
+    Masked { column: Box<Selector>, mask: Arc<Mask> },
     /// `writetime(...)`, `maxwritetime(...)` or `ttl(...)`.
     Writetime { selector: WritetimeSelector, leaf: usize },
     /// A constant or marker.
@@ -95,6 +98,7 @@ impl Selector {
             | Selector::Field { ty, .. }
             | Selector::Elements { ty, .. }
             | Selector::Map { ty, .. } => ty.clone(),
+            Selector::Masked { column, .. } => column.ty(),
             Selector::Writetime { selector, .. } => selector.ty(),
             Selector::Function { function, .. } => function.returns.clone(),
             Selector::Element { receiver, .. } => match receiver.ty() {
@@ -110,6 +114,10 @@ impl Selector {
     pub fn evaluate<'v>(&'v self, input: &Input<'v, '_>) -> Evaluated<'v> {
         match self {
             Selector::Column { source, ty, leaf } => Ok(input.leaf(*leaf, |row, _| row.value(*source, ty))),
+            Selector::Masked { column, mask } => {
+                let value = column.evaluate(input)?;
+                Ok(mask.apply(value.as_deref(), input.execution())?.map(Cow::Owned))
+            }
             Selector::Writetime { selector, leaf } => {
                 let execution = input.execution();
                 Ok(input.leaf(*leaf, |row, parts| selector.evaluate(row, parts, execution).map(Cow::Owned)))
@@ -196,6 +204,24 @@ impl Selector {
             | Selector::Slice { receiver, .. } => vec![receiver],
             Selector::Elements { elements, .. } => elements.iter().collect(),
             Selector::Map { entries, .. } => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
+            Selector::Masked { column, .. } => vec![column],
+            Selector::Column { .. }
+            | Selector::Writetime { .. }
+            | Selector::Term { .. }
+            | Selector::Aggregate { .. } => Vec::new(),
+        }
+    }
+
+    /// The direct parts of the selector, to be changed.
+    pub fn inner_mut(&mut self) -> Vec<&mut Selector> {
+        match self {
+            Selector::Function { arguments, .. } => arguments.iter_mut().collect(),
+            Selector::Field { receiver, .. }
+            | Selector::Element { receiver, .. }
+            | Selector::Slice { receiver, .. } => vec![receiver],
+            Selector::Elements { elements, .. } => elements.iter_mut().collect(),
+            Selector::Map { entries, .. } => entries.iter_mut().flat_map(|(key, value)| [key, value]).collect(),
+            Selector::Masked { column, .. } => vec![column],
             Selector::Column { .. }
             | Selector::Writetime { .. }
             | Selector::Term { .. }

@@ -13,7 +13,7 @@ use crate::row_view::{RowView, Source};
 use crate::terms::{Bound, Term};
 
 /// The cells of a column whose times are selected.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Part {
     /// All cells.
     Whole,
@@ -48,7 +48,7 @@ impl Asked {
 }
 
 /// Reads the times of cells.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct WritetimeSelector {
     pub kind: WritetimeOrTtl,
     pub source: Source,

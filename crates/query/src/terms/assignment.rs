@@ -81,6 +81,29 @@ impl Assignable for Unnamed<'_> {
     }
 }
 
+/// A value of which only the type is known.
+pub(crate) struct Typed<'t>(pub &'t CqlType);
+
+impl fmt::Display for Typed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.to_marshal_class())
+    }
+}
+
+impl Assignable for Typed<'_> {
+    fn assignment(&self, _: &Preparing<'_>, ty: &CqlType) -> Result<Assignment, QueryError> {
+        Ok(assign_type(self.0, ty))
+    }
+
+    fn compatible_type(&self, _: &Preparing<'_>) -> Option<CqlType> {
+        Some(self.0.clone())
+    }
+
+    fn contains_marker(&self) -> bool {
+        false
+    }
+}
+
 /// The first of these types, as far as they are known, as which all the others can be read.
 pub(crate) fn common_type(types: impl Iterator<Item = Option<CqlType>>) -> Option<CqlType> {
     let known: Vec<CqlType> = types.flatten().map(|ty| ty.freeze()).collect();

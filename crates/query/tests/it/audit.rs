@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use query::{
-    AuditFilter, AuditLog, AuditOptions, AuthOptions, Authentication, Authenticator, BatchEntry, BatchKind,
-    BatchStatement, Choice, ClientState, ProcessorOptions, QueryHandler, QueryOptions, Request, Statement, Turn,
-    Values,
+    AuditFilter, AuditOptions, AuthOptions, Authentication, Authenticator, BatchEntry, BatchKind, BatchStatement,
+    Choice, ClientState, ProcessorOptions, QueryHandler, QueryOptions, Request, RequestLog, Statement, Turn, Values,
 };
 
 use crate::node::TestNode;
@@ -15,7 +14,7 @@ use crate::node::TestNode;
 #[derive(Debug, Default)]
 struct Entries(Mutex<Vec<String>>);
 
-impl AuditLog for Entries {
+impl RequestLog for Entries {
     fn append(&self, line: String) {
         self.0.lock().unwrap().push(line);
     }

@@ -1,6 +1,6 @@
-//! The files of the audit log.
+//! The audit log or the full query log of a running node.
 //!
-//! Entries are lines of `audit.log`, in the form that Cassandra's logging gives them. A thread of its own writes them,
+//! Entries are lines of `audit.log` or `full_query.log`, in the form that Cassandra's logging gives them. A thread of its own writes them,
 //! so a request waits only if the queue of entries is full, and only if the options say so (`block`). When the period
 //! of `roll_cycle` is over, the file is renamed after that period's beginning (UTC), and the oldest files are removed
 //! while all of them are larger than `max_log_size`.
@@ -8,72 +8,29 @@
 //! An entry that cannot be written is lost, which is logged and counted; the node goes on. Files are not synced, so a
 //! power cut may lose the last entries.
 
-mod files;
-
-use files::Files;
-use query::{AuditFilter, AuditLog};
+use super::files::Files;
+use super::options::{FileOptions, Kind};
+use query::RequestLog;
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often the audit log begins a new file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum RollCycle {
-    Minutely,
-    #[default]
-    Hourly,
-    Daily,
-}
-
-/// `audit_logging_options`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Auditing {
-    /// Whether there is an audit log.
-    pub enabled: bool,
-    /// The requests that are entered.
-    pub filter: AuditFilter,
-    /// `audit_logs_dir`; `None` is `audit` within the data directory.
-    pub directory: Option<PathBuf>,
-    /// Whether requests wait while the queue is full. Otherwise their entries are dropped.
-    pub waits: bool,
-    /// The size of the queue, bytes.
-    pub queue_bytes_max: u64,
-    /// The size of all files, bytes.
-    pub size_bytes_max: u64,
-    /// How often a new file is begun.
-    pub roll_cycle: RollCycle,
-}
-
-impl Default for Auditing {
-    fn default() -> Auditing {
-        Auditing {
-            enabled: false,
-            filter: AuditFilter::default(),
-            directory: None,
-            waits: true,
-            queue_bytes_max: 256 << 20,
-            size_bytes_max: 16 << 30,
-            roll_cycle: RollCycle::Hourly,
-        }
-    }
-}
-
 /// The least time between two messages about lost entries.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The audit log of a running node.
+/// A log of requests.
 #[derive(Debug)]
-pub struct AuditFile {
+pub struct LogFile {
     shared: Arc<Shared>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
 struct Shared {
+    kind: Kind,
     waits: bool,
     queue_bytes_max: u64,
     queue: Mutex<Queue>,
@@ -97,12 +54,13 @@ impl Shared {
     }
 }
 
-impl AuditFile {
+impl LogFile {
     /// Opens the log in `directory`, which is created if it does not exist. The error is ready for the user.
-    pub fn open(options: &Auditing, directory: &Path) -> Result<AuditFile, String> {
-        let failed = |error: std::io::Error| format!("audit_logging_options: {}: {error}", directory.display());
-        let files = Files::open(directory, options.roll_cycle, options.size_bytes_max).map_err(failed)?;
+    pub fn open(kind: Kind, options: &FileOptions, directory: &Path) -> Result<LogFile, String> {
+        let failed = |error: std::io::Error| format!("{}: {}: {error}", kind.option(), directory.display());
+        let files = Files::open(kind, directory, options.roll_cycle, options.size_bytes_max).map_err(failed)?;
         let shared = Arc::new(Shared {
+            kind,
             waits: options.waits,
             queue_bytes_max: options.queue_bytes_max,
             queue: Mutex::default(),
@@ -111,8 +69,8 @@ impl AuditFile {
             lost: AtomicU64::new(0),
         });
         let of_writer = Arc::clone(&shared);
-        let writer = std::thread::Builder::new().name("audit-log".to_owned()).spawn(move || write(&of_writer, files));
-        Ok(AuditFile { shared, writer: Mutex::new(Some(writer.map_err(failed)?)) })
+        let writer = std::thread::Builder::new().name(kind.thread().to_owned()).spawn(move || write(&of_writer, files));
+        Ok(LogFile { shared, writer: Mutex::new(Some(writer.map_err(failed)?)) })
     }
 
     /// Writes what is queued, and ends the log's thread. Later entries are lost.
@@ -131,17 +89,21 @@ impl AuditFile {
     }
 }
 
-impl AuditLog for AuditFile {
+impl RequestLog for LogFile {
     fn append(&self, line: String) {
         let (shared, now) = (&*self.shared, SystemTime::now());
         let bytes = line.len() as u64;
         let mut queue = shared.queue();
-        while !queue.entries.is_empty() && queue.bytes + bytes > shared.queue_bytes_max {
-            if !shared.waits || queue.is_closed {
+        while !queue.is_closed && !queue.entries.is_empty() && queue.bytes + bytes > shared.queue_bytes_max {
+            if !shared.waits {
                 shared.lost.fetch_add(1, Ordering::Relaxed);
                 return;
             }
             queue = shared.emptied.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        if queue.is_closed {
+            shared.lost.fetch_add(1, Ordering::Relaxed);
+            return;
         }
         queue.bytes += bytes;
         queue.entries.push_back((now, line));
@@ -152,7 +114,7 @@ impl AuditLog for AuditFile {
 
 /// Writes entries until the queue is closed and empty.
 fn write(shared: &Shared, mut files: Files) {
-    let mut reports = Reports { last: None, lost_before: 0 };
+    let mut reports = Reports { kind: shared.kind, last: None, lost_before: 0 };
     loop {
         let mut queue = shared.queue();
         while queue.entries.is_empty() && !queue.is_closed {
@@ -175,6 +137,7 @@ fn write(shared: &Shared, mut files: Files) {
 
 /// Reports lost entries, but not too often.
 struct Reports {
+    kind: Kind,
     last: Option<Instant>,
     lost_before: u64,
 }
@@ -185,7 +148,7 @@ impl Reports {
             return;
         }
         let count = lost - self.lost_before;
-        tracing::error!("{count} entries of the audit log are lost: {}", failure.unwrap_or("its queue was full"));
+        tracing::error!("{count} entries of the {} are lost: {}", self.kind, failure.unwrap_or("its queue was full"));
         (self.last, self.lost_before) = (Some(Instant::now()), lost);
     }
 }
@@ -193,6 +156,7 @@ impl Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     fn directory(name: &str) -> PathBuf {
         let directory = std::env::temp_dir().join(format!("espalier-audit-{name}-{}", std::process::id()));
@@ -203,7 +167,7 @@ mod tests {
     #[test]
     fn entries_are_in_the_file_when_the_log_is_closed() {
         let directory = directory("entries");
-        let log = AuditFile::open(&Auditing::default(), &directory).unwrap();
+        let log = LogFile::open(Kind::Audit, &FileOptions::default(), &directory).unwrap();
         (0..1000).for_each(|number| log.append(format!("user:ada|operation:{number}")));
         log.close();
         let text = std::fs::read_to_string(directory.join("audit.log")).unwrap();
@@ -220,7 +184,7 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         // Writes to this device fail as if the disk were full.
         std::os::unix::fs::symlink("/dev/full", directory.join("audit.log")).unwrap();
-        let log = AuditFile::open(&Auditing::default(), &directory).unwrap();
+        let log = LogFile::open(Kind::Audit, &FileOptions::default(), &directory).unwrap();
         (0..10).for_each(|number| log.append(format!("user:ada|operation:{number}")));
         log.close();
         assert_eq!(log.lost(), 10);
@@ -236,15 +200,15 @@ mod tests {
                 is_closed: false,
             });
             let (filled, emptied, lost) = (Condvar::new(), Condvar::new(), AtomicU64::new(0));
-            Arc::new(Shared { waits, queue_bytes_max: 12, queue, filled, emptied, lost })
+            Arc::new(Shared { kind: Kind::Audit, waits, queue_bytes_max: 12, queue, filled, emptied, lost })
         };
-        let log = AuditFile { shared: shared(false), writer: Mutex::default() };
+        let log = LogFile { shared: shared(false), writer: Mutex::default() };
         log.append("too long".to_owned());
         assert_eq!((log.lost(), log.shared.queue().entries.len()), (1, 1));
         log.append("ok".to_owned());
         assert_eq!((log.lost(), log.shared.queue().entries.len()), (1, 2));
 
-        let log = Arc::new(AuditFile { shared: shared(true), writer: Mutex::default() });
+        let log = Arc::new(LogFile { shared: shared(true), writer: Mutex::default() });
         let waiting = std::thread::spawn({
             let log = Arc::clone(&log);
             move || log.append("too long".to_owned())

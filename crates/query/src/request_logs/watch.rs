@@ -2,25 +2,22 @@
 
 use std::sync::Arc;
 
-use super::Auditor;
-use super::entry::Entry;
+use super::RequestLog;
+use crate::audit::Audited;
 use crate::entry::{Answer, MustBlock, Outcome, Pending};
 use crate::{QueryError, Response, Turn};
 
-/// A request whose entries are made when its answer is known. If it is dropped before, because nobody waits for the
-/// answer any more, the failure is entered.
+/// A request that is entered in the logs when its answer is known.
 #[must_use]
 pub(crate) struct Watch {
-    auditor: Arc<Auditor>,
-    /// The entries if the request succeeds.
-    done: Vec<Entry>,
-    /// The entry if the request fails; `None` once the outcome was entered.
-    failed: Option<Entry>,
+    audited: Option<Audited>,
+    /// The full query log, and the line if the request succeeds.
+    logged: Option<(Arc<dyn RequestLog>, String)>,
 }
 
 impl Watch {
-    pub(super) fn new(auditor: &Arc<Auditor>, done: Vec<Entry>, failed: Entry) -> Watch {
-        Watch { auditor: Arc::clone(auditor), done, failed: Some(failed) }
+    pub(super) fn new(audited: Option<Audited>, logged: Option<(Arc<dyn RequestLog>, String)>) -> Watch {
+        Watch { audited, logged }
     }
 
     /// The same outcome, which is entered when it is final.
@@ -57,20 +54,12 @@ impl Watch {
         response
     }
 
-    fn enter(mut self, outcome: Result<(), &QueryError>) {
-        let Some(failed) = self.failed.take() else { return };
-        match outcome {
-            Ok(()) => self.done.iter().for_each(|entry| self.auditor.append(entry)),
-            Err(error) => self.auditor.append(&failed.failed(error)),
+    fn enter(self, outcome: Result<(), &QueryError>) {
+        if let Some(audited) = self.audited {
+            audited.enter(outcome);
         }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if let Some(failed) = self.failed.take() {
-            let error = QueryError::server("the request timed out, or its connection was closed, before its answer");
-            self.auditor.append(&failed.failed(&error));
+        if let Some((log, line)) = self.logged.filter(|_| outcome.is_ok()) {
+            log.append(line);
         }
     }
 }

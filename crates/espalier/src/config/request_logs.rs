@@ -1,24 +1,58 @@
-//! `audit_logging_options`: its keys, and which of their values are accepted.
+//! `audit_logging_options` and `full_query_logging_options`: their keys, and which of their values are accepted. The verbs
+//! that turn these logs on have the same options.
 
 use super::Config;
 use super::units::{boolean, class_name, number, scalar, text};
-use crate::audit::{Auditing, RollCycle};
+use crate::request_logs::{Auditing, FileOptions, FullQueryLogging, Kind, RollCycle};
 use query::{Category, Choice};
-use serde_json::Value;
-use std::collections::BTreeSet;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The logger that is supported. Cassandra's default is its binary one.
 const FILE_LOGGER: &str = "FileAuditLogger";
 
 pub(super) fn audit_logging_options(config: &mut Config, value: &Value) -> Result<(), String> {
-    let section = value.as_object().ok_or_else(|| format!("expected keys and values, got {value}"))?;
-    let (mut options, mut logger) = (Auditing::default(), None);
+    config.auditing = audit_with(Auditing::default(), section(value)?)?;
+    Ok(())
+}
+
+pub(super) fn full_query_logging_options(config: &mut Config, value: &Value) -> Result<(), String> {
+    config.full_query_logging = full_query_with(FullQueryLogging::default(), section(value)?)?;
+    Ok(())
+}
+
+fn section(value: &Value) -> Result<&Map<String, Value>, String> {
+    value.as_object().ok_or_else(|| format!("expected keys and values, got {value}"))
+}
+
+/// The options of a verb as a section. Their names are the keys of the configuration.
+fn of_verb(options: &BTreeMap<String, String>) -> Map<String, Value> {
+    options.iter().map(|(key, value)| (key.clone(), Value::String(value.clone()))).collect()
+}
+
+/// The options of `enableauditlog`, on top of those of the configuration.
+pub fn audit_of_verb(configured: Auditing, options: &BTreeMap<String, String>) -> Result<Auditing, String> {
+    let mut section = of_verb(options);
+    section.entry("logger").or_insert_with(|| Value::String(FILE_LOGGER.to_owned()));
+    audit_with(Auditing { enabled: true, ..configured }, &section)
+}
+
+/// The options of `enablefullquerylog`, on top of those of the configuration.
+pub fn full_query_of_verb(
+    configured: FullQueryLogging,
+    options: &BTreeMap<String, String>,
+) -> Result<FullQueryLogging, String> {
+    full_query_with(configured, &of_verb(options))
+}
+
+fn audit_with(mut options: Auditing, section: &Map<String, Value>) -> Result<Auditing, String> {
+    let mut logger = None;
     for (key, value) in section.iter().filter(|(_, value)| !value.is_null()) {
         let applied = if key == "logger" {
             class_name(value).map(|class| logger = Some(class))
         } else {
-            apply(&mut options, key, value)
+            apply_audit(&mut options, key, value)
         };
         applied.map_err(|error| format!("{key}: {error}"))?;
     }
@@ -26,16 +60,36 @@ pub(super) fn audit_logging_options(config: &mut Config, value: &Value) -> Resul
         let logger = logger.as_deref().unwrap_or("BinAuditLogger");
         return Err(format!("logger: {logger} is not supported; accepted: {FILE_LOGGER}"));
     }
-    config.auditing = options;
-    Ok(())
+    Ok(options)
 }
 
-fn apply(options: &mut Auditing, key: &str, value: &Value) -> Result<(), String> {
+fn full_query_with(mut options: FullQueryLogging, section: &Map<String, Value>) -> Result<FullQueryLogging, String> {
+    for (key, value) in section.iter().filter(|(_, value)| !value.is_null()) {
+        let applied = match key.as_str() {
+            "log_dir" => text(value).map(|path| {
+                options.directory = Some(path).filter(|path| !path.is_empty()).map(PathBuf::from);
+            }),
+            _ => apply_file(&mut options.file, Kind::FullQuery, key, value),
+        };
+        applied.map_err(|error| format!("{key}: {error}"))?;
+    }
+    Ok(options)
+}
+
+fn apply_audit(options: &mut Auditing, key: &str, value: &Value) -> Result<(), String> {
     let Choice { included, excluded } = match key {
         "included_keyspaces" | "excluded_keyspaces" => &mut options.filter.keyspaces,
         "included_categories" | "excluded_categories" => &mut options.filter.categories,
         "included_users" | "excluded_users" => &mut options.filter.users,
-        _ => return apply_other(options, key, value),
+        "enabled" => {
+            options.enabled = boolean(value)?;
+            return Ok(());
+        }
+        "audit_logs_dir" => {
+            options.directory = Some(PathBuf::from(text(value)?));
+            return Ok(());
+        }
+        _ => return apply_file(&mut options.file, Kind::Audit, key, value),
     };
     let names = names(value)?;
     if key.ends_with("_categories") {
@@ -45,10 +99,8 @@ fn apply(options: &mut Auditing, key: &str, value: &Value) -> Result<(), String>
     Ok(())
 }
 
-fn apply_other(options: &mut Auditing, key: &str, value: &Value) -> Result<(), String> {
+fn apply_file(options: &mut FileOptions, kind: Kind, key: &str, value: &Value) -> Result<(), String> {
     match key {
-        "enabled" => options.enabled = boolean(value)?,
-        "audit_logs_dir" => options.directory = Some(PathBuf::from(text(value)?)),
         "block" => options.waits = boolean(value)?,
         "max_queue_weight" => options.queue_bytes_max = number(value)?,
         "max_log_size" => options.size_bytes_max = number(value)?,
@@ -59,7 +111,7 @@ fn apply_other(options: &mut Auditing, key: &str, value: &Value) -> Result<(), S
         "allow_nodetool_archive_command" if boolean(value)? => return Err("true is not supported".to_owned()),
         // These are about the command that is not supported.
         "archive_command" | "allow_nodetool_archive_command" | "max_archive_retries" => {}
-        _ => return Err("is no key of audit_logging_options".to_owned()),
+        _ => return Err(format!("is no key of {}", kind.option())),
     }
     Ok(())
 }
@@ -108,13 +160,13 @@ mod tests {
                     roll_cycle: DAILY\n  block: false\n  max_queue_weight: 1000\n  max_log_size: 2000\n  archive_command: ''\n";
         let options = load(text).unwrap();
         let set = |names: &[&str]| -> BTreeSet<String> { names.iter().map(|name| (*name).to_owned()).collect() };
-        assert!(options.enabled && !options.waits);
+        assert!(options.enabled && !options.file.waits);
         assert_eq!(options.directory, Some(PathBuf::from("/a")));
         assert_eq!(options.filter.categories.included, set(&["DDL", "DCL"]));
         assert_eq!(options.filter.keyspaces.excluded, set(&["k"]));
         assert_eq!(options.filter.users.included, set(&["ada"]));
-        assert_eq!((options.queue_bytes_max, options.size_bytes_max), (1000, 2000));
-        assert_eq!(options.roll_cycle, RollCycle::Daily);
+        assert_eq!((options.file.queue_bytes_max, options.file.size_bytes_max), (1000, 2000));
+        assert_eq!(options.file.roll_cycle, RollCycle::Daily);
     }
 
     #[test]
@@ -126,5 +178,35 @@ mod tests {
         assert!(with("  roll_cycle: WEEKLY\n").contains("accepted: MINUTELY, HOURLY, DAILY"));
         assert!(with("  archive_command: /bin/mv %path /a\n").contains("archive_command"));
         assert!(with("  audit_log_dir: /a\n").contains("is no key of audit_logging_options"));
+    }
+
+    #[test]
+    fn the_full_query_log_has_a_directory_and_the_same_options_of_files() {
+        let load = |text: &str| {
+            let mut config = Config::default();
+            config.apply_file(text).map(|()| config.full_query_logging)
+        };
+        assert_eq!(load("full_query_logging_options:\n  log_dir:\n").unwrap(), FullQueryLogging::default());
+        let options =
+            load("full_query_logging_options:\n  log_dir: /q\n  roll_cycle: MINUTELY\n  block: false\n").unwrap();
+        assert_eq!(options.directory, Some(PathBuf::from("/q")));
+        assert!(!options.file.waits && options.file.roll_cycle == RollCycle::Minutely);
+        let wrong = load("full_query_logging_options:\n  included_users: a\n").unwrap_err();
+        assert!(wrong.contains("is no key of full_query_logging_options"), "{wrong}");
+    }
+
+    #[test]
+    fn verbs_change_the_options_of_the_configuration() {
+        let configured = load("audit_logging_options:\n  excluded_users: robot\n  roll_cycle: DAILY\n").unwrap();
+        let options = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let asked = options(&[("included_keyspaces", "a,b"), ("block", "false")]);
+        let changed = audit_of_verb(configured.clone(), &asked).unwrap();
+        assert!(changed.enabled && !changed.file.waits && changed.file.roll_cycle == RollCycle::Daily);
+        assert_eq!(changed.filter.keyspaces.included.len(), 2);
+        assert_eq!(changed.filter.users, configured.filter.users);
+        let binary = audit_of_verb(configured, &options(&[("logger", "BinAuditLogger")])).unwrap_err();
+        assert!(binary.contains("BinAuditLogger is not supported"), "{binary}");
     }
 }

@@ -1,0 +1,152 @@
+//! The logs of requests of a running node: the audit log and the full query log. Verbs turn them on and off.
+
+mod file;
+mod files;
+mod options;
+
+pub use file::LogFile;
+pub use options::{Auditing, FileOptions, FullQueryLogging, Kind, RollCycle};
+
+use query::{AuditOptions, Processor};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What the configuration says about the logs.
+#[derive(Debug)]
+struct Configured {
+    auditing: Auditing,
+    full_query_logging: FullQueryLogging,
+    /// The directory of the audit log where the configuration names none.
+    audit_directory: PathBuf,
+}
+
+/// The logs that are on, with their options.
+#[derive(Debug, Default)]
+struct Open {
+    audit: Option<(Auditing, Arc<LogFile>)>,
+    queries: Option<(FullQueryLogging, Arc<LogFile>)>,
+    /// The directory of the last full query log, which a reset cleans.
+    last_query_directory: Option<PathBuf>,
+}
+
+/// The logs of requests of a node.
+#[derive(Debug)]
+pub struct RequestLogs {
+    configured: Configured,
+    open: Mutex<Open>,
+}
+
+impl RequestLogs {
+    /// The logs of a node with this data directory. None is on yet.
+    pub fn new(auditing: Auditing, full_query_logging: FullQueryLogging, data: &Path) -> RequestLogs {
+        let configured = Configured { auditing, full_query_logging, audit_directory: data.join("audit") };
+        RequestLogs { configured, open: Mutex::default() }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the audit log if the configuration says so, for the options of the processor. The error is ready for the
+    /// user.
+    pub fn start_audit(&self) -> Result<Option<AuditOptions>, String> {
+        if !self.configured.auditing.enabled {
+            return Ok(None);
+        }
+        self.open_audit(&mut self.open(), self.configured.auditing.clone()).map(Some)
+    }
+
+    fn open_audit(&self, open: &mut Open, mut options: Auditing) -> Result<AuditOptions, String> {
+        let directory = options.directory.get_or_insert_with(|| self.configured.audit_directory.clone());
+        let log = Arc::new(LogFile::open(Kind::Audit, &options.file, directory)?);
+        tracing::info!(directory = %directory.display(), "Audit logging is enabled.");
+        let audit = AuditOptions { filter: options.filter.clone(), log: log.clone() };
+        open.audit = Some((Auditing { enabled: true, ..options }, log));
+        Ok(audit)
+    }
+
+    /// The options of the audit log that is on, or else those of the configuration.
+    pub fn auditing(&self) -> Auditing {
+        match &self.open().audit {
+            Some((options, _)) => options.clone(),
+            None => Auditing { enabled: false, ..self.configured.auditing.clone() },
+        }
+    }
+
+    /// Turns the audit log on with these options, in place of the one that is on.
+    pub fn enable_audit(&self, options: Auditing, processor: &Processor) -> Result<(), String> {
+        let mut open = self.open();
+        close(open.audit.take().map(|(_, log)| log), || processor.set_audit(None));
+        let audit = self.open_audit(&mut open, options)?;
+        processor.set_audit(Some(audit));
+        Ok(())
+    }
+
+    /// Turns the audit log off.
+    pub fn disable_audit(&self, processor: &Processor) {
+        close(self.open().audit.take().map(|(_, log)| log), || processor.set_audit(None));
+    }
+
+    /// Whether the full query log is on, and its options, or else those of the configuration.
+    pub fn full_query_logging(&self) -> (bool, FullQueryLogging) {
+        match &self.open().queries {
+            Some((options, _)) => (true, options.clone()),
+            None => (false, self.configured.full_query_logging.clone()),
+        }
+    }
+
+    /// Turns the full query log on with these options.
+    pub fn enable_query_log(&self, options: FullQueryLogging, processor: &Processor) -> Result<(), String> {
+        let mut open = self.open();
+        if open.queries.is_some() {
+            return Err("Already logging to a full query log".to_owned());
+        }
+        let Some(directory) = options.directory.clone() else {
+            return Err("cassandra.yaml did not set log_dir and not set as parameter".to_owned());
+        };
+        let log = Arc::new(LogFile::open(Kind::FullQuery, &options.file, &directory)?);
+        tracing::info!(directory = %directory.display(), "Full query logging is enabled.");
+        processor.set_query_log(Some(log.clone()));
+        (open.queries, open.last_query_directory) = (Some((options, log)), Some(directory));
+        Ok(())
+    }
+
+    /// Turns the full query log off.
+    pub fn disable_query_log(&self, processor: &Processor) {
+        close(self.open().queries.take().map(|(_, log)| log), || processor.set_query_log(None));
+    }
+
+    /// Turns the full query log off, and removes its files: those of the last directory, and of that in the
+    /// configuration.
+    pub fn reset_query_log(&self, processor: &Processor) -> Result<(), String> {
+        self.disable_query_log(processor);
+        let last = self.open().last_query_directory.take();
+        for directory in last.iter().chain(&self.configured.full_query_logging.directory) {
+            files::remove_all(Kind::FullQuery, directory)
+                .map_err(|error| format!("{}: {error}", directory.display()))?;
+        }
+        Ok(())
+    }
+
+    /// The entries that could not be written, by log.
+    pub fn lost(&self) -> Vec<(Kind, u64)> {
+        let open = self.open();
+        let audit = open.audit.iter().map(|(_, log)| (Kind::Audit, log.lost()));
+        let queries = open.queries.iter().map(|(_, log)| (Kind::FullQuery, log.lost()));
+        audit.chain(queries).collect()
+    }
+
+    /// Writes what is queued. Later entries are lost.
+    pub fn close(&self) {
+        let mut open = self.open();
+        let logs = [open.audit.take().map(|(_, log)| log), open.queries.take().map(|(_, log)| log)];
+        logs.into_iter().flatten().for_each(|log| log.close());
+    }
+}
+
+/// Writes what is queued for a log, after requests have stopped to enter there.
+fn close(log: Option<Arc<LogFile>>, detach: impl FnOnce()) {
+    let Some(log) = log else { return };
+    detach();
+    log.close();
+}

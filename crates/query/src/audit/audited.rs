@@ -1,0 +1,42 @@
+//! The entries of a request whose answer is not known yet.
+
+use std::sync::Arc;
+
+use super::Auditor;
+use super::entry::Entry;
+use crate::QueryError;
+
+/// The entries of a request, of which one kind is made when its answer is known. If it is dropped before, because nobody
+/// waits for the answer any more, the failure is entered.
+#[must_use]
+pub(crate) struct Audited {
+    auditor: Arc<Auditor>,
+    /// The entries if the request succeeds.
+    done: Vec<Entry>,
+    /// The entry if the request fails; `None` once the outcome was entered.
+    failed: Option<Entry>,
+}
+
+impl Audited {
+    pub(super) fn new(auditor: &Arc<Auditor>, done: Vec<Entry>, failed: Entry) -> Audited {
+        Audited { auditor: Arc::clone(auditor), done, failed: Some(failed) }
+    }
+
+    /// Enters the outcome.
+    pub fn enter(mut self, outcome: Result<(), &QueryError>) {
+        let Some(failed) = self.failed.take() else { return };
+        match outcome {
+            Ok(()) => self.done.iter().for_each(|entry| self.auditor.append(entry)),
+            Err(error) => self.auditor.append(&failed.failed(error)),
+        }
+    }
+}
+
+impl Drop for Audited {
+    fn drop(&mut self) {
+        if let Some(failed) = self.failed.take() {
+            let error = QueryError::server("the request timed out, or its connection was closed, before its answer");
+            self.auditor.append(&failed.failed(&error));
+        }
+    }
+}
