@@ -186,7 +186,7 @@ def prove(proof: Proof, sstable_format: str, seed: int, count: int) -> None:
         proof.check(f"{sstable_format} was written", kinds == {sstable_format}, str(kinds))
         look_into(proof, oracle.directory, sstable_format)
         import_all(proof, oracle.directory, sstable_format, expected)
-        subject = Espalier.prepare()
+        subject = Espalier.prepare(dynamic_data_masking_enabled="true")
         try:
             refuse(proof, subject, oracle, undrained)
             adopted = espalier("upgrade-from", "--data", subject.data, oracle.directory)
@@ -239,11 +239,11 @@ def look_into(proof: Proof, directory: Path, sstable_format: str) -> None:
 
 def import_all(proof: Proof, directory: Path, sstable_format: str, expected: dict) -> None:
     """A node of ours with the same schema takes over Cassandra's SSTables, of two tables while it runs, of the others while it does not."""
-    with Espalier.start() as node:
+    with Espalier.start(dynamic_data_masking_enabled="true") as node:
         with Connection(node.host, node.port) as connection:
             for cql in [*(cql for cql in SCHEMA if "up.counts" not in cql), "ALTER TABLE up.wide DROP w"]:
                 accepted(connection.query(cql))
-        for number, table in enumerate(("kv", "wide", "plain", "Odd_Names")):
+        for number, table in enumerate(("kv", "wide", "masked", "plain", "Odd_Names")):
             if number == 2:
                 node.terminate()
             source = next(directory.glob(f"data/up/{table}-*"))

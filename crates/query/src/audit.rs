@@ -5,8 +5,8 @@
 //! (`audit_logging_options`). Passwords are never part of an entry. A request whose answer nobody waits for any more,
 //! because its time limit passed or its connection closed, is entered as a failure.
 //!
-//! This module decides what is entered. Its owner supplies the place where entries are kept ([`RequestLog`]). See record
-//! 31 of `docs/decisions`.
+//! This module decides what is entered. Its owner supplies the place where entries are kept ([`RequestLog`]). See
+//! record 31 of `docs/decisions`.
 
 mod audited;
 mod entry;

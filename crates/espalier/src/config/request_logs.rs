@@ -1,5 +1,5 @@
-//! `audit_logging_options` and `full_query_logging_options`: their keys, and which of their values are accepted. The verbs
-//! that turn these logs on have the same options.
+//! `audit_logging_options` and `full_query_logging_options`: their keys, and which of their values are accepted. The
+//! verbs that turn these logs on have the same options.
 
 use super::Config;
 use super::units::{boolean, class_name, number, scalar, text};

@@ -1,9 +1,9 @@
 //! The audit log or the full query log of a running node.
 //!
-//! Entries are lines of `audit.log` or `full_query.log`, in the form that Cassandra's logging gives them. A thread of its own writes them,
-//! so a request waits only if the queue of entries is full, and only if the options say so (`block`). When the period
-//! of `roll_cycle` is over, the file is renamed after that period's beginning (UTC), and the oldest files are removed
-//! while all of them are larger than `max_log_size`.
+//! Entries are lines of `audit.log` or `full_query.log`, in the form that Cassandra's logging gives them. A thread of
+//! its own writes them, so a request waits only if the queue of entries is full, and only if the options say so
+//! (`block`). When the period of `roll_cycle` is over, the file is renamed after that period's beginning (UTC), and the
+//! oldest files are removed while all of them are larger than `max_log_size`.
 //!
 //! An entry that cannot be written is lost, which is logged and counted; the node goes on. Files are not synced, so a
 //! power cut may lose the last entries.

@@ -6,8 +6,8 @@ use super::Auditor;
 use super::entry::Entry;
 use crate::QueryError;
 
-/// The entries of a request, of which one kind is made when its answer is known. If it is dropped before, because nobody
-/// waits for the answer any more, the failure is entered.
+/// The entries of a request, of which one kind is made when its answer is known. If it is dropped before, because
+/// nobody waits for the answer any more, the failure is entered.
 #[must_use]
 pub(crate) struct Audited {
     auditor: Arc<Auditor>,

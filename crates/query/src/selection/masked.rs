@@ -1,8 +1,8 @@
 //! Masks of columns in a selection (dynamic data masking).
 //!
-//! A selection exists in two forms: with the values of the columns, and with masks in their place. The second one is for
-//! readers without the permission UNMASK. As in Cassandra a mask hides the value from everything that is computed of it:
-//! functions, aggregates and parts of collections have the masked value as their input.
+//! A selection exists in two forms: with the values of the columns, and with masks in their place. The second one is
+//! for readers without the permission UNMASK. As in Cassandra a mask hides the value from everything that is computed
+//! of it: functions, aggregates and parts of collections have the masked value as their input.
 
 use std::collections::HashMap;
 use std::sync::Arc;

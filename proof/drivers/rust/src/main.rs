@@ -1,5 +1,5 @@
-//! The Rust driver's script: `rust-driver-script HOST PORT`, or `rust-driver-script HOST PORT tls DIRECTORY LOGIN`. Speaks
-//! protocol v4, the newest this driver knows.
+//! The Rust driver's script: `rust-driver-script HOST PORT`, or `rust-driver-script HOST PORT tls DIRECTORY LOGIN`.
+//! Speaks protocol v4, the newest this driver knows.
 
 mod tls;
 

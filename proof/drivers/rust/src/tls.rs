@@ -1,4 +1,5 @@
-//! Values over TLS, written and read by a client with a certificate or a password. A client without its login is refused.
+//! Values over TLS, written and read by a client with a certificate or a password. A client without its login is
+//! refused.
 
 use std::path::Path;
 use std::sync::Arc;
