@@ -8,7 +8,7 @@ use blockio::{Disk, SimulatedDisk};
 use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{
     Cell, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder,
-    ReadRange, RowBuilder, Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor, push_component,
+    ReadRange, RowBuilder, Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor,
 };
 use types::CqlType;
 use uuid::Uuid;
