@@ -203,10 +203,13 @@ fn statements_take_their_memory_of_what_their_client_may_hold() {
 #[test]
 fn a_large_value_needs_memory_also_where_its_row_is_looked_up() {
     let mut node = blobs(ProcessorOptions::default());
-    node.run(&format!("INSERT INTO b (k, c, b) VALUES (3, 0, 0x{})", "ab".repeat(300_000)));
+    node.run("CREATE TABLE large (k int PRIMARY KEY, a blob, b blob)");
+    for column in ["a", "b"] {
+        node.run(&format!("INSERT INTO large (k, {column}) VALUES (3, 0x{})", "ab".repeat(100_000)));
+    }
     let memory = MemoryBudget::new(1 << 20);
     Arc::make_mut(&mut node.client).memory = Some(memory.clone());
-    let prepared = node.processor.prepare("SELECT b FROM b WHERE k = 3 AND c = 0", Some("ks")).unwrap();
+    let prepared = node.processor.prepare("SELECT a, b FROM large WHERE k = 3", Some("ks")).unwrap();
     let options = QueryOptions::default();
     assert_eq!(rows_of(node.execute(&prepared, &options).unwrap()).row_count, 1);
     let mut other = Lease::new(memory.clone());
