@@ -73,7 +73,7 @@ impl RequestLogs {
     /// The logs that are on, if there are any and this client's requests belong there. The node's own do not.
     #[inline]
     pub fn of(&self, client: &ClientState) -> Option<Logs> {
-        if client.address.is_some() { self.active() } else { None }
+        if self.is_any_on.load(Ordering::Relaxed) && client.address.is_some() { Some(self.copy()) } else { None }
     }
 
     #[cold]
