@@ -10,6 +10,7 @@ mod clustering;
 mod cursor;
 mod deletion;
 mod error;
+mod index;
 mod key;
 mod merge;
 mod mutation;
@@ -22,6 +23,7 @@ pub use clustering::{ClusteringBound, ClusteringComparator, Clusterings, Side, S
 pub use cursor::{BoxCursor, Marker, PartitionHead, StoredRow, Unfiltered, UnfilteredCursor};
 pub use deletion::{DeletionTime, NO_DELETION_TIME};
 pub use error::{CorruptMutation, ReadError};
+pub use index::{Index, IndexKey, IndexPart};
 pub use key::PartitionKey;
 pub use merge::MergeCursor;
 pub use mutation::{Mutation, PartitionUpdate, PartitionUpdateBuilder, RangeDeletion, ReadUpdates};

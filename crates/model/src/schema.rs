@@ -12,7 +12,7 @@ use std::sync::Arc;
 use types::{CqlType, UserType, steps};
 use uuid::Uuid;
 
-use crate::ClusteringComparator;
+use crate::{ClusteringComparator, Index, IndexKey};
 
 /// Identifies a table permanently, even after another one took its name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -271,6 +271,7 @@ pub struct Table {
     statics: ColumnSets,
     regulars: ColumnSets,
     dropped: Vec<DroppedColumn>,
+    indexes: Vec<Index>,
     next_column_id: u32,
     type_parts: u32,
     comparator: ClusteringComparator,
@@ -296,6 +297,7 @@ impl PartialEq for Table {
             && self.statics == other.statics
             && self.regulars == other.regulars
             && self.dropped == other.dropped
+            && self.indexes == other.indexes
     }
 }
 
@@ -352,6 +354,16 @@ impl Table {
         &self.dropped
     }
 
+    /// The secondary indexes, by name.
+    pub fn indexes(&self) -> &[Index] {
+        &self.indexes
+    }
+
+    /// The key of one of its indexes; `None` if the table has no such column.
+    pub fn index_key(&self, index: &Index) -> Option<IndexKey> {
+        Some(IndexKey { column: self.column(&index.column)?.id, part: index.part })
+    }
+
     /// The column of that name.
     pub fn column(&self, name: &str) -> Option<&Arc<Column>> {
         self.by_name.get(name)
@@ -400,6 +412,7 @@ impl Table {
             statics: self.statics.all().to_vec(),
             regulars: self.regulars.all().to_vec(),
             dropped: self.dropped.clone(),
+            indexes: self.indexes.clone(),
             next_column_id: self.next_column_id,
             used_sets: [self.statics.all().len(), self.regulars.all().len()],
             incarnation: self.incarnation,
@@ -418,6 +431,7 @@ pub struct TableBuilder {
     statics: Vec<ColumnSet>,
     regulars: Vec<ColumnSet>,
     dropped: Vec<DroppedColumn>,
+    indexes: Vec<Index>,
     next_column_id: u32,
     /// How many static and regular sets rows may already have been written under.
     used_sets: [usize; 2],
@@ -437,6 +451,7 @@ impl TableBuilder {
             statics: Vec::new(),
             regulars: Vec::new(),
             dropped: Vec::new(),
+            indexes: Vec::new(),
             next_column_id: 1,
             used_sets: [0, 0],
             incarnation: 0,
@@ -564,6 +579,13 @@ impl TableBuilder {
         self
     }
 
+    /// Replaces the secondary indexes.
+    pub fn indexes(mut self, indexes: impl IntoIterator<Item = Index>) -> Self {
+        self.indexes = indexes.into_iter().collect();
+        self.indexes.sort_by(|a, b| a.name.cmp(&b.name));
+        self
+    }
+
     /// Renames columns of the primary key: those whose names are keys of `names` get their values.
     pub fn rename_all(mut self, names: &BTreeMap<&str, &str>) -> Self {
         for column in self.partition_key.iter_mut().chain(&mut self.clustering) {
@@ -650,6 +672,7 @@ impl TableBuilder {
             statics,
             regulars,
             dropped: self.dropped,
+            indexes: self.indexes,
             next_column_id: self.next_column_id,
             type_parts,
             comparator,
