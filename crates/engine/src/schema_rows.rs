@@ -18,6 +18,8 @@
 //! layout := u8 0  keyspace  name
 //! ```
 
+mod indexes;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -28,6 +30,8 @@ use model::{
 use types::{CqlType, UserType, collection, vint};
 
 use crate::system::{SystemRow, SystemWrite};
+
+pub(crate) use indexes::note_built;
 
 const LAYOUT_VERSION: u8 = 2;
 /// Its columns do not say whether they are dropped.
@@ -41,7 +45,12 @@ pub(crate) const TABLES: &str = "tables";
 pub(crate) const COLUMNS: &str = "columns";
 pub(crate) const DROPPED_COLUMNS: &str = "dropped_columns";
 pub(crate) const TYPES: &str = "types";
+pub(crate) const INDEXES: &str = "indexes";
+/// The table of `system` that has a row for each index that is built.
+pub(crate) const BUILT_INDEXES: &str = "IndexInfo";
 pub(crate) const LAYOUTS: &str = "table_layouts";
+/// The kind of all our indexes in `system_schema.indexes`.
+pub(crate) const KIND_OF_INDEXES: &str = "COMPOSITES";
 
 fn text(value: &str) -> Option<Vec<u8>> {
     Some(value.as_bytes().to_vec())
@@ -92,13 +101,13 @@ pub(crate) fn changes(old: &Schema, new: &Schema, timestamp: i64) -> Vec<Partiti
 
 /// A system table that every schema has.
 fn schema_table<'s>(schema: &'s Schema, name: &str) -> &'s Arc<Table> {
-    let keyspace = if name == LAYOUTS { "system" } else { "system_schema" };
+    let keyspace = if [LAYOUTS, BUILT_INDEXES].contains(&name) { "system" } else { "system_schema" };
     schema.table(keyspace, name).expect("system tables are part of every schema")
 }
 
 /// The writes that delete a keyspace.
 pub(crate) fn drop_keyspace(schema: &Schema, keyspace: &Keyspace, timestamp: i64, writes: &mut Vec<PartitionUpdate>) {
-    for table in [KEYSPACES, TABLES, COLUMNS, DROPPED_COLUMNS, TYPES] {
+    for table in [KEYSPACES, TABLES, COLUMNS, DROPPED_COLUMNS, TYPES, INDEXES, BUILT_INDEXES] {
         let mut write = SystemWrite::new(schema_table(schema, table), keyspace.name.as_bytes(), timestamp);
         write.clear();
         writes.push(write.build());
@@ -197,6 +206,7 @@ fn change_keyspace(
         writes.extend([tables.build(), columns.build(), dropped.build()]);
     }
     writes.extend(change_types(write(TYPES), before, keyspace));
+    indexes::change([write(INDEXES), write(BUILT_INDEXES)], before, keyspace, writes);
 }
 
 fn change_types(mut types: SystemWrite, before: Option<&Keyspace>, keyspace: &Keyspace) -> Option<PartitionUpdate> {
@@ -392,6 +402,7 @@ pub(crate) struct SchemaRows {
     pub columns: Vec<SystemRow>,
     pub dropped_columns: Vec<SystemRow>,
     pub types: Vec<SystemRow>,
+    pub indexes: Vec<SystemRow>,
     pub layouts: Vec<SystemRow>,
     /// Whether the rows are those of a Cassandra node, which has no layouts: columns get new ids.
     pub is_foreign: bool,
@@ -482,6 +493,7 @@ pub(crate) fn without_keyspace(rows: &SchemaRows) -> BTreeSet<String> {
 struct RowsByTable<'r> {
     columns: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
     dropped_columns: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
+    indexes: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
     layouts: HashMap<&'r [u8], &'r [u8]>,
     is_foreign: bool,
 }
@@ -492,6 +504,7 @@ impl<'r> RowsByTable<'r> {
         RowsByTable {
             columns: Self::group(&rows.columns),
             dropped_columns: Self::group(&rows.dropped_columns),
+            indexes: Self::group(&rows.indexes),
             layouts: layouts.collect(),
             is_foreign: rows.is_foreign,
         }
@@ -647,7 +660,15 @@ fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &RowsByTable<'_>) -> R
         let ty = parse_type(&row.text("type"), &keyspace.types).unwrap_or(CqlType::Blob);
         DroppedColumn { name: name.into(), ty, kind, dropped_time_micros }
     });
-    Ok(builder.record_dropped(dropped).build())
+    let table = builder.record_dropped(dropped).build();
+    let Some(indexes) = rows.indexes.get(&place) else { return Ok(table) };
+    let indexes = indexes.iter().map(|row| {
+        let index = row.text("index_name");
+        let unknown = || damage(&format!("the row of index {index} in system_schema.indexes cannot be read"));
+        indexes::load(row, &table).ok_or_else(unknown)
+    });
+    let indexes = indexes.collect::<Result<Vec<_>, _>>()?;
+    Ok(table.to_builder().indexes(indexes).build())
 }
 
 fn load_options(row: &SystemRow) -> TableOptions {

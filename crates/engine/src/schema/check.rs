@@ -91,6 +91,7 @@ fn rows_of_keyspace(keyspace: &Keyspace, changed: &[&Arc<Table>], updates: &[Par
         columns: rows(schema_rows::COLUMNS),
         dropped_columns: rows(schema_rows::DROPPED_COLUMNS),
         types: rows(schema_rows::TYPES),
+        indexes: rows(schema_rows::INDEXES),
         layouts: updates.iter().filter(is_of_changed).flat_map(rows_of).collect(),
         is_foreign: false,
     }
@@ -120,7 +121,11 @@ fn difference(loaded: &Table, table: &Table) -> Option<String> {
     if let Some(dropped) = loaded.dropped().iter().zip(table.dropped()).find_map(dropped) {
         return Some(format!("dropped column {} of type {}", dropped.name, dropped.ty));
     }
+    if let Some(index) = table.indexes().iter().find(|index| !loaded.indexes().contains(index)) {
+        return Some(format!("index {}", index.name));
+    }
     let is_same = loaded.options == table.options
+        && loaded.indexes().len() == table.indexes().len()
         && loaded.id == table.id
         && keys(loaded).len() == keys(table).len()
         && loaded.dropped().len() == table.dropped().len()

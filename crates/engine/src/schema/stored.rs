@@ -31,6 +31,7 @@ impl StoredSchema {
             columns: rows("system_schema", schema_rows::COLUMNS)?,
             dropped_columns: rows("system_schema", schema_rows::DROPPED_COLUMNS)?,
             types: rows("system_schema", schema_rows::TYPES)?,
+            indexes: rows("system_schema", schema_rows::INDEXES)?,
             layouts: rows("system", schema_rows::LAYOUTS)?,
             is_foreign: false,
         };
