@@ -3,6 +3,7 @@
 from dataclasses import replace
 from random import Random
 
+from proof.differential.indexes import INDEXED, create_index
 from proof.differential.mistakes import spoil
 from proof.differential.reads import read
 from proof.differential.repeats import repeats_before_a_range
@@ -46,13 +47,16 @@ def history(seed: int, number: int, steps: int) -> History:
     version, compression = CONNECTIONS[number % len(CONNECTIONS)] if rng.random() < 0.5 else CONNECTIONS[number % 2]
     keyspace = keyspace_of(number)
     replication = rng.choice(REPLICATIONS) if rng.random() < 0.2 else SIMPLE
-    made = Generator(rng, keyspace, version, Random(f"{seed}/{number}/conditions").random() < CONDITIONAL).steps(steps)
+    conditional = Random(f"{seed}/{number}/conditions").random() < CONDITIONAL
+    indexing = Random(f"{seed}/{number}/indexes")
+    made = Generator(rng, keyspace, version, conditional, indexing if indexing.random() < INDEXED else None).steps(steps)
     return History(f"seed {seed}, history {number}", keyspace, version, compression, made, replication)
 
 
 class Generator:
-    def __init__(self, rng: Random, keyspace: str, version: int, conditional: bool = False):
+    def __init__(self, rng: Random, keyspace: str, version: int, conditional: bool = False, indexing: Random | None = None):
         self.rng = rng
+        self.indexing = indexing        # what makes indexes, in a history with indexes
         self.conditional = conditional
         self.keyspace = keyspace
         self.version = version
@@ -70,6 +74,9 @@ class Generator:
         count *= CALM_LENGTH if self.is_calm else 1
         steps = [Step("cql", create_type(self.keyspace, kind)) for kind in self.types]
         steps += [Step("cql", table.create()) for table in self.tables]
+        if self.indexing is not None:
+            # Mostly before there is data: while Cassandra builds an index, its SELECTs fail.
+            steps += [self.create_index(table) for table in self.tables for _ in range(self.indexing.choice((1, 2, 2, 3, 4)))]
         while len(steps) < count - len(self.tables):
             step = self.step()
             # Cassandra deletes something else there (docs/differences.md).
@@ -129,6 +136,8 @@ class Generator:
     def schema_step(self, table: Table) -> Step:
         rng = self.rng
         roll = rng.random()
+        if self.indexing is not None and self.indexing.random() < 0.2:
+            return self.create_index(table)
         if roll < 0.25:
             return self.add_column(table)
         if roll < 0.4:
@@ -145,6 +154,9 @@ class Generator:
             return Step("cql", rng.choice(SYSTEM_READS).format(self.keyspace))
         return Step("cql", rng.choice((f"DESCRIBE TABLE {table.full_name}", f"DESCRIBE KEYSPACE {self.keyspace}",
                                        f"DESCRIBE {table.full_name}")))
+
+    def create_index(self, table: Table) -> Step:
+        return create_index(self.indexing, table, self.now is not None)
 
     def add_column(self, table: Table) -> Step:
         rng = self.rng
@@ -179,6 +191,7 @@ class Generator:
         """
         statics = table.of_kind("static")
         droppable = [column for column in table.data_columns if column.kind != "static" or len(statics) > 1]
+        droppable = [column for column in droppable if column.name not in table.indexes]
         # Cells of conditional writes are as new as the clock says, and drops have times of the history.
         if not droppable or self.conditional:
             return Step("flush")
@@ -199,6 +212,8 @@ class Generator:
 
     def rename_column(self, table: Table) -> Step:
         column = self.rng.choice(table.partition_key + table.clustering)
+        if column.name in table.indexes:
+            return Step("cql", f"ALTER TABLE {table.full_name} RENAME {column.name} TO {column.name}r")         # refused
         old, new = column.name, column.name + "r"
         column.name = new
         table.key_domains[new] = table.key_domains.pop(old)

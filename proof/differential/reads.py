@@ -2,6 +2,7 @@
 
 from random import Random
 
+from proof.differential.indexes import indexed_conditions
 from proof.differential.schema import Column, Table
 from proof.differential.steps import Step
 from proof.differential.values import NUMERIC, List, Map, Set, Tuple, UserType, Vector, quoted
@@ -38,7 +39,7 @@ def select(text: Text, table: Table, now: int | None) -> str:
         parts.append("WHERE " + " AND ".join(where))
     if group:
         parts.append("GROUP BY " + group)
-    if table.clustering and not distinct and rng.random() < 0.25:
+    if table.clustering and not distinct and rng.random() < (0.02 if table.indexes else 0.25):
         parts.append("ORDER BY " + order_by(rng, table))
     if rng.random() < 0.08 and table.clustering:
         parts.append(f"PER PARTITION LIMIT {text.number(rng.choice((1, 2, 3)))}")
@@ -66,6 +67,8 @@ def order_by(rng: Random, table: Table) -> str:
 def conditions(text: Text, table: Table, distinct: bool) -> tuple[list[str], bool]:
     """WHERE relations, and whether they want ALLOW FILTERING."""
     rng = text.rng
+    if table.indexes and rng.random() < 0.5:
+        return indexed_conditions(text, table)
     roll = rng.random()
     if roll < 0.12:
         return [], False

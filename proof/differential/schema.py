@@ -26,6 +26,7 @@ class Table:
     dropped: dict[str, Column] = field(default_factory=dict)
     drop_times: dict[str, int | None] = field(default_factory=dict)     # by name; None: by the server's clock
     alive: bool = True
+    indexes: dict[str, list[str]] = field(default_factory=dict)        # the targets of each indexed column
 
     @property
     def full_name(self) -> str:

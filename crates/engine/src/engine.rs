@@ -1,8 +1,8 @@
 //! The engine itself: what it consists of, opening and closing.
 //!
-//! An engine is a set of rooms over one [`Shared`]: compaction, quarantine, flush, resident tables, writes, tables as a
-//! whole, recovery, and transfers of files. Each of them knows those before it and none behind it, and none knows the
-//! engine. `engine/doors.rs` has the calls that lead into the rooms.
+//! An engine is a set of rooms over one [`Shared`]: compaction, quarantine, flush, resident tables, writes, indexing,
+//! tables as a whole, recovery, and transfers of files. Each of them knows those before it and none behind it, and none
+//! knows the engine. `engine/doors.rs` has the calls that lead into the rooms.
 
 mod begun;
 mod doors;
@@ -19,6 +19,7 @@ use crate::compaction::Compaction;
 use crate::error::EngineError;
 use crate::files::{TableFiles, keep_found_names};
 use crate::flush::{Flush, FlushQueue};
+use crate::indexing::Indexing;
 use crate::lock::lock;
 use crate::options::EngineOptions;
 use crate::quarantine::{Quarantine, is_indispensable, refusal};
@@ -46,6 +47,7 @@ pub struct Engine {
     flush: Arc<Flush>,
     residents: Arc<Residents>,
     pub(crate) writes: Arc<Writes>,
+    indexing: Arc<Indexing>,
     tables: Arc<Tables>,
     recovery: Recovery,
     transfers: Transfers,
@@ -72,6 +74,7 @@ impl Engine {
         engine.compaction.start()?;
         engine.writes.start()?;
         engine.residents.start()?;
+        engine.indexing.start()?;
         engine.writes.finish_batches(&engine.tables.truncations().last()?)?;
         Ok(Arc::new(engine))
     }
@@ -83,6 +86,7 @@ impl Engine {
         let flush = Arc::new(Flush::new(&shared, &compaction, &quarantine, queue));
         let residents = Arc::new(Residents::new(&shared, &flush));
         let writes = Arc::new(Writes::new(&shared, &flush, &quarantine));
+        let indexing = Arc::new(Indexing::new(&shared, &flush, &writes));
         let tables = Arc::new(Tables::new(&shared, &compaction, &quarantine, &flush, &residents, &writes));
         let recovery = Recovery::new(&shared, &compaction, &quarantine, &flush, &residents, &writes, &tables);
         let transfers = Transfers::new(&shared, &compaction, &flush, &residents, &writes, &tables);
@@ -95,6 +99,7 @@ impl Engine {
             flush,
             residents,
             writes,
+            indexing,
             tables,
             recovery,
             transfers,
@@ -130,6 +135,7 @@ impl Engine {
         self.shared.groups().barrier().wait();
         self.writes.stop();
         self.residents.stop();
+        self.indexing.stop();
         self.compaction.stop();
         self.flush.stop();
         let failures = self.flush.flush_each();
@@ -141,6 +147,13 @@ impl Engine {
         } else {
             Err(EngineError::NotDrained(failures.iter().map(not_drained).collect()))
         }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // An index may take long to build, and no other process gets the directory before that ends.
+        self.indexing.stop();
     }
 }
 

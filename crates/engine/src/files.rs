@@ -1,6 +1,7 @@
 //! The SSTable files of tables: writing, opening, linking and deleting them.
 
 pub(crate) mod disk_access;
+mod indexes;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use crate::error::EngineError;
 use crate::lock::lock;
 use crate::options::EngineOptions;
 use crate::table::TableStore;
+use crate::table::indexes::SSTableIndexes;
+use indexes::IndexRequests;
 
 /// The directory of snapshots in a table's directory.
 pub(crate) const SNAPSHOTS: &str = "snapshots";
@@ -53,6 +56,9 @@ pub(crate) struct TableFiles {
     writes: BlockWrites,
     column_index_size_bytes: u64,
     host_id: Uuid,
+    /// The directory of the files of secondary indexes.
+    index_directory: PathBuf,
+    index_requests: IndexRequests,
 }
 
 /// Makes the entries of the node's directory and the directories of tables durable: an earlier process may have been
@@ -89,6 +95,8 @@ impl TableFiles {
             writes: options.disk_access.writes(&*options.disk, &options.directory),
             column_index_size_bytes: u64::from(options.column_index_size_bytes),
             host_id,
+            index_directory: options.directory.join("index"),
+            index_requests: IndexRequests::default(),
         }
     }
 
@@ -249,18 +257,21 @@ impl TableFiles {
         inputs: &[Arc<SSTableReader>],
         outputs: Vec<PreparedSSTable>,
     ) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
-        self.replace_and(store, table, &descriptors_of(inputs), outputs, |opened| {
+        let stand_ins = store.indexes.stand_ins(inputs, None);
+        self.replace_and(store, table, &descriptors_of(inputs), outputs, stand_ins, |opened| {
             store.replace_sstables(inputs, opened)
         })
     }
 
-    /// Like `replace`, with a change of the store in the same moment.
+    /// Like `replace`, with a change of the store in the same moment. `stand_ins` are indexes of the new tables until
+    /// they have their own.
     pub fn replace_and(
         &self,
         store: &TableStore,
         table: &Arc<Table>,
         obsolete: &[Descriptor],
         outputs: Vec<PreparedSSTable>,
+        stand_ins: SSTableIndexes,
         publish: impl FnOnce(Vec<Arc<SSTableReader>>),
     ) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
         let _no_snapshot = lock(&store.files);
@@ -276,7 +287,9 @@ impl TableFiles {
         })?;
         let opened = added.iter().map(|descriptor| self.open(descriptor, table)).collect::<Result<Vec<_>, _>>();
         let opened = opened.inspect_err(|_| store.distrust_files())?;
+        store.indexes.set(&opened, stand_ins);
         publish(opened.clone());
+        self.forget_indexes(store, table, obsolete);
         Ok(opened)
     }
 

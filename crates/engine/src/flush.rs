@@ -135,12 +135,27 @@ impl Flush {
             let sstable =
                 if generation.memtable.is_empty() { None } else { self.write_sstable(store, generation, interval)? };
             sstable.iter().for_each(|sstable| store.flush_size.note(sstable.size_on_disk_bytes()));
-            store.replace_generation(generation, &[], sstable);
+            if let Some(sstable) = &sstable {
+                store.indexes.set(std::slice::from_ref(sstable), store.indexes.stand_ins(&[], Some(generation)));
+            }
+            store.replace_generation(generation, &[], sstable.clone());
+            sstable.iter().for_each(|sstable| self.build_indexes(store, sstable));
         }
         store.keep_puts(generation);
         generation.release(self.shared.pool());
         let id = store.table.load().id.0;
         self.shared.log().flushed(id, interval).map_err(|error| self.shared.log_failed(error))
+    }
+
+    /// Builds the indexes of an SSTable that was flushed, so that those of its memtable can be freed. If that fails, it
+    /// is tried again in the background.
+    fn build_indexes(&self, store: &Arc<TableStore>, sstable: &Arc<SSTableReader>) {
+        if store.table.load().indexes().is_empty() {
+            return;
+        }
+        let built = self.shared.files().settle_indexes(store, sstable, || !self.gives_up(store));
+        built.unwrap_or_else(|error| self.shared.tell_failure(&error));
+        self.shared.files().index_requests().request();
     }
 
     fn write_sstable(

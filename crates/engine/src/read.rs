@@ -4,9 +4,12 @@
 //! [`rows`] is the source of rows; [`newest_first`] leaves SSTables out that are too old to matter. It knows nothing of
 //! CQL, and *now* only as far as its caller says.
 
+mod candidates;
 mod newest_first;
 mod rows;
 
+pub use candidates::IndexCandidates;
+pub(crate) use candidates::{candidates, is_complete};
 pub use rows::{Rows, Target};
 pub(crate) use rows::{has_large_memtables, is_in_memory, prefetch, read, read_at, rows, writes_wait};
 

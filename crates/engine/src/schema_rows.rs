@@ -9,6 +9,8 @@ mod agreement;
 
 mod masks;
 
+mod indexes;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -22,6 +24,8 @@ use self::agreement::{differing_column, differing_drop};
 use crate::system::{SystemRow, SystemWrite};
 use layout::parse_type;
 
+pub(crate) use indexes::note_built;
+
 /// The names of the tables of `system_schema` that keep what is loaded here.
 pub(crate) const KEYSPACES: &str = "keyspaces";
 pub(crate) const TABLES: &str = "tables";
@@ -29,7 +33,12 @@ pub(crate) const COLUMNS: &str = "columns";
 pub(crate) const DROPPED_COLUMNS: &str = "dropped_columns";
 pub(crate) const COLUMN_MASKS: &str = "column_masks";
 pub(crate) const TYPES: &str = "types";
+pub(crate) const INDEXES: &str = "indexes";
+/// The table of `system` that has a row for each index that is built.
+pub(crate) const BUILT_INDEXES: &str = "IndexInfo";
 pub(crate) const LAYOUTS: &str = "table_layouts";
+/// The kind of all our indexes in `system_schema.indexes`.
+pub(crate) const KIND_OF_INDEXES: &str = "COMPOSITES";
 
 fn text(value: &str) -> Option<Vec<u8>> {
     Some(value.as_bytes().to_vec())
@@ -80,13 +89,13 @@ pub(crate) fn changes(old: &Schema, new: &Schema, timestamp: i64) -> Vec<Partiti
 
 /// A system table that every schema has.
 fn schema_table<'s>(schema: &'s Schema, name: &str) -> &'s Arc<Table> {
-    let keyspace = if name == LAYOUTS { "system" } else { "system_schema" };
+    let keyspace = if [LAYOUTS, BUILT_INDEXES].contains(&name) { "system" } else { "system_schema" };
     schema.table(keyspace, name).expect("system tables are part of every schema")
 }
 
 /// The writes that delete a keyspace.
 pub(crate) fn drop_keyspace(schema: &Schema, keyspace: &Keyspace, timestamp: i64, writes: &mut Vec<PartitionUpdate>) {
-    for table in [KEYSPACES, TABLES, COLUMNS, DROPPED_COLUMNS, COLUMN_MASKS, TYPES] {
+    for table in [KEYSPACES, TABLES, COLUMNS, DROPPED_COLUMNS, COLUMN_MASKS, TYPES, INDEXES, BUILT_INDEXES] {
         let mut write = SystemWrite::new(schema_table(schema, table), keyspace.name.as_bytes(), timestamp);
         write.clear();
         writes.push(write.build());
@@ -194,6 +203,7 @@ fn change_keyspace(
         writes.push(masks.build());
     }
     writes.extend(change_types(write(TYPES), before, keyspace));
+    indexes::change([write(INDEXES), write(BUILT_INDEXES)], before, keyspace, writes);
 }
 
 fn change_types(mut types: SystemWrite, before: Option<&Keyspace>, keyspace: &Keyspace) -> Option<PartitionUpdate> {
@@ -283,6 +293,7 @@ pub(crate) struct SchemaRows {
     pub dropped_columns: Vec<SystemRow>,
     pub column_masks: Vec<SystemRow>,
     pub types: Vec<SystemRow>,
+    pub indexes: Vec<SystemRow>,
     pub layouts: Vec<SystemRow>,
     /// Whether the rows are those of a Cassandra node, which has no layouts: columns get new ids.
     pub is_foreign: bool,
@@ -374,6 +385,7 @@ struct RowsByTable<'r> {
     columns: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
     dropped_columns: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
     column_masks: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
+    indexes: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
     layouts: HashMap<&'r [u8], &'r [u8]>,
     is_foreign: bool,
 }
@@ -385,6 +397,7 @@ impl<'r> RowsByTable<'r> {
             columns: Self::group(&rows.columns),
             dropped_columns: Self::group(&rows.dropped_columns),
             column_masks: Self::group(&rows.column_masks),
+            indexes: Self::group(&rows.indexes),
             layouts: layouts.collect(),
             is_foreign: rows.is_foreign,
         }
@@ -557,7 +570,16 @@ fn load_table(
             builder = builder.mask(&column, Some(mask));
         }
     }
-    let table = builder.build();
+    let mut table = builder.build();
+    if let Some(indexes) = rows.indexes.get(&place) {
+        let indexes = indexes.iter().map(|row| {
+            let index = row.text("index_name");
+            let unknown = || damage(&format!("the row of index {index} in system_schema.indexes cannot be read"));
+            indexes::load(row, &table).ok_or_else(unknown)
+        });
+        let indexes = indexes.collect::<Result<Vec<_>, _>>()?;
+        table = table.to_builder().indexes(indexes).build();
+    }
     if rows.is_foreign {
         return Ok((table, None));
     }

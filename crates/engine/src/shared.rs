@@ -28,6 +28,7 @@ use crate::options::EngineOptions;
 use crate::system::is_system_keyspace;
 use crate::table::by_table_id::ByTableId;
 use crate::table::in_memory::Resident;
+use crate::table::indexes::MemtableIndexes;
 use crate::table::{Generation, MemtablePool, TableStore, View};
 
 pub(crate) use groups::{Membership, WriteGroups};
@@ -169,12 +170,17 @@ impl Shared {
             let configuration = self.options.memtable_configuration(&table.options.memtable);
             configuration.open(table, self.options.memtable_shards, &self.address_space, &self.spare_pages)
         };
-        Generation::new(memtable, resident, self.now_millis())
+        Generation::new(memtable, resident, self.new_indexes(table), self.now_millis())
+    }
+
+    fn new_indexes(&self, table: &Table) -> Option<Box<MemtableIndexes>> {
+        MemtableIndexes::of(table, self.options.memtable_shards)
     }
 
     /// An empty memtable that reserves no address space.
     pub fn new_skip_list(&self, table: &Arc<Table>, resident: Option<Arc<Resident>>) -> Arc<Generation> {
-        Generation::new(Arc::new(SkipListMemtable::new(table)), resident, self.now_millis())
+        let memtable = Arc::new(SkipListMemtable::new(table));
+        Generation::new(memtable, resident, self.new_indexes(table), self.now_millis())
     }
 
     /// Memory that dropped memtables left.

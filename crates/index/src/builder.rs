@@ -4,19 +4,25 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockio::Disk;
-use model::{ColumnId, PartitionHead, PartitionKey, RowRef, Table, Unfiltered, UnfilteredCursor};
+use model::{IndexKey, IndexPart, PartitionHead, PartitionKey, RowRef, Table, Unfiltered, UnfilteredCursor};
 use sstable::SSTableError;
 
 use crate::file::Origin;
 use crate::indexer::Indexer;
 use crate::writer::IndexWriter;
 
-/// The name of the file with a column's index, in the directory of its SSTable's indexes.
-pub fn file_name(column: ColumnId) -> String {
-    format!("{}.db", column.0)
+/// The name of the file with these entries, in the directory of its SSTable's indexes.
+pub fn file_name(key: IndexKey) -> String {
+    let part = match key.part {
+        IndexPart::Whole => "",
+        IndexPart::Values => "-values",
+        IndexPart::Keys => "-keys",
+        IndexPart::Entries => "-entries",
+    };
+    format!("{}{part}.db", key.column.0)
 }
 
-/// Takes the rows of an SSTable and writes its index files, one for each indexed column. It holds about 32 MiB of
+/// Takes the rows of an SSTable and writes its index files, one for each index. It holds about 32 MiB of
 /// entries for each of them. The files that are not complete are removed if this is dropped.
 pub struct IndexBuilder<'i> {
     parts: Vec<(&'i Indexer, IndexWriter)>,
@@ -25,7 +31,7 @@ pub struct IndexBuilder<'i> {
 }
 
 impl<'i> IndexBuilder<'i> {
-    /// Starts the files of these columns in a directory that exists. A file that is there is replaced when the new one
+    /// Starts the files of these indexes in a directory that exists. A file that is there is replaced when the new one
     /// is complete.
     pub fn create(
         disk: &Arc<dyn Disk>,
@@ -33,7 +39,7 @@ impl<'i> IndexBuilder<'i> {
         indexers: impl IntoIterator<Item = &'i Indexer>,
     ) -> Result<IndexBuilder<'i>, SSTableError> {
         let start = |indexer: &'i Indexer| {
-            let path = directory.join(file_name(indexer.column().id));
+            let path = directory.join(file_name(indexer.key()));
             Ok((indexer, IndexWriter::create(disk, &path)?))
         };
         let parts = indexers.into_iter().map(start).collect::<Result<_, SSTableError>>()?;
@@ -85,6 +91,6 @@ impl<'i> IndexBuilder<'i> {
 
     /// Completes the files, durably but for their names: the caller syncs the directory.
     pub fn finish(self, origin: Origin) -> Result<(), SSTableError> {
-        self.parts.into_iter().try_for_each(|(indexer, writer)| writer.finish(indexer.column().id, origin))
+        self.parts.into_iter().try_for_each(|(indexer, writer)| writer.finish(indexer.key(), origin))
     }
 }

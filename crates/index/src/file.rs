@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockio::{Disk, File, OpenOptions};
-use model::ColumnId;
+use model::{IndexKey, IndexPart};
 use sstable::{BlockCache, Corruption, SSTableError, TRIE_PAGE_BYTES, TrieFile};
 use types::vint;
 
@@ -17,6 +17,11 @@ pub(crate) const VERSION: u32 = 1;
 /// The position of the footer and the magic number.
 const TAIL_BYTES: usize = 12;
 const SEGMENT_BYTES: usize = 32;
+
+/// How a file names the part of the column.
+pub(crate) fn part_number(part: IndexPart) -> u32 {
+    IndexPart::ALL.iter().position(|other| *other == part).unwrap_or_default() as u32
+}
 
 /// The SSTable of an index file. A file that belongs to another one is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +50,12 @@ pub struct IndexFile {
 }
 
 impl IndexFile {
-    /// Opens the index of a column in an SSTable. Fails if the file is damaged as far as its footer tells, or belongs
-    /// to another column or SSTable. Blocks on the disk.
+    /// Opens an index of an SSTable. Fails if the file is damaged as far as its footer tells, or belongs to another
+    /// index or SSTable. Blocks on the disk.
     pub fn open(
         disk: &dyn Disk,
         path: &Path,
-        column: ColumnId,
+        key: IndexKey,
         origin: Origin,
         cache: &BlockCache,
     ) -> Result<IndexFile, SSTableError> {
@@ -59,7 +64,7 @@ impl IndexFile {
         let size_bytes = file.len()?;
         let (position, bytes) = read_footer(&name, &*file, size_bytes)?;
         let mut footer = Footer { file: &name, position, bytes: &bytes, at: 0 };
-        let (crcs, segments) = footer.read(column, origin)?;
+        let (crcs, segments) = footer.read(key, origin)?;
         let pages = TrieFile::new(name, file, cache, position, crcs)?;
         Ok(IndexFile { pages, segments, size_bytes })
     }
@@ -188,7 +193,7 @@ impl Footer<'_> {
     }
 
     /// Checks what the file belongs to, and reads the checksums of its pages and its segments.
-    fn read(&mut self, column: ColumnId, origin: Origin) -> Result<(Vec<u32>, Vec<Segment>), SSTableError> {
+    fn read(&mut self, key: IndexKey, origin: Origin) -> Result<(Vec<u32>, Vec<Segment>), SSTableError> {
         if &self.take::<4>("the magic number ESPI")? != MAGIC {
             return Err(self.damaged("the magic number ESPI before this", "another"));
         }
@@ -198,8 +203,12 @@ impl Footer<'_> {
             return Err(SSTableError::Unsupported { file: self.file.into(), what });
         }
         let stored = self.u32("the id of a column")?;
-        if stored != column.0 {
-            return Err(self.damaged(format!("column {}", column.0), stored));
+        if stored != key.column.0 {
+            return Err(self.damaged(format!("column {}", key.column.0), stored));
+        }
+        let stored = self.u32("the number of a part")?;
+        if stored != part_number(key.part) {
+            return Err(self.damaged(format!("part {}", part_number(key.part)), stored));
         }
         let data_bytes = self.u64("the length of an SSTable")?;
         if data_bytes != origin.data_bytes {

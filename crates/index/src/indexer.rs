@@ -4,35 +4,50 @@ use std::sync::Arc;
 
 use bytecomp::separator::{EXCLUDED, TERMINATOR};
 use bytecomp::{ClusteringColumnType, encode_decorated_key, encode_serialized_clustering};
-use model::{Clusterings, Column, ColumnData, ColumnKind, PartitionKey, PartitionUpdate, Row, RowRef, Table};
+use model::{
+    Cell, Clusterings, Column, ColumnData, ColumnKind, IndexKey, IndexPart, PartitionKey, PartitionUpdate, Row, RowRef,
+    Table,
+};
+use types::{CqlType, collection};
 
-use crate::entry::{clustering_types, push_term};
+use crate::entry::{TermRange, clustering_types, push_term};
 
-/// Makes the entries of one column's index. Thread-safe.
+/// Makes the entries of one index. Thread-safe.
 ///
 /// A regular or clustering column has an entry for each row, a static column or one of the partition key an entry for
-/// each partition. Cells that are deletions have none. Expired cells have one, because an indexer has no clock.
+/// each partition. A collection that is not frozen has one for each of its values, keys or entries. Cells that are
+/// deletions have none. Expired cells have one, because an indexer has no clock.
 #[derive(Debug)]
 pub struct Indexer {
     column: Arc<Column>,
+    part: IndexPart,
+    /// The type of the indexed values.
+    value_type: CqlType,
     key_columns: usize,
     clustering: Vec<ClusteringColumnType>,
 }
 
 impl Indexer {
-    /// For a column of the table, which must be no counter and no collection that is not frozen.
-    pub fn new(table: &Table, column: &Arc<Column>) -> Indexer {
-        debug_assert!(!column.is_complex(), "a column with cells of its own has no single value");
+    /// For a part of a column of the table. The column is no counter, and not frozen if it has such a part.
+    pub fn new(table: &Table, column: &Arc<Column>, part: IndexPart) -> Indexer {
+        debug_assert_eq!(column.is_complex(), part != IndexPart::Whole, "only collections of many cells have parts");
         Indexer {
             column: column.clone(),
+            part,
+            value_type: part.value_type(&column.ty),
             key_columns: table.partition_key().len(),
             clustering: clustering_types(table),
         }
     }
 
-    /// The column.
-    pub fn column(&self) -> &Arc<Column> {
-        &self.column
+    /// What it has entries of.
+    pub fn key(&self) -> IndexKey {
+        IndexKey { column: self.column.id, part: self.part }
+    }
+
+    /// The entries of an indexed value.
+    pub fn terms_of(&self, value: &[u8]) -> TermRange {
+        TermRange::equal(&self.value_type, value)
     }
 
     /// The types of the clustering, with which the places of candidates are decoded.
@@ -55,8 +70,7 @@ impl Indexer {
         }
     }
 
-    /// Passes the entry of a partition to `put`, if it has one. The static row was written under `table` or an older
-    /// version of it.
+    /// Passes the entries of a partition to `put`. The static row was written under `table` or an older version of it.
     pub fn of_partition(
         &self,
         table: &Table,
@@ -65,18 +79,22 @@ impl Indexer {
         entry: &mut Vec<u8>,
         mut put: impl FnMut(&[u8], usize),
     ) {
-        let value = match self.column.kind {
-            ColumnKind::PartitionKey => key.parts(self.key_columns).get(self.column.position as usize).copied(),
-            ColumnKind::Static => static_row.and_then(|row| self.value(table, row)),
-            ColumnKind::Clustering | ColumnKind::Regular => None,
+        let mut put_value = |value: &[u8]| {
+            let term_length = self.begin(value, key, entry);
+            entry.push(EXCLUDED);
+            put(entry, term_length);
         };
-        let Some(value) = value else { return };
-        let term_length = self.begin(value, key, entry);
-        entry.push(EXCLUDED);
-        put(entry, term_length);
+        match self.column.kind {
+            ColumnKind::PartitionKey => {
+                let value = key.parts(self.key_columns).get(self.column.position as usize).copied();
+                value.into_iter().for_each(put_value);
+            }
+            ColumnKind::Static => static_row.iter().for_each(|row| self.values(table, *row, &mut put_value)),
+            ColumnKind::Clustering | ColumnKind::Regular => {}
+        }
     }
 
-    /// Passes the entry of a row to `put`, if it has one.
+    /// Passes the entries of a row to `put`.
     pub fn of_row(
         &self,
         table: &Table,
@@ -85,37 +103,57 @@ impl Indexer {
         entry: &mut Vec<u8>,
         mut put: impl FnMut(&[u8], usize),
     ) {
-        let value = match self.column.kind {
+        let mut put_value = |value: &[u8]| {
+            let term_length = self.begin(value, key, entry);
+            encode_serialized_clustering(&self.clustering, row.clustering, TERMINATOR, entry);
+            put(entry, term_length);
+        };
+        match self.column.kind {
             // Whatever was not a deletion when it was written was alive at the epoch.
             ColumnKind::Clustering if row.row.is_live(table, 0) => {
-                Clusterings(row.clustering).nth(self.column.position as usize).flatten()
+                let value = Clusterings(row.clustering).nth(self.column.position as usize).flatten();
+                value.into_iter().for_each(put_value);
             }
-            ColumnKind::Regular => self.value(table, row.row),
-            _ => None,
-        };
-        let Some(value) = value else { return };
-        let term_length = self.begin(value, key, entry);
-        encode_serialized_clustering(&self.clustering, row.clustering, TERMINATOR, entry);
-        put(entry, term_length);
+            ColumnKind::Regular => self.values(table, row.row, &mut put_value),
+            _ => {}
+        }
     }
 
-    /// The value of the column in a row, if it has one.
-    fn value<'r>(&self, table: &Table, row: Row<'r>) -> Option<&'r [u8]> {
+    /// Passes the indexed values of a row to `put`.
+    fn values(&self, table: &Table, row: Row<'_>, put: &mut dyn FnMut(&[u8])) {
         let columns = &table.columns(self.column.kind == ColumnKind::Static).columns;
-        let (_, data) =
-            row.columns(table).find(|(index, _)| columns.get(*index).is_some_and(|own| own.id == self.column.id))?;
-        match data {
-            ColumnData::Simple(cell) => (!cell.is_tombstone()).then_some(cell.value),
-            ColumnData::Complex(_) => None,
+        let is_indexed = |index: usize| columns.get(index).is_some_and(|own| own.id == self.column.id);
+        match row.columns(table).find(|(index, _)| is_indexed(*index)) {
+            Some((_, ColumnData::Simple(cell))) if !cell.is_tombstone() => put(cell.value),
+            Some((_, ColumnData::Complex(cells))) => {
+                cells.filter(|cell| !cell.is_tombstone()).for_each(|cell| self.part_of(&cell, put));
+            }
+            _ => {}
+        }
+    }
+
+    /// Passes the indexed part of an element to `put`.
+    fn part_of(&self, cell: &Cell<'_>, put: &mut dyn FnMut(&[u8])) {
+        match (self.part, &self.column.ty) {
+            (IndexPart::Keys, _) | (IndexPart::Values, CqlType::Set { .. }) => put(cell.path),
+            (IndexPart::Entries, _) => put(&entry_value(cell.path, cell.value)),
+            _ => put(cell.value),
         }
     }
 
     /// Writes the term and the partition's position; the length of the term.
     fn begin(&self, value: &[u8], key: &PartitionKey, entry: &mut Vec<u8>) -> usize {
         entry.clear();
-        push_term(&self.column.ty, value, entry);
+        push_term(&self.value_type, value, entry);
         let term_length = entry.len();
         encode_decorated_key(key.token(), key.bytes(), entry);
         term_length
     }
+}
+
+/// The indexed value of an entry of a map: a tuple.
+pub fn entry_value(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut tuple = Vec::with_capacity(8 + key.len() + value.len());
+    [key, value].into_iter().for_each(|part| collection::write_part(Some(part), &mut tuple));
+    tuple
 }

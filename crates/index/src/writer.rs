@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use blockio::{Disk, File, OpenOptions};
 use bytecomp::separator::write_separator_after;
-use model::ColumnId;
+use model::IndexKey;
 use sstable::{SSTableError, TRIE_PAGE_BYTES, TrieWriter};
 use types::vint;
 
-use crate::file::{MAGIC, Origin, Segment, VERSION};
+use crate::file::{MAGIC, Origin, Segment, VERSION, part_number};
 
 /// The bytes of entries that are sorted in memory. More of them make another segment.
 const SEGMENT_BYTES: usize = 32 << 20;
@@ -84,11 +84,11 @@ impl IndexWriter {
 
     /// Writes the rest and gives the file its name. The bytes are durable when this returns; the name is once the
     /// directory is synced.
-    pub fn finish(mut self, column: ColumnId, origin: Origin) -> Result<(), SSTableError> {
+    pub fn finish(mut self, key: IndexKey, origin: Origin) -> Result<(), SSTableError> {
         if !self.entries.is_empty() {
             self.write_segment()?;
         }
-        let footer = self.footer(column, origin);
+        let footer = self.footer(key, origin);
         self.file.write_at(&footer, self.length)?;
         self.file.sync_data()?;
         self.disk.rename(&self.temporary, &self.path)?;
@@ -96,11 +96,12 @@ impl IndexWriter {
         Ok(())
     }
 
-    fn footer(&self, column: ColumnId, origin: Origin) -> Vec<u8> {
+    fn footer(&self, key: IndexKey, origin: Origin) -> Vec<u8> {
         debug_assert_eq!(self.length, (self.crcs.len() * TRIE_PAGE_BYTES) as u64, "every page has a checksum");
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&VERSION.to_be_bytes());
-        out.extend_from_slice(&column.0.to_be_bytes());
+        out.extend_from_slice(&key.column.0.to_be_bytes());
+        out.extend_from_slice(&part_number(key.part).to_be_bytes());
         out.extend_from_slice(&origin.data_bytes.to_be_bytes());
         out.extend_from_slice(&(self.crcs.len() as u32).to_be_bytes());
         out.extend(self.crcs.iter().flat_map(|crc| crc.to_be_bytes()));

@@ -14,7 +14,7 @@ use types::{CqlType, UserType, steps};
 use uuid::Uuid;
 
 use crate::column_sets::{self, ColumnChange, ColumnHistory, ColumnSet, ColumnSets};
-use crate::{ClusteringComparator, ColumnMask};
+use crate::{ClusteringComparator, ColumnMask, Index, IndexKey};
 
 /// Identifies a table permanently, even after another one took its name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -162,6 +162,7 @@ pub struct Table {
     regulars: ColumnSets,
     dropped: Vec<DroppedColumn>,
     masks: BTreeMap<Arc<str>, Arc<ColumnMask>>,
+    indexes: Vec<Index>,
     next_column_id: u32,
     type_parts: u32,
     comparator: ClusteringComparator,
@@ -188,6 +189,7 @@ impl PartialEq for Table {
             && self.regulars == other.regulars
             && self.dropped == other.dropped
             && self.masks == other.masks
+            && self.indexes == other.indexes
     }
 }
 
@@ -249,6 +251,16 @@ impl Table {
         &self.masks
     }
 
+    /// The secondary indexes, by name.
+    pub fn indexes(&self) -> &[Index] {
+        &self.indexes
+    }
+
+    /// The key of one of its indexes; `None` if the table has no such column.
+    pub fn index_key(&self, index: &Index) -> Option<IndexKey> {
+        Some(IndexKey { column: self.column(&index.column)?.id, part: index.part })
+    }
+
     /// The column of that name.
     pub fn column(&self, name: &str) -> Option<&Arc<Column>> {
         self.by_name.get(name)
@@ -299,6 +311,7 @@ impl Table {
             changed: [None, None],
             dropped: self.dropped.clone(),
             masks: self.masks.clone(),
+            indexes: self.indexes.clone(),
             next_column_id: self.next_column_id,
             incarnation: self.incarnation,
         }
@@ -320,6 +333,7 @@ pub struct TableBuilder {
     changed: [Option<Vec<Arc<Column>>>; 2],
     dropped: Vec<DroppedColumn>,
     masks: BTreeMap<Arc<str>, Arc<ColumnMask>>,
+    indexes: Vec<Index>,
     next_column_id: u32,
     incarnation: u64,
 }
@@ -339,6 +353,7 @@ impl TableBuilder {
             changed: [None, None],
             dropped: Vec::new(),
             masks: BTreeMap::new(),
+            indexes: Vec::new(),
             next_column_id: 1,
             incarnation: 0,
         }
@@ -471,6 +486,13 @@ impl TableBuilder {
         self
     }
 
+    /// Replaces the secondary indexes.
+    pub fn indexes(mut self, indexes: impl IntoIterator<Item = Index>) -> Self {
+        self.indexes = indexes.into_iter().collect();
+        self.indexes.sort_by(|a, b| a.name.cmp(&b.name));
+        self
+    }
+
     /// Renames columns of the primary key: those whose names are keys of `names` get their values.
     pub fn rename_all(mut self, names: &BTreeMap<&str, &str>) -> Self {
         for column in self.partition_key.iter_mut().chain(&mut self.clustering) {
@@ -574,6 +596,7 @@ impl TableBuilder {
             regulars,
             dropped: self.dropped,
             masks: self.masks,
+            indexes: self.indexes,
             next_column_id: self.next_column_id,
             type_parts,
             comparator,

@@ -4,6 +4,7 @@ mod alter_table;
 mod compression;
 mod create_table;
 mod drop_table;
+mod index;
 mod keyspace;
 mod masks;
 mod options;
@@ -21,6 +22,7 @@ use model::{Keyspace, Schema, Table};
 use types::identifier::Quoted;
 
 pub(crate) use drop_table::snapshot;
+pub(crate) use index::table_of as table_of_index;
 pub use options::TABLE_PROPERTIES;
 
 use crate::execution::Execution;
@@ -36,6 +38,7 @@ pub(crate) fn prepare(statement: &Statement, preparing: &mut Preparing<'_>) -> R
     }
     match statement {
         Statement::CreateTable(create) => create_table::check(create),
+        Statement::CreateIndex(create) => index::check(create),
         _ => Ok(()),
     }
 }
@@ -73,6 +76,8 @@ pub(crate) fn execute(statement: &Statement, execution: &Execution<'_>) -> Resul
         Statement::CreateTable(create) => create_table::execute(create, execution),
         Statement::AlterTable(alter) => alter_table::execute(alter, execution),
         Statement::DropTable(drop) => drop_table::execute(drop, execution),
+        Statement::CreateIndex(create) => index::create(create, execution),
+        Statement::DropIndex(drop) => index::drop(drop, execution),
         Statement::CreateType(create) => user_type::create(create, execution),
         Statement::AlterType(alter) => user_type::alter(alter, execution),
         Statement::DropType(drop) => user_type::drop(drop, execution),
@@ -92,9 +97,6 @@ fn refuse(statement: &Statement, execution: &Execution<'_>) -> QueryError {
         Err(error) => error.message,
     };
     let what = match statement {
-        Statement::DropIndex(drop) => {
-            return QueryError::invalid(format!("Index '{}' doesn't exist'", qualified(&drop.index)));
-        }
         Statement::DropView(drop) => {
             return QueryError::invalid(format!("Materialized view '{}' doesn't exist", qualified(&drop.view)));
         }
@@ -105,7 +107,6 @@ fn refuse(statement: &Statement, execution: &Execution<'_>) -> QueryError {
             let table = qualified(&drop.table);
             return QueryError::invalid(format!("Trigger '{}' on '{table}' doesn't exist", drop.name.as_str()));
         }
-        Statement::CreateIndex(_) => "CREATE INDEX (secondary indexes)",
         Statement::CreateView(_) => "CREATE MATERIALIZED VIEW (materialized views)",
         Statement::CreateFunction(_) => "CREATE FUNCTION (user-defined functions)",
         Statement::CreateAggregate(_) => "CREATE AGGREGATE (user-defined aggregates)",

@@ -39,6 +39,8 @@ pub struct Guardrails {
     pub tables: Guardrail,
     /// Columns of a table.
     pub columns_per_table: Guardrail,
+    /// Secondary indexes of a table.
+    pub secondary_indexes_per_table: Guardrail,
     /// Fields of a user type.
     pub fields_per_udt: Guardrail,
     /// Rows of a page that a client asks for.
@@ -139,6 +141,12 @@ pub(crate) const COLUMNS_PER_TABLE: Texts = Texts {
     name: "columns_per_table",
     warning: "The table {what} has {value} columns, this exceeds the warning threshold of {threshold}.",
     failure: "Tables cannot have more than {threshold} columns, but {value} provided for table {what}",
+};
+
+pub(crate) const SECONDARY_INDEXES_PER_TABLE: Texts = Texts {
+    name: "secondary_indexes_per_table",
+    warning: "Creating secondary index {what}, current number of indexes {value} exceeds warning threshold of {threshold}.",
+    failure: "Tables cannot have more than {threshold} secondary indexes, aborting the creation of secondary index {what}",
 };
 
 pub(crate) const FIELDS_PER_UDT: Texts = Texts {

@@ -4,6 +4,7 @@ mod alternatives;
 mod clustering;
 mod column;
 mod filter;
+mod index;
 mod partition;
 mod relation;
 mod target;
@@ -11,7 +12,7 @@ mod tuple;
 
 use std::sync::Arc;
 
-use cql::ast::{Operator, Relation, WhereClause};
+use cql::ast::{Operator, QualifiedName, Relation, WhereClause};
 use model::{Column, ColumnKind, PartitionKey, Slices, Table};
 
 use crate::QueryError;
@@ -21,10 +22,12 @@ use crate::preparing::Preparing;
 pub(crate) use alternatives::check_combinations;
 pub(crate) use clustering::ClusteringRestrictions;
 pub(crate) use filter::RowFilter;
+pub(crate) use index::IndexedRestriction;
 pub(crate) use partition::{Partitions, check_key, push_key};
 pub(crate) use target::{ROW_VALUES_MAX, RowTarget, RowValues, SliceTarget, Target};
 
 use column::ColumnRestriction;
+use index::IndexUse;
 use partition::PartitionRestrictions;
 use relation::Restriction;
 
@@ -74,6 +77,9 @@ pub(crate) struct Restrictions {
     is_key_range: bool,
     filters_partition: bool,
     filters_clustering: bool,
+    indexes: IndexUse,
+    /// The restriction by which an index finds the rows.
+    indexed: Option<IndexedRestriction>,
 }
 
 impl Restrictions {
@@ -92,20 +98,23 @@ impl Restrictions {
             is_key_range: false,
             filters_partition: false,
             filters_clustering: false,
+            indexes: IndexUse::default(),
+            indexed: None,
         };
         for relation in &clause.relations {
             restrictions.add(relation, reading, preparing)?;
         }
         if let Some(expression) = clause.expressions.first() {
-            let message = format!(
-                "Invalid index expression, index {} not found for {}.{}",
-                expression.index, table.keyspace, table.name
-            );
-            return Err(QueryError::invalid(message));
+            return Err(refuse_expression(&expression.index, table));
+        }
+        if reading.statement == StatementType::Select {
+            restrictions.find_index_use();
         }
         restrictions.check_partition(reading)?;
         restrictions.check_clustering(reading)?;
         restrictions.check_others(reading)?;
+        restrictions.check_index_use()?;
+        restrictions.indexed = restrictions.best_indexed();
         Ok(restrictions)
     }
 
@@ -122,7 +131,10 @@ impl Restrictions {
         let restriction = relation::prepare(relation, &self.table, preparing)?;
         match restriction {
             Restriction::Token(token) => self.partition.add_token(token),
-            Restriction::Clustering(restriction) => self.clustering.add(restriction, reading.allow_filtering),
+            Restriction::Clustering(restriction) => {
+                let may_follow_slice = reading.allow_filtering || restriction.indexed(&self.table).is_some();
+                self.clustering.add(restriction, may_follow_slice)
+            }
             Restriction::Column(restriction) => match restriction.column.kind {
                 ColumnKind::PartitionKey => self.partition.add(restriction),
                 _ => column::merge_into(&mut self.others, restriction),
@@ -150,13 +162,18 @@ impl Restrictions {
             return Ok(());
         }
         self.is_key_range = self.partition.is_empty();
+        if self.is_partition_free() {
+            self.indexes.is_used = self.indexes.is_possible;
+        }
         if self.partition.needs_filtering() {
-            if !reading.allow_filtering {
+            if !reading.allow_filtering && !self.indexes.is_possible {
                 return Err(QueryError::invalid(NEEDS_FILTERING));
             }
             self.is_key_range = true;
             self.filters_partition = true;
+            self.indexes.is_used = self.indexes.is_possible;
         }
+        self.indexes.filters_partition = self.indexes.is_used || self.filters_partition;
         Ok(())
     }
 
@@ -185,21 +202,25 @@ impl Restrictions {
             }
             return Ok(());
         }
-        if self.clustering.has_contains() && !reading.allow_filtering {
+        if self.clustering.has_contains() && !reading.allow_filtering && !self.indexes.is_possible {
             return Err(QueryError::invalid(
                 "Clustering columns can only be restricted with CONTAINS with a secondary index or filtering",
             ));
         }
         if self.clustering.needs_filtering() {
-            if !reading.allow_filtering {
+            if self.indexes.is_possible {
+                self.indexes.is_used = true;
+            } else if !reading.allow_filtering {
                 self.clustering.refuse_gap()?;
             }
             self.filters_clustering = true;
         }
+        self.indexes.is_used |= self.is_key_range && self.indexes.is_possible && self.has_clustering_index();
+        self.indexes.filters_clustering = self.indexes.is_used || self.filters_clustering;
         Ok(())
     }
 
-    fn check_others(&self, reading: Reading) -> Result<(), QueryError> {
+    fn check_others(&mut self, reading: Reading) -> Result<(), QueryError> {
         if self.others.is_empty() {
             return Ok(());
         }
@@ -208,7 +229,10 @@ impl Restrictions {
             let message = format!("Non PRIMARY KEY columns found in where clause: {} ", names.join(", "));
             return Err(QueryError::invalid(message));
         }
-        if !reading.allow_filtering {
+        self.refuse_indexed_vectors()?;
+        if self.indexes.is_possible {
+            self.indexes.is_used = true;
+        } else if !reading.allow_filtering {
             return Err(QueryError::invalid(NEEDS_FILTERING));
         }
         Ok(())
@@ -216,6 +240,9 @@ impl Restrictions {
 
     /// Refuses a SELECT over all partitions that leaves out rows, unless filtering is allowed.
     pub fn check_needs_filtering(&self, allow_filtering: bool) -> Result<(), QueryError> {
+        if self.indexes.is_used && !allow_filtering {
+            return self.check_index_filters();
+        }
         let filters = self.filters() || !self.clustering.is_empty();
         if !allow_filtering && self.is_key_range && filters {
             return Err(QueryError::invalid(NEEDS_FILTERING));
@@ -323,4 +350,13 @@ impl Restrictions {
         }
         Ok(filter)
     }
+}
+
+/// The error of an `expr(index, value)`: no index takes any.
+fn refuse_expression(index: &QualifiedName, table: &Table) -> QueryError {
+    let is_there = table.indexes().iter().any(|known| *known.name == *index.name.as_str());
+    QueryError::invalid(match is_there {
+        true => format!("Only CUSTOM indexes may be used in custom index expressions, {index} is not valid"),
+        false => format!("Invalid index expression, index {index} not found for {}.{}", table.keyspace, table.name),
+    })
 }

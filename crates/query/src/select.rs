@@ -1,5 +1,6 @@
 //! SELECT.
 
+mod by_index;
 mod execute;
 mod grouping;
 mod lookup;

@@ -6,7 +6,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use commitlog::{BlockWrites, LogHold, LogMetrics, QueueMeans, ReplayReport};
-use model::{BoxCursor, Keyspace, Mutation, PartitionKey, ReadRange, RowRef, Schema, Table};
+use model::{BoxCursor, Index, KeyRange, Keyspace, Mutation, PartitionKey, ReadRange, RowRef, Schema, Table};
 use uuid::Uuid;
 
 use super::Engine;
@@ -17,7 +17,7 @@ use crate::hooks::DiskFailureKind;
 use crate::metrics::{TableStats, all_table_stats, stats_of};
 use crate::options::EngineOptions;
 use crate::quarantine::{Quarantine, QuarantinedTable};
-use crate::read::{self, Rows, Target};
+use crate::read::{self, IndexCandidates, Rows, Target};
 use crate::recovery::ReplaySummary;
 use crate::schema::change::Keyspaces;
 use crate::schema_rows::SchemaDamage;
@@ -64,6 +64,23 @@ impl Engine {
         take: &mut dyn FnMut(RowRef<'_>) -> bool,
     ) -> Result<Rows, EngineError> {
         read::rows(&self.shared, table, target, now_seconds, turn, take)
+    }
+
+    /// The places of rows within `keys` that may have a value, by an index of the table. The value is that of the
+    /// index's part: of entries it is what [`entry_value`](crate::entry_value) returns. `None` if the index is not
+    /// complete yet: then all rows have to be read.
+    ///
+    /// A caller reads the rows after that, and looks at their values: a row may have been changed or deleted, or be
+    /// expired. Rows that are written meanwhile may be missing.
+    pub fn index_candidates(
+        &self,
+        table: &Arc<Table>,
+        index: &Index,
+        value: &[u8],
+        keys: &KeyRange,
+        turn: Turn<'_>,
+    ) -> Result<Option<IndexCandidates>, EngineError> {
+        read::candidates(&self.shared, table, index, value, keys, turn)
     }
 
     /// Whether memtables hold so much of the table that hardly a partition is in the processor's caches.

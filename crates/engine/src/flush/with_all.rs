@@ -67,7 +67,8 @@ impl Flush {
             return Ok(false);
         }
         let publish = |opened| store.replace_generation(generation, &inputs, opened);
-        let written = self.shared.files().replace_and(store, &table, &descriptors_of(&inputs), outputs, publish)?;
+        let (obsolete, stand_ins) = (descriptors_of(&inputs), store.indexes.stand_ins(&inputs, Some(generation)));
+        let written = self.shared.files().replace_and(store, &table, &obsolete, outputs, stand_ins, publish)?;
         store.flush_size.note(written.iter().map(|sstable| sstable.size_on_disk_bytes()).sum());
         Ok(true)
     }

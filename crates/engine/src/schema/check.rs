@@ -92,6 +92,7 @@ fn rows_of_keyspace(keyspace: &Keyspace, changed: &[&Arc<Table>], updates: &[Par
         dropped_columns: rows(schema_rows::DROPPED_COLUMNS),
         column_masks: rows(schema_rows::COLUMN_MASKS),
         types: rows(schema_rows::TYPES),
+        indexes: rows(schema_rows::INDEXES),
         layouts: updates.iter().filter(is_of_changed).flat_map(rows_of).collect(),
         is_foreign: false,
     }
@@ -127,8 +128,12 @@ fn difference(loaded: &Table, table: &Table) -> Option<String> {
     if let Some((name, _)) = mask {
         return Some(format!("the mask of column {name}"));
     }
+    if let Some(index) = table.indexes().iter().find(|index| !loaded.indexes().contains(index)) {
+        return Some(format!("index {}", index.name));
+    }
     let is_same = loaded.options == table.options
         && loaded.masks().len() == table.masks().len()
+        && loaded.indexes().len() == table.indexes().len()
         && loaded.id == table.id
         && keys(loaded).len() == keys(table).len()
         && loaded.dropped().len() == table.dropped().len()

@@ -61,6 +61,7 @@ impl Tables {
 
     fn finish_drop(&self, id: TableId, directory: &Path) -> Result<(), EngineError> {
         self.remove_directory(directory)?;
+        self.shared.files().remove_all_indexes(id)?;
         {
             let _no_part_aside = lock(self.quarantine.moving());
             self.quarantine.side_files().remove(id)?;

@@ -32,6 +32,7 @@ impl StoredSchema {
             dropped_columns: rows("system_schema", schema_rows::DROPPED_COLUMNS)?,
             column_masks: rows("system_schema", schema_rows::COLUMN_MASKS)?,
             types: rows("system_schema", schema_rows::TYPES)?,
+            indexes: rows("system_schema", schema_rows::INDEXES)?,
             layouts: rows("system", schema_rows::LAYOUTS)?,
             is_foreign: false,
         };

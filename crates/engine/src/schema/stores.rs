@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use model::{Schema, Table};
+use model::{IndexKey, Schema, Table};
 use sstable::SSTableReader;
 
 use super::Tables;
@@ -53,6 +53,9 @@ impl Tables {
                     // Its next memtable is of the new kind.
                     self.flush.request(store);
                 }
+                if before.indexes() != table.indexes() {
+                    self.change_indexes(store, table);
+                }
                 store.limit.set(memory_only(table).map(|options| options.size_limit_bytes));
                 store.set_durable_writes(is_durable(schema, &keyspace.name));
             }
@@ -60,6 +63,22 @@ impl Tables {
         let old = self.shared.publish(schema, stores.clone());
         let removed = old.stores().iter().filter(|(id, _)| !stores.contains_key(id)).map(|(_, store)| store.clone());
         removed.collect()
+    }
+
+    /// Has later writes go to the memtable's indexes too, and the indexes of earlier ones built.
+    fn change_indexes(&self, store: &Arc<TableStore>, table: &Table) {
+        let keys: Vec<IndexKey> = table.indexes().iter().filter_map(|index| table.index_key(index)).collect();
+        store.indexes.keep_only(&keys);
+        let active = store.view().active.clone();
+        let has = |key: &IndexKey| active.indexes.as_ref().is_some_and(|indexes| indexes.get(*key).is_some());
+        if !keys.iter().all(has) {
+            self.shared.retire_active(store);
+        }
+        if keys.is_empty() {
+            // What stays behind does no harm, and is deleted with the table.
+            let _ = self.shared.files().remove_all_indexes(table.id);
+        }
+        self.shared.files().index_requests().request();
     }
 
     /// The store of a table of the schema; quarantined where its SSTables cannot be opened, or log records of it were
@@ -98,7 +117,12 @@ impl Tables {
         resident.iter().filter(|_| sstables.is_empty()).for_each(|resident| resident.set_complete());
         let active = self.shared.new_generation(table, resident);
         active.lower(self.shared.log());
-        Arc::new(TableStore::new(table.clone(), self.table_directory(table), active, sstables))
+        let store = TableStore::new(table.clone(), self.table_directory(table), active, sstables);
+        for sstable in &store.borrow_view().sstables {
+            let indexes = self.shared.files().open_indexes(table, sstable);
+            store.indexes.set(std::slice::from_ref(sstable), indexes);
+        }
+        Arc::new(store)
     }
 
     pub(crate) fn table_directory(&self, table: &Table) -> PathBuf {

@@ -280,7 +280,9 @@ impl Truncations {
     }
 
     fn remove_files(&self, store: &TableStore, sstables: &[Arc<SSTableReader>]) -> Result<(), EngineError> {
-        self.shared.files().remove(&store.directory, &descriptors_of(sstables))
+        let gone = descriptors_of(sstables);
+        self.shared.files().forget_indexes(store, &store.table.load(), &gone);
+        self.shared.files().remove(&store.directory, &gone)
     }
 
     /// The position in our log at which an SSTable's rows were written. An SSTable that a start flushed after a replay

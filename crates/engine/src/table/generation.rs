@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use commitlog::{CommitLog, LogPosition};
 use memtable::{Memtable, MemtableFull};
-use model::PartitionUpdate;
+use model::{PartitionUpdate, Table};
 
 use super::in_memory::Resident;
+use super::indexes::MemtableIndexes;
 use super::pool::MemtablePool;
 
 /// A memtable, and the part of the log whose records it holds.
@@ -15,6 +16,8 @@ pub(crate) struct Generation {
     pub memtable: Arc<dyn Memtable>,
     /// The resident data to which writes go too, in a table that lives in memory.
     pub resident: Option<Arc<Resident>>,
+    /// The memtable's secondary indexes: those that the table had when the memtable was made.
+    pub indexes: Option<Box<MemtableIndexes>>,
     pub(super) lower: OnceLock<LogPosition>,
     ends_replay: AtomicBool,
     /// Whether an older generation was full: this generation's SSTable covers the records of both.
@@ -25,11 +28,17 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    pub fn new(memtable: Arc<dyn Memtable>, resident: Option<Arc<Resident>>, created_millis: i64) -> Arc<Self> {
+    pub fn new(
+        memtable: Arc<dyn Memtable>,
+        resident: Option<Arc<Resident>>,
+        indexes: Option<Box<MemtableIndexes>>,
+        created_millis: i64,
+    ) -> Arc<Self> {
         let (reported_bytes, flush_requested) = (AtomicI64::new(0), AtomicBool::new(false));
         Arc::new(Generation {
             memtable,
             resident,
+            indexes,
             lower: OnceLock::new(),
             ends_replay: AtomicBool::new(false),
             takes_over: AtomicBool::new(false),
@@ -82,13 +91,27 @@ impl Generation {
         self.takes_over.store(true, Ordering::Release);
     }
 
-    /// Applies an update, also to the resident data. Returns the memtable's growth in bytes.
+    /// Applies an update, also to the resident data, and before to the indexes. Returns the growth of memtable and
+    /// indexes in bytes.
     pub fn apply(&self, update: &PartitionUpdate) -> Result<i64, MemtableFull> {
-        let growth_bytes = self.memtable.apply(update, None)?;
+        // A search that begins once the row is visible must find its entries.
+        let index_growth_bytes = self.indexes.as_ref().map_or(0, |indexes| indexes.put(update));
+        let growth_bytes = self.memtable.apply(update, None)? + index_growth_bytes;
         if let Some(resident) = &self.resident {
             resident.apply(update);
         }
         Ok(growth_bytes)
+    }
+
+    /// Prepares the memtable and its indexes for writes under a newer version of the table.
+    pub fn table_altered(&self, table: &Arc<Table>) {
+        self.memtable.table_altered(table);
+        self.indexes.iter().for_each(|indexes| indexes.table_altered(table));
+    }
+
+    /// What the memtable and its indexes hold, bytes.
+    pub fn used_bytes(&self) -> u64 {
+        self.memtable.memory().used_bytes + self.indexes.as_ref().map_or(0, |indexes| indexes.used_bytes())
     }
 
     /// Adds the memtable's growth to the pool's account. Returns the bytes that the memtable holds now.

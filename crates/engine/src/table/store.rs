@@ -19,6 +19,7 @@ use sstable::SSTableReader;
 use super::flush_size::FlushSize;
 use super::generation::Generation;
 use super::in_memory::{MemoryLimit, Resident};
+use super::indexes::StoreIndexes;
 use super::merges::Merges;
 use super::view::View;
 use crate::error::EngineError;
@@ -49,6 +50,8 @@ pub(crate) struct TableStore {
     quarantine_reason: ArcSwapOption<EngineError>,
     files_distrusted: AtomicBool,
     view: ArcSwap<View>,
+    /// The secondary indexes of SSTables.
+    pub indexes: StoreIndexes,
     /// Counts of contended and uncontended writes at the shards of memtables that were dropped.
     past_puts: Mutex<Vec<PutCounts>>,
     /// Held while the view is replaced.
@@ -92,6 +95,7 @@ impl TableStore {
             quarantine_reason: ArcSwapOption::empty(),
             files_distrusted: AtomicBool::new(false),
             view: ArcSwap::from_pointee(View { active, frozen: Vec::new(), sstables }),
+            indexes: StoreIndexes::default(),
             past_puts: Mutex::new(Vec::new()),
             change: Mutex::new(()),
             flushing: Mutex::new(()),
@@ -226,9 +230,9 @@ impl TableStore {
         *past = by_shard(std::mem::take(&mut *past), generation.memtable.puts());
     }
 
-    /// What the memtables hold, with those whose flush failed, in bytes.
+    /// What the memtables and their indexes hold, with those whose flush failed, in bytes.
     pub fn used_bytes(&self) -> u64 {
-        self.view().generations().map(|generation| generation.memtable.memory().used_bytes).sum()
+        self.view().generations().map(|generation| generation.used_bytes()).sum()
     }
 
     pub fn view(&self) -> Arc<View> {
@@ -259,7 +263,7 @@ impl TableStore {
         self.table.store(table.clone());
         let view = self.view();
         if *current != **table {
-            view.generations().for_each(|generation| generation.memtable.table_altered(table));
+            view.generations().for_each(|generation| generation.table_altered(table));
             self.resident().iter().for_each(|resident| resident.data.table_altered(table));
         }
         let sstables = view.sstables.iter().map(|sstable| under(sstable.clone(), table)).collect();
@@ -414,7 +418,7 @@ mod tests {
     use uuid::Uuid;
 
     fn generation(table: &Arc<Table>) -> Arc<Generation> {
-        Generation::new(Arc::new(TrieMemtable::new(table, 1)), None, 0)
+        Generation::new(Arc::new(TrieMemtable::new(table, 1)), None, None, 0)
     }
 
     fn is_order(store: &TableStore, newest_first: &[&Arc<Generation>]) -> bool {

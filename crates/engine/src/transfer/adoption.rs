@@ -142,7 +142,10 @@ impl Transfers {
     fn foreign_schema(&self, data: &[PathBuf]) -> Result<Vec<Keyspace>, EngineError> {
         for (table, column) in NOT_ADOPTED {
             let rows = self.foreign_rows(data, "system_schema", table)?;
-            if let Some(row) = rows.iter().find(|row| !is_system_keyspace(&row.text("keyspace_name"))) {
+            let is_refused = |row: &&SystemRow| {
+                !is_system_keyspace(&row.text("keyspace_name")) && row.text("kind") != schema_rows::KIND_OF_INDEXES
+            };
+            if let Some(row) = rows.iter().find(is_refused) {
                 let (keyspace, name) = (row.text("keyspace_name"), row.text(column));
                 let what =
                     format!("{keyspace} has {name} in system_schema.{table}, which is not supported: drop it first");
@@ -172,6 +175,7 @@ impl Transfers {
             dropped_columns: self.foreign_rows(data, "system_schema", schema_rows::DROPPED_COLUMNS)?,
             column_masks: self.foreign_rows(data, "system_schema", schema_rows::COLUMN_MASKS)?,
             types: self.foreign_rows(data, "system_schema", schema_rows::TYPES)?,
+            indexes: self.foreign_rows(data, "system_schema", schema_rows::INDEXES)?,
             layouts: Vec::new(),
             is_foreign: true,
         };

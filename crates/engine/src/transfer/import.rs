@@ -88,7 +88,7 @@ impl Transfers {
         let _no_load = lock(&store.settling);
         let resident = store.resident();
         let publish = |opened| store.replace_sstables(&[], opened);
-        let opened = self.shared.files().replace_and(store, &table, sources, copies, publish)?;
+        let opened = self.shared.files().replace_and(store, &table, sources, copies, Vec::new(), publish)?;
         resident.iter().for_each(|resident| self.residents.load_imported(&table, resident, &opened));
         Ok(())
     }

@@ -111,6 +111,18 @@ pub(super) const GUARDRAILS: &[Honoured] = &[
         apply: |config, value| set(&mut config.guardrails.columns_per_table.fail, threshold(value)),
     },
     Honoured {
+        name: "secondary_indexes_per_table_warn_threshold",
+        default: "-1",
+        note: "more secondary indexes of a table than this cause a warning; -1 means never",
+        apply: |config, value| set(&mut config.guardrails.secondary_indexes_per_table.warn, threshold(value)),
+    },
+    Honoured {
+        name: "secondary_indexes_per_table_fail_threshold",
+        default: "-1",
+        note: "more secondary indexes of a table than this are refused; -1 means never",
+        apply: |config, value| set(&mut config.guardrails.secondary_indexes_per_table.fail, threshold(value)),
+    },
+    Honoured {
         name: "fields_per_udt_warn_threshold",
         default: "-1",
         note: "more fields of a user type than this cause a warning; -1 means never",
@@ -417,6 +429,12 @@ pub(super) const GUARDRAILS: &[Honoured] = &[
         default: "10",
         note: "an unlogged batch over more partitions causes a warning",
         apply: |config, value| set(&mut config.unlogged_batch_across_partitions_warn_threshold, number(value)),
+    },
+    Honoured {
+        name: "secondary_indexes_enabled",
+        default: "true",
+        note: "whether CREATE INDEX is allowed",
+        apply: |config, value| set(&mut config.guardrails.flags.secondary_indexes_enabled, boolean(value)),
     },
     Honoured {
         name: "vector_type_enabled",

@@ -274,7 +274,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "functions, views and indexes are not built yet",
+        "functions, views, storage-attached and SASI indexes are not built yet",
         &[
             "user_defined_functions_enabled",
             "scripted_user_defined_functions_enabled",
@@ -297,11 +297,8 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
     (
         "this guardrail is not built yet",
         &[
-            "secondary_indexes_per_table_warn_threshold",
-            "secondary_indexes_per_table_fail_threshold",
             "materialized_views_per_table_warn_threshold",
             "materialized_views_per_table_fail_threshold",
-            "secondary_indexes_enabled",
             "compact_tables_enabled",
             "non_partition_restricted_index_query_enabled",
             "intersect_filtering_query_warned",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use index::Indexer;
-use model::{Cell, PartitionKey, PartitionUpdateBuilder, RowBuilder, TableBuilder, TableId, push_component};
+use model::{Cell, IndexPart, PartitionKey, PartitionUpdateBuilder, RowBuilder, TableBuilder, TableId, push_component};
 use types::CqlType;
 use uuid::Uuid;
 
@@ -34,7 +34,7 @@ fn the_example_of_an_entry_is_the_entry_of_that_row() {
     push_component(Some(&5_i32.to_be_bytes()), &mut clustering);
     let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&1_i32.to_be_bytes()));
     update.row(&clustering, &blob);
-    let indexer = Indexer::new(&table, table.column("v").unwrap());
+    let indexer = Indexer::new(&table, table.column("v").unwrap(), IndexPart::Whole);
     let mut entries = Vec::new();
     indexer.of_update(&update.build(), &mut Vec::new(), |entry, length| entries.push((entry.to_vec(), length)));
     let lines = block(2);

@@ -1,6 +1,7 @@
 //! Tests of the index crate.
 #![allow(clippy::unwrap_used)]
 
+mod collections;
 mod files;
 mod format;
 mod model;

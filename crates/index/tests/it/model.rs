@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use index::{Candidates, Indexer, KeyBounds, MemoryIndex, Place, SORTED_BYTES_MAX, Source, TermRange, decode_place};
 use memtrie::TrieOptions;
-use model::{KeyBound, KeyRange, PartitionUpdate, PartitionUpdateBuilder, RowBuilder};
+use model::{IndexPart, KeyBound, KeyRange, PartitionUpdate, PartitionUpdateBuilder, RowBuilder};
 use testkit::{Random, seed};
 use types::CqlType;
 
@@ -37,7 +37,7 @@ fn candidates_are_the_rows_that_had_such_a_value_in_reading_order() {
         let rows: Vec<Written> = (0..rows).map(|_| random_row(&mut random)).collect();
         for name in COLUMNS {
             let column = table.column(name).unwrap();
-            let indexer = Indexer::new(&table, column);
+            let indexer = Indexer::new(&table, column, IndexPart::Whole);
             let memory = match options {
                 Some(options) => MemoryIndex::with_options(shards, options),
                 None => MemoryIndex::new(shards),
@@ -111,7 +111,7 @@ fn deleted_cells_and_deletions_of_rows_have_no_entries() {
     let table = table();
     let row = Written { number: None, ..random_row(&mut Random(5)) };
     let of = |name: &str, update: &PartitionUpdate| {
-        let indexer = Indexer::new(&table, table.column(name).unwrap());
+        let indexer = Indexer::new(&table, table.column(name).unwrap(), IndexPart::Whole);
         let mut entries = BTreeSet::new();
         indexer.of_update(update, &mut Vec::new(), |entry, _| {
             entries.insert(entry.to_vec());
@@ -135,7 +135,7 @@ fn deleted_cells_and_deletions_of_rows_have_no_entries() {
 #[test]
 fn a_range_with_too_many_keys_to_sort_is_not_answered() {
     let (table, mut random) = (table(), Random(seed(6)));
-    let indexer = Indexer::new(&table, table.column("c1").unwrap());
+    let indexer = Indexer::new(&table, table.column("c1").unwrap(), IndexPart::Whole);
     let memory = Arc::new(MemoryIndex::new(1));
     for _ in 0..200 {
         let row = random_row(&mut random);
@@ -157,7 +157,7 @@ fn a_range_with_too_many_keys_to_sort_is_not_answered() {
 #[test]
 fn keys_that_are_no_candidates_are_refused() {
     let mut random = Random(seed(7));
-    let indexer = Indexer::new(&table(), table().column("v").unwrap());
+    let indexer = Indexer::new(&table(), table().column("v").unwrap(), IndexPart::Whole);
     let row = random_row(&mut random);
     let mut keys = Vec::new();
     let update = update(&table(), &Written { number: Some(number(&mut random)), ..row });

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions, SimulatedDisk};
 use index::{
-    Candidates, IndexBuilder, IndexFile, Indexer, KeyBounds, Origin, SORTED_BYTES_MAX, Source, TermRange, decode_place,
-    file_name,
+    Candidates, IndexBuilder, IndexFile, Indexer, KeyBounds, Origin, SORTED_BYTES_MAX, Source, decode_place, file_name,
 };
 use memtable::{Memtable, TrieMemtable};
-use model::{ColumnData, KeyRange, ReadRange, Row, RowRef, Table, Unfiltered, UnfilteredCursor};
+use model::{ColumnData, IndexPart, KeyRange, ReadRange, Row, RowRef, Table, Unfiltered, UnfilteredCursor};
 use sstable::{BlockCache, Descriptor, ReadMode, SSTableError, SSTableId, SSTableReader, SSTableWriter, WriterOptions};
 use testkit::{Random, seed};
 
@@ -46,7 +45,7 @@ fn build(disk: &Arc<dyn Disk>, indexers: &[Indexer], cursor: &mut dyn Unfiltered
     builder.scan(cursor, || Ok(())).unwrap();
     builder.finish(ORIGIN).unwrap();
     let bytes = |indexer: &Indexer| {
-        let path = Path::new(INDEX).join(file_name(indexer.column().id));
+        let path = Path::new(INDEX).join(file_name(indexer.key()));
         let file = disk.open(&path, OpenOptions::read()).unwrap();
         let mut bytes = vec![0; file.len().unwrap() as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
@@ -61,7 +60,8 @@ fn setting() -> (Arc<dyn Disk>, Arc<Table>, Vec<Indexer>) {
     let disk = SimulatedDisk::new();
     [DATA, INDEX].into_iter().for_each(|path| disk.create_dir_all(Path::new(path)).unwrap());
     let table = table();
-    let indexers = COLUMNS.iter().map(|name| Indexer::new(&table, table.column(name).unwrap())).collect();
+    let indexers =
+        COLUMNS.iter().map(|name| Indexer::new(&table, table.column(name).unwrap(), IndexPart::Whole)).collect();
     (Arc::new(disk), table, indexers)
 }
 
@@ -115,14 +115,13 @@ fn every_row_of_an_sstable_is_found_by_each_of_its_values() {
     build(&disk, &indexers, &mut sstable.cursor_with(&all(), ReadMode::Cached { may_block: true }).unwrap());
     let rows = rows_of(&sstable, &table);
     assert!(rows.len() > 100, "{} rows", rows.len());
-    for indexer in &indexers {
-        let column = indexer.column();
-        let path = Path::new(INDEX).join(file_name(column.id));
-        let file = Arc::new(IndexFile::open(&*disk, &path, column.id, ORIGIN, &BlockCache::new(1 << 20)).unwrap());
+    for (indexer, name) in indexers.iter().zip(COLUMNS) {
+        let path = Path::new(INDEX).join(file_name(indexer.key()));
+        let file = Arc::new(IndexFile::open(&*disk, &path, indexer.key(), ORIGIN, &BlockCache::new(1 << 20)).unwrap());
         for row in &rows {
-            let Some(value) = row.value(&column.name) else { continue };
+            let Some(value) = row.value(name) else { continue };
             let parts = file.parts().map(|part| Box::new(part) as Box<dyn Source>).collect();
-            let terms = TermRange::equal(&column.ty, &value);
+            let terms = indexer.terms_of(&value);
             let bounds = KeyBounds::of(&KeyRange::Single(row.key.clone()));
             let candidates = Candidates::open(parts, &terms, &bounds, true, SORTED_BYTES_MAX).unwrap();
             let mut candidates = candidates.expect("the entries of one value are sorted");
@@ -133,7 +132,7 @@ fn every_row_of_an_sstable_is_found_by_each_of_its_values() {
                 is_found |= place.clustering.is_none_or(|clustering| clustering == row.clustering);
                 candidates.advance().unwrap();
             }
-            assert!(is_found, "{} of {:?}", column.name, row.key);
+            assert!(is_found, "{name} of {:?}", row.key);
         }
     }
 }

@@ -72,7 +72,7 @@ impl Processor {
         self.check_forbidden(plan, client)?;
         // The epoch comes first: a change that comes in between must not be missed.
         let decision = auth.decision(client);
-        for need in needs::of(plan, statement.keyspace.as_deref())? {
+        for need in needs::of(plan, statement.keyspace.as_deref(), self.engine())? {
             match need {
                 Need::On(permission, resource) => self.ensure_on_data(user, permission, &resource)?,
                 Need::Superuser(text) if !auth.book().is_superuser(user) => return Err(QueryError::unauthorized(text)),

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use cql::ast::{Permission, QualifiedName, Statement};
+use engine::Engine;
 use model::Table;
 
 use super::resource::Resource;
 use crate::QueryError;
+use crate::ddl::table_of_index;
 use crate::modify::ModificationPlan;
 use crate::names::keyspace_of;
 use crate::prepared::{Plan, Work};
@@ -22,14 +24,14 @@ pub(super) enum Need {
 }
 
 /// All permissions that a plan needs, in Cassandra's order. Statements about roles check theirs themselves.
-pub(super) fn of(plan: &Plan, keyspace: Option<&str>) -> Result<Vec<Need>, QueryError> {
+pub(super) fn of(plan: &Plan, keyspace: Option<&str>, engine: &Engine) -> Result<Vec<Need>, QueryError> {
     Ok(match &plan.work {
         Work::Select(select) => of_select(select, &plan.tables),
         Work::Modification(modification) | Work::Derived(modification) => of_modification(modification),
         Work::Batch(batch) => batch.statements().iter().flat_map(of_modification).collect(),
         Work::Truncate(table) => vec![on_table(Permission::Modify, table)],
         Work::Use(_) | Work::Describe(_) => Vec::new(),
-        Work::Schema(statement) => of_schema(statement, keyspace)?.into_iter().collect(),
+        Work::Schema(statement) => of_schema(statement, keyspace, engine)?.into_iter().collect(),
     })
 }
 
@@ -56,7 +58,7 @@ fn on_table(permission: Permission, table: &Table) -> Need {
     Need::On(permission, Resource::Table(table.keyspace.to_string(), table.name.to_string()))
 }
 
-fn of_schema(statement: &Statement, keyspace: Option<&str>) -> Result<Option<Need>, QueryError> {
+fn of_schema(statement: &Statement, keyspace: Option<&str>, engine: &Engine) -> Result<Option<Need>, QueryError> {
     use Permission::{Alter, Create, Drop};
     let in_keyspace = |name: &QualifiedName| keyspace_of(name.keyspace.as_ref(), keyspace).map(str::to_owned);
     let all_tables = |name: &QualifiedName| in_keyspace(name).map(Resource::AllTables);
@@ -76,6 +78,15 @@ fn of_schema(statement: &Statement, keyspace: Option<&str>) -> Result<Option<Nee
         Statement::AlterType(alter) => (Alter, types_of(alter.name.keyspace.as_ref())),
         Statement::DropType(drop) => (Drop, types_of(drop.name.keyspace.as_ref())),
         Statement::CreateIndex(create) => (Alter, table(&create.table)),
+        Statement::DropIndex(drop) => {
+            let (keyspace, schema) = (in_keyspace(&drop.index)?, engine.borrow_schema());
+            let known = schema.keyspace(&keyspace);
+            // One that is not there may be dropped by everybody.
+            let Some(table) = known.and_then(|known| table_of_index(known, drop.index.name.as_str())) else {
+                return Ok(None);
+            };
+            (Alter, Ok(Resource::Table(keyspace, table.name.to_string())))
+        }
         Statement::CreateView(create) => (Alter, table(&create.base_table)),
         Statement::CreateFunction(create) => (Create, functions(&create.name)),
         Statement::CreateAggregate(create) => (Create, functions(&create.name)),

@@ -9,6 +9,7 @@ use types::CqlType;
 use types::identifier::Quoted;
 
 use super::create_table::{STATICS_NEED_CLUSTERING, check_column, check_column_count, check_nested, check_no_expiry};
+use super::index::check_not_indexed;
 use super::masks;
 use super::readd::check_dropped;
 use super::{
@@ -157,6 +158,9 @@ fn drop_columns(
             let message = format!("Cannot drop non-frozen column {} of user type {}", name.as_str(), column.ty);
             return Err(QueryError::invalid(message));
         }
+        check_not_indexed(table, column, |indexes| {
+            format!("Cannot drop column {} because it has dependent secondary indexes ({indexes})", name.as_str())
+        })?;
         dropped.insert(name.as_str(), expand(&column.ty));
     }
     let dropped: Vec<(&str, CqlType)> = dropped.into_iter().collect();
@@ -183,6 +187,9 @@ fn rename(table: &Table, renames: &[(Identifier, Identifier)]) -> Result<Table, 
                 table_name(table)
             )));
         }
+        check_not_indexed(table, column, |indexes| {
+            format!("Can't rename column {from} because it has dependent secondary indexes ({indexes})")
+        })?;
         renamed.remove(from_name);
         free.insert(from_name);
         renamed.insert(to_name, column);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cql::ast::{Describe, DescribeTarget, Identifier, QualifiedName, UserTypeName};
 use engine::system::is_system_keyspace;
-use model::{Keyspace, Table};
+use model::{Index, Keyspace, Table};
 use types::identifier::Quoted;
 use types::{UserType, steps};
 
@@ -17,6 +17,7 @@ use super::page::{Flow, Page};
 use super::{Element, statements};
 use crate::QueryError;
 use crate::budget::steps_of_expressions;
+use crate::ddl::table_of_index;
 use crate::execution::Execution;
 
 /// The memory for a name in a list of names that is sorted, bytes.
@@ -53,9 +54,9 @@ pub(super) fn add(statement: &Describe, page: &mut Page<'_>, execution: &Executi
             page.add_each(names.into_iter(), |name| Ok(named(keyspace.name(), "type", name)))
         }),
         DescribeTarget::Functions | DescribeTarget::Aggregates => describer.list(|_| Ok(Flow::GoOn)),
-        DescribeTarget::Table(name) => page.add(|| describer.table(name)).map(|_| ()),
+        DescribeTarget::Table(name) => describer.add_table(describer.table(name)?, page).map(|_| ()),
         DescribeTarget::Type(name) => page.add(|| describer.user_type(name)).map(|_| ()),
-        DescribeTarget::Index(name) => Err(describer.missing("Table for existing index", name)?),
+        DescribeTarget::Index(name) => page.add(|| describer.index(name)).map(|_| ()),
         DescribeTarget::View(name) => Err(describer.missing("Materialized view", name)?),
         DescribeTarget::Function(name) => {
             let name = QualifiedName { keyspace: name.keyspace.clone(), name: name.name.clone() };
@@ -104,6 +105,18 @@ impl<'a> Described<'a> {
             Described::Stored(keyspace) => keyspace.tables.len(),
             Described::Virtual { tables, .. } => tables.len(),
         }
+    }
+
+    /// The number of its tables and their indexes.
+    fn element_count(&self) -> usize {
+        self.tables().map(|table| 1 + table.indexes().len()).sum()
+    }
+
+    /// The index of that name.
+    fn index(&self, name: &str) -> Option<Element> {
+        let table = table_of_index(self.stored()?, name)?;
+        let index = table.indexes().iter().find(|index| *index.name == *name)?;
+        Some(index_element(table, index))
     }
 
     fn tables(&self) -> Box<dyn Iterator<Item = &'a Arc<Table>> + '_> {
@@ -220,10 +233,30 @@ impl<'a> Describer<'a> {
                 return Ok(Flow::Full);
             }
         }
-        if page.pass(keyspace.table_count()) {
+        if page.pass(keyspace.element_count()) {
             return Ok(Flow::GoOn);
         }
-        page.add_each(self.sorted_tables(keyspace)?.into_iter(), |table| self.table_element(table))
+        let tables = self.sorted_tables(keyspace)?;
+        if keyspace.element_count() == tables.len() {
+            return page.add_each(tables.into_iter(), |table| self.table_element(table));
+        }
+        for table in tables {
+            if self.add_table(table, page)? == Flow::Full {
+                return Ok(Flow::Full);
+            }
+        }
+        Ok(Flow::GoOn)
+    }
+
+    /// Adds a table and its indexes.
+    fn add_table(&self, table: &Table, page: &mut Page<'_>) -> Result<Flow, QueryError> {
+        match page.add(|| self.table_element(table))? {
+            Flow::Full => Ok(Flow::Full),
+            Flow::GoOn => {
+                let indexes = self.sorted(table.indexes().iter(), |index| &index.name)?;
+                page.add_each(indexes.into_iter(), |index| Ok(index_element(table, index)))
+            }
+        }
     }
 
     fn table_element(&self, table: &Table) -> Result<Element, QueryError> {
@@ -242,12 +275,21 @@ impl<'a> Describer<'a> {
         Ok(created(&definition.keyspace, "type", &definition.name, statements::user_type(definition)))
     }
 
-    fn table(&self, name: &'a QualifiedName) -> Result<Element, QueryError> {
+    fn index(&self, name: &'a QualifiedName) -> Result<Element, QueryError> {
+        let keyspace = self.keyspace_or_current(name.keyspace.as_ref())?;
+        let found = self.find(keyspace).ok_or_else(|| unknown_keyspace(keyspace))?;
+        match found.index(name.name.as_str()) {
+            Some(element) => Ok(element),
+            None => Err(self.missing("Table for existing index", name)?),
+        }
+    }
+
+    fn table(&self, name: &'a QualifiedName) -> Result<&'a Arc<Table>, QueryError> {
         let keyspace = self.keyspace_or_current(name.keyspace.as_ref())?;
         let found = self.find(keyspace).ok_or_else(|| unknown_keyspace(keyspace))?;
         let name = name.name.as_str();
         let missing = || QueryError::invalid(format!("Table '{name}' not found in keyspace '{keyspace}'"));
-        self.table_element(found.table(name).ok_or_else(missing)?)
+        found.table(name).ok_or_else(missing)
     }
 
     fn user_type(&self, name: &'a UserTypeName) -> Result<Element, QueryError> {
@@ -265,7 +307,7 @@ impl<'a> Describer<'a> {
         Ok(QueryError::invalid(format!("{what} '{}' not found in '{keyspace}'", name.name.as_str())))
     }
 
-    /// A keyspace of that name, or else a table.
+    /// A keyspace of that name, or else a table, or else an index.
     fn generic(&self, name: &'a QualifiedName, page: &mut Page<'_>) -> Result<(), QueryError> {
         let own = name.name.as_str();
         if name.keyspace.is_none()
@@ -278,9 +320,15 @@ impl<'a> Describer<'a> {
         };
         let found = self.find(keyspace).ok_or_else(|| unknown_keyspace(keyspace))?;
         let missing = || QueryError::invalid(format!("'{own}' not found in keyspace '{keyspace}'"));
-        let table = found.table(own).ok_or_else(missing)?;
-        page.add(|| self.table_element(table)).map(|_| ())
+        match found.table(own) {
+            Some(table) => self.add_table(table, page).map(|_| ()),
+            None => page.add(|| found.index(own).ok_or_else(missing)).map(|_| ()),
+        }
     }
+}
+
+fn index_element(table: &Table, index: &Index) -> Element {
+    created(&table.keyspace, "index", &index.name, statements::index(table, index))
 }
 
 fn unknown_keyspace(name: &str) -> QueryError {

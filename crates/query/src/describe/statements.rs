@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use model::{Column, ColumnKind, ColumnMask, Keyspace, Schema, Table};
+use model::{Column, ColumnKind, ColumnMask, Index, Keyspace, Schema, Table};
 use types::identifier::{Quoted, QuotedType};
 use types::{CqlType, UserType};
 
@@ -19,7 +19,20 @@ pub fn snapshot_schema(schema: &Schema, table: &Table) -> String {
     let types = schema.keyspace(&table.keyspace).map(|keyspace| in_dependency_order(keyspace)).unwrap_or_default();
     let types = types.into_iter().filter(|definition| is_used(&definition.name));
     let types = types.map(|definition| create_type("CREATE TYPE IF NOT EXISTS", definition));
-    types.chain([create_table("CREATE TABLE IF NOT EXISTS", table, true)]).map(|statement| statement + "\n").collect()
+    let indexes =
+        table.indexes().iter().map(|definition| create_index("CREATE INDEX IF NOT EXISTS", table, definition));
+    let table = create_table("CREATE TABLE IF NOT EXISTS", table, true);
+    types.chain([table]).chain(indexes).map(|statement| statement + "\n").collect()
+}
+
+/// `CREATE INDEX`.
+pub(super) fn index(table: &Table, index: &Index) -> String {
+    create_index("CREATE INDEX", table, index)
+}
+
+fn create_index(create: &str, table: &Table, index: &Index) -> String {
+    let (keyspace, name) = (Quoted(&table.keyspace), Quoted(&table.name));
+    format!("{create} {} ON {keyspace}.{name} ({});", Quoted(&index.name), index.target())
 }
 
 /// `CREATE KEYSPACE`.

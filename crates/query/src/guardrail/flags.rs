@@ -24,6 +24,7 @@ pub struct Flags {
     pub zero_ttl_on_twcs_enabled: bool,
     pub zero_ttl_on_twcs_warned: bool,
     pub vector_type_enabled: bool,
+    pub secondary_indexes_enabled: bool,
 }
 
 impl Default for Flags {
@@ -43,6 +44,7 @@ impl Default for Flags {
             zero_ttl_on_twcs_enabled: true,
             zero_ttl_on_twcs_warned: false,
             vector_type_enabled: true,
+            secondary_indexes_enabled: true,
         }
     }
 }
@@ -84,6 +86,9 @@ impl Flags {
             ),
             Statement::DropKeyspace(_) => {
                 require(self.drop_keyspace_enabled, "drop_keyspace_enabled", "DROP KEYSPACE functionality")
+            }
+            Statement::CreateIndex(_) => {
+                require(self.secondary_indexes_enabled, "secondary_indexes", "Creating secondary indexes")
             }
             Statement::AlterTable(alter) => {
                 use AlterTableAction::{Add, Drop, Rename};

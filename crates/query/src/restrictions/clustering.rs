@@ -154,6 +154,11 @@ impl ClusteringRestrictions {
         Ok(())
     }
 
+    /// The restrictions, by their first column.
+    pub(super) fn all(&self) -> &[ClusteringRestriction] {
+        &self.restrictions
+    }
+
     pub fn is_empty(&self) -> bool {
         self.restrictions.is_empty()
     }

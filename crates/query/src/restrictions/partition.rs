@@ -82,7 +82,7 @@ impl PartitionRestrictions {
         }
     }
 
-    fn restricted(&self) -> impl Iterator<Item = &ColumnRestriction> {
+    pub fn restricted(&self) -> impl Iterator<Item = &ColumnRestriction> {
         self.columns.iter().flatten()
     }
 

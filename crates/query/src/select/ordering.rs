@@ -57,6 +57,9 @@ impl Ordering {
         if clauses.is_empty() {
             return Ok(Ordering { is_reversed: false, sort: None });
         }
+        if restrictions.uses_index() {
+            return Err(QueryError::invalid("ORDER BY with 2ndary indexes is not supported, except for ANN queries."));
+        }
         if restrictions.is_key_range() {
             return Err(QueryError::invalid(
                 "ORDER BY is only supported when the partition key is restricted by an EQ or an IN.",

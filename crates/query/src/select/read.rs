@@ -37,7 +37,7 @@ const CELLS_BYTES: Range<usize> = 256..64 << 10;
 
 /// How to continue after a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Flow {
+pub(super) enum Flow {
     Next,
     NextPartition,
     Stop,
@@ -199,14 +199,30 @@ impl<'p> Page<'p> {
 
     /// Reads the rows of a segment. Returns false if the page is full or the limit is reached.
     pub fn read(&mut self, segment: Segment) -> Result<bool, QueryError> {
-        let table = &self.plan.table;
-        let Segment { keys, slices, is_resumed } = segment;
-        let options = self.execution.processor.options();
-        self.execution.work(1 + slices.as_slice().len() as u64)?;
-        let range = ReadRange { keys, slices, reversed: self.plan.ordering.is_reversed };
-        self.note_read(&range);
+        self.execution.work(1 + segment.slices.as_slice().len() as u64)?;
         self.sizes.begin_read();
         (self.live_before, self.tombstones) = (self.live_rows, 0);
+        let goes_on = match self.search(&segment)? {
+            Some(places) => self.read_places(segment, places)?,
+            None => {
+                let Segment { keys, slices, is_resumed } = segment;
+                let range = ReadRange { keys, slices, reversed: self.plan.ordering.is_reversed };
+                self.note_read(&range);
+                self.read_range(range, is_resumed)? != Flow::Stop
+            }
+        };
+        let (live, tombstones) = (self.live_rows - self.live_before, self.tombstones);
+        self.execution.note(|| format!("Read {live} live rows and {tombstones} tombstone cells"));
+        if tombstones > self.execution.processor.options().tombstone_warn_threshold {
+            self.plan.warn_of_tombstones(&self.scan(), self.execution);
+        }
+        self.sizes.end_read(&self.scan());
+        Ok(goes_on)
+    }
+
+    /// Reads the rows of a range.
+    pub(super) fn read_range(&mut self, range: ReadRange, is_resumed: bool) -> Result<Flow, QueryError> {
+        let table = &self.plan.table;
         let mut cursor =
             self.execution.processor.read(table, &range, self.execution.now_seconds, self.execution.turn())?;
         self.rows_expected(&range, is_resumed).iter().for_each(|rows| cursor.expect_rows(*rows));
@@ -214,7 +230,6 @@ impl<'p> Page<'p> {
         cursor.pause_after(STEPS_PER_LOOK as u32);
         self.range = range;
         let mut static_bytes = Vec::new();
-        let mut goes_on = true;
         while cursor.advance_partition()? {
             let head = cursor.partition();
             self.execution.work(self.steps_per_row)?;
@@ -231,17 +246,33 @@ impl<'p> Page<'p> {
                 self.limits.remaining_in_partition = self.limits.per_partition;
             }
             if self.read_partition(&mut cursor, &partition, &static_bytes, is_resumed)? == Flow::Stop {
-                goes_on = false;
-                break;
+                return Ok(Flow::Stop);
             }
         }
-        let (live, tombstones) = (self.live_rows - self.live_before, self.tombstones);
-        self.execution.note(|| format!("Read {live} live rows and {tombstones} tombstone cells"));
-        if tombstones > options.tombstone_warn_threshold {
-            self.plan.warn_of_tombstones(&self.scan(), self.execution);
-        }
-        self.sizes.end_read(&self.scan());
-        Ok(goes_on)
+        Ok(Flow::Next)
+    }
+
+    /// Whether no more rows of the partition that was read last are returned.
+    pub(super) fn is_partition_done(&self) -> bool {
+        self.plan.is_distinct || self.limits.remaining_in_partition == 0
+    }
+
+    /// Counts the work of a read.
+    pub(super) fn work(&self, steps: u64) -> Result<(), QueryError> {
+        self.execution.work(steps)
+    }
+
+    pub(super) fn plan(&self) -> &'p SelectPlan {
+        self.plan
+    }
+
+    pub(super) fn execution(&self) -> &'p Execution<'p> {
+        self.execution
+    }
+
+    /// Sets what was read, for warnings.
+    pub(super) fn set_range(&mut self, range: ReadRange) {
+        self.range = range;
     }
 
     /// The number of rows that will be read in a segment, if none of them is dead.

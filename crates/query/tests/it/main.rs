@@ -15,6 +15,8 @@ mod expiry;
 mod few_rows;
 mod guardrails;
 mod in_memory;
+mod indexes;
+mod indexes_model;
 mod logins;
 mod masking;
 mod modify;

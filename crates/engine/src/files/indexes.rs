@@ -1,0 +1,197 @@
+//! The index files of SSTables: opening, building and deleting them. They are in `index/<table id>/<SSTable id>`,
+//! beside the data directory, and can be built again from their SSTables at any time.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use index::{IndexBuilder, IndexFile, Indexer, Origin, file_name};
+use model::{IndexKey, KeyRange, ReadRange, Table, TableId};
+use sstable::{Descriptor, ReadMode, SSTableError, SSTableId, SSTableReader};
+
+use super::{TableFiles, open_cursor};
+use crate::error::EngineError;
+use crate::lock::lock;
+use crate::table::TableStore;
+use crate::table::indexes::{Held, SSTableIndexes, WatchedFile, indexers_of};
+
+/// Whether indexes should be looked at, and whether no more are to be built. Thread-safe.
+#[derive(Default)]
+pub(crate) struct IndexRequests {
+    state: Mutex<RequestState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct RequestState {
+    is_requested: bool,
+    is_stopped: bool,
+}
+
+impl IndexRequests {
+    /// Has the tables with indexes looked at soon.
+    pub fn request(&self) {
+        lock(&self.state).is_requested = true;
+        self.changed.notify_all();
+    }
+
+    /// Ends the building of indexes.
+    pub fn stop(&self) {
+        lock(&self.state).is_stopped = true;
+        self.changed.notify_all();
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        lock(&self.state).is_stopped
+    }
+
+    /// Waits this time, whatever is requested, unless the building of indexes ends.
+    pub fn rest(&self, time: Duration) {
+        let state = lock(&self.state);
+        drop(self.changed.wait_timeout_while(state, time, |state| !state.is_stopped));
+    }
+
+    /// Waits for a request, at most for this time. Returns false if the building of indexes ends.
+    pub fn wait(&self, time: Duration) -> bool {
+        let state = lock(&self.state);
+        let is_idle = |state: &mut RequestState| !state.is_requested && !state.is_stopped;
+        let waited = self.changed.wait_timeout_while(state, time, is_idle);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.is_requested = false;
+        !state.is_stopped
+    }
+}
+
+impl TableFiles {
+    /// The requests to look at indexes.
+    pub fn index_requests(&self) -> &IndexRequests {
+        &self.index_requests
+    }
+
+    fn table_indexes(&self, table: TableId) -> PathBuf {
+        self.index_directory.join(table.0.simple().to_string())
+    }
+
+    fn sstable_indexes(&self, table: TableId, sstable: &SSTableId) -> PathBuf {
+        self.table_indexes(table).join(sstable.as_str())
+    }
+
+    /// Opens the index files that an SSTable has. Damaged files are left out, and built again later.
+    pub fn open_indexes(&self, table: &Table, sstable: &SSTableReader) -> SSTableIndexes {
+        let keys = table.indexes().iter().filter_map(|index| table.index_key(index));
+        keys.filter_map(|key| Some(Held::own(key, self.open_index(table, sstable, key).ok()?))).collect()
+    }
+
+    fn open_index(
+        &self,
+        table: &Table,
+        sstable: &SSTableReader,
+        key: IndexKey,
+    ) -> Result<Arc<WatchedFile>, SSTableError> {
+        let path = self.sstable_indexes(table.id, &sstable.descriptor().id).join(file_name(key));
+        let origin = Origin { data_bytes: sstable.data_length_bytes() };
+        IndexFile::open(&*self.disk, &path, key, origin, &self.cache).map(WatchedFile::new)
+    }
+
+    /// Builds those indexes of an SSTable of the view that it has no sound files of. `goes_on` is asked after each
+    /// partition. Blocks on the disk.
+    pub fn settle_indexes(
+        &self,
+        store: &TableStore,
+        sstable: &Arc<SSTableReader>,
+        goes_on: impl FnMut() -> bool,
+    ) -> Result<(), EngineError> {
+        // It is not older than what was written to the SSTable.
+        let table = &store.table.load_full();
+        let is_built = |key| store.indexes.has_own(sstable, key);
+        let built = self.build_indexes(table, sstable, is_built, goes_on);
+        let added = built.map(|built| store.indexes.add(sstable, &built));
+        if store.borrow_view().sstables.iter().any(|other| other.is_same(sstable)) {
+            return added;
+        }
+        // A merge replaced it meanwhile. It may have deleted what was being written.
+        self.forget_indexes(store, table, &[sstable.descriptor().clone()]);
+        Ok(())
+    }
+
+    /// Builds the files of those indexes of an SSTable that are not built, with a scan, and opens them.
+    fn build_indexes(
+        &self,
+        table: &Arc<Table>,
+        sstable: &Arc<SSTableReader>,
+        is_built: impl Fn(IndexKey) -> bool,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<Vec<Held>, EngineError> {
+        let mut indexers = indexers_of(table);
+        indexers.retain(|indexer| !is_built(indexer.key()));
+        if indexers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let directory = self.sstable_indexes(table.id, &sstable.descriptor().id);
+        self.disk.create_dir_all(&directory)?;
+        let mut builder = IndexBuilder::create(&self.disk, &directory, &indexers)?;
+        let all = ReadRange::all_rows(KeyRange::all());
+        let mut cursor = open_cursor(sstable, table, &all, ReadMode::Sequential)?;
+        builder.scan(&mut cursor, || match goes_on() {
+            true => Ok(()),
+            false => Err(SSTableError::Unwritable { what: "the building of an index was stopped".into() }),
+        })?;
+        builder.finish(Origin { data_bytes: sstable.data_length_bytes() })?;
+        self.disk.sync_dir(&directory)?;
+        let open = |indexer: &Indexer| Ok(Held::own(indexer.key(), self.open_index(table, sstable, indexer.key())?));
+        indexers.iter().map(open).collect()
+    }
+
+    /// Forgets the indexes of SSTables that left the view, deletes their files, and has those of the SSTables that came
+    /// built. What cannot be deleted is left to the next start.
+    pub fn forget_indexes(&self, store: &TableStore, table: &Table, gone: &[Descriptor]) {
+        if table.indexes().is_empty() {
+            return;
+        }
+        store.indexes.forget(gone.iter().map(|sstable| &sstable.id));
+        for sstable in gone {
+            // It may have none, and what stays behind does no harm.
+            let _ = self.disk.remove_dir_all(&self.sstable_indexes(table.id, &sstable.id));
+        }
+        self.index_requests.request();
+    }
+
+    /// Deletes the index files of a table.
+    pub fn remove_all_indexes(&self, table: TableId) -> Result<(), EngineError> {
+        let directory = self.table_indexes(table);
+        if self.disk.exists(&directory)? {
+            self.disk.remove_dir_all(&directory)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the files of indexes that the table does not have, and those of SSTables that are not in the view, which
+    /// `sstables` returns. It is called once the names of what there is are known.
+    pub fn clean_indexes(
+        &self,
+        table: &Table,
+        sstables: impl FnOnce() -> Vec<Arc<SSTableReader>>,
+    ) -> Result<(), EngineError> {
+        let directory = self.table_indexes(table.id);
+        if !self.disk.exists(&directory)? {
+            return Ok(());
+        }
+        let names: Vec<String> =
+            table.indexes().iter().filter_map(|index| table.index_key(index)).map(file_name).collect();
+        let found = self.disk.list(&directory)?;
+        let sstables = sstables();
+        for found in found {
+            let path = directory.join(&found.name);
+            if !sstables.iter().any(|sstable| sstable.descriptor().id.as_str() == found.name) {
+                self.disk.remove_dir_all(&path)?;
+                continue;
+            }
+            let gone = self.disk.list(&path)?.into_iter().filter(|file| {
+                // What is being written has another ending.
+                file.name.ends_with(".db") && !names.contains(&file.name)
+            });
+            gone.into_iter().try_for_each(|file| self.disk.remove_file(&path.join(file.name)))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! Builds secondary indexes in the background: those of tables that had data when the index was created, and those of
+//! SSTables whose index files are missing or damaged.
+//!
+//! A table's indexes are settled step by step, and each step may be the last before a crash: memtables without an index
+//! are flushed, then the files that SSTables lack are built, and then `system."IndexInfo"` says that the index is built.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{IndexKey, Mutation, Table};
+
+use crate::error::EngineError;
+use crate::flush::Flush;
+use crate::read;
+use crate::schema_rows;
+use crate::shared::Shared;
+use crate::table::TableStore;
+use crate::table::indexes::MemtableIndexes;
+use crate::worker::Worker;
+use crate::write::Writes;
+
+/// How often the tables with indexes are looked at without a request. A failure is tried again then.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Builds indexes, in a thread of its own.
+pub(crate) struct Indexing {
+    shared: Arc<Shared>,
+    flush: Arc<Flush>,
+    writes: Arc<Writes>,
+    worker: Worker,
+}
+
+impl Indexing {
+    pub fn new(shared: &Arc<Shared>, flush: &Arc<Flush>, writes: &Arc<Writes>) -> Indexing {
+        let (shared, flush, writes) = (Arc::clone(shared), Arc::clone(flush), Arc::clone(writes));
+        Indexing { shared, flush, writes, worker: Worker::new() }
+    }
+
+    /// Starts the thread, which looks at all tables first. It ends with the room.
+    pub fn start(self: &Arc<Self>) -> Result<(), EngineError> {
+        if self.shared.options().read_only {
+            return Ok(());
+        }
+        self.shared.files().index_requests().request();
+        let shared = Arc::clone(&self.shared);
+        self.worker.start("indexer", self, move |indexing| {
+            blockio::give_way();
+            while shared.files().index_requests().wait(LOOK_EVERY) {
+                let Some(indexing) = indexing.upgrade() else { return };
+                let is_settled = indexing.look();
+                drop(indexing);
+                if !is_settled {
+                    shared.files().index_requests().rest(LOOK_EVERY);
+                }
+            }
+        })
+    }
+
+    /// Ends the thread. What it was building is built after the next start.
+    pub fn stop(&self) {
+        self.shared.files().index_requests().stop();
+        self.worker.join();
+    }
+
+    /// Settles all tables with indexes. Returns false if one of them has to wait for the next time.
+    fn look(&self) -> bool {
+        let mut are_settled = true;
+        let stores = self.shared.stores();
+        for store in stores.iter().filter(|store| store.is_served() && !store.table.load().indexes().is_empty()) {
+            let table = store.table.load_full();
+            let settled = self.settle(store, &table);
+            let is_current = !self.is_stopped(store) && Arc::ptr_eq(&table, &store.table.load());
+            if let Err(error) = settled
+                && is_current
+            {
+                self.shared.tell_failure(&error);
+                are_settled = false;
+            }
+        }
+        are_settled
+    }
+
+    fn is_stopped(&self, store: &TableStore) -> bool {
+        self.shared.files().index_requests().is_stopped() || !store.is_served()
+    }
+
+    /// Builds what is missing of a table's indexes. Blocks on the disk.
+    fn settle(&self, store: &Arc<TableStore>, table: &Arc<Table>) -> Result<(), EngineError> {
+        let keys: Vec<IndexKey> = table.indexes().iter().filter_map(|index| table.index_key(index)).collect();
+        let has = |indexes: &MemtableIndexes| keys.iter().all(|key| indexes.get(*key).is_some());
+        let view = store.view();
+        if !view.generations().all(|generation| generation.indexes.as_deref().is_some_and(has)) {
+            // The active generation was retired when the index was created.
+            self.flush.flush_frozen(store)?;
+        }
+        drop(view);
+        for sstable in store.view().sstables.iter().filter(|sstable| !sstable.is_damaged()) {
+            let is_there = || store.borrow_view().sstables.iter().any(|other| other.is_same(sstable));
+            if !keys.iter().all(|key| store.indexes.has_own(sstable, *key)) && is_there() {
+                self.shared.files().settle_indexes(store, sstable, || !self.is_stopped(store))?;
+            }
+        }
+        self.shared.files().clean_indexes(table, || store.view().sstables.clone())?;
+        self.note_built(store, table)
+    }
+
+    /// Notes in `system."IndexInfo"` which indexes are built.
+    fn note_built(&self, store: &TableStore, table: &Table) -> Result<(), EngineError> {
+        let noted = read::system_rows(&self.shared, "system", schema_rows::BUILT_INDEXES)?;
+        for index in table.indexes() {
+            let is_noted = noted.iter().any(|row| {
+                row.get("table_name") == Some(table.keyspace.as_bytes())
+                    && row.get("index_name") == Some(index.name.as_bytes())
+            });
+            let is_complete = table.index_key(index).is_some_and(|key| read::is_complete(store, key));
+            if !is_noted && is_complete {
+                let (schema, timestamp) = (self.shared.schema(), self.shared.next_timestamp_micros());
+                let note = schema_rows::note_built(&schema, &table.keyspace, &index.name, timestamp);
+                self.writes.system(&Mutation::new(vec![note]))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Indexing {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,100 @@
+//! The rows that may have a value, by a secondary index.
+
+use std::sync::Arc;
+
+use index::{Candidates, Indexer, KeyBounds, Place, SORTED_BYTES_MAX, Source, decode_place};
+use model::{Index, IndexKey, KeyRange, Table};
+use sstable::{Corruption, SSTableError};
+
+use crate::error::EngineError;
+use crate::shared::Shared;
+use crate::table::{TableStore, View};
+use crate::turn::Turn;
+
+/// How often a search takes the view anew that a flush or a merge replaced meanwhile.
+const VIEWS_MAX: usize = 8;
+
+/// The places of rows that had a value in some memtable or SSTable, in reading order, each once. The row may have
+/// another value now, or be gone.
+pub struct IndexCandidates {
+    candidates: Candidates,
+    indexer: Indexer,
+    table: Arc<Table>,
+}
+
+impl IndexCandidates {
+    /// The next place; `None` behind the last. Fails where a file cannot be read, and where it would have to wait for a
+    /// device and may not.
+    pub fn next(&mut self) -> Result<Option<Place>, EngineError> {
+        let Some(key) = self.candidates.peek() else { return Ok(None) };
+        let place = decode_place(self.indexer.clustering(), key).map_err(|error| {
+            let file = format!("an index of {}.{}", self.table.keyspace, self.table.name);
+            let got = error.got.map_or("the end".to_owned(), |got| format!("{got:02x}"));
+            SSTableError::from(Corruption::new(&file, error.offset as u64, error.expected, got))
+        })?;
+        self.candidates.advance()?;
+        Ok(Some(place))
+    }
+}
+
+/// The places within `keys` that the index of the table has for a value; `None` if the index is not complete yet.
+pub(crate) fn candidates(
+    shared: &Shared,
+    table: &Arc<Table>,
+    index: &Index,
+    value: &[u8],
+    keys: &KeyRange,
+    turn: Turn<'_>,
+) -> Result<Option<IndexCandidates>, EngineError> {
+    let catalog = shared.catalog();
+    let store = catalog.store(table)?;
+    // Its types have all fields of the keys that were written so far.
+    let current = store.table.load_full();
+    let Some(column) = current.column(&index.column) else { return Ok(None) };
+    let indexer = Indexer::new(&current, column, index.part);
+    if table.index_key(index) != Some(indexer.key()) {
+        return Ok(None);
+    }
+    let Some(sources) = sources(store, indexer.key()) else {
+        shared.files().index_requests().request();
+        return Ok(None);
+    };
+    let (terms, bounds) = (indexer.terms_of(value), KeyBounds::of(keys));
+    let candidates = Candidates::open(sources, &terms, &bounds, turn.may_block, SORTED_BYTES_MAX)?;
+    Ok(candidates.map(|candidates| IndexCandidates { candidates, indexer, table: table.clone() }))
+}
+
+/// The entries of an index in all memtables and SSTables of a view; `None` if one of them has no such index.
+fn sources(store: &TableStore, key: IndexKey) -> Option<Vec<Box<dyn Source>>> {
+    for _ in 0..VIEWS_MAX {
+        let view = store.view();
+        if let Some(sources) = sources_of_view(store, &view, key) {
+            return Some(sources);
+        }
+        // The indexes of an SSTable are forgotten once it is in the view no more.
+        if Arc::ptr_eq(&view, &store.view()) {
+            return None;
+        }
+    }
+    None
+}
+
+fn sources_of_view(store: &TableStore, view: &View, key: IndexKey) -> Option<Vec<Box<dyn Source>>> {
+    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+    for generation in view.generations() {
+        match generation.indexes.as_ref().and_then(|indexes| indexes.get(key)) {
+            Some(memory) => sources.extend(memory.parts().into_iter().map(|part| Box::new(part) as Box<dyn Source>)),
+            None if generation.memtable.is_empty() => {}
+            None => return None,
+        }
+    }
+    for sstable in &view.sstables {
+        store.indexes.sources(sstable, key)?.iter().for_each(|source| source.add_to(&mut sources));
+    }
+    Some(sources)
+}
+
+/// Whether every memtable and SSTable of the table has the index.
+pub(crate) fn is_complete(store: &TableStore, key: IndexKey) -> bool {
+    sources(store, key).is_some()
+}

@@ -1,0 +1,262 @@
+//! The secondary indexes of one table's data: those of memtables in memory, those of SSTables in files.
+//!
+//! An SSTable that was just written has no files yet. Until they are built, what it was made of stands in for it: the
+//! indexes of the memtable that was flushed, or of the SSTables that were merged. These have an entry for each of its
+//! rows, and may have more, which costs time and no wrong row.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use index::{Batch, IndexFile, Indexer, MemoryIndex, Source};
+use model::{IndexKey, PartitionUpdate, Table};
+use sstable::{SSTableError, SSTableId, SSTableReader};
+
+use super::generation::Generation;
+
+/// Makes the entries of each index of the table.
+pub(crate) fn indexers_of(table: &Table) -> Vec<Indexer> {
+    let indexer = |index: &model::Index| Some(Indexer::new(table, table.column(&index.column)?, index.part));
+    table.indexes().iter().filter_map(indexer).collect()
+}
+
+/// The indexes of a memtable. Thread-safe.
+pub(crate) struct MemtableIndexes {
+    parts: Vec<MemtableIndex>,
+}
+
+struct MemtableIndex {
+    key: IndexKey,
+    /// Knows the types of the newest version of the table.
+    indexer: ArcSwap<Indexer>,
+    memory: Arc<MemoryIndex>,
+}
+
+impl MemtableIndexes {
+    /// Empty indexes for a memtable of the table; `None` if the table has no index.
+    pub fn of(table: &Table, shards: usize) -> Option<Box<MemtableIndexes>> {
+        if table.indexes().is_empty() {
+            return None;
+        }
+        let part = |indexer: Indexer| MemtableIndex {
+            key: indexer.key(),
+            indexer: ArcSwap::from_pointee(indexer),
+            memory: Arc::new(MemoryIndex::new(shards)),
+        };
+        Some(Box::new(MemtableIndexes { parts: indexers_of(table).into_iter().map(part).collect() }))
+    }
+
+    /// Adds the entries of an update, which must not be visible yet. Returns by how many bytes the indexes grew.
+    #[cold]
+    pub fn put(&self, update: &PartitionUpdate) -> i64 {
+        let (mut entry, mut growth) = (Vec::new(), 0);
+        let token = update.key().token();
+        for MemtableIndex { indexer, memory, .. } in &self.parts {
+            let mut put = |entry: &[u8], term_length: usize| growth += memory.put(token, entry, term_length);
+            indexer.load().of_update(update, &mut entry, &mut put);
+        }
+        growth
+    }
+
+    /// Has later entries made with the types of a newer version of the table: a user type may have got a field.
+    pub fn table_altered(&self, table: &Table) {
+        let columns = table.columns_in_select_order();
+        for part in &self.parts {
+            if let Some(column) = columns.iter().find(|column| column.id == part.key.column) {
+                part.indexer.store(Arc::new(Indexer::new(table, column, part.key.part)));
+            }
+        }
+    }
+
+    /// The index with this key, if the memtable has it.
+    pub fn get(&self, key: IndexKey) -> Option<&Arc<MemoryIndex>> {
+        self.parts.iter().find(|part| part.key == key).map(|part| &part.memory)
+    }
+
+    fn keys(&self) -> impl Iterator<Item = IndexKey> {
+        self.parts.iter().map(|part| part.key)
+    }
+
+    /// What they hold, bytes.
+    pub fn used_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.memory.used_bytes()).sum()
+    }
+}
+
+/// An index file, and whether a read found damage in it.
+pub(crate) struct WatchedFile {
+    pub file: Arc<IndexFile>,
+    is_damaged: AtomicBool,
+}
+
+impl WatchedFile {
+    pub fn new(file: IndexFile) -> Arc<WatchedFile> {
+        Arc::new(WatchedFile { file: Arc::new(file), is_damaged: AtomicBool::new(false) })
+    }
+}
+
+/// What has entries of an SSTable's rows.
+#[derive(Clone)]
+pub(crate) enum IndexSource {
+    Memory(Arc<MemoryIndex>),
+    File(Arc<WatchedFile>),
+}
+
+impl IndexSource {
+    /// Its parts, for a search.
+    pub fn add_to(&self, sources: &mut Vec<Box<dyn Source>>) {
+        match self {
+            IndexSource::Memory(memory) => {
+                sources.extend(memory.parts().into_iter().map(|part| Box::new(part) as Box<dyn Source>));
+            }
+            IndexSource::File(file) => {
+                let watch = |part| Box::new(Watched { part, file: file.clone() }) as Box<dyn Source>;
+                sources.extend(file.file.parts().map(watch));
+            }
+        }
+    }
+
+    fn is_damaged(&self) -> bool {
+        matches!(self, IndexSource::File(file) if file.is_damaged.load(Ordering::Relaxed))
+    }
+}
+
+/// A part of a file that notes damage when it is read.
+struct Watched<P> {
+    part: P,
+    file: Arc<WatchedFile>,
+}
+
+impl<P: Source> Source for Watched<P> {
+    fn read(
+        &self,
+        start: std::ops::Bound<&[u8]>,
+        end: &[u8],
+        may_block: bool,
+        batch: &mut Batch,
+    ) -> Result<(), SSTableError> {
+        self.part.read(start, end, may_block, batch).inspect_err(|error| {
+            if matches!(error, SSTableError::Corruption(_)) {
+                self.file.is_damaged.store(true, Ordering::Relaxed);
+            }
+        })
+    }
+}
+
+/// One index of an SSTable.
+#[derive(Clone)]
+pub(crate) struct Held {
+    key: IndexKey,
+    sources: Vec<IndexSource>,
+    /// Whether the source is the file of the SSTable itself.
+    is_own: bool,
+}
+
+impl Held {
+    /// The file of the SSTable itself.
+    pub fn own(key: IndexKey, file: Arc<WatchedFile>) -> Held {
+        Held { key, sources: vec![IndexSource::File(file)], is_own: true }
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.sources.iter().any(IndexSource::is_damaged)
+    }
+}
+
+/// The indexes of an SSTable.
+pub(crate) type SSTableIndexes = Vec<Held>;
+
+/// The indexes of a table's SSTables. A reader takes the view first and then these.
+#[derive(Default)]
+pub(crate) struct StoreIndexes {
+    by_sstable: ArcSwap<HashMap<SSTableId, Arc<SSTableIndexes>>>,
+}
+
+impl StoreIndexes {
+    /// The sources of an SSTable's index; `None` if it has none that can be read.
+    pub fn sources(&self, sstable: &SSTableReader, key: IndexKey) -> Option<Vec<IndexSource>> {
+        let by_sstable = self.by_sstable.load();
+        let held = by_sstable.get(&sstable.descriptor().id)?.iter().find(|held| held.key == key)?;
+        (!held.is_damaged()).then(|| held.sources.clone())
+    }
+
+    /// Whether the SSTable has a sound file of its own for the index.
+    pub fn has_own(&self, sstable: &SSTableReader, key: IndexKey) -> bool {
+        let by_sstable = self.by_sstable.load();
+        let held = by_sstable.get(&sstable.descriptor().id).and_then(|all| all.iter().find(|held| held.key == key));
+        held.is_some_and(|held| held.is_own && !held.is_damaged())
+    }
+
+    /// What stands in for the indexes of SSTables that were made of these SSTables and of this generation.
+    pub fn stand_ins(&self, inputs: &[Arc<SSTableReader>], flushed: Option<&Generation>) -> SSTableIndexes {
+        let memory = flushed.and_then(|flushed| flushed.indexes.as_deref());
+        if flushed.is_some() && memory.is_none() {
+            return SSTableIndexes::new();
+        }
+        let by_sstable = self.by_sstable.load();
+        let first = inputs.first().and_then(|input| by_sstable.get(&input.descriptor().id));
+        let keys: Vec<IndexKey> = match memory {
+            Some(memory) => memory.keys().collect(),
+            None => first.iter().flat_map(|held| held.iter()).map(|held| held.key).collect(),
+        };
+        let stand_in = |key: IndexKey| {
+            let mut sources = Vec::new();
+            if let Some(memory) = memory {
+                sources.push(IndexSource::Memory(memory.get(key)?.clone()));
+            }
+            for input in inputs {
+                sources.extend(self.sources(input, key)?);
+            }
+            Some(Held { key, sources, is_own: false })
+        };
+        keys.into_iter().filter_map(stand_in).collect()
+    }
+
+    /// Sets the indexes of SSTables that enter the view next.
+    pub fn set(&self, sstables: &[Arc<SSTableReader>], indexes: SSTableIndexes) {
+        let indexes = Arc::new(indexes);
+        if !indexes.is_empty() {
+            self.change(|all| {
+                all.extend(sstables.iter().map(|sstable| (sstable.descriptor().id.clone(), indexes.clone())));
+            });
+        }
+    }
+
+    /// Puts indexes of an SSTable in the place of those that it had with the same keys.
+    pub fn add(&self, sstable: &SSTableReader, added: &[Held]) {
+        self.change(|all| {
+            let held = all.entry(sstable.descriptor().id.clone()).or_default();
+            let is_replaced = |held: &&Held| added.iter().any(|added| added.key == held.key);
+            let kept = held.iter().filter(|held| !is_replaced(held)).chain(added).cloned().collect();
+            *held = Arc::new(kept);
+        });
+    }
+
+    /// Forgets SSTables that are in the view no more.
+    pub fn forget<'s>(&self, sstables: impl IntoIterator<Item = &'s SSTableId> + Clone) {
+        if !self.by_sstable.load().is_empty() {
+            self.change(|all| sstables.clone().into_iter().for_each(|id| drop(all.remove(id))));
+        }
+    }
+
+    /// Forgets all indexes but those with these keys.
+    pub fn keep_only(&self, keys: &[IndexKey]) {
+        let is_kept = |held: &Held| keys.contains(&held.key);
+        if !self.by_sstable.load().values().all(|held| held.iter().all(is_kept)) {
+            self.change(|all| {
+                for held in all.values_mut() {
+                    *held = Arc::new(held.iter().filter(|held| is_kept(held)).cloned().collect());
+                }
+            });
+        }
+    }
+
+    fn change(&self, change: impl Fn(&mut HashMap<SSTableId, Arc<SSTableIndexes>>)) {
+        self.by_sstable.rcu(|all| {
+            let mut changed = HashMap::clone(all);
+            change(&mut changed);
+            changed
+        });
+    }
+}

@@ -1,0 +1,234 @@
+//! CREATE INDEX and DROP INDEX.
+
+use std::sync::Arc;
+
+use cql::ast::{CreateIndex, DropIndex, Identifier, IndexTarget, IndexTargetKind};
+use model::{Column, ColumnKind, Index, IndexPart, Keyspace, Table};
+use types::CqlType;
+use types::identifier::Quoted;
+
+use super::{
+    Access, Changed, check_modifiable, edit_keyspace, is_valid_name, no_keyspace, properties, qualify, table_changed,
+    undefined_column, unless_unchanged,
+};
+use crate::execution::Execution;
+use crate::guardrail::SECONDARY_INDEXES_PER_TABLE;
+use crate::names::keyspace_of;
+use crate::{ChangeKind, QueryError};
+
+/// The class of plain indexes, which is the default.
+const LEGACY: &str = "legacy_local_table";
+const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
+const SASI_DISABLED: &str = "SASI indexes are disabled. Enable in cassandra.yaml to use.";
+/// The names of storage-attached indexes.
+const SAI: [&str; 3] = ["sai", "storageattachedindex", "org.apache.cassandra.index.sai.storageattachedindex"];
+/// The only property of an index.
+const OPTIONS: &str = "options";
+
+/// Checks the statement alone.
+pub(super) fn check(create: &CreateIndex) -> Result<(), QueryError> {
+    properties::check_known(&create.properties, &[OPTIONS])
+}
+
+/// The class that was named, if the index is not a plain one.
+fn custom_class(create: &CreateIndex) -> Option<&str> {
+    let class = create.class.as_deref().unwrap_or(LEGACY);
+    (create.is_custom || !class.eq_ignore_ascii_case(LEGACY)).then_some(class)
+}
+
+pub(super) fn create(create: &CreateIndex, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
+    let (keyspace, name) = qualify(&create.table, execution)?;
+    if execution.processor.virtual_tables().has_keyspace(keyspace) {
+        return Err(QueryError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
+    }
+    check_modifiable(execution, keyspace, Some(name), Access::Alter)?;
+    let class = custom_class(create);
+    if class.is_none() && !create.properties.is_empty() {
+        return Err(QueryError::invalid("Cannot specify options for a non-CUSTOM index"));
+    }
+    if class == Some(SASI) {
+        return Err(QueryError::invalid(SASI_DISABLED));
+    }
+    let created = execution.processor.engine().change_schema(|schema, keyspaces| {
+        let known = schema.keyspace(keyspace).ok_or_else(|| no_keyspace(keyspace))?;
+        let missing = || QueryError::invalid(format!("Table '{name}' doesn't exist"));
+        let table = known.tables.get(name).ok_or_else(missing)?;
+        let Some(index) = define(create, class, known, table, execution)? else { return Ok::<_, QueryError>(None) };
+        let altered = table.to_builder().indexes(table.indexes().iter().cloned().chain([index])).build();
+        if let Some(edited) = edit_keyspace(keyspaces, keyspace) {
+            edited.tables.insert(name.into(), Arc::new(altered));
+        }
+        Ok(Some(table_changed(ChangeKind::Updated, keyspace, name)))
+    })?;
+    Ok(unless_unchanged(created, execution))
+}
+
+/// The index; `None` if it is there already and need not be made.
+fn define(
+    create: &CreateIndex,
+    class: Option<&str>,
+    keyspace: &Keyspace,
+    table: &Table,
+    execution: &Execution<'_>,
+) -> Result<Option<Index>, QueryError> {
+    let written = create.name.as_ref().map(Identifier::as_str);
+    if let Some(name) = written
+        && has_index(keyspace, name)
+    {
+        let exists = || QueryError::invalid(format!("Index '{name}' already exists"));
+        return if create.if_not_exists { Ok(None) } else { Err(exists()) };
+    }
+    if table.is_counter() {
+        return Err(QueryError::invalid("Secondary indexes on counter tables aren't supported"));
+    }
+    check_count(written, table, execution)?;
+    let (column, part) = match create.targets.as_slice() {
+        [] if class.is_none() => {
+            return Err(QueryError::invalid("Only CUSTOM indexes can be created without specifying a target column"));
+        }
+        [_, _, ..] if class.is_none() => {
+            return Err(QueryError::invalid("Only CUSTOM indexes support multiple columns"));
+        }
+        [target, ..] => target_of(target, table)?,
+        [] => return Err(refuse_class(class.unwrap_or_default())),
+    };
+    let name = written.map_or_else(|| free_name(keyspace, table, column), str::to_owned);
+    if let Some(class) = class {
+        return Err(refuse_class(class));
+    }
+    let index = Index::new(&name, column, part);
+    if let Some(same) = table.indexes().iter().find(|other| other.options == index.options) {
+        let duplicate = format!("Index {name} is a duplicate of existing index {}", same.name);
+        return if create.if_not_exists { Ok(None) } else { Err(QueryError::invalid(duplicate)) };
+    }
+    if !is_valid_name(&name) {
+        return Err(QueryError::configuration(format!("Illegal index name {name}")));
+    }
+    Ok(Some(index))
+}
+
+/// The error for a class of indexes that is not there.
+fn refuse_class(class: &str) -> QueryError {
+    match SAI.contains(&class.to_ascii_lowercase().as_str()) {
+        true => QueryError::not_supported("USING 'sai' (storage-attached indexes)"),
+        false => QueryError::configuration(format!("Unable to find custom indexer class '{class}'")),
+    }
+}
+
+fn check_count(name: Option<&str>, table: &Table, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let what = match name {
+        Some(name) => format!("{name} on table {}", table.name),
+        None => format!("on table {}", table.name),
+    };
+    let guardrail = execution.processor.options().guardrails.secondary_indexes_per_table;
+    guardrail.check(&SECONDARY_INDEXES_PER_TABLE, &what, table.indexes().len() + 1, execution)
+}
+
+fn has_index(keyspace: &Keyspace, name: &str) -> bool {
+    keyspace.tables.values().flat_map(|table| table.indexes()).any(|index| *index.name == *name)
+}
+
+/// The name of an index that was given none.
+fn free_name(keyspace: &Keyspace, table: &Table, column: &Column) -> String {
+    let base: String = format!("{}_{}_idx", table.name, column.name)
+        .chars()
+        .filter(|character| character.is_ascii_alphanumeric() || *character == '_')
+        .collect();
+    let numbered = (1..).map(|number| format!("{base}_{number}"));
+    let mut names = std::iter::once(base.clone()).chain(numbered);
+    names.find(|name| !has_index(keyspace, name)).unwrap_or(base)
+}
+
+/// The column that is indexed, and the part of it.
+fn target_of<'t>(target: &IndexTarget, table: &'t Table) -> Result<(&'t Arc<Column>, IndexPart), QueryError> {
+    let column = table.column(target.column.as_str()).ok_or_else(|| undefined_column(&target.column, table))?;
+    let (ty, name) = (&column.ty, &*column.name);
+    let refuse = |message: String| Err(QueryError::invalid(message));
+    if ty.any(&|inner| *inner == CqlType::Duration) {
+        let what = match ty {
+            CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. } => "collections containing durations",
+            CqlType::Tuple(_) => "tuples containing durations",
+            CqlType::Udt { .. } => "UDTs containing durations",
+            _ => "duration columns",
+        };
+        return refuse(format!("Secondary indexes are not supported on {what}"));
+    }
+    if column.kind == ColumnKind::PartitionKey && table.partition_key().len() == 1 {
+        return refuse(format!("Cannot create secondary index on the only partition key column {name}"));
+    }
+    let is_frozen = ty.is_collection() && !ty.is_multi_cell();
+    let kind = match target.kind {
+        IndexTargetKind::Simple if ty.is_collection() => IndexTargetKind::Values,
+        kind => kind,
+    };
+    let printed = match kind {
+        IndexTargetKind::Simple => "",
+        IndexTargetKind::Values => "values",
+        IndexTargetKind::Keys => "keys",
+        IndexTargetKind::Entries => "entries",
+        IndexTargetKind::Full => "full",
+    };
+    if is_frozen && kind != IndexTargetKind::Full {
+        return refuse(format!(
+            "Cannot create {printed}() index on frozen column {name}. Frozen collections are immutable and must be fully indexed by using the 'full({})' modifier",
+            Quoted(name)
+        ));
+    }
+    if !is_frozen && kind == IndexTargetKind::Full {
+        return refuse("full() indexes can only be created on frozen collections".into());
+    }
+    if !ty.is_collection() && kind != IndexTargetKind::Simple {
+        let what = "Non-collection columns only support simple indexes";
+        return refuse(format!("Cannot create {printed}() index on {name}. {what}"));
+    }
+    let is_of_keys = matches!(kind, IndexTargetKind::Keys | IndexTargetKind::Entries);
+    if is_of_keys && !matches!(ty, CqlType::Map { .. }) {
+        return refuse(format!("Cannot create index on {printed} of column {name} with non-map type"));
+    }
+    if matches!(ty, CqlType::Udt { frozen: false, .. }) {
+        return refuse(format!("Cannot create index on non-frozen UDT column {name}"));
+    }
+    let part = match kind {
+        IndexTargetKind::Simple | IndexTargetKind::Full => IndexPart::Whole,
+        IndexTargetKind::Values => IndexPart::Values,
+        IndexTargetKind::Keys => IndexPart::Keys,
+        IndexTargetKind::Entries => IndexPart::Entries,
+    };
+    Ok((column, part))
+}
+
+pub(super) fn drop(drop: &DropIndex, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
+    let keyspace = keyspace_of(drop.index.keyspace.as_ref(), execution.keyspace)?;
+    let name = drop.index.name.as_str();
+    let table = execution.schema.keyspace(keyspace).and_then(|known| table_of(known, name));
+    check_modifiable(execution, keyspace, table.map(|table| &*table.name), Access::Alter)?;
+    let dropped = execution.processor.engine().change_schema(|schema, keyspaces| {
+        let Some(table) = schema.keyspace(keyspace).and_then(|known| table_of(known, name)) else {
+            let missing = format!("Index '{keyspace}.{name}' doesn't exist'");
+            return if drop.if_exists { Ok(None) } else { Err(QueryError::invalid(missing)) };
+        };
+        let kept = table.indexes().iter().filter(|index| *index.name != *name).cloned();
+        let altered = table.to_builder().indexes(kept).build();
+        if let Some(edited) = edit_keyspace(keyspaces, keyspace) {
+            edited.tables.insert(table.name.clone(), Arc::new(altered));
+        }
+        Ok(Some(table_changed(ChangeKind::Updated, keyspace, &table.name)))
+    })?;
+    Ok(unless_unchanged(dropped, execution))
+}
+
+/// The table that has the index of that name.
+pub(crate) fn table_of<'k>(keyspace: &'k Keyspace, index: &str) -> Option<&'k Arc<Table>> {
+    keyspace.tables.values().find(|table| table.indexes().iter().any(|known| *known.name == *index))
+}
+
+/// Refuses a change of a column that has indexes.
+pub(super) fn check_not_indexed(
+    table: &Table,
+    column: &Column,
+    message: impl FnOnce(&str) -> String,
+) -> Result<(), QueryError> {
+    let names = table.indexes().iter().filter(|index| index.column == column.name).map(|index| &*index.name);
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() { Ok(()) } else { Err(QueryError::invalid(message(&names.join(", ")))) }
+}

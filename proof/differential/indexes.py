@@ -1,0 +1,69 @@
+"""Secondary indexes of a history's tables, and SELECTs that use them."""
+
+from random import Random
+
+from proof.differential.schema import Column, Table
+from proof.differential.steps import Step
+from proof.differential.values import List, Map, Set
+from proof.differential.writes import Text
+
+INDEXED = 0.35          # of the histories have indexes
+
+
+def create_index(rng: Random, table: Table, expires: bool) -> Step:
+    """An index that the table does not have yet, mostly.
+
+    Those by which Cassandra misses rows are left out (docs/differences.md): of static columns, and of key columns where cells expire.
+    """
+    kinds = ("regular",) if expires else ("partition_key", "clustering", "regular")
+    column = rng.choice(table.of_kind(*kinds) or table.partition_key[:1])
+    target = rng.choice(targets(column))
+    is_refused = len(table.partition_key) == 1 and column.kind == "partition_key"
+    if not is_refused and "duration" not in column.type.name and not is_cells_of_user_type(column):
+        table.indexes.setdefault(column.name, []).append(target)
+    return Step("cql", f"CREATE INDEX {rng.choice(('', 'IF NOT EXISTS '))}ON {table.full_name} ({target})")
+
+
+def targets(column: Column) -> tuple[str, ...]:
+    name, kind = column.name, column.type
+    if not isinstance(kind, (List, Set, Map)):
+        return (name,)
+    if not kind.multi_cell:
+        return (f"full({name})",)
+    return (name, f"keys({name})", f"entries({name})") if isinstance(kind, Map) else (name, f"values({name})")
+
+
+def is_cells_of_user_type(column: Column) -> bool:
+    return column.type.multi_cell and not isinstance(column.type, (List, Set, Map))
+
+
+def indexed_conditions(text: Text, table: Table) -> tuple[list[str], bool]:
+    """WHERE relations of which an index answers one, and whether they want ALLOW FILTERING."""
+    rng = text.rng
+    column = rng.choice([column for column in table.columns if column.name in table.indexes])
+    where = [indexed_relation(text, table, column)]
+    roll = rng.random()
+    if roll < 0.2 and column not in table.partition_key:
+        where += [f"{key.name} = {text.value(table.key_value(rng, key))}" for key in table.partition_key]
+        if table.clustering and column not in table.clustering and rng.random() < 0.4:
+            first = table.clustering[0]
+            where.append(f"{first.name} {rng.choice(('=', '>', '<='))} {text.value(table.key_value(rng, first))}")
+    elif roll < 0.4:
+        other = rng.choice(table.columns)
+        if other is not column and other.name in table.indexes:
+            where.append(indexed_relation(text, table, other))
+    return where, rng.random() < (0.15 if len(where) == 1 else 0.7)
+
+
+def indexed_relation(text: Text, table: Table, column: Column) -> str:
+    rng, kind, name = text.rng, column.type, column.name
+    if column.kind in ("partition_key", "clustering"):
+        return f"{name} = {text.value(table.key_value(rng, column))}"
+    if not kind.multi_cell or is_cells_of_user_type(column):
+        return f"{name} = {text.value(kind.value(rng))}"
+    target = rng.choice(table.indexes[name])
+    if target.startswith("keys("):
+        return f"{name} CONTAINS KEY {text.value(kind.key.value(rng))}"
+    if target.startswith("entries("):
+        return f"{name}[{text.value(kind.key.value(rng))}] = {text.value(kind.element.value(rng))}"
+    return f"{name} CONTAINS {text.value(kind.element.value(rng))}"
