@@ -10,7 +10,7 @@ from proof.wire import Error, QueryOptions, requests
 VALUE_BYTES = 8 * MIB
 SSTABLES, ROWS = 3, 2
 SILENT_CLIENTS = 80
-ALLOWED = r"Rows|Error 0x1001 .*"
+ALLOWED = r"Rows|Error 0x1001 .*|Error 0x1200 .*"
 FILLING = threading.Lock()
 
 

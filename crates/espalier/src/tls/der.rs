@@ -16,7 +16,7 @@ const EC_PUBLIC_KEY: [u8; 9] = [0x06, 0x07, 0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x02, 
 pub(super) fn take<'a>(input: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     let ([found, length], rest) = input.split_first_chunk::<2>()?;
     let (length, rest) = match length {
-        0..0x80 => (usize::from(*length), rest),
+        0..=0x7F => (usize::from(*length), rest),
         0x81..=0x83 => {
             let (digits, rest) = rest.split_at_checked(usize::from(length & 0x7F))?;
             (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)

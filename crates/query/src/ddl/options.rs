@@ -258,20 +258,11 @@ fn read_repair(text: &str) -> Result<String, QueryError> {
 fn speculative_retry(text: &str) -> Result<String, QueryError> {
     let invalid = || QueryError::configuration(format!("Invalid value {text} for option 'speculative_retry'"));
     let upper = text.to_uppercase();
-    let simple = |upper: &str| {
-        let is_percentile = percentile(upper).is_some();
-        simple_retry(upper).ok_or_else(|| match is_percentile {
-            true => QueryError::configuration(format!(
-                "Invalid value {text} for PERCENTILE option 'speculative_retry': must be between (0.0 and 100.0)"
-            )),
-            false => invalid(),
-        })
-    };
     for hybrid in ["MIN", "MAX"] {
         if let Some(inside) = upper.strip_prefix(hybrid).and_then(|rest| rest.strip_prefix('(')) {
             let parts: Vec<&str> = inside.strip_suffix(')').ok_or_else(invalid)?.split(',').map(str::trim).collect();
             let [first, second] = parts.as_slice() else { return Err(invalid()) };
-            let parts = [simple(first)?, simple(second)?];
+            let parts = [simple_retry(first).ok_or_else(invalid)?, simple_retry(second).ok_or_else(invalid)?];
             let [first, second] = parts.each_ref().map(|part| if part.ends_with('p') { "PERCENTILE" } else { "FIXED" });
             if first == second {
                 return Err(QueryError::configuration(format!(
@@ -285,7 +276,12 @@ fn speculative_retry(text: &str) -> Result<String, QueryError> {
     match upper.as_str() {
         "ALWAYS" => Ok(upper),
         "NEVER" | "NONE" => Ok("NEVER".into()),
-        _ => simple(&upper),
+        _ => simple_retry(&upper).ok_or_else(|| match percentile(&upper) {
+            Some(_) => QueryError::configuration(format!(
+                "Invalid value {text} for PERCENTILE option 'speculative_retry': must be between (0.0 and 100.0)"
+            )),
+            None => invalid(),
+        }),
     }
 }
 

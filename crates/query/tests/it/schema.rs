@@ -81,9 +81,9 @@ fn policies_of_speculative_retry_that_cassandra_refuses_are_refused() {
     for (policy, told) in [
         ("0p", percentile),
         ("101PERCENTILE", percentile),
-        ("MIN(101p,5ms)", percentile),
-        ("MIN(99p,50p)", &both("PERCENTILE")),
-        ("MAX(5ms,6ms)", &both("FIXED")),
+        ("MIN(101p,5ms)", option),
+        ("MIN(99p,50p)", both("PERCENTILE").as_str()),
+        ("MAX(5ms,6ms)", both("FIXED").as_str()),
         ("-5p", option),
         ("1.2.3p", option),
         ("99 p", option),

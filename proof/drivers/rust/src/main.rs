@@ -1,7 +1,4 @@
-//! The Rust driver's script: `rust-driver-script HOST PORT`, or `rust-driver-script HOST PORT tls DIRECTORY LOGIN`.
-//! Speaks protocol v4, the newest this driver knows.
-
-mod tls;
+//! The Rust driver's script: `rust-driver-script HOST PORT`. Speaks protocol v4, the newest this driver knows.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -56,12 +53,6 @@ impl Checks {
 async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let node = format!("{}:{}", arguments[1], arguments[2]);
-    if let [_, _, _, _, directory, login] = &arguments[..] {
-        let mut checks = Checks { name: "tls".to_owned(), passed: 0, failed: 0 };
-        let outcome = tls::script(&mut checks, &node, directory.as_ref(), login == "certificate").await;
-        checks.part("script", outcome);
-        return end(checks.passed, checks.failed);
-    }
     let (mut passed, mut failed) = (0, 0);
     for (name, compression) in [("plain", None), ("lz4", Some(Compression::Lz4)), ("snappy", Some(Compression::Snappy))]
     {
@@ -71,10 +62,6 @@ async fn main() -> ExitCode {
         passed += checks.passed;
         failed += checks.failed;
     }
-    end(passed, failed)
-}
-
-fn end(passed: u32, failed: u32) -> ExitCode {
     println!("{passed} passed, {failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
