@@ -140,6 +140,7 @@ impl Run<'_> {
             column_index_size_bytes: 16 * 1024,
             past_page_cache: true,
             host_id: uuid::Uuid::nil(),
+            size_watch: None,
             new_id: &mut || {
                 next_id += 1;
                 SSTableId::from_sequence(next_id)

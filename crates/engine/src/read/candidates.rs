@@ -25,7 +25,7 @@ pub struct IndexCandidates {
 impl IndexCandidates {
     /// The next place; `None` behind the last. Fails where a file cannot be read, and where it would have to wait for a
     /// device and may not.
-    pub fn next(&mut self) -> Result<Option<Place>, EngineError> {
+    pub fn next_place(&mut self) -> Result<Option<Place>, EngineError> {
         let Some(key) = self.candidates.peek() else { return Ok(None) };
         let place = decode_place(self.indexer.clustering(), key).map_err(|error| {
             let file = format!("an index of {}.{}", self.table.keyspace, self.table.name);

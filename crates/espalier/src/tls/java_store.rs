@@ -39,6 +39,9 @@ pub(super) struct JavaStore {
     pub(super) trusted: Vec<Vec<u8>>,
 }
 
+/// A private key as PKCS #8, and its certificates.
+type KeyWithChain<'s> = (Vec<u8>, &'s [Vec<u8>]);
+
 impl JavaStore {
     /// Reads a store and checks its digest. As in Java, it is not checked without a password.
     pub(super) fn read(bytes: &[u8], password: Option<&str>) -> Result<JavaStore, String> {
@@ -50,7 +53,7 @@ impl JavaStore {
     }
 
     /// The first private key as PKCS #8, and its certificates; `None` if there is no key.
-    pub(super) fn identity(&self, password: &str) -> Result<Option<(Vec<u8>, &[Vec<u8>])>, String> {
+    pub(super) fn identity(&self, password: &str) -> Result<Option<KeyWithChain<'_>>, String> {
         let Some((key, chain)) = &self.identity else { return Ok(None) };
         let protected =
             protected_key(key).ok_or("its private key is not protected in the way of stores of the type JKS")?;

@@ -31,7 +31,7 @@ struct InPartition {
 
 impl Places {
     fn advance(&mut self) -> Result<(), QueryError> {
-        self.next = self.candidates.next()?;
+        self.next = self.candidates.next_place()?;
         self.count += u64::from(self.next.is_some());
         Ok(())
     }
