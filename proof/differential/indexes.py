@@ -16,7 +16,10 @@ def create_index(rng: Random, table: Table, expires: bool) -> Step:
     Those by which Cassandra misses rows are left out (docs/differences.md): of static columns, and of key columns where cells expire.
     """
     kinds = ("regular",) if expires else ("partition_key", "clustering", "regular")
-    column = rng.choice(table.of_kind(*kinds) or table.partition_key[:1])
+    columns = table.of_kind(*kinds)
+    if not columns:
+        return Step("cql", f"CREATE INDEX ON {table.full_name} (missing)")
+    column = rng.choice(columns)
     target = rng.choice(targets(column))
     is_refused = len(table.partition_key) == 1 and column.kind == "partition_key"
     if not is_refused and "duration" not in column.type.name and not is_cells_of_user_type(column):

@@ -12,7 +12,7 @@ from bench.harness import echo, in_process, instructions, load, record, report, 
 from bench.harness.length import Length
 from bench.harness.load import Run
 from bench.harness.scenarios import (SCENARIOS, commitlog, inmemory, inmemory_exhausted, memory, sstables, sstables_read, sstables_write, start,
-                                     ycsb)
+                                     tls, ycsb)
 from bench.harness.session import Session
 
 LATENCIES = {"count": 9, "mean": 5.0, "p50": 5.0, "p90": 6.0, "p99": 7.0, "p999": 8.0, "max": 9.0, "curve": [(1.0, 1.0), (0.1, 6.0)]}
@@ -88,7 +88,7 @@ class Scenarios(unittest.TestCase):
             (commitlog, "figures_alone", lambda _: mock.MagicMock(items=dict().items, __getitem__=lambda *_: [1.0])),
             (commitlog, "ready_after_crash", lambda _: commitlog.Replayed(commitlog.GIB, 1.0, 1_000, 1.0)),
             (start, "restart", lambda *_: 1.0), (inmemory, "start_with", lambda *_: (1 << 20, 1.0)),
-            (ycsb, "compile_binding", lambda: None), (ycsb, "client", lambda *_: ycsb.Measured(*[1.0] * 9, 5)),
+            (tls, "Client", mock.MagicMock()), (tls, "drive", lambda *_: None), (ycsb, "compile_binding", lambda: None), (ycsb, "client", lambda *_: ycsb.Measured(*[1.0] * 9, 5)),
             (inmemory_exhausted, "ControlGroup", mock.MagicMock()), (inmemory_exhausted, "forget_pages", lambda _: None),
             (sstables, "hand_over", lambda system, table, _: [self.directory / "da-1-bti-Data.db"] * self.copies(table)),
             (sstables_read, "shutil", SimpleNamespace(rmtree=lambda _: None)), (sstables_write, "lz4_seconds", lambda _: (1e-9, 1e-9)),

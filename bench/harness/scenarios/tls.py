@@ -8,10 +8,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.harness import servers
 from bench.harness.length import Length
 from bench.harness.outcome import Outcome, Table, median, spread
 from bench.harness.rounds import Progress, System, interleaved
-from bench.harness.servers import Cassandra, Espalier, cpu_seconds, execute
+from bench.harness.servers import Cassandra, Espalier
 from bench.harness.session import Session
 from proof.drivers.tls_script import authority, identity, openssl
 from proof.wire import Connection, Error, QueryOptions, requests
@@ -68,8 +69,8 @@ def certificates(directory: Path) -> str:
 
 def measure(system: System, context: ssl.SSLContext, plan: Plan, costs: dict) -> None:
     node = system.node
-    execute(node, f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}",
-            f"CREATE TABLE {KEYSPACE}.kv (key int PRIMARY KEY, value blob)")
+    servers.execute(node, f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}",
+                    f"CREATE TABLE {KEYSPACE}.kv (key int PRIMARY KEY, value blob)")
     kinds = [System("plain", node, KEYSPACE), System("tls", node, KEYSPACE)]
     for size in SIZES:
         value = os.urandom(size)
@@ -81,9 +82,9 @@ def measure(system: System, context: ssl.SSLContext, plan: Plan, costs: dict) ->
             def one_run(kind: System, _: int) -> float:
                 clients = [Client(node, context if kind.name == "tls" else None, statement, values) for _ in range(CONNECTIONS)]
                 drive(clients, plan.warmup // 10)
-                before = cpu_seconds(node)
+                before = servers.cpu_seconds(node)
                 drive(clients, plan.operations)
-                return (cpu_seconds(node) - before) * 1e6 / plan.operations
+                return (servers.cpu_seconds(node) - before) * 1e6 / plan.operations
 
             drive([Client(node, None, statement, values)], plan.warmup)
             costs[system.name, f"{what} of {size} B"] = interleaved(kinds, plan.rounds, one_run, progress, f"{what} of {size} B")

@@ -5,8 +5,8 @@
 //! Waits are batched too: a task that polls many writes with one waker need not register it for each of them. The
 //! position for which such a write waits is recorded. The task takes it after each poll, and waits for the least one.
 //!
-//! This is the one state of a thread that changes what a call means. It cannot be an argument: the futures of writes are
-//! polled through combinators, which pass nothing but a waker.
+//! This is the one state of a thread that changes what a call means. It cannot be an argument: the futures of writes
+//! are polled through combinators, which pass nothing but a waker.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;

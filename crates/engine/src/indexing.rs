@@ -1,8 +1,9 @@
 //! Builds secondary indexes in the background: those of tables that had data when the index was created, and those of
 //! SSTables whose index files are missing or damaged.
 //!
-//! A table's indexes are settled step by step, and each step may be the last before a crash: memtables without an index
-//! are flushed, then the files that SSTables lack are built, and then `system."IndexInfo"` says that the index is built.
+//! A table's indexes are settled step by step, and each step may be the last before a crash: memtables without an
+//! index are flushed, then the files that SSTables lack are built, and then `system."IndexInfo"` says that the index is
+//! built.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Secondary indexes: which rows of a table may have a value in a column.
 //!
 //! An index is over one column, or over the values, keys or entries of a collection. Each source of rows has its own
-//! part of it: a memtable has a [`MemoryIndex`], and an SSTable has an [`IndexFile`]. Both hold *entries*: the term (the
-//! byte-comparable value), then the primary key, in byte order. So the entries of one term are in the order in which
-//! the table is read, and a range of values is a range of entries.
+//! part of it: a memtable has a [`MemoryIndex`], and an SSTable has an [`IndexFile`]. Both hold *entries*: the term
+//! (the byte-comparable value), then the primary key, in byte order. So the entries of one term are in the order in
+//! which the table is read, and a range of values is a range of entries.
 //!
 //! What an index gives are *candidates*: the keys of rows that had the value in one source. The row may have been
 //! overwritten, deleted or expired since. Callers read it from all sources and test it again, so an entry is never

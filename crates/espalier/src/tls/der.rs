@@ -45,8 +45,8 @@ fn value(tag: u8, content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A private key (PKCS #8) with its public key, which is that of the certificate. Java leaves it out of keys on elliptic
-/// curves, and the cryptography here needs it. Any other key is returned as it is.
+/// A private key (PKCS #8) with its public key, which is that of the certificate. Java leaves it out of keys on
+/// elliptic curves, and the cryptography here needs it. Any other key is returned as it is.
 pub(super) fn with_public_key(key: &[u8], certificate: &[u8]) -> Vec<u8> {
     completed(key, certificate).unwrap_or_else(|| key.to_vec())
 }

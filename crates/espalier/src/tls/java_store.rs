@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Numbers are big-endian. The digest is the SHA-1 of the password, of `Mighty Aphrodite`, and of everything before it.
-//! A key is an `EncryptedPrivateKeyInfo` of PKCS #8 with an algorithm of Sun's: 20 bytes of salt, the encrypted key, and
-//! the SHA-1 of the password and the key. The key is combined (exclusive or) with a chain of SHA-1 digests, of which
-//! the first is that of the password and the salt, and each further one that of the password and the one before it. In
-//! all of them the password is UTF-16.
+//! A key is an `EncryptedPrivateKeyInfo` of PKCS #8 with an algorithm of Sun's: 20 bytes of salt, the encrypted key,
+//! and the SHA-1 of the password and the key. The key is combined (exclusive or) with a chain of SHA-1 digests, of
+//! which the first is that of the password and the salt, and each further one that of the password and the one before
+//! it. In all of them the password is UTF-16.
 
 use super::der::{self, OCTET_STRING, SEQUENCE};
 use sha1::{Digest, Sha1};
