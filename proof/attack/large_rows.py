@@ -32,7 +32,7 @@ def large(target: Target) -> None:
         target.has_large = True
 
 
-@attack("H1", seconds=30, expected=r"Rows")
+@attack("large rows", seconds=30, expected=r"Rows")
 def large_answers_that_nobody_reads(target: Target) -> list:
     """One small request of each client, whose answer is large."""
     large(target)
@@ -48,7 +48,7 @@ def large_answers_that_nobody_reads(target: Target) -> list:
     return answers
 
 
-@attack("H1", seconds=20, expected=r"Rows")
+@attack("large rows", seconds=20, expected=r"Rows")
 def values_of_a_memtable_that_nobody_reads(target: Target) -> list:
     """The same where no SSTable has the row."""
     silent = [target.connect() for _ in range(3 * SILENT_CLIENTS)]
@@ -61,7 +61,7 @@ def values_of_a_memtable_that_nobody_reads(target: Target) -> list:
     return answers
 
 
-@attack("H4", seconds=20, expected=ALLOWED)
+@attack("large rows", seconds=20, expected=ALLOWED)
 def versions_of_large_rows(target: Target) -> list:
     """The answers are small, and the rows that are merged for them are not."""
     large(target)
@@ -69,7 +69,7 @@ def versions_of_large_rows(target: Target) -> list:
                             "SELECT i FROM attack.large WHERE k IN (0, 1)"] * 6)
 
 
-@attack("C6", seconds=20, expected=ALLOWED + r"|Error 0x1300 .*")
+@attack("large rows", seconds=20, expected=ALLOWED + r"|Error 0x1300 .*")
 def texts_of_large_rows(target: Target) -> list:
     large(target)
     return target.together(["SELECT JSON * FROM attack.large", "SELECT max(b) FROM attack.large",
