@@ -154,7 +154,7 @@ impl Flush {
             return;
         }
         let built = self.shared.files().settle_indexes(store, sstable, || !self.gives_up(store));
-        built.unwrap_or_else(|error| self.shared.tell_failure(&error));
+        built.unwrap_or_else(|error| self.shared.tell_index_failure(&store.table.load(), &error));
         self.shared.files().index_requests().request();
     }
 

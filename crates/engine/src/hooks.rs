@@ -21,6 +21,9 @@ pub enum DiskFailureKind {
     /// The system refused a read or a write. A full disk is not such a failure, because it stops flushes and permits
     /// reads. Neither is a process without free descriptors: it has too many open files and connections, and retries.
     FileSystem,
+    /// The file of a secondary index cannot be built or read. It holds nothing that its SSTable does not hold: all rows
+    /// are read in its place, and it is built again.
+    Index,
 }
 
 type Listener = dyn Fn(DiskFailureKind, &str) + Send + Sync;

@@ -74,7 +74,7 @@ impl Indexing {
             if let Err(error) = settled
                 && is_current
             {
-                self.shared.tell_failure(&error);
+                self.shared.tell_index_failure(&table, &error);
                 are_settled = false;
             }
         }
@@ -95,11 +95,16 @@ impl Indexing {
             self.flush.flush_frozen(store)?;
         }
         drop(view);
+        let mut failure = None;
         for sstable in store.view().sstables.iter().filter(|sstable| !sstable.is_damaged()) {
             let is_there = || store.borrow_view().sstables.iter().any(|other| other.is_same(sstable));
             if !keys.iter().all(|key| store.indexes.has_own(sstable, *key)) && is_there() {
-                self.shared.files().settle_indexes(store, sstable, || !self.is_stopped(store))?;
+                let settled = self.shared.files().settle_indexes(store, sstable, || !self.is_stopped(store));
+                failure = failure.or(settled.err());
             }
+        }
+        if let Some(failure) = failure {
+            return Err(failure);
         }
         self.shared.files().clean_indexes(table, || store.view().sstables.clone())?;
         self.note_built(store, table)

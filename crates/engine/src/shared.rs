@@ -346,6 +346,12 @@ impl Shared {
         }
     }
 
+    /// Reports that an index of the table cannot be built now.
+    pub fn tell_index_failure(&self, table: &Table, error: &EngineError) {
+        let text = format!("an index of {}.{} cannot be built: {error}", table.keyspace, table.name);
+        self.disk_failed(DiskFailureKind::Index, &text);
+    }
+
     /// Whether SSTables of the table may hold rows whose records are still in the log and that no SSTable covers. Such
     /// SSTables were flushed from full memtables, or during a replay. The next start replays such rows, so that the
     /// deletions that shadow them must stay, whatever they were merged with. Call this before a merge begins: later

@@ -36,6 +36,8 @@ type Failed = Option<&'static str>;
 
 /// The time for flushes at a stop, beside the 2 s for connections: the node ends within 10 s.
 const STOP_FLUSH_TIME: Duration = Duration::from_secs(5);
+/// How long a stop waits for the last entries of the audit log and the full query log to be written.
+const STOP_LOGS_TIME: Duration = Duration::from_secs(2);
 
 /// The process's exit status when `commit_failure_policy` or `disk_failure_policy` is `die`; the same as Cassandra's.
 const FAILED_STATUS: i32 = 100;
@@ -189,11 +191,18 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         () = steered(admin.as_ref(), &node) => {}
     }
     drop(admin);
-    request_logs.close();
+    let drained = match config.read_only {
+        true => Ok(Ok(0)),
+        false => tokio::task::spawn_blocking(move || engine.shutdown_within(STOP_FLUSH_TIME)).await,
+    };
+    // The device of a log may stall, which delays neither the drain nor, for long, the exit.
+    let closed = tokio::task::spawn_blocking(move || request_logs.close());
+    if tokio::time::timeout(STOP_LOGS_TIME, closed).await.is_err() {
+        tracing::warn!("the audit log or the full query log takes too long to write: its last entries are lost");
+    }
     if config.read_only {
         return Ok(());
     }
-    let drained = tokio::task::spawn_blocking(move || engine.shutdown_within(STOP_FLUSH_TIME)).await;
     match drained {
         Ok(Ok(left)) => {
             match left {
@@ -284,6 +293,9 @@ fn on_log_failure(policy: CommitFailurePolicy, failure: Arc<watch::Sender<Failed
 /// Implements `disk_failure_policy`; sends to `failure` if clients have to be disconnected.
 fn on_disk_failure(policy: DiskFailurePolicy, failure: Arc<watch::Sender<Failed>>) -> DiskFailureHook {
     DiskFailureHook::new(move |kind, reason| {
+        if kind == DiskFailureKind::Index {
+            return tracing::warn!("{reason}; it is tried again, and all rows are read until it is built");
+        }
         tracing::error!("an SSTable cannot be used: {reason}");
         match (policy, kind) {
             (DiskFailurePolicy::Die, _) => std::process::exit(FAILED_STATUS),
@@ -291,7 +303,7 @@ fn on_disk_failure(policy: DiskFailurePolicy, failure: Arc<watch::Sender<Failed>
                 // This only fails when clients are no longer served.
                 let _ = failure.send(Some("the disk"));
             }
-            (DiskFailurePolicy::Stop, DiskFailureKind::Corruption)
+            (DiskFailurePolicy::Stop, DiskFailureKind::Corruption | DiskFailureKind::Index)
             | (DiskFailurePolicy::BestEffort | DiskFailurePolicy::Ignore, _) => {}
         }
     })

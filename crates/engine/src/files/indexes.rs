@@ -1,7 +1,7 @@
 //! The index files of SSTables: opening, building and deleting them. They are in `index/<table id>/<SSTable id>`,
 //! beside the data directory, and can be built again from their SSTables at any time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -128,7 +128,11 @@ impl TableFiles {
             return Ok(Vec::new());
         }
         let directory = self.sstable_indexes(table.id, &sstable.descriptor().id);
-        self.disk.create_dir_all(&directory)?;
+        self.make_index_directory(table.id, &directory)?;
+        for indexer in &indexers {
+            // A file there is replaced.
+            let _ = self.disk.remove_dir_all(&directory.join(file_name(indexer.key())));
+        }
         let mut builder = IndexBuilder::create(&self.disk, &directory, &indexers)?;
         let all = ReadRange::all_rows(KeyRange::all());
         let mut cursor = open_cursor(sstable, table, &all, ReadMode::Sequential)?;
@@ -140,6 +144,19 @@ impl TableFiles {
         self.disk.sync_dir(&directory)?;
         let open = |indexer: &Indexer| Ok(Held::own(indexer.key(), self.open_index(table, sstable, indexer.key())?));
         indexers.iter().map(open).collect()
+    }
+
+    /// Makes the directory of an SSTable's index files. What stands in its place, or in that of a directory above, is
+    /// not ours and is deleted.
+    fn make_index_directory(&self, table: TableId, directory: &Path) -> Result<(), EngineError> {
+        if self.disk.create_dir_all(directory).is_ok() {
+            return Ok(());
+        }
+        for path in [&self.index_directory, &self.table_indexes(table), directory] {
+            // This fails for a directory.
+            let _ = self.disk.remove_file(path);
+        }
+        Ok(self.disk.create_dir_all(directory)?)
     }
 
     /// Forgets the indexes of SSTables that left the view, deletes their files, and has those of the SSTables that came
@@ -182,6 +199,10 @@ impl TableFiles {
         let sstables = sstables();
         for found in found {
             let path = directory.join(&found.name);
+            if !found.is_dir {
+                self.disk.remove_file(&path)?;
+                continue;
+            }
             if !sstables.iter().any(|sstable| sstable.descriptor().id.as_str() == found.name) {
                 self.disk.remove_dir_all(&path)?;
                 continue;

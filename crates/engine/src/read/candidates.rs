@@ -60,7 +60,13 @@ pub(crate) fn candidates(
         return Ok(None);
     };
     let (terms, bounds) = (indexer.terms_of(value), KeyBounds::of(keys));
-    let candidates = Candidates::open(sources, &terms, &bounds, turn.may_block, SORTED_BYTES_MAX)?;
+    let candidates = match Candidates::open(sources, &terms, &bounds, turn.may_block, SORTED_BYTES_MAX) {
+        Err(SSTableError::Corruption(_)) => {
+            shared.files().index_requests().request();
+            return Ok(None);
+        }
+        opened => opened?,
+    };
     Ok(candidates.map(|candidates| IndexCandidates { candidates, indexer, table: table.clone() }))
 }
 

@@ -5,6 +5,7 @@ use super::java_store::{self, JavaStore};
 use super::{Encryption, Secret};
 use p12_keystore::{KeyStore, KeyStoreEntry, Pkcs12ImportPolicy};
 use pkcs8::EncryptedPrivateKeyInfoRef;
+use pkcs8::pkcs5::pbes2::Kdf;
 use server::rustls::RootCertStore;
 use server::rustls::pki_types::pem::PemObject;
 use server::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -12,6 +13,9 @@ use std::path::Path;
 
 /// The largest store that is read.
 const STORE_SIZE_BYTES_MAX: u64 = 16 << 20;
+
+/// The iterations of a key derivation. More would take seconds.
+const ITERATIONS_MAX: u32 = 10_000_000;
 
 /// Cassandra's text.
 const WRONG_KEY_PASSWORD: &str = "Failed to decrypt the private key data. Either the password provided for the key is \
@@ -114,6 +118,15 @@ fn decrypted(key: &PrivatePkcs8KeyDer<'_>, password: Option<&Secret>) -> Result<
     let Secret(password) = password.ok_or("its key is encrypted, and there is no password for it")?;
     let info = EncryptedPrivateKeyInfoRef::try_from(key.secret_pkcs8_der())
         .map_err(|error| format!("its key is encrypted in a way that is not supported: {error}"))?;
+    let derivation = info.encryption_algorithm.pbes2().map(|parameters| &parameters.kdf);
+    match derivation {
+        Some(Kdf::Pbkdf2(parameters)) if parameters.iteration_count > ITERATIONS_MAX => {
+            return Err(format!("its key is derived with more than {ITERATIONS_MAX} iterations"));
+        }
+        // Its parameters say how much memory it takes.
+        Some(Kdf::Scrypt(_)) => return Err("keys that are encrypted with scrypt are not supported".to_owned()),
+        _ => {}
+    }
     let key = info.decrypt(password).map_err(|_| WRONG_KEY_PASSWORD.to_owned())?;
     Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_vec()).into())
 }

@@ -107,6 +107,8 @@ fn errors_name_the_key_and_the_file() {
     fs::write(file("java"), include_bytes!("fixtures/node.jks")).unwrap();
     fs::write(file("jceks"), [0xCE, 0xCE, 0xCE, 0xCE, 0, 0, 0, 2]).unwrap();
     fs::write(file("locked"), LOCKED).unwrap();
+    fs::write(file("scrypt"), include_bytes!("fixtures/scrypt.pem")).unwrap();
+    fs::write(file("many"), include_bytes!("fixtures/many_iterations.pem")).unwrap();
     fs::write(file("old"), "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n").unwrap();
     let locked = |password: &str| Encryption {
         keystore: file("locked"),
@@ -119,6 +121,13 @@ fn errors_name_the_key_and_the_file() {
         (Encryption { keystore: file("trusted"), ..stores.pem() }, "keystore", "trusted", "no private key"),
         (Encryption { keystore: file("none"), ..stores.pem() }, "keystore", "none", "No such file"),
         (Encryption { keystore: file("locked"), ..stores.pem() }, "keystore", "locked", "no password"),
+        (Encryption { keystore: file("scrypt"), ..locked("secret") }, "keystore", "scrypt", "scrypt are not supported"),
+        (
+            Encryption { keystore: file("many"), ..locked("secret") },
+            "keystore",
+            "many",
+            "more than 10000000 iterations",
+        ),
         (locked("wrong"), "keystore", "locked", "the password provided for the key is wrong"),
         (Encryption { keystore: file("old"), ..stores.pem() }, "keystore", "old", "openssl pkcs8 -topk8"),
         (

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod admin;
+mod index_files;
 mod log;
 mod node;
 mod sstable;

@@ -1,0 +1,76 @@
+//! Index files that something else took the place of.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::node::{Node, TempDir};
+
+/// How long a build may take on a busy machine.
+const BUILD_TIME: Duration = Duration::from_secs(60);
+
+/// The files in a directory and below it.
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+/// The only index file of the node, once it is built.
+fn built_file(data: &Path) -> PathBuf {
+    let deadline = Instant::now() + BUILD_TIME;
+    loop {
+        let is_index = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "db");
+        if let Some(file) = files_below(&data.join("index")).into_iter().find(is_index) {
+            return file;
+        }
+        assert!(Instant::now() < deadline, "no index file is built");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_stands_in_the_place_of_index_files_is_replaced_and_stops_no_node() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let node = Node::start(&data);
+    node.query("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.query("CREATE TABLE k.t (a int PRIMARY KEY, v int)");
+    node.query("CREATE INDEX ON k.t (v)");
+    node.query("INSERT INTO k.t (a, v) VALUES (1, 2)");
+    node.signal("TERM");
+    node.end();
+    let node = Node::start(&data);
+    node.query("SELECT * FROM k.t WHERE v = 2");
+    let index = built_file(&data);
+    node.signal("TERM");
+    node.end();
+    let of_sstable = index.parent().unwrap().to_path_buf();
+    let of_table = of_sstable.parent().unwrap().to_path_buf();
+    let obstacles: [(&str, &dyn Fn()); 4] = [
+        ("a directory in place of the file", &|| {
+            fs::remove_file(&index).unwrap();
+            fs::create_dir(&index).unwrap();
+        }),
+        ("a file in place of the SSTable's directory", &|| {
+            fs::remove_dir_all(&of_sstable).unwrap();
+            fs::write(&of_sstable, "").unwrap();
+        }),
+        ("a file in place of the directory of all", &|| {
+            fs::remove_dir_all(data.join("index")).unwrap();
+            fs::write(data.join("index"), "").unwrap();
+        }),
+        ("a stray file", &|| fs::write(of_table.join("stray"), "").unwrap()),
+    ];
+    for (what, make) in obstacles {
+        make();
+        let node = Node::start(&data);
+        node.query("SELECT * FROM k.t WHERE v = 2");
+        assert_eq!(built_file(&data), index, "{what}");
+        node.query("SELECT * FROM k.t WHERE v = 2");
+        node.signal("TERM");
+        let (status, log) = node.end();
+        assert_eq!(status, Some(0), "{what}: {log}");
+        assert!(!log.contains("the disk failed"), "{what}: {log}");
+    }
+}
