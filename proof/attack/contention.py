@@ -56,7 +56,7 @@ def increments_of_one_counter(target: Target) -> list:
 
 @attack("register", seconds=30, expected=r"SchemaChange")
 def listeners_that_do_not_read(target: Target) -> list:
-    """Each change of the schema is told to all of them."""
+    """The node sends each change of the schema to all of them."""
     listeners = [target.connect() for _ in range(LISTENERS)]
     for listener in listeners:
         listener.register("SCHEMA_CHANGE", "STATUS_CHANGE", "TOPOLOGY_CHANGE")

@@ -76,7 +76,7 @@ pub struct EngineOptions {
     pub in_memory_rewritten_bytes_max: u64,
     /// Receives notices of tables in memory that approach their limits.
     pub in_memory_notices: Option<InMemoryNotices>,
-    /// The sizes above which `size_hook` is told of partitions and collections in new SSTables.
+    /// The sizes above which partitions and collections in new SSTables are reported to `size_hook`.
     pub size_limits: SizeLimits,
     /// Receives them.
     pub size_hook: Option<SizeHook>,

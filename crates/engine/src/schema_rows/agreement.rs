@@ -1,7 +1,7 @@
 //! Whether the rows of `system_schema` say the same of a table's columns as its layout in `system.table_layouts`.
 //!
 //! Clients read the rows, and the node reads a table's data by the layout. One mutation writes both, so that they
-//! differ only if a part of it was lost. The layout stays in force then, and the difference is told.
+//! differ only if a part of it was lost. The layout stays in force then, and the start reports it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
 //! Rows of `system_schema` that say something else of a table than its layout: the table is served by its layout, and
-//! the difference is told until the rows are written anew.
+//! each start reports the difference until the rows are written anew.
 
 use std::sync::Arc;
 
