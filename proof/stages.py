@@ -7,7 +7,8 @@ of a stage that runs beside others is shown when it has ended.
 
 A stage is a command that prints "N passed, N failed" last (cargo's own summaries are added up). A stage that ends
 without such a line, or with a status other than zero and no failure counted, counts as one failure. One that hangs is
-ended after `LIMIT_SECONDS`, so that the others are still run and it is the one that is seen to have failed.
+ended after `LIMIT_SECONDS`, so that the others are still run and it is the one that is seen to have failed. What its
+threads did at that time is printed at the end: the thread of a test has its name.
 
 usage: python -m proof.stages [STAGE ...]        (all of them by default)
 """
@@ -23,6 +24,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from proof import places
 from proof.drivers.checks import NOT_PROVED
@@ -50,7 +52,7 @@ class Result:
     passed: int
     failed: int
     seconds: float
-    skipped: list[str] = field(default_factory=list)        # what cannot be proved on this machine, and why
+    notes: list[str] = field(default_factory=list)      # lines that are printed again at the end
 
 
 # One after another.
@@ -97,7 +99,7 @@ def main() -> None:
     print()
     for result in results:
         print(f"{result.stage.name:15} {result.seconds:7.1f} s  {result.passed:6} passed {result.failed:4} failed")
-    print("".join(f"{line}\n" for result in results for line in result.skipped), end="")
+    print("".join(f"{line}\n" for result in results for line in result.notes), end="")
     if shutil.which("go") is None:
         print("GO IS NOT INSTALLED: the gocql driver was NOT tested")
     passed, failed = sum(result.passed for result in results), sum(result.failed for result in results)
@@ -147,17 +149,17 @@ def run(stage: Stage, emit: Callable[[str], None]) -> Result:
     process = subprocess.Popen(stage.command, cwd=places.ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
     RUNNING.add(process)
-    limit = threading.Timer(LIMIT_SECONDS, end, [process])
-    limit.daemon = True
-    limit.start()
     passed = failed = 0
     summarised = False
-    skipped: list[str] = []
+    notes: list[str] = []
+    limit = threading.Timer(LIMIT_SECONDS, end_late, [process, stage.name, notes])
+    limit.daemon = True
+    limit.start()
     try:
         for line in process.stdout:
             emit(line.rstrip("\n"))
             if line.startswith(NOT_PROVED):
-                skipped.append(line.rstrip("\n"))
+                notes.append(line.rstrip("\n"))
             totals = (CARGO_TOTALS if stage.kind == "cargo-test" else TOTALS).match(line.strip())
             if totals and stage.kind != "single":
                 passed, failed = (passed + int(totals[1]), failed + int(totals[2]))
@@ -168,14 +170,43 @@ def run(stage: Stage, emit: Callable[[str], None]) -> Result:
         end(process)
         RUNNING.discard(process)
     seconds = time.monotonic() - started
-    if seconds >= LIMIT_SECONDS:
-        emit(f"--- {stage.name} did not end within {LIMIT_SECONDS} s")
     if stage.kind == "single":
         passed, failed = (1, 0) if status == 0 else (0, 1)
     elif not summarised or (status != 0 and failed == 0):
         failed += 1
     emit(f"--- {stage.name}: {passed} passed, {failed} failed in {seconds:.1f} s")
-    return Result(stage, passed, failed, seconds, skipped)
+    return Result(stage, passed, failed, seconds, notes)
+
+
+def end_late(process: subprocess.Popen, name: str, notes: list[str]) -> None:
+    """Ends a stage that has not ended in time, and notes what its threads did."""
+    notes.append(f"{name} did not end within {LIMIT_SECONDS} s; its threads, with the system calls in which they waited:")
+    notes.extend(threads_of_session(process.pid))
+    end(process)
+
+
+def threads_of_session(session: int) -> list[str]:
+    """A line for each process of a session: its command, and the names and system calls of its threads."""
+    lines = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getsid(int(directory.name)) != session:
+                continue
+            command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            threads = [f"{thread.joinpath('comm').read_text().strip()} ({system_call(thread)})"
+                       for thread in (directory / "task").iterdir()]
+        except (OSError, ValueError):
+            continue        # it has ended meanwhile
+        lines.append(f"    {command[:100].strip()}: {', '.join(sorted(threads))[:1000]}")
+    return lines
+
+
+def system_call(thread: Path) -> str:
+    """The number of the system call that the thread is in, or `running`. Only root and the owner may see it."""
+    try:
+        return thread.joinpath("syscall").read_text().split()[0]
+    except (OSError, IndexError):
+        return "?"
 
 
 def end(process: subprocess.Popen) -> None:

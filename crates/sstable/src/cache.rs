@@ -6,6 +6,7 @@
 //! last eviction considered it. A file's blocks leave the cache with the file: see
 //! [`CachedFile`](crate::cached_file::CachedFile).
 
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -105,7 +106,9 @@ impl Weighter<Key, Block> for Bytes {
 
 /// Blocks of the cache, each in the one place that its key determines, unless another block is there.
 struct NearBlocks {
-    places: Box<[ArcSwapOption<CachedBlock>]>,
+    /// A place that is dropped visits every thread that ever used an `ArcSwap`, also if it is empty. With a hundred
+    /// thousand places that takes up to seconds, so that `drop` empties the used ones and leaves the others alone.
+    places: Box<[ManuallyDrop<ArcSwapOption<CachedBlock>>]>,
     /// How far a hash is shifted to get the number of a place.
     shift: u32,
 }
@@ -113,7 +116,7 @@ struct NearBlocks {
 impl NearBlocks {
     fn new(capacity_bytes: u64) -> NearBlocks {
         let count = (capacity_bytes / BYTES_PER_PLACE).clamp(16, 1 << 24).next_power_of_two();
-        let places = (0..count).map(|_| ArcSwapOption::empty()).collect();
+        let places = (0..count).map(|_| ManuallyDrop::new(ArcSwapOption::empty())).collect();
         NearBlocks { places, shift: u64::BITS - count.trailing_zeros() }
     }
 
@@ -149,6 +152,12 @@ impl NearBlocks {
         if place.load().as_ref().is_some_and(|held| Arc::ptr_eq(held, block)) {
             place.compare_and_swap(block, None);
         }
+    }
+}
+
+impl Drop for NearBlocks {
+    fn drop(&mut self) {
+        self.places.iter().filter(|place| place.load().is_some()).for_each(|place| place.store(None));
     }
 }
 
@@ -394,6 +403,8 @@ mod tests {
         assert!(held.len() > 10 && held.len() <= 50, "{} blocks", held.len());
         assert!(held.iter().all(|block| cache.blocks.contains_key(&block.key)));
         assert_eq!(file.count(), held.len(), "numbers of a file's blocks");
+        drop((cache, held));
+        assert!(all.iter().all(|block| block.upgrade().is_none()), "a dropped cache keeps no block");
     }
 
     #[test]
