@@ -35,6 +35,9 @@ pub enum EngineError {
     Read(Arc<ReadError>),
     /// An SSTable is damaged, or cannot hold what it was to; other tables are sound.
     SSTable(Arc<sstable::SSTableError>),
+    /// A file of a secondary index cannot be read, and is no longer used: read again, without what was read so far. All
+    /// rows are looked at until the file is built again.
+    UnreadableIndex(Arc<sstable::SSTableError>),
     /// The write would take a table in memory past its limit: delete something, or raise the limit. Nothing was
     /// written.
     InMemoryTableFull {
@@ -99,7 +102,7 @@ impl fmt::Display for EngineError {
             ),
             EngineError::ClosedForWrites(reason) => write!(f, "the node takes no writes: {reason}"),
             EngineError::Read(error) => write!(f, "{error}"),
-            EngineError::SSTable(error) => write!(f, "{error}"),
+            EngineError::SSTable(error) | EngineError::UnreadableIndex(error) => write!(f, "{error}"),
             EngineError::Disk(error) => write!(f, "{error}"),
             EngineError::InMemoryTableFull { table, used_bytes, limit_bytes } => write!(
                 f,

@@ -90,7 +90,7 @@ impl<'i> IndexBuilder<'i> {
     }
 
     /// Completes the files, durably but for their names: the caller syncs the directory.
-    pub fn finish(self, origin: Origin) -> Result<(), SSTableError> {
+    pub fn finish(self, origin: &Origin) -> Result<(), SSTableError> {
         self.parts.into_iter().try_for_each(|(indexer, writer)| writer.finish(indexer.key(), origin))
     }
 }

@@ -7,16 +7,19 @@ use std::sync::Arc;
 
 use blockio::{Disk, File, OpenOptions};
 use model::{IndexKey, IndexPart};
-use sstable::{BlockCache, Corruption, SSTableError, TRIE_PAGE_BYTES, TrieFile};
+use sstable::{BlockCache, Corruption, SSTableError, SSTableId, TRIE_PAGE_BYTES, TrieFile};
 use types::vint;
 
 use crate::batch::{Batch, Source};
 
 pub(crate) const MAGIC: &[u8; 4] = b"ESPI";
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// The position of the footer and the magic number.
 const TAIL_BYTES: usize = 12;
 const SEGMENT_BYTES: usize = 32;
+
+/// How much of the id of another SSTable an error shows.
+const ID_SHOWN_BYTES: usize = 64;
 
 /// How a file names the part of the column.
 pub(crate) fn part_number(part: IndexPart) -> u32 {
@@ -24,8 +27,10 @@ pub(crate) fn part_number(part: IndexPart) -> u32 {
 }
 
 /// The SSTable of an index file. A file that belongs to another one is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
+    /// Its id, which no other SSTable ever has.
+    pub sstable: SSTableId,
     /// The bytes of its data, uncompressed.
     pub data_bytes: u64,
 }
@@ -56,7 +61,7 @@ impl IndexFile {
         disk: &dyn Disk,
         path: &Path,
         key: IndexKey,
-        origin: Origin,
+        origin: &Origin,
         cache: &BlockCache,
     ) -> Result<IndexFile, SSTableError> {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -193,7 +198,7 @@ impl Footer<'_> {
     }
 
     /// Checks what the file belongs to, and reads the checksums of its pages and its segments.
-    fn read(&mut self, key: IndexKey, origin: Origin) -> Result<(Vec<u32>, Vec<Segment>), SSTableError> {
+    fn read(&mut self, key: IndexKey, origin: &Origin) -> Result<(Vec<u32>, Vec<Segment>), SSTableError> {
         if &self.take::<4>("the magic number ESPI")? != MAGIC {
             return Err(self.damaged("the magic number ESPI before this", "another"));
         }
@@ -210,6 +215,13 @@ impl Footer<'_> {
         if stored != part_number(key.part) {
             return Err(self.damaged(format!("part {}", part_number(key.part)), stored));
         }
+        let length = self.u32("the length of an SSTable's id")? as usize;
+        let id = self.bytes.get(self.at..).and_then(|rest| rest.get(..length)).unwrap_or_default();
+        if id != origin.sstable.as_str().as_bytes() {
+            let got = format!("{:?}", String::from_utf8_lossy(&id[..id.len().min(ID_SHOWN_BYTES)]));
+            return Err(self.damaged(format!("the id {} of an SSTable", origin.sstable.as_str()), got));
+        }
+        self.at += length;
         let data_bytes = self.u64("the length of an SSTable")?;
         if data_bytes != origin.data_bytes {
             return Err(self.damaged(format!("an SSTable of {} bytes", origin.data_bytes), data_bytes));

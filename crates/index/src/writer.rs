@@ -84,7 +84,7 @@ impl IndexWriter {
 
     /// Writes the rest and gives the file its name. The bytes are durable when this returns; the name is once the
     /// directory is synced.
-    pub fn finish(mut self, key: IndexKey, origin: Origin) -> Result<(), SSTableError> {
+    pub fn finish(mut self, key: IndexKey, origin: &Origin) -> Result<(), SSTableError> {
         if !self.entries.is_empty() {
             self.write_segment()?;
         }
@@ -96,12 +96,15 @@ impl IndexWriter {
         Ok(())
     }
 
-    fn footer(&self, key: IndexKey, origin: Origin) -> Vec<u8> {
+    fn footer(&self, key: IndexKey, origin: &Origin) -> Vec<u8> {
         debug_assert_eq!(self.length, (self.crcs.len() * TRIE_PAGE_BYTES) as u64, "every page has a checksum");
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&VERSION.to_be_bytes());
         out.extend_from_slice(&key.column.0.to_be_bytes());
         out.extend_from_slice(&part_number(key.part).to_be_bytes());
+        let id = origin.sstable.as_str().as_bytes();
+        out.extend_from_slice(&(id.len() as u32).to_be_bytes());
+        out.extend_from_slice(id);
         out.extend_from_slice(&origin.data_bytes.to_be_bytes());
         out.extend_from_slice(&(self.crcs.len() as u32).to_be_bytes());
         out.extend(self.crcs.iter().flat_map(|crc| crc.to_be_bytes()));

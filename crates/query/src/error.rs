@@ -18,6 +18,9 @@ pub enum Cause {
     /// The statement needs more of the processor than one turn, where it may not have that. It is carried out again
     /// where it may, as after [`Cause::WouldWait`].
     TurnIsOver,
+    /// A file of a secondary index cannot be read, and is no longer used. The page is read again without it, and no
+    /// client sees this error.
+    UnreadableIndex,
 }
 
 /// What a request needs from the thread that executes it, if a connection's thread cannot give it.
@@ -85,7 +88,7 @@ impl QueryError {
         match self.cause {
             Cause::WouldWait => Some(Need::Device),
             Cause::TurnIsOver => Some(Need::Processor),
-            Cause::Statement | Cause::Disk(_) => None,
+            Cause::Statement | Cause::Disk(_) | Cause::UnreadableIndex => None,
         }
     }
 
@@ -153,6 +156,7 @@ impl From<engine::EngineError> for QueryError {
             EngineError::TableOptions(_) => QueryError::configuration(message),
             EngineError::Read(error) if matches!(*error, model::ReadError::NoRoom) => QueryError::no_memory(),
             error if error.would_wait() => QueryError::failed(Cause::WouldWait, message),
+            EngineError::UnreadableIndex(_) => QueryError::failed(Cause::UnreadableIndex, message),
             error => {
                 let cause = engine::DiskFailureKind::of(&error).map_or(Cause::Statement, Cause::Disk);
                 QueryError::failed(cause, message)

@@ -89,8 +89,7 @@ impl TableFiles {
         key: IndexKey,
     ) -> Result<Arc<WatchedFile>, SSTableError> {
         let path = self.sstable_indexes(table.id, &sstable.descriptor().id).join(file_name(key));
-        let origin = Origin { data_bytes: sstable.data_length_bytes() };
-        IndexFile::open(&*self.disk, &path, key, origin, &self.cache).map(WatchedFile::new)
+        IndexFile::open(&*self.disk, &path, key, &origin_of(sstable), &self.cache).map(WatchedFile::new)
     }
 
     /// Builds those indexes of an SSTable of the view that it has no sound files of. `goes_on` is asked after each
@@ -140,7 +139,7 @@ impl TableFiles {
             true => Ok(()),
             false => Err(SSTableError::Unwritable { what: "the building of an index was stopped".into() }),
         })?;
-        builder.finish(Origin { data_bytes: sstable.data_length_bytes() })?;
+        builder.finish(&origin_of(sstable))?;
         self.disk.sync_dir(&directory)?;
         let open = |indexer: &Indexer| Ok(Held::own(indexer.key(), self.open_index(table, sstable, indexer.key())?));
         indexers.iter().map(open).collect()
@@ -215,4 +214,8 @@ impl TableFiles {
         }
         Ok(())
     }
+}
+
+fn origin_of(sstable: &SSTableReader) -> Origin {
+    Origin { sstable: sstable.descriptor().id.clone(), data_bytes: sstable.data_length_bytes() }
 }

@@ -8,6 +8,7 @@ use sstable::{Corruption, SSTableError};
 
 use crate::error::EngineError;
 use crate::shared::Shared;
+use crate::table::indexes::is_unreadable;
 use crate::table::{TableStore, View};
 use crate::turn::Turn;
 
@@ -23,16 +24,16 @@ pub struct IndexCandidates {
 }
 
 impl IndexCandidates {
-    /// The next place; `None` behind the last. Fails where a file cannot be read, and where it would have to wait for a
-    /// device and may not.
+    /// The next place; `None` behind the last. Fails with [`EngineError::UnreadableIndex`] where a file cannot be read,
+    /// and where it would have to wait for a device and may not.
     pub fn next_place(&mut self) -> Result<Option<Place>, EngineError> {
         let Some(key) = self.candidates.peek() else { return Ok(None) };
         let place = decode_place(self.indexer.clustering(), key).map_err(|error| {
             let file = format!("an index of {}.{}", self.table.keyspace, self.table.name);
             let got = error.got.map_or("the end".to_owned(), |got| format!("{got:02x}"));
-            SSTableError::from(Corruption::new(&file, error.offset as u64, error.expected, got))
+            failure(Corruption::new(&file, error.offset as u64, error.expected, got).into())
         })?;
-        self.candidates.advance()?;
+        self.candidates.advance().map_err(failure)?;
         Ok(Some(place))
     }
 }
@@ -61,13 +62,17 @@ pub(crate) fn candidates(
     };
     let (terms, bounds) = (indexer.terms_of(value), KeyBounds::of(keys));
     let candidates = match Candidates::open(sources, &terms, &bounds, turn.may_block, SORTED_BYTES_MAX) {
-        Err(SSTableError::Corruption(_)) => {
+        Err(error) if is_unreadable(&error) => {
             shared.files().index_requests().request();
             return Ok(None);
         }
         opened => opened?,
     };
     Ok(candidates.map(|candidates| IndexCandidates { candidates, indexer, table: table.clone() }))
+}
+
+fn failure(error: SSTableError) -> EngineError {
+    if is_unreadable(&error) { EngineError::UnreadableIndex(Arc::new(error)) } else { error.into() }
 }
 
 /// The entries of an index in all memtables and SSTables of a view; `None` if one of them has no such index.

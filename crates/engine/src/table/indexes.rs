@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use blockio::DiskErrorKind;
 use index::{Batch, IndexFile, Indexer, MemoryIndex, Source};
 use model::{IndexKey, PartitionUpdate, Table};
 use sstable::{SSTableError, SSTableId, SSTableReader};
@@ -137,10 +138,19 @@ impl<P: Source> Source for Watched<P> {
         batch: &mut Batch,
     ) -> Result<(), SSTableError> {
         self.part.read(start, end, may_block, batch).inspect_err(|error| {
-            if matches!(error, SSTableError::Corruption(_)) {
+            if is_unreadable(error) {
                 self.file.is_damaged.store(true, Ordering::Relaxed);
             }
         })
+    }
+}
+
+/// Whether the error says that an index file is damaged, or that the disk failed to read it.
+pub(crate) fn is_unreadable(error: &SSTableError) -> bool {
+    match error {
+        SSTableError::Corruption(_) => true,
+        SSTableError::Disk(error) => error.kind() != DiskErrorKind::WouldWait,
+        _ => false,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Index files that something else took the place of.
+//! Index files that something else took the place of, and damaged ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,4 +73,35 @@ fn what_stands_in_the_place_of_index_files_is_replaced_and_stops_no_node() {
         assert_eq!(status, Some(0), "{what}: {log}");
         assert!(!log.contains("the disk failed"), "{what}: {log}");
     }
+}
+
+#[test]
+fn a_page_that_is_damaged_in_the_middle_of_a_search_hides_no_row_and_fails_no_statement() {
+    const ROWS: u32 = 2000;
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let node = Node::start(&data);
+    node.query("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.query("CREATE TABLE k.t (a int, b int, v int, PRIMARY KEY (a, b))");
+    node.query("CREATE INDEX ON k.t (v)");
+    for a in 0..ROWS / 100 {
+        let inserts = (0..100).map(|b| format!("INSERT INTO k.t (a, b, v) VALUES ({a}, {b}, 2);"));
+        node.query(&format!("BEGIN UNLOGGED BATCH {} APPLY BATCH", inserts.collect::<String>()));
+    }
+    node.signal("TERM");
+    node.end();
+    let node = Node::start(&data);
+    let index = built_file(&data);
+    node.signal("TERM");
+    node.end();
+    let mut bytes = fs::read(&index).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&index, &bytes).unwrap();
+    let node = Node::start(&data);
+    assert_eq!(node.row_count("SELECT * FROM k.t WHERE v = 2"), ROWS);
+    assert_eq!(node.row_count("SELECT * FROM k.t WHERE v = 2"), ROWS);
+    node.signal("TERM");
+    let (status, log) = node.end();
+    assert_eq!(status, Some(0), "{log}");
 }

@@ -90,20 +90,34 @@ impl Node {
 
     /// Sends a statement, which must succeed, on a new connection.
     pub fn query(&self, statement: &str) {
+        self.answer(statement, 0);
+    }
+
+    /// The number of rows of the answer to a SELECT, which must succeed.
+    pub fn row_count(&self, statement: &str) -> u32 {
+        const SKIP_METADATA: u8 = 2;
+        let answer = self.answer(statement, SKIP_METADATA);
+        u32::from_be_bytes(*answer[12..].first_chunk().unwrap())
+    }
+
+    /// The body of the answer to a statement, which must succeed.
+    fn answer(&self, statement: &str, flags: u8) -> Vec<u8> {
+        let mut answer = Vec::new();
         let mut socket = TcpStream::connect(self.address).unwrap();
         let options = [&[0, 1, 0, 11], &b"CQL_VERSION"[..], &[0, 5], b"3.0.0"].concat();
-        let (consistency_one, no_flags) = ([0, 1], [0]);
+        let consistency_one = [0, 1];
         let length = u32::try_from(statement.len()).unwrap().to_be_bytes();
-        let query = [&length[..], statement.as_bytes(), &consistency_one, &no_flags].concat();
+        let query = [&length[..], statement.as_bytes(), &consistency_one, &[flags]].concat();
         for (opcode, body) in [(STARTUP, options), (QUERY, query)] {
             let length = u32::try_from(body.len()).unwrap().to_be_bytes();
             socket.write_all(&[&[4, 0, 0, 0, opcode], &length[..], &body].concat()).unwrap();
             let mut header = [0; 9];
             socket.read_exact(&mut header).unwrap();
-            let mut answer = vec![0; u32::from_be_bytes(*header.last_chunk().unwrap()) as usize];
+            answer = vec![0; u32::from_be_bytes(*header.last_chunk().unwrap()) as usize];
             socket.read_exact(&mut answer).unwrap();
             assert_ne!(header[4], ERROR, "{statement}: {}", String::from_utf8_lossy(&answer));
         }
+        answer
     }
 
     pub fn signal(&self, name: &str) {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use blockio::{Disk, Fault, SimulatedDisk};
 use index::{IndexFile, IndexWriter, Origin};
 use model::{ColumnId, IndexKey, IndexPart};
-use sstable::{BlockCache, SSTableError};
+use sstable::{BlockCache, SSTableError, SSTableId};
 use testkit::{Random, seed};
 
-use crate::support::{KEY, ORIGIN, PATH, bytes_of, disk, open, overwrite, read_all, write};
+use crate::support::{KEY, PATH, bytes_of, disk, open, origin, overwrite, read_all, write};
 
 fn entry(random: &mut Random) -> (Vec<u8>, usize) {
     let length = if random.one_in(300) { 3000 + random.below(9000) } else { 1 + random.below(24) };
@@ -118,22 +118,25 @@ fn forged_pages_end_in_an_error_or_in_few_entries() {
 fn a_file_of_another_column_part_sstable_or_version_is_refused() {
     let disk = disk();
     write(&disk, [(&b"\x40a"[..], 1)], 100);
-    let open_as = |key, origin| IndexFile::open(&*disk, Path::new(PATH), key, origin, &BlockCache::new(1 << 20));
-    assert!(open_as(KEY, ORIGIN).is_ok());
-    let other = open_as(IndexKey { column: ColumnId(8), ..KEY }, ORIGIN).expect_err("it is of column 7").to_string();
+    let open_as = |key, origin: Origin| IndexFile::open(&*disk, Path::new(PATH), key, &origin, &BlockCache::new(1 << 20));
+    assert!(open_as(KEY, origin()).is_ok());
+    let other = open_as(IndexKey { column: ColumnId(8), ..KEY }, origin()).expect_err("it is of column 7").to_string();
     assert_eq!(other, "7.db is corrupt at offset 8204: expected column 8, got 7");
-    let other = open_as(IndexKey { part: IndexPart::Keys, ..KEY }, ORIGIN).expect_err("it is of values").to_string();
+    let other = open_as(IndexKey { part: IndexPart::Keys, ..KEY }, origin()).expect_err("it is of values").to_string();
     assert_eq!(other, "7.db is corrupt at offset 8208: expected part 2, got 0");
-    let other = open_as(KEY, Origin { data_bytes: 101 }).expect_err("it is of 100 bytes").to_string();
-    assert_eq!(other, "7.db is corrupt at offset 8216: expected an SSTable of 101 bytes, got 100");
+    let another = Origin { sstable: SSTableId::from_sequence(6), ..origin() };
+    let other = open_as(KEY, another).expect_err("it is of SSTable 5").to_string();
+    assert_eq!(other, "7.db is corrupt at offset 8212: expected the id 6 of an SSTable, got \"5\"");
+    let other = open_as(KEY, Origin { data_bytes: 101, ..origin() }).expect_err("it is of 100 bytes").to_string();
+    assert_eq!(other, "7.db is corrupt at offset 8221: expected an SSTable of 101 bytes, got 100");
     let mut bytes = bytes_of(&disk);
-    bytes[8192 + 7] = 2;
+    bytes[8192 + 7] = 3;
     let end = bytes.len() - 16;
     let crc = crc32fast::hash(&bytes[8192..end]);
     bytes[end..end + 4].copy_from_slice(&crc.to_be_bytes());
     overwrite(&disk, &bytes);
-    let newer = open_as(KEY, ORIGIN).expect_err("it is of version 2").to_string();
-    assert_eq!(newer, "7.db: version 2 of index files is not supported");
+    let newer = open_as(KEY, origin()).expect_err("it is of version 3").to_string();
+    assert_eq!(newer, "7.db: version 3 of index files is not supported");
 }
 
 #[test]
@@ -162,7 +165,7 @@ fn a_disk_that_fails_leaves_no_file_under_the_name() {
         let disk: Arc<dyn Disk> = simulated.clone();
         let written = IndexWriter::create(&disk, Path::new(PATH)).and_then(|mut writer| {
             writer.add(b"\x40a", 1)?;
-            writer.finish(KEY, ORIGIN)
+            writer.finish(KEY, &origin())
         });
         assert_eq!(disk.exists(Path::new(PATH)).unwrap(), written.is_ok(), "after {skip} operations");
     }

@@ -43,7 +43,7 @@ fn all() -> ReadRange {
 fn build(disk: &Arc<dyn Disk>, indexers: &[Indexer], cursor: &mut dyn UnfilteredCursor) -> Vec<Vec<u8>> {
     let mut builder = IndexBuilder::create(disk, Path::new(INDEX), indexers).unwrap();
     builder.scan(cursor, || Ok(())).unwrap();
-    builder.finish(ORIGIN).unwrap();
+    builder.finish(&origin()).unwrap();
     let bytes = |indexer: &Indexer| {
         let path = Path::new(INDEX).join(file_name(indexer.key()));
         let file = disk.open(&path, OpenOptions::read()).unwrap();
@@ -54,7 +54,10 @@ fn build(disk: &Arc<dyn Disk>, indexers: &[Indexer], cursor: &mut dyn Unfiltered
     indexers.iter().map(bytes).collect()
 }
 
-const ORIGIN: Origin = Origin { data_bytes: 1 };
+fn origin() -> Origin {
+    Origin { sstable: SSTableId::from_sequence(1), data_bytes: 1 }
+}
+
 
 fn setting() -> (Arc<dyn Disk>, Arc<Table>, Vec<Indexer>) {
     let disk = SimulatedDisk::new();
@@ -117,7 +120,7 @@ fn every_row_of_an_sstable_is_found_by_each_of_its_values() {
     assert!(rows.len() > 100, "{} rows", rows.len());
     for (indexer, name) in indexers.iter().zip(COLUMNS) {
         let path = Path::new(INDEX).join(file_name(indexer.key()));
-        let file = Arc::new(IndexFile::open(&*disk, &path, indexer.key(), ORIGIN, &BlockCache::new(1 << 20)).unwrap());
+        let file = Arc::new(IndexFile::open(&*disk, &path, indexer.key(), &origin(), &BlockCache::new(1 << 20)).unwrap());
         for row in &rows {
             let Some(value) = row.value(name) else { continue };
             let parts = file.parts().map(|part| Box::new(part) as Box<dyn Source>).collect();

@@ -7,10 +7,14 @@ use std::sync::Arc;
 use blockio::{Disk, OpenOptions, SimulatedDisk};
 use index::{Batch, IndexFile, IndexWriter, Origin, Source};
 use model::{ColumnId, IndexKey, IndexPart};
-use sstable::{BlockCache, SSTableError};
+use sstable::{BlockCache, SSTableError, SSTableId};
 
 pub const KEY: IndexKey = IndexKey { column: ColumnId(7), part: IndexPart::Whole };
-pub const ORIGIN: Origin = Origin { data_bytes: 100 };
+/// The SSTable of the files.
+pub fn origin() -> Origin {
+    Origin { sstable: SSTableId::from_sequence(5), data_bytes: 100 }
+}
+
 pub const PATH: &str = "/index/7.db";
 
 pub fn disk() -> Arc<dyn Disk> {
@@ -23,11 +27,11 @@ pub fn disk() -> Arc<dyn Disk> {
 pub fn write<'e>(disk: &Arc<dyn Disk>, entries: impl IntoIterator<Item = (&'e [u8], usize)>, segment_bytes: usize) {
     let mut writer = IndexWriter::with_segments(disk, Path::new(PATH), segment_bytes).unwrap();
     entries.into_iter().for_each(|(entry, term_length)| writer.add(entry, term_length).unwrap());
-    writer.finish(KEY, ORIGIN).unwrap();
+    writer.finish(KEY, &origin()).unwrap();
 }
 
 pub fn open(disk: &Arc<dyn Disk>) -> Result<Arc<IndexFile>, SSTableError> {
-    IndexFile::open(&**disk, Path::new(PATH), KEY, ORIGIN, &BlockCache::new(1 << 20)).map(Arc::new)
+    IndexFile::open(&**disk, Path::new(PATH), KEY, &origin(), &BlockCache::new(1 << 20)).map(Arc::new)
 }
 
 pub fn bytes_of(disk: &Arc<dyn Disk>) -> Vec<u8> {

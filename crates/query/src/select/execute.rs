@@ -13,6 +13,7 @@ use crate::execution::Execution;
 use crate::guardrail::{PAGE_SIZE, PARTITION_KEYS_IN_SELECT};
 use crate::restrictions::Partitions;
 use crate::terms::{Bound, Term};
+use crate::error::Cause;
 use crate::{MetadataForm, QueryError, ResponseBody, Rows};
 
 /// The number of partitions of an IN that are looked up in memtables together before they are read.
@@ -74,16 +75,21 @@ impl SelectPlan {
         }
         let state =
             options.paging_state.map(|state| PagingState::from_bytes(state, self.shape, &self.table)).transpose()?;
-        let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());
-        let mut page = Page::new((self, selection), execution, filter, limits, &partitions);
-        let goes_on = match self.resumed(&slices, state.as_ref()) {
-            Some(segment) => page.read(segment)?,
-            None => true,
+        let read = |selection, filter, slices| {
+            let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());
+            let mut page = Page::new((self, selection), execution, filter, limits, &partitions);
+            self.read_page(&partitions, slices, state.as_ref(), &mut page)?;
+            Ok(page)
         };
-        if goes_on {
-            self.read_rest(&partitions, slices, state.as_ref(), &mut page)?;
-        }
-        page.finish()?;
+        let mut page = match read(selection, filter, slices) {
+            // The index is not used again before it is built anew.
+            Err(QueryError { cause: Cause::UnreadableIndex, .. }) => read(
+                self.selection_for(execution)?,
+                self.restrictions.filter(execution)?,
+                self.restrictions.slices(execution)?,
+            ),
+            page => page,
+        }?;
         let next = page.state.take().filter(|state| !is_last(state, &partitions));
         Ok(ResponseBody::Rows(Rows {
             metadata: self.selection.metadata().clone(),
@@ -92,6 +98,23 @@ impl SelectPlan {
             row_count: page.row_count,
             cells: std::mem::take(&mut page.cells),
         }))
+    }
+
+    fn read_page(
+        &self,
+        partitions: &Partitions,
+        slices: Slices,
+        state: Option<&PagingState>,
+        page: &mut Page<'_>,
+    ) -> Result<(), QueryError> {
+        let goes_on = match self.resumed(&slices, state) {
+            Some(segment) => page.read(segment)?,
+            None => true,
+        };
+        if goes_on {
+            self.read_rest(partitions, slices, state, page)?;
+        }
+        page.finish()
     }
 
     /// The rest of the partition that an earlier page began.
