@@ -27,6 +27,7 @@ class Table:
     drop_times: dict[str, int | None] = field(default_factory=dict)     # by name; None: by the server's clock
     alive: bool = True
     indexes: dict[str, list[str]] = field(default_factory=dict)        # the targets of each indexed column
+    attached: set[str] = field(default_factory=set)        # the columns with storage-attached indexes
 
     @property
     def full_name(self) -> str:

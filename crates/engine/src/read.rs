@@ -8,7 +8,7 @@ mod candidates;
 mod newest_first;
 mod rows;
 
-pub use candidates::IndexCandidates;
+pub use candidates::{IndexCandidates, IndexedValues};
 pub(crate) use candidates::{candidates, is_complete};
 pub use rows::{Rows, Target};
 pub(crate) use rows::{has_large_memtables, is_in_memory, prefetch, read, read_at, rows, writes_wait};

@@ -24,7 +24,7 @@ use self::agreement::{differing_column, differing_drop};
 use crate::system::{SystemRow, SystemWrite};
 use layout::parse_type;
 
-pub(crate) use indexes::note_built;
+pub(crate) use indexes::{note_built, read as read_index};
 
 /// The names of the tables of `system_schema` that keep what is loaded here.
 pub(crate) const KEYSPACES: &str = "keyspaces";
@@ -37,9 +37,6 @@ pub(crate) const INDEXES: &str = "indexes";
 /// The table of `system` that has a row for each index that is built.
 pub(crate) const BUILT_INDEXES: &str = "IndexInfo";
 pub(crate) const LAYOUTS: &str = "table_layouts";
-/// The kind of all our indexes in `system_schema.indexes`.
-pub(crate) const KIND_OF_INDEXES: &str = "COMPOSITES";
-
 fn text(value: &str) -> Option<Vec<u8>> {
     Some(value.as_bytes().to_vec())
 }

@@ -50,6 +50,11 @@ impl Indexer {
         TermRange::equal(&self.value_type, value)
     }
 
+    /// The entries of the indexed values between two, both included; without one of them there is no limit.
+    pub fn terms_between(&self, first: Option<&[u8]>, last: Option<&[u8]>) -> TermRange {
+        TermRange::between(&self.value_type, first, last)
+    }
+
     /// The types of the clustering, with which the places of candidates are decoded.
     pub fn clustering(&self) -> &[ClusteringColumnType] {
         &self.clustering

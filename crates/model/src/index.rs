@@ -10,7 +10,12 @@ use types::identifier::Quoted;
 use crate::{Column, ColumnId};
 
 /// The option with the indexed column and the part of it.
-const TARGET: &str = "target";
+pub const INDEX_TARGET: &str = "target";
+/// The option with the class of an index that is not plain.
+pub const INDEX_CLASS: &str = "class_name";
+/// The names of the class of storage-attached indexes, in small letters.
+const STORAGE_ATTACHED: [&str; 3] =
+    ["sai", "storageattachedindex", "org.apache.cassandra.index.sai.storageattachedindex"];
 
 /// The part of a column that an index has the values of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -52,12 +57,30 @@ pub struct IndexKey {
     pub part: IndexPart,
 }
 
+/// What an index answers. Indexes of all classes have the same entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IndexClass {
+    /// `legacy_local_table`, Cassandra's default: one restriction to one value.
+    Plain,
+    /// `StorageAttachedIndex`: values and ranges, several restrictions together.
+    StorageAttached,
+}
+
+impl IndexClass {
+    /// The class that `USING` names; `None` if there is no such class.
+    pub fn of_name(name: &str) -> Option<IndexClass> {
+        STORAGE_ATTACHED.contains(&name.to_ascii_lowercase().as_str()).then_some(IndexClass::StorageAttached)
+    }
+}
+
 /// A secondary index of a table, as `system_schema.indexes` has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Index {
     /// The name, which no other index of the keyspace has.
     pub name: Arc<str>,
-    /// The options: the `target`, and those that the user gave.
+    /// What it answers.
+    pub class: IndexClass,
+    /// The options: the `target`, the `class_name` unless the index is plain, and those that the user gave.
     pub options: BTreeMap<String, String>,
     /// The name of the indexed column.
     pub column: Arc<str>,
@@ -66,16 +89,35 @@ pub struct Index {
 }
 
 impl Index {
-    /// An index of a part of a column.
-    pub fn new(name: &str, column: &Column, part: IndexPart) -> Index {
+    /// A plain index of a part of a column.
+    pub fn plain(name: &str, column: &Column, part: IndexPart) -> Index {
         let target = Target { column: &column.name, part, is_frozen: is_frozen_collection(&column.ty) }.to_string();
-        let options = BTreeMap::from([(TARGET.to_owned(), target)]);
-        Index { name: name.into(), options, column: column.name.clone(), part }
+        let options = BTreeMap::from([(INDEX_TARGET.to_owned(), target)]);
+        Index { name: name.into(), class: IndexClass::Plain, options, column: column.name.clone(), part }
     }
 
-    /// The index that is stored with these options; `None` if they name no target.
+    /// A storage-attached index of a part of a column, with the name by which its class was written and further
+    /// options.
+    pub fn storage_attached(
+        name: &str,
+        column: &Column,
+        part: IndexPart,
+        class_name: &str,
+        options: BTreeMap<String, String>,
+    ) -> Index {
+        let mut index = Index { class: IndexClass::StorageAttached, ..Index::plain(name, column, part) };
+        index.options.extend(options);
+        index.options.insert(INDEX_CLASS.to_owned(), class_name.to_owned());
+        index
+    }
+
+    /// The index that is stored with these options; `None` if they name no target, or a class that is not there.
     pub fn from_options(name: &str, options: BTreeMap<String, String>) -> Option<Index> {
-        let target = options.get(TARGET)?;
+        let class = match options.get(INDEX_CLASS) {
+            Some(class) => IndexClass::of_name(class)?,
+            None => IndexClass::Plain,
+        };
+        let target = options.get(INDEX_TARGET)?;
         let call = target.strip_suffix(')').and_then(|target| target.split_once('('));
         let (part, column) = match call {
             Some(("values", column)) => (IndexPart::Values, column),
@@ -85,12 +127,30 @@ impl Index {
             _ => (IndexPart::Whole, target.as_str()),
         };
         let column: Arc<str> = unquoted(column).into();
-        Some(Index { name: name.into(), options, column, part })
+        Some(Index { name: name.into(), class, options, column, part })
     }
 
     /// The indexed column and the part of it, as CREATE INDEX has them.
     pub fn target(&self) -> &str {
-        self.options.get(TARGET).map_or("", String::as_str)
+        self.options.get(INDEX_TARGET).map_or("", String::as_str)
+    }
+
+    /// The name of the class as it was written; `None` if the index is plain.
+    pub fn class_name(&self) -> Option<&str> {
+        self.options.get(INDEX_CLASS).map(String::as_str)
+    }
+
+    /// Whether its options ask for changed text: without case, normalized, or folded to ASCII.
+    pub fn analyses(&self) -> bool {
+        let is =
+            |key: &str, wanted: &str| self.options.get(key).is_some_and(|value| value.eq_ignore_ascii_case(wanted));
+        is("case_sensitive", "false") || is("normalize", "true") || is("ascii", "true")
+    }
+
+    /// The options that the user gave.
+    pub fn given_options(&self) -> impl Iterator<Item = (&str, &str)> {
+        let given = self.options.iter().filter(|(key, _)| *key != INDEX_TARGET && *key != INDEX_CLASS);
+        given.map(|(key, value)| (key.as_str(), value.as_str()))
     }
 }
 
@@ -147,10 +207,17 @@ mod tests {
             ("m", IndexPart::Entries, "entries(m)"),
         ];
         for (column, part, target) in cases {
-            let index = Index::new("i", table.column(column).unwrap(), part);
-            assert_eq!(index.target(), target);
-            assert_eq!(Index::from_options("i", index.options.clone()), Some(index));
+            let column = table.column(column).unwrap();
+            let given = BTreeMap::from([("ascii".to_owned(), "false".to_owned())]);
+            for index in
+                [Index::plain("i", column, part), Index::storage_attached("i", column, part, "SAI", given.clone())]
+            {
+                assert_eq!(index.target(), target);
+                assert_eq!(Index::from_options("i", index.options.clone()), Some(index));
+            }
         }
         assert_eq!(Index::from_options("i", BTreeMap::new()), None);
+        let unknown = [(INDEX_TARGET, "a"), (INDEX_CLASS, "nosuch")].map(|(key, value)| (key.into(), value.into()));
+        assert_eq!(Index::from_options("i", BTreeMap::from(unknown)), None);
     }
 }

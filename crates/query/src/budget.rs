@@ -121,6 +121,18 @@ impl Execution<'_> {
         self.look_at_limits(done)
     }
 
+    /// Requires a thread that may be blocked, for work that does not end within a turn.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::TurnIsOver`] on any other thread.
+    pub fn need_processor(&self) -> Result<(), QueryError> {
+        match self.may_block {
+            true => Ok(()),
+            false => Err(QueryError::failed(Cause::TurnIsOver, "The statement needs more than its turn")),
+        }
+    }
+
     #[cold]
     fn look_at_limits(&self, done: u64) -> Result<(), QueryError> {
         self.budget().next_look.store(done.saturating_add(STEPS_PER_LOOK), Relaxed);

@@ -17,7 +17,7 @@ use crate::hooks::DiskFailureKind;
 use crate::metrics::{TableStats, all_table_stats, stats_of};
 use crate::options::EngineOptions;
 use crate::quarantine::{Quarantine, QuarantinedTable};
-use crate::read::{self, IndexCandidates, Rows, Target};
+use crate::read::{self, IndexCandidates, IndexedValues, Rows, Target};
 use crate::recovery::ReplaySummary;
 use crate::schema::change::Keyspaces;
 use crate::schema_rows::SchemaDamage;
@@ -66,9 +66,8 @@ impl Engine {
         read::rows(&self.shared, table, target, now_seconds, turn, take)
     }
 
-    /// The places of rows within `keys` that may have a value, by an index of the table. The value is that of the
-    /// index's part: of entries it is what [`entry_value`](crate::entry_value) returns. `None` if the index is not
-    /// complete yet: then all rows have to be read.
+    /// The places of rows within `keys` that may have one of some values, by an index of the table. `None` if the index
+    /// is not complete yet, or has too many for a range of values: then all rows have to be read.
     ///
     /// A caller reads the rows after that, and looks at their values: a row may have been changed or deleted, or be
     /// expired. Rows that are written meanwhile may be missing.
@@ -76,11 +75,11 @@ impl Engine {
         &self,
         table: &Arc<Table>,
         index: &Index,
-        value: &[u8],
+        values: IndexedValues<'_>,
         keys: &KeyRange,
         turn: Turn<'_>,
     ) -> Result<Option<IndexCandidates>, EngineError> {
-        read::candidates(&self.shared, table, index, value, keys, turn)
+        read::candidates(&self.shared, table, index, values, keys, turn)
     }
 
     /// Whether memtables hold so much of the table that hardly a partition is in the processor's caches.

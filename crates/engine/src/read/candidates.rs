@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use index::{Candidates, Indexer, KeyBounds, Place, SORTED_BYTES_MAX, Source, decode_place};
-use model::{Index, IndexKey, KeyRange, Table};
+use index::{Candidates, Indexer, KeyBounds, Place, Source, decode_place};
+use model::{Index, IndexKey, KeyRange, RowRoom, Table};
 use sstable::{Corruption, SSTableError};
 
 use crate::error::EngineError;
@@ -15,12 +15,28 @@ use crate::turn::Turn;
 /// How often a search takes the view anew that a flush or a merge replaced meanwhile.
 const VIEWS_MAX: usize = 8;
 
+/// The most bytes of keys that are sorted for a range of values. Of a range with more all rows are read.
+const SORTED_BYTES_MAX: usize = 8 << 20;
+
+/// What an index is searched for. Values are those of the index's part: of entries they are what
+/// [`entry_value`](crate::entry_value) returns.
+#[derive(Clone, Copy, Debug)]
+pub enum IndexedValues<'a> {
+    /// One value.
+    One(&'a [u8]),
+    /// The values between two, both included; without one of them there is no limit. The thread must be one that may
+    /// be blocked, because the places are sorted first.
+    Between(Option<&'a [u8]>, Option<&'a [u8]>),
+}
+
 /// The places of rows that had a value in some memtable or SSTable, in reading order, each once. The row may have
 /// another value now, or be gone.
 pub struct IndexCandidates {
     candidates: Candidates,
     indexer: Indexer,
     table: Arc<Table>,
+    /// For sorted places.
+    _room: RowRoom,
 }
 
 impl IndexCandidates {
@@ -38,12 +54,13 @@ impl IndexCandidates {
     }
 }
 
-/// The places within `keys` that the index of the table has for a value; `None` if the index is not complete yet.
+/// The places within `keys` that the index of the table has for some values; `None` if the index is not complete yet, or
+/// if it has too many for a range of values.
 pub(crate) fn candidates(
     shared: &Shared,
     table: &Arc<Table>,
     index: &Index,
-    value: &[u8],
+    values: IndexedValues<'_>,
     keys: &KeyRange,
     turn: Turn<'_>,
 ) -> Result<Option<IndexCandidates>, EngineError> {
@@ -60,7 +77,19 @@ pub(crate) fn candidates(
         shared.files().index_requests().request();
         return Ok(None);
     };
-    let (terms, bounds) = (indexer.terms_of(value), KeyBounds::of(keys));
+    let mut room = RowRoom::default();
+    let terms = match values {
+        IndexedValues::One(value) => indexer.terms_of(value),
+        IndexedValues::Between(first, last) => {
+            debug_assert!(turn.may_block, "a thread that may not be blocked sorts no places");
+            turn.row_memory.iter().for_each(|memory| room.ask(memory));
+            if room.take(SORTED_BYTES_MAX).is_err() {
+                return Ok(None);
+            }
+            indexer.terms_between(first, last)
+        }
+    };
+    let bounds = KeyBounds::of(keys);
     let candidates = match Candidates::open(sources, &terms, &bounds, turn.may_block, SORTED_BYTES_MAX) {
         Err(error) if is_unreadable(&error) => {
             shared.files().index_requests().request();
@@ -68,7 +97,7 @@ pub(crate) fn candidates(
         }
         opened => opened?,
     };
-    Ok(candidates.map(|candidates| IndexCandidates { candidates, indexer, table: table.clone() }))
+    Ok(candidates.map(|candidates| IndexCandidates { candidates, indexer, table: table.clone(), _room: room }))
 }
 
 fn failure(error: SSTableError) -> EngineError {

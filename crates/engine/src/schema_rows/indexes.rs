@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use model::{Index, IndexPart, Keyspace, PartitionUpdate, Schema, Table};
+use model::{Index, IndexClass, IndexPart, Keyspace, PartitionUpdate, Schema, Table};
+use types::CqlType;
 
-use super::{BUILT_INDEXES, KIND_OF_INDEXES, schema_table, text, text_map};
+use super::{BUILT_INDEXES, schema_table, text, text_map};
 use crate::system::{SystemRow, SystemWrite};
 
 /// Writes the indexes of changed tables anew, and forgets that those which are gone were built.
@@ -40,7 +41,20 @@ pub(super) fn change(
 }
 
 fn index_values(index: &Index) -> Vec<(&'static str, Option<Vec<u8>>)> {
-    vec![("kind", text(KIND_OF_INDEXES)), ("options", text_map(&index.options))]
+    vec![("kind", text(kind(index.class))), ("options", text_map(&index.options))]
+}
+
+fn kind(class: IndexClass) -> &'static str {
+    match class {
+        IndexClass::Plain => "COMPOSITES",
+        IndexClass::StorageAttached => "CUSTOM",
+    }
+}
+
+/// The index of a row; `None` if there are no such indexes.
+pub(crate) fn read(row: &SystemRow) -> Option<Index> {
+    let index = Index::from_options(&row.text("index_name"), row.text_map("options"))?;
+    (row.text("kind") == kind(index.class) && !index.analyses()).then_some(index)
 }
 
 /// The write that says that an index is built.
@@ -52,8 +66,8 @@ pub(crate) fn note_built(schema: &Schema, keyspace: &str, index: &str, timestamp
 
 /// The index of a row; `None` if it is of a kind or column that the table does not have.
 pub(super) fn load(row: &SystemRow, table: &Table) -> Option<Index> {
-    let index = Index::from_options(&row.text("index_name"), row.text_map("options"))?;
+    let index = read(row)?;
     let column = table.column(&index.column)?;
-    let is_known = row.text("kind") == KIND_OF_INDEXES && column.is_complex() == (index.part != IndexPart::Whole);
-    is_known.then_some(index)
+    let is_of_vectors = index.class == IndexClass::StorageAttached && matches!(column.ty, CqlType::Vector { .. });
+    (column.is_complex() == (index.part != IndexPart::Whole) && !is_of_vectors).then_some(index)
 }

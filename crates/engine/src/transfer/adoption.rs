@@ -143,7 +143,7 @@ impl Transfers {
         for (table, column) in NOT_ADOPTED {
             let rows = self.foreign_rows(data, "system_schema", table)?;
             let is_refused = |row: &&SystemRow| {
-                !is_system_keyspace(&row.text("keyspace_name")) && row.text("kind") != schema_rows::KIND_OF_INDEXES
+                !is_system_keyspace(&row.text("keyspace_name")) && schema_rows::read_index(row).is_none()
             };
             if let Some(row) = rows.iter().find(is_refused) {
                 let (keyspace, name) = (row.text("keyspace_name"), row.text(column));

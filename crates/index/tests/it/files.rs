@@ -118,7 +118,8 @@ fn forged_pages_end_in_an_error_or_in_few_entries() {
 fn a_file_of_another_column_part_sstable_or_version_is_refused() {
     let disk = disk();
     write(&disk, [(&b"\x40a"[..], 1)], 100);
-    let open_as = |key, origin: Origin| IndexFile::open(&*disk, Path::new(PATH), key, &origin, &BlockCache::new(1 << 20));
+    let open_as =
+        |key, origin: Origin| IndexFile::open(&*disk, Path::new(PATH), key, &origin, &BlockCache::new(1 << 20));
     assert!(open_as(KEY, origin()).is_ok());
     let other = open_as(IndexKey { column: ColumnId(8), ..KEY }, origin()).expect_err("it is of column 7").to_string();
     assert_eq!(other, "7.db is corrupt at offset 8204: expected column 8, got 7");

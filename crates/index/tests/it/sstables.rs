@@ -58,7 +58,6 @@ fn origin() -> Origin {
     Origin { sstable: SSTableId::from_sequence(1), data_bytes: 1 }
 }
 
-
 fn setting() -> (Arc<dyn Disk>, Arc<Table>, Vec<Indexer>) {
     let disk = SimulatedDisk::new();
     [DATA, INDEX].into_iter().for_each(|path| disk.create_dir_all(Path::new(path)).unwrap());
@@ -120,7 +119,8 @@ fn every_row_of_an_sstable_is_found_by_each_of_its_values() {
     assert!(rows.len() > 100, "{} rows", rows.len());
     for (indexer, name) in indexers.iter().zip(COLUMNS) {
         let path = Path::new(INDEX).join(file_name(indexer.key()));
-        let file = Arc::new(IndexFile::open(&*disk, &path, indexer.key(), &origin(), &BlockCache::new(1 << 20)).unwrap());
+        let file =
+            Arc::new(IndexFile::open(&*disk, &path, indexer.key(), &origin(), &BlockCache::new(1 << 20)).unwrap());
         for row in &rows {
             let Some(value) = row.value(name) else { continue };
             let parts = file.parts().map(|part| Box::new(part) as Box<dyn Source>).collect();

@@ -1,9 +1,12 @@
 //! CREATE INDEX and DROP INDEX.
 
+mod attached;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cql::ast::{CreateIndex, DropIndex, Identifier, IndexTarget, IndexTargetKind};
-use model::{Column, ColumnKind, Index, IndexPart, Keyspace, Table};
+use model::{Column, ColumnKind, INDEX_CLASS, INDEX_TARGET, Index, IndexClass, IndexPart, Keyspace, Table};
 use types::CqlType;
 use types::identifier::Quoted;
 
@@ -20,8 +23,6 @@ use crate::{ChangeKind, QueryError};
 const LEGACY: &str = "legacy_local_table";
 const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 const SASI_DISABLED: &str = "SASI indexes are disabled. Enable in cassandra.yaml to use.";
-/// The names of storage-attached indexes.
-const SAI: [&str; 3] = ["sai", "storageattachedindex", "org.apache.cassandra.index.sai.storageattachedindex"];
 /// The only property of an index.
 const OPTIONS: &str = "options";
 
@@ -46,6 +47,10 @@ pub(super) fn create(create: &CreateIndex, execution: &Execution<'_>) -> Result<
     if class.is_none() && !create.properties.is_empty() {
         return Err(QueryError::invalid("Cannot specify options for a non-CUSTOM index"));
     }
+    let options = properties::map(&create.properties, OPTIONS)?.unwrap_or_default();
+    if let Some(own) = [INDEX_CLASS, INDEX_TARGET].into_iter().find(|own| options.contains_key(*own)) {
+        return Err(QueryError::invalid(format!("Cannot specify {own} as a CUSTOM option")));
+    }
     if class == Some(SASI) {
         return Err(QueryError::invalid(SASI_DISABLED));
     }
@@ -53,6 +58,7 @@ pub(super) fn create(create: &CreateIndex, execution: &Execution<'_>) -> Result<
         let known = schema.keyspace(keyspace).ok_or_else(|| no_keyspace(keyspace))?;
         let missing = || QueryError::invalid(format!("Table '{name}' doesn't exist"));
         let table = known.tables.get(name).ok_or_else(missing)?;
+        let class = class.map(|class| (class, &options));
         let Some(index) = define(create, class, known, table, execution)? else { return Ok::<_, QueryError>(None) };
         let altered = table.to_builder().indexes(table.indexes().iter().cloned().chain([index])).build();
         if let Some(edited) = edit_keyspace(keyspaces, keyspace) {
@@ -63,10 +69,10 @@ pub(super) fn create(create: &CreateIndex, execution: &Execution<'_>) -> Result<
     Ok(unless_unchanged(created, execution))
 }
 
-/// The index; `None` if it is there already and need not be made.
+/// The index; `None` if it is there already and need not be made. `class` is the name of a class with its options.
 fn define(
     create: &CreateIndex,
-    class: Option<&str>,
+    class: Option<(&str, &BTreeMap<String, String>)>,
     keyspace: &Keyspace,
     table: &Table,
     execution: &Execution<'_>,
@@ -89,14 +95,21 @@ fn define(
         [_, _, ..] if class.is_none() => {
             return Err(QueryError::invalid("Only CUSTOM indexes support multiple columns"));
         }
-        [target, ..] => target_of(target, table)?,
-        [] => return Err(refuse_class(class.unwrap_or_default())),
+        [target] => target_of(target, table)?,
+        targets => {
+            known_class(class.map_or("", |(name, _)| name))?;
+            let none = || QueryError::invalid("Failed to retrieve target column for: ");
+            return Err(if targets.is_empty() { none() } else { attached::several_columns(targets) });
+        }
     };
     let name = written.map_or_else(|| free_name(keyspace, table, column), str::to_owned);
-    if let Some(class) = class {
-        return Err(refuse_class(class));
-    }
-    let index = Index::new(&name, column, part);
+    let index = match class {
+        Some((class, options)) => {
+            known_class(class)?;
+            Index::storage_attached(&name, column, part, class, options.clone())
+        }
+        None => Index::plain(&name, column, part),
+    };
     if let Some(same) = table.indexes().iter().find(|other| other.options == index.options) {
         let duplicate = format!("Index {name} is a duplicate of existing index {}", same.name);
         return if create.if_not_exists { Ok(None) } else { Err(QueryError::invalid(duplicate)) };
@@ -104,15 +117,16 @@ fn define(
     if !is_valid_name(&name) {
         return Err(QueryError::configuration(format!("Illegal index name {name}")));
     }
+    if index.class == IndexClass::StorageAttached {
+        attached::check(&index, column, table)?;
+    }
     Ok(Some(index))
 }
 
-/// The error for a class of indexes that is not there.
-fn refuse_class(class: &str) -> QueryError {
-    match SAI.contains(&class.to_ascii_lowercase().as_str()) {
-        true => QueryError::not_supported("USING 'sai' (storage-attached indexes)"),
-        false => QueryError::configuration(format!("Unable to find custom indexer class '{class}'")),
-    }
+/// Refuses a class of indexes that is not there.
+fn known_class(class: &str) -> Result<IndexClass, QueryError> {
+    let unknown = || QueryError::configuration(format!("Unable to find custom indexer class '{class}'"));
+    IndexClass::of_name(class).ok_or_else(unknown)
 }
 
 fn check_count(name: Option<&str>, table: &Table, execution: &Execution<'_>) -> Result<(), QueryError> {

@@ -19,20 +19,25 @@ pub fn snapshot_schema(schema: &Schema, table: &Table) -> String {
     let types = schema.keyspace(&table.keyspace).map(|keyspace| in_dependency_order(keyspace)).unwrap_or_default();
     let types = types.into_iter().filter(|definition| is_used(&definition.name));
     let types = types.map(|definition| create_type("CREATE TYPE IF NOT EXISTS", definition));
-    let indexes =
-        table.indexes().iter().map(|definition| create_index("CREATE INDEX IF NOT EXISTS", table, definition));
+    let indexes = table.indexes().iter().map(|definition| create_index("IF NOT EXISTS ", table, definition));
     let table = create_table("CREATE TABLE IF NOT EXISTS", table, true);
     types.chain([table]).chain(indexes).map(|statement| statement + "\n").collect()
 }
 
 /// `CREATE INDEX`.
 pub(super) fn index(table: &Table, index: &Index) -> String {
-    create_index("CREATE INDEX", table, index)
+    create_index("", table, index)
 }
 
-fn create_index(create: &str, table: &Table, index: &Index) -> String {
+fn create_index(condition: &str, table: &Table, index: &Index) -> String {
     let (keyspace, name) = (Quoted(&table.keyspace), Quoted(&table.name));
-    format!("{create} {} ON {keyspace}.{name} ({});", Quoted(&index.name), index.target())
+    let target = format!("INDEX {condition}{} ON {keyspace}.{name} ({})", Quoted(&index.name), index.target());
+    let Some(class) = index.class_name() else { return format!("CREATE {target};") };
+    let options = match index.given_options().next() {
+        Some(_) => format!(" WITH OPTIONS = {}", map(index.given_options())),
+        None => String::new(),
+    };
+    format!("CREATE CUSTOM {target} USING '{}'{options};", class.replace('\'', "''"))
 }
 
 /// `CREATE KEYSPACE`.

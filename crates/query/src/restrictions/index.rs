@@ -1,10 +1,11 @@
 //! Restrictions that a secondary index answers, and when Cassandra takes an index for them.
 
-use model::{Index, IndexPart, Table};
+use engine::IndexedValues;
+use model::{Column, Index, IndexClass, IndexPart, Table};
 use types::CqlType;
 
-use super::clustering::{ClusteringKind, ClusteringRestriction};
-use super::column::{ColumnRestriction, Contains, Kind};
+use super::clustering::{ClusteringKind, ClusteringRestriction, TupleBound};
+use super::column::{ColumnRestriction, Contains, Kind, TermBound};
 use super::tuple::TupleTerm;
 use super::{NEEDS_FILTERING, Restrictions};
 use crate::QueryError;
@@ -20,17 +21,44 @@ pub(crate) struct IndexedRestriction {
     value: IndexedValue,
 }
 
-/// The value that the index is searched for.
+/// The values that the index is searched for.
 #[derive(Clone, Debug)]
 enum IndexedValue {
     One(TupleTerm),
     Entry(Term, Term),
+    Between(Option<TupleTerm>, Option<TupleTerm>),
+}
+
+/// The values of [`IndexedRestriction`] in an execution.
+pub(crate) enum BoundValues {
+    One(Vec<u8>),
+    Between(Option<Vec<u8>>, Option<Vec<u8>>),
+}
+
+impl BoundValues {
+    pub fn as_ref(&self) -> IndexedValues<'_> {
+        match self {
+            BoundValues::One(value) => IndexedValues::One(value),
+            BoundValues::Between(first, last) => IndexedValues::Between(first.as_deref(), last.as_deref()),
+        }
+    }
 }
 
 impl IndexedRestriction {
     fn of_term(table: &Table, column: &str, part: IndexPart, term: TupleTerm) -> Option<IndexedRestriction> {
         let index = find(table, column, part)?.clone();
         Some(IndexedRestriction { index, value: IndexedValue::One(term) })
+    }
+
+    /// The restriction of a column to values between two.
+    fn of_slice(
+        table: &Table,
+        column: &Column,
+        start: Option<TupleTerm>,
+        end: Option<TupleTerm>,
+    ) -> Option<IndexedRestriction> {
+        let index = find_attached(table, &column.name, IndexPart::Whole).filter(|_| has_ranges(&column.ty))?.clone();
+        Some(IndexedRestriction { index, value: IndexedValue::Between(start, end) })
     }
 
     fn of_contains(table: &Table, column: &str, contains: &Contains) -> Option<IndexedRestriction> {
@@ -45,25 +73,60 @@ impl IndexedRestriction {
         value.or_else(key).or_else(entry)
     }
 
-    /// The value that the index is searched for, in this execution; `None` if it is null or unset.
-    pub fn value(&self, execution: &Execution<'_>) -> Result<Option<Vec<u8>>, QueryError> {
+    /// Whether the index is searched for a range of values, whose rows are sorted before the first is read.
+    pub fn is_range(&self) -> bool {
+        matches!(self.value, IndexedValue::Between(..))
+    }
+
+    /// The values that the index is searched for, in this execution; `None` if one is null or unset.
+    pub fn values(&self, execution: &Execution<'_>) -> Result<Option<BoundValues>, QueryError> {
         let bytes = |value: Bound<'_>| match value {
             Bound::Bytes(bytes) => Some(bytes.into_owned()),
             Bound::Null | Bound::Unset => None,
         };
-        match &self.value {
-            IndexedValue::One(term) => Ok(term.bind(execution)?.into_iter().next().and_then(bytes)),
+        let first = |term: &TupleTerm| Ok::<_, QueryError>(term.bind(execution)?.into_iter().next().and_then(bytes));
+        Ok(match &self.value {
+            IndexedValue::One(term) => first(term)?.map(BoundValues::One),
             IndexedValue::Entry(key, value) => {
                 let (key, value) = (bytes(key.bind(execution)?), bytes(value.bind(execution)?));
-                Ok(key.zip(value).map(|(key, value)| engine::entry_value(&key, &value)))
+                key.zip(value).map(|(key, value)| BoundValues::One(engine::entry_value(&key, &value)))
             }
-        }
+            IndexedValue::Between(start, end) => {
+                let start = start.as_ref().map(first).transpose()?;
+                let end = end.as_ref().map(first).transpose()?;
+                let is_null = matches!(start, Some(None)) || matches!(end, Some(None));
+                (!is_null).then(|| BoundValues::Between(start.flatten(), end.flatten()))
+            }
+        })
     }
+}
+
+/// Whether a storage-attached index of values of this type answers ranges, as in Cassandra.
+fn has_ranges(ty: &CqlType) -> bool {
+    !matches!(
+        ty,
+        CqlType::Ascii
+            | CqlType::Text
+            | CqlType::Boolean
+            | CqlType::Uuid
+            | CqlType::List { .. }
+            | CqlType::Set { .. }
+            | CqlType::Map { .. }
+            | CqlType::Tuple(_)
+            | CqlType::Udt { .. }
+    )
 }
 
 /// The table's index of a part of a column.
 fn find<'t>(table: &'t Table, column: &str, part: IndexPart) -> Option<&'t Index> {
     table.indexes().iter().find(|index| *index.column == *column && index.part == part)
+}
+
+/// The table's storage-attached index of a part of a column.
+fn find_attached<'t>(table: &'t Table, column: &str, part: IndexPart) -> Option<&'t Index> {
+    let is_it =
+        |index: &&Index| *index.column == *column && index.part == part && index.class == IndexClass::StorageAttached;
+    table.indexes().iter().find(is_it)
 }
 
 impl ColumnRestriction {
@@ -74,7 +137,23 @@ impl ColumnRestriction {
                 IndexedRestriction::of_term(table, &self.column.name, IndexPart::Whole, term)
             }
             Kind::Contains(contains) => IndexedRestriction::of_contains(table, &self.column.name, contains),
-            Kind::In(_) | Kind::Slice { .. } => None,
+            Kind::Slice { start, end } => {
+                let term =
+                    |bound: &Option<TermBound>| bound.as_ref().map(|bound| TupleTerm::Single(bound.term.clone()));
+                IndexedRestriction::of_slice(table, &self.column, term(start), term(end))
+            }
+            Kind::In(_) => None,
+        }
+    }
+
+    /// Whether storage-attached indexes answer it as a whole.
+    fn is_attached(&self, table: &Table) -> bool {
+        let has = |part| find_attached(table, &self.column.name, part).is_some();
+        match &self.kind {
+            Kind::Equal(_) => has(IndexPart::Whole),
+            Kind::Slice { .. } => has(IndexPart::Whole) && has_ranges(&self.column.ty),
+            Kind::Contains(contains) => contains.is_attached(has),
+            Kind::In(_) => false,
         }
     }
 
@@ -87,6 +166,13 @@ impl ColumnRestriction {
 }
 
 impl Contains {
+    fn is_attached(&self, has: impl Fn(IndexPart) -> bool) -> bool {
+        let answers = |is_asked: bool, part| !is_asked || has(part);
+        answers(!self.values.is_empty(), IndexPart::Values)
+            && answers(!self.keys.is_empty(), IndexPart::Keys)
+            && answers(!self.entries.is_empty(), IndexPart::Entries)
+    }
+
     fn condition_count(&self) -> usize {
         self.values.len() + self.keys.len() + self.entries.len()
     }
@@ -100,7 +186,23 @@ impl ClusteringRestriction {
                 IndexedRestriction::of_term(table, &column.name, IndexPart::Whole, term.clone())
             }
             ClusteringKind::Contains(contains) => IndexedRestriction::of_contains(table, &column.name, contains),
-            ClusteringKind::In(_) | ClusteringKind::Slice { .. } => None,
+            ClusteringKind::Slice { start, end } => {
+                let term = |bound: &Option<TupleBound>| bound.as_ref().map(|bound| bound.tuple.clone());
+                IndexedRestriction::of_slice(table, column, term(start), term(end))
+            }
+            ClusteringKind::In(_) => None,
+        }
+    }
+
+    /// Whether storage-attached indexes answer it as a whole.
+    fn is_attached(&self, table: &Table) -> bool {
+        let [column] = self.columns.as_slice() else { return false };
+        let has = |part| find_attached(table, &column.name, part).is_some();
+        match &self.kind {
+            ClusteringKind::Equal(_) => has(IndexPart::Whole),
+            ClusteringKind::Slice { .. } => has(IndexPart::Whole) && has_ranges(&column.ty),
+            ClusteringKind::Contains(contains) => contains.is_attached(has),
+            ClusteringKind::In(_) => false,
         }
     }
 
@@ -166,22 +268,24 @@ impl Restrictions {
         Ok(())
     }
 
-    /// Refuses a SELECT that leaves out rows which no single index leaves out, unless filtering is allowed.
+    /// Refuses a SELECT that leaves out rows which neither a single plain index nor the storage-attached ones together
+    /// leave out, unless filtering is allowed.
     pub(super) fn check_index_filters(&self) -> Result<(), QueryError> {
-        let (mut conditions, mut is_indexed) = (0, true);
-        let mut count = |count: usize, indexed: Option<IndexedRestriction>| {
+        let table = &*self.table;
+        let (mut conditions, mut is_indexed, mut is_attached) = (0, true, true);
+        let mut count = |count: usize, indexed: Option<IndexedRestriction>, attached: bool| {
             conditions += count;
             is_indexed &= indexed.is_some();
+            is_attached &= attached;
         };
-        if self.indexes.filters_partition {
-            self.partition.restricted().for_each(|known| count(known.condition_count(), known.indexed(&self.table)));
-        }
+        let columns = self.partition.restricted().filter(|_| self.indexes.filters_partition).chain(&self.others);
+        columns.for_each(|known| count(known.condition_count(), known.indexed(table), known.is_attached(table)));
         if self.indexes.filters_clustering {
-            self.clustering.all().iter().for_each(|known| count(known.condition_count(), known.indexed(&self.table)));
+            let clustering = self.clustering.all().iter();
+            clustering.for_each(|known| count(known.condition_count(), known.indexed(table), known.is_attached(table)));
         }
-        self.others.iter().for_each(|known| count(known.condition_count(), known.indexed(&self.table)));
         let is_identity = conditions == 0 && self.clustering.is_empty();
-        if is_identity || (conditions == 1 && is_indexed) {
+        if is_identity || (conditions == 1 && is_indexed) || (conditions > 0 && is_attached) {
             return Ok(());
         }
         Err(QueryError::invalid(NEEDS_FILTERING))
@@ -195,13 +299,12 @@ impl Restrictions {
         if !self.indexes.is_used || gives_rows {
             return None;
         }
-        let of_others = self.others.iter().find_map(|restriction| restriction.indexed(table));
-        let of_clustering = || self.clustering.all().iter().find_map(|restriction| restriction.indexed(table));
-        let of_partition = || {
-            let mut restricted = self.partition.restricted().filter(|_| self.filters_partition);
-            restricted.find_map(|restriction| restriction.indexed(table))
-        };
-        of_others.or_else(of_clustering).or_else(of_partition)
+        let of_others = self.others.iter().filter_map(|restriction| restriction.indexed(table));
+        let of_clustering = self.clustering.all().iter().filter_map(|restriction| restriction.indexed(table));
+        let of_partition = self.partition.restricted().filter(|_| self.filters_partition);
+        let of_partition = of_partition.filter_map(|restriction| restriction.indexed(table));
+        // The first that asks for one value, and a range only if there is none.
+        of_others.chain(of_clustering).chain(of_partition).min_by_key(IndexedRestriction::is_range)
     }
 
     /// The restriction by which an index finds the rows.

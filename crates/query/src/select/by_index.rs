@@ -76,14 +76,18 @@ impl Page<'_> {
         let plan = self.plan();
         let Some(indexed) = plan.restrictions.indexed() else { return Ok(None) };
         let execution = self.execution();
-        let Some(value) = indexed.value(execution)?.filter(|_| !segment.slices.as_slice().is_empty()) else {
+        let Some(values) = indexed.values(execution)?.filter(|_| !segment.slices.as_slice().is_empty()) else {
             return Ok(None);
         };
+        if indexed.is_range() {
+            execution.need_processor()?;
+        }
         let (table, name) = (&plan.table, &indexed.index.name);
         let engine = execution.processor.engine();
-        let candidates = engine.index_candidates(table, &indexed.index, &value, &segment.keys, execution.turn())?;
+        let (keys, turn) = (&segment.keys, execution.turn());
+        let candidates = engine.index_candidates(table, &indexed.index, values.as_ref(), keys, turn)?;
         let Some(candidates) = candidates else {
-            execution.note(|| format!("Index {name} is not built yet"));
+            execution.note(|| format!("Index {name} is not built yet, or has too many candidates"));
             return Ok(None);
         };
         execution.note(|| format!("Executing read on {}.{} using index {name}", table.keyspace, table.name));

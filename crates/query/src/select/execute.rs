@@ -9,11 +9,11 @@ use super::grouping::Grouping;
 use super::paging::PagingState;
 use super::read::{Limits, Page};
 use crate::consistency;
+use crate::error::Cause;
 use crate::execution::Execution;
 use crate::guardrail::{PAGE_SIZE, PARTITION_KEYS_IN_SELECT};
 use crate::restrictions::Partitions;
 use crate::terms::{Bound, Term};
-use crate::error::Cause;
 use crate::{MetadataForm, QueryError, ResponseBody, Rows};
 
 /// The number of partitions of an IN that are looked up in memtables together before they are read.

@@ -59,7 +59,6 @@ fn what_cannot_be_indexed_is_refused_in_cassandras_words() {
             "t (a) USING 'org.apache.cassandra.index.sasi.SASIIndex'",
             "SASI indexes are disabled. Enable in cassandra.yaml to use.",
         ),
-        ("t (a) USING 'sai'", "USING 'sai' (storage-attached indexes) is not supported yet"),
         ("t (a) USING 'legacy_local_table' WITH OPTIONS = {'x': 'y'}", "Cannot specify options for a non-CUSTOM index"),
         ("system.local (rack)", "system keyspace is not user-modifiable."),
         ("system_views.settings (value)", "system_views keyspace is not user-modifiable."),

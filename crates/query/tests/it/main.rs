@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod allocations;
+mod attached_indexes;
 mod audit;
 mod budget;
 mod combinations;
