@@ -145,6 +145,8 @@ pub struct Config {
     pub page_max_bytes: u64,
     pub read_thresholds_enabled: bool,
     pub auto_snapshot_lifetime: Option<Duration>,
+    pub default_index_class: String,
+    pub has_default_index: bool,
     pub dynamic_data_masking_enabled: bool,
     pub guardrails: Guardrails,
     /// `data_disk_usage_percentage_warn_threshold`, `..._fail_threshold` and `data_disk_usage_max_disk_size`.
@@ -215,6 +217,8 @@ impl Default for Config {
             requests_per_second_max: NonZeroU32::new(1_000_000).unwrap_or(NonZeroU32::MAX),
             auto_snapshot: true,
             auto_snapshot_lifetime: None,
+            default_index_class: "legacy_local_table".into(),
+            has_default_index: true,
             dynamic_data_masking_enabled: false,
             guardrails: Guardrails::default(),
             disk_usage_warn_percentage: None,

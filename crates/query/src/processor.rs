@@ -58,6 +58,8 @@ pub struct ProcessorOptions {
     pub auto_snapshot: bool,
     /// How long such a snapshot is kept (`auto_snapshot_ttl`); `None` is for ever.
     pub auto_snapshot_lifetime: Option<Duration>,
+    /// The class of an index for which a statement names none (`default_secondary_index`); `None` if it must name one.
+    pub default_index_class: Option<String>,
     /// Whether columns may be masked, and masks are applied.
     pub dynamic_data_masking_enabled: bool,
     /// Who may log in, and who may do what.
@@ -89,6 +91,7 @@ impl Default for ProcessorOptions {
             disk_usage: Arc::default(),
             auto_snapshot: true,
             auto_snapshot_lifetime: None,
+            default_index_class: Some("legacy_local_table".into()),
             dynamic_data_masking_enabled: false,
             auth: AuthOptions::default(),
             audit: None,

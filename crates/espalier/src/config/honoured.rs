@@ -119,6 +119,15 @@ fn address(value: &Value) -> Result<std::net::IpAddr, String> {
     name.parse().map_err(|_| format!("expected an IP address, got {value}"))
 }
 
+/// The name of a class of indexes.
+fn index_class(value: &Value) -> Result<String, String> {
+    let name = text(value)?;
+    match name.eq_ignore_ascii_case("legacy_local_table") || model::IndexClass::of_name(&name).is_some() {
+        true => Ok(name),
+        false => Err(format!("expected legacy_local_table or sai, got {value}")),
+    }
+}
+
 /// The least timeout of a request, which is Cassandra's.
 const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 
@@ -586,6 +595,18 @@ pub(super) const HONOURED: &[Honoured] = &[
         apply: |config, value| {
             set(&mut config.auto_snapshot_lifetime, duration_from(value, SNAPSHOT_LIFETIME_MIN).map(Some))
         },
+    },
+    Honoured {
+        name: "default_secondary_index",
+        default: "legacy_local_table",
+        note: "the class of an index for which CREATE INDEX names none: `legacy_local_table`, or `sai`",
+        apply: |config, value| set(&mut config.default_index_class, index_class(value)),
+    },
+    Honoured {
+        name: "default_secondary_index_enabled",
+        default: "true",
+        note: "without it, CREATE INDEX must name a class",
+        apply: |config, value| set(&mut config.has_default_index, boolean(value)),
     },
     Honoured {
         name: "dynamic_data_masking_enabled",

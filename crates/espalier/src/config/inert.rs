@@ -288,8 +288,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "materialized_views_on_repair_enabled",
             "sasi_indexes_enabled",
             "sai_options",
-            "default_secondary_index",
-            "default_secondary_index_enabled",
             "force_optimized_index_status_format",
             "drop_compact_storage_enabled",
         ],

@@ -19,7 +19,7 @@ use crate::guardrail::SECONDARY_INDEXES_PER_TABLE;
 use crate::names::keyspace_of;
 use crate::{ChangeKind, QueryError};
 
-/// The class of plain indexes, which is the default.
+/// The class of plain indexes.
 const LEGACY: &str = "legacy_local_table";
 const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 const SASI_DISABLED: &str = "SASI indexes are disabled. Enable in cassandra.yaml to use.";
@@ -31,10 +31,12 @@ pub(super) fn check(create: &CreateIndex) -> Result<(), QueryError> {
     properties::check_known(&create.properties, &[OPTIONS])
 }
 
-/// The class that was named, if the index is not a plain one.
-fn custom_class(create: &CreateIndex) -> Option<&str> {
-    let class = create.class.as_deref().unwrap_or(LEGACY);
-    (create.is_custom || !class.eq_ignore_ascii_case(LEGACY)).then_some(class)
+/// The class that was named, or the default one, if the index is not a plain one.
+fn custom_class<'e>(create: &'e CreateIndex, execution: &Execution<'e>) -> Result<Option<&'e str>, QueryError> {
+    let missing = || QueryError::invalid("Must specify index implementation via USING");
+    let default = || execution.processor.options().default_index_class.as_deref();
+    let class = create.class.as_deref().or_else(default).ok_or_else(missing)?;
+    Ok((create.is_custom || !class.eq_ignore_ascii_case(LEGACY)).then_some(class))
 }
 
 pub(super) fn create(create: &CreateIndex, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
@@ -43,7 +45,7 @@ pub(super) fn create(create: &CreateIndex, execution: &Execution<'_>) -> Result<
         return Err(QueryError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
     }
     check_modifiable(execution, keyspace, Some(name), Access::Alter)?;
-    let class = custom_class(create);
+    let class = custom_class(create, execution)?;
     if class.is_none() && !create.properties.is_empty() {
         return Err(QueryError::invalid("Cannot specify options for a non-CUSTOM index"));
     }
