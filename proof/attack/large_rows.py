@@ -10,7 +10,9 @@ from proof.wire import Error, QueryOptions, requests
 VALUE_BYTES = 8 * MIB
 SSTABLES, ROWS = 3, 2
 SILENT_CLIENTS = 80
-ALLOWED = r"Rows|Error 0x1001 .*|Error 0x1200 .*"
+# Of a row that is larger than the memory of one statement, and of which one value is not.
+BROAD_COLUMNS, BROAD_VALUE_BYTES, BROAD_CLIENTS = "bcd", 10 * MIB, 50
+ALLOWED = r"Rows|Void|Error 0x1001 .*|Error 0x1200 .*"
 FILLING = threading.Lock()
 
 
@@ -74,3 +76,27 @@ def texts_of_large_rows(target: Target) -> list:
     large(target)
     return target.together(["SELECT JSON * FROM attack.large", "SELECT max(b) FROM attack.large",
                             "SELECT b, c FROM attack.large WHERE k IN (0, 1)"] * 4)
+
+
+@attack("large rows", seconds=30, expected=ALLOWED)
+def a_value_of_a_row_of_many_megabytes(target: Target) -> list:
+    """Of which all others are left out, first in a memtable, and then in an SSTable. Nobody reads the answers but the last one."""
+    columns = ", ".join(f"{name} blob" for name in BROAD_COLUMNS)
+    target.must(f"CREATE TABLE IF NOT EXISTS attack.broad_rows (k int PRIMARY KEY, a int, {columns})")
+    answers = []
+    with target.connect() as connection:
+        for name in BROAD_COLUMNS:
+            insert = connection.prepare(f"INSERT INTO attack.broad_rows (k, a, {name}) VALUES (1, 7, ?)")
+            answers.append(connection.execute(insert, QueryOptions((bytes(BROAD_VALUE_BYTES),))))
+    for _ in range(2):
+        silent = [target.connect() for _ in range(BROAD_CLIENTS)]
+        for connection in silent:
+            connection.send(requests.QUERY, requests.query("SELECT b FROM attack.broad_rows WHERE k = 1", QueryOptions(), 5))
+        answers.append(target.query("SELECT a FROM attack.broad_rows WHERE k = 1"))
+        time.sleep(1.5)
+        for connection in silent:
+            connection.close()
+        answers.append(target.query("SELECT a FROM attack.broad_rows WHERE k = 1"))
+        target.node.flush("attack", "broad_rows")
+    target.must("DROP TABLE attack.broad_rows")
+    return answers

@@ -77,16 +77,30 @@ pub(crate) const TOKENS_MAX: usize = 1 << 19;
 /// The initial capacity for tokens.
 const TOKENS_EXPECTED_MAX: usize = 1 << 10;
 
-/// How many tokens a text has, up to its first mistake or the limit; parsing it takes memory in proportion.
+/// How many tokens a text has, up to its first mistake or the limit; parsing it takes memory in proportion. Counting
+/// takes none.
 pub fn token_count(text: &str) -> usize {
-    tokenize(text).tokens.len()
+    let mut count = 0;
+    visit_tokens(text, |_| {
+        count += 1;
+        count
+    });
+    count
 }
 
 /// Splits a text into tokens, up to its end, the first mistake or the limit.
 pub(crate) fn tokenize(text: &str) -> Tokens {
     let mut tokens = Vec::with_capacity((text.len() / 5 + 2).min(TOKENS_EXPECTED_MAX));
-    let mut number = 0;
-    let mut start = 0;
+    let error = visit_tokens(text, |token| {
+        tokens.push(token);
+        tokens.len()
+    });
+    Tokens { tokens, error }
+}
+
+/// Passes the tokens of a text to `visit`, which returns how many it has seen. Returns the error where it ends at one.
+fn visit_tokens(text: &str, mut visit: impl FnMut(Token) -> usize) -> Option<LexError> {
+    let (mut seen, mut number, mut start) = (0, 0, 0);
     loop {
         let mut lexer = Lexer { text, bytes: text.as_bytes(), at: start };
         let (kind, error) = match lexer.next() {
@@ -98,33 +112,32 @@ pub(crate) fn tokenize(text: &str) -> Tokens {
             }
             Err(error) => (TokenKind::LexerError, Some(error)),
         };
-        let (kind, error) = match tokens.len() < TOKENS_MAX || kind == TokenKind::Eof {
+        let (kind, error) = match seen < TOKENS_MAX || kind == TokenKind::Eof {
             true => (kind, error),
             false => (TokenKind::LexerError, Some(LexError { at: start, expecting: Expecting::End })),
         };
-        tokens.push(Token { kind, start, end: lexer.at, number });
+        seen = visit(Token { kind, start, end: lexer.at, number });
         if error.is_some() || kind == TokenKind::Eof {
-            return Tokens { tokens, error };
+            return error;
         }
         number += 1;
         start = lexer.at;
     }
 }
 
-/// All tokens up to `end` (a byte offset), white space and comments included, as (start, end, kind if not hidden).
-pub(crate) fn tokenize_all(text: &str, end: usize) -> Vec<Token> {
-    let mut tokens = Vec::new();
-    let mut start = 0;
-    while start < end {
+/// All tokens up to `end` (a byte offset). White space and comments are tokens of the kind `LexerError`.
+pub(crate) fn all_tokens(text: &str, end: usize) -> impl Iterator<Item = Token> {
+    let (mut start, mut number) = (0, 0);
+    std::iter::from_fn(move || {
+        if start >= end {
+            return None;
+        }
         let mut lexer = Lexer { text, bytes: text.as_bytes(), at: start };
-        let kind = match lexer.next() {
-            Ok(kind) => kind.unwrap_or(TokenKind::LexerError),
-            Err(_) => break,
-        };
-        tokens.push(Token { kind, start, end: lexer.at, number: tokens.len() });
-        start = lexer.at;
-    }
-    tokens
+        let kind = lexer.next().ok()?.unwrap_or(TokenKind::LexerError);
+        let token = Token { kind, start, end: lexer.at, number };
+        (start, number) = (lexer.at, number + 1);
+        Some(token)
+    })
 }
 
 struct Lexer<'a> {

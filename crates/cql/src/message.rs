@@ -1,11 +1,18 @@
 //! The texts of syntax errors, as Cassandra writes them.
 
-use super::lexer::{Expecting, LexError, TOKENS_MAX, Token, tokenize_all};
+use super::lexer::{Expecting, LexError, TOKENS_MAX, Token, all_tokens};
 use super::token::TokenKind;
 
 /// The number of tokens that are shown before and after the current one, white space included.
 const TOKENS_BEFORE: usize = 10;
 const TOKENS_AFTER: usize = 2;
+
+/// The bytes of a token from which its text is shown. A message is cut to 65,535 bytes when it is sent, and a quoted
+/// token is at least half as long as its form in the text.
+const TOKEN_BYTES_MAX: usize = 256 << 10;
+
+/// The UTF-16 units of a part of the text that are shown, for the same reason.
+const UNITS_MAX: usize = 128 << 10;
 
 /// Line (from 1) and column (from 0, in UTF-16 units) of a byte offset.
 fn position(text: &str, offset: usize) -> (usize, usize) {
@@ -57,33 +64,44 @@ pub(crate) fn parser_message(text: &str, found: &Token, current: &Token, seen: &
         let (line, column) = position(text, found.start);
         format!("line {line}:{column}")
     };
-    let shown = if found.kind == TokenKind::Eof { "<EOF>".into() } else { found.text(text) };
+    let shown = if found.kind == TokenKind::Eof { "<EOF>".into() } else { shortened(found, text).text(text) };
     let shown = shown.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t");
     match wanted {
         Wanted::Alternative => message.push_str(&format!(" no viable alternative at input '{shown}'")),
         Wanted::Set => message.push_str(&format!(" mismatched input '{shown}' expecting set null")),
         Wanted::Token(kind) => message.push_str(&format!(" mismatched input '{shown}' expecting {}", kind.name())),
     }
-    if let Some(context) = context(text, current, seen) {
+    // Nothing of it would be sent behind a text as long as that.
+    if message.len() < UNITS_MAX
+        && let Some(context) = context(text, current, seen)
+    {
         message.push_str(&context);
     }
     message
 }
 
+/// The token, without what is never shown of a long one.
+fn shortened(token: &Token, text: &str) -> Token {
+    let end = token.end.min(token.start + TOKEN_BYTES_MAX);
+    Token { end: (end..=token.end).find(|end| text.is_char_boundary(*end)).unwrap_or(token.end), ..*token }
+}
+
 /// The part of the text around the current token, which is put in brackets. `None` at the end of the text.
 fn context(text: &str, current: &Token, seen: &Token) -> Option<String> {
     let last = seen.number.min(current.number + TOKENS_AFTER);
-    let all = tokenize_all(text, seen.end);
-    let from = all.get(current.number.saturating_sub(TOKENS_BEFORE))?;
-    let to = all.get(last).filter(|_| last < seen.number || seen.kind != TokenKind::Eof)?;
-    let offending = all.get(current.number)?;
+    let first = current.number.saturating_sub(TOKENS_BEFORE);
+    let near: Vec<Token> = all_tokens(text, seen.end).skip(first).take((last + 1).saturating_sub(first)).collect();
+    let from = near.first()?;
+    let to = near.get(last.checked_sub(first)?).filter(|_| last < seen.number || seen.kind != TokenKind::Eof)?;
+    let offending = near.get(current.number - first)?;
 
     // Everything from here on is in UTF-16 units, as Cassandra counts. A string token's end counts the characters
     // between the quotes, without the quotes, which shows in the brackets.
-    let units: Vec<u16> = text.get(from.start..)?.encode_utf16().collect();
+    let units: Vec<u16> = text.get(from.start..to.end)?.encode_utf16().take(UNITS_MAX).collect();
     let unit = |offset: usize| text.get(from.start..offset).map_or(0, |part| part.encode_utf16().count());
-    let shown_end = |token: &Token| (unit(token.start) + token.text(text).encode_utf16().count()).min(units.len());
-    let open = unit(offending.start);
+    let shown_end =
+        |token: &Token| (unit(token.start) + shortened(token, text).text(text).encode_utf16().count()).min(units.len());
+    let open = unit(offending.start).min(units.len());
     let close = shown_end(offending).max(open);
     let end = shown_end(to).max(close);
     let part =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use commitlog::LogHold;
-use model::RowMemory;
+use model::{LargeRowLimit, RowMemory};
 
 /// What the caller of a read or a write permits.
 ///
@@ -23,8 +23,19 @@ pub struct Turn<'t> {
     /// Set by a statement that does far more work than one of a row, so that the caller looks at the clock.
     pub is_large: Option<&'t AtomicBool>,
     /// Of which cursors take memory for copies of large rows. Without it there is no limit, except that a call that may
-    /// not block fails where it meets a large row in an SSTable, as where it would have to wait.
+    /// not block fails where it would copy a large row ([`ReadError::LargeRow`](model::ReadError::LargeRow)).
     pub row_memory: Option<&'t Arc<dyn RowMemory>>,
+}
+
+impl Turn<'_> {
+    /// Whether cursors of this call may copy large rows.
+    pub(crate) fn large_rows(&self) -> LargeRowLimit {
+        match self.row_memory {
+            Some(memory) => LargeRowLimit::Memory(memory.clone()),
+            None if self.may_block => LargeRowLimit::None,
+            None => LargeRowLimit::NoLargeRows,
+        }
+    }
 }
 
 impl Turn<'static> {

@@ -103,6 +103,7 @@ impl Applier {
             self.apply_to_single_row(writer, &update, &mut watch)
         };
         self.path = path;
+        self.merged.shrink_to(BUFFER_BYTES_MAX);
         result
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytecomp::decode_decorated_key;
 use model::{
-    DeletionTime, Marker, PartitionHead, PartitionKey, ReadError, ReadRange, Row, RowMemory, RowRef, Table, Unfiltered,
-    UnfilteredCursor,
+    DeletionTime, LargeRowLimit, Marker, PartitionHead, PartitionKey, ReadError, ReadRange, Row, RowRef, Table,
+    Unfiltered, UnfilteredCursor,
 };
 
 use crate::fill::{Filler, Item, Stop};
@@ -83,8 +83,8 @@ impl UnfilteredCursor for TrieCursor {
         self.filler.columns_expected = Some(regulars.clone());
     }
 
-    fn take_memory_of(&mut self, memory: &Arc<dyn RowMemory>) {
-        self.filler.batch.room.ask(memory);
+    fn limit_large_rows(&mut self, limit: LargeRowLimit) {
+        self.filler.batch.room.set_limit(limit);
     }
 
     fn advance_partition(&mut self) -> Result<bool, ReadError> {

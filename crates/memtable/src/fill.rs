@@ -99,7 +99,7 @@ pub(crate) struct Batch {
     /// For large rows.
     pub room: RowRoom,
     /// A row found no room. The batch is then not used.
-    is_refused: bool,
+    refusal: Option<ReadError>,
 }
 
 /// The size of the first batch. It is small, and each further one is twice as large.
@@ -137,7 +137,7 @@ impl Batch {
 
     fn is_full(&self) -> bool {
         self.rows_expected == Some(0)
-            || self.is_refused
+            || self.refusal.is_some()
             || self.bytes.len() + self.items.len() * ITEM_BYTES >= self.bytes_max
     }
 
@@ -159,11 +159,16 @@ impl Batch {
         }
     }
 
+    /// Takes room for a copy of a large row. Without room the batch is refused.
+    #[cold]
+    fn take_room(&mut self, bytes: usize) -> bool {
+        self.refusal = self.room.take(bytes).err();
+        self.refusal.is_none()
+    }
+
     fn push(&mut self, bytes: &[u8]) -> Span {
         let start = self.bytes.len();
-        // A row that was joined from pieces is copied once more.
-        if RowRoom::is_large(bytes.len()) && self.room.take(2 * bytes.len()).is_err() {
-            self.is_refused = true;
+        if RowRoom::is_large(bytes.len()) && !self.take_room(bytes.len()) {
             return start..start;
         }
         self.bytes.extend_from_slice(bytes);
@@ -206,9 +211,9 @@ impl Filler {
                 Stop::Rows { shard, path, at } => self.continue_partition(plan, shard, path, at)?,
             };
         }
-        if self.batch.is_refused {
+        if let Some(refusal) = self.batch.refusal.take() {
             self.batch.items.clear();
-            return Err(ReadError::NoRoom);
+            return Err(refusal);
         }
         Ok(stop)
     }
@@ -323,10 +328,7 @@ impl Filler {
         let path = self.batch.push(path);
         let row = header.row.map(|row| match tail {
             Some(tail) if row.is_piece() => {
-                let joined = self.join(plan, StoredRow { head: row, pieces: tail.tail(&[PIECE_BRANCH]) });
-                let span = self.push_row(plan, Row::new(&joined));
-                self.joined = joined;
-                span
+                self.push_joined(plan, StoredRow { head: row, pieces: tail.tail(&[PIECE_BRANCH]) })
             }
             _ => self.push_row(plan, row),
         });
@@ -507,30 +509,67 @@ impl Filler {
         layout.push_clustering(position, kept, &mut self.batch.bytes)?;
         let clustering = start..self.batch.bytes.len();
         let deletion = deletion.map(|content| read_deletion(layout.split_content(content).1));
-        let joined = head.map(|(_, head)| self.join(plan, StoredRow { head: Row::new(head), pieces }));
-        let result = self.row_at(plan, clustering, joined.as_deref().map(Row::new), deletion);
-        self.joined = joined.unwrap_or_default();
-        result
-    }
-
-    /// Joins a stored row into the buffer, without the parts that the reader does not use.
-    fn join(&mut self, plan: &Plan, stored: StoredRow<'_>) -> Vec<u8> {
-        let table = newest(plan);
+        let stored = head.map(|(_, head)| StoredRow { head: Row::new(head), pieces });
+        let (stored, deletion) = match (stored, deletion) {
+            (Some(stored), None) => {
+                let row = self.push_joined(plan, stored);
+                self.batch.push_row(clustering.clone(), row);
+                return Ok(clustering);
+            }
+            (None, None) => return Ok(clustering),
+            (stored, Some(deletion)) => (stored, deletion),
+        };
         let mut joined = std::mem::take(&mut self.joined);
         joined.clear();
         joined.shrink_to(BATCH_BYTES_MAX);
+        let has_row = stored.is_some();
+        if let Some(stored) = stored {
+            self.join(plan, stored, &newest(plan), &mut joined);
+        }
+        let result = match self.batch.refusal {
+            Some(_) => Ok(clustering),
+            None => self.row_at(plan, clustering, has_row.then(|| Row::new(&joined)), Some(deletion)),
+        };
+        self.joined = joined;
+        result
+    }
+
+    /// Joins a stored row in the batch, so that it is not copied once more.
+    fn push_joined(&mut self, plan: &Plan, stored: StoredRow<'_>) -> Span {
+        let table = newest(plan);
+        let is_static = stored.head.is_static();
+        let version = table.columns(is_static).version as usize;
+        let is_known = version < plan.table.column_sets(is_static).count();
+        let mut joined = std::mem::take(if is_known { &mut self.batch.bytes } else { &mut self.joined });
+        if is_known {
+            let start = joined.len();
+            self.join(plan, stored, &table, &mut joined);
+            let span = start..joined.len();
+            self.batch.bytes = joined;
+            return span;
+        }
+        joined.clear();
+        joined.shrink_to(BATCH_BYTES_MAX);
+        self.join(plan, stored, &table, &mut joined);
+        let span = if self.batch.refusal.is_some() { 0..0 } else { self.push_row(plan, Row::new(&joined)) };
+        self.joined = joined;
+        span
+    }
+
+    /// Appends a stored row under `table`, without the parts that the reader does not use. If there is no room for it,
+    /// the batch is refused and nothing is appended.
+    fn join(&mut self, plan: &Plan, stored: StoredRow<'_>, table: &Table, out: &mut Vec<u8>) {
         let regulars = plan.table.regulars();
         let is_current = !stored.head.is_static() && stored.head.column_set_version() == regulars.version;
         let expected = self.columns_expected.clone().filter(|_| is_current);
+        let wanted = expected.as_deref().map(|columns| WantedColumns { columns, set: regulars });
+        let mut room = std::mem::take(&mut self.batch.room);
         let large = &mut self.joining().large;
-        match expected.as_deref() {
-            Some(columns) => {
-                let wanted = WantedColumns { columns, set: regulars };
-                large.join_wanted(plan.memtable.layout(), &table, stored, &wanted, &mut joined);
-            }
-            None => large.join(plan.memtable.layout(), &table, stored, &mut joined),
+        let joined = large.join_within(plan.memtable.layout(), table, stored, wanted.as_ref(), &mut room, out);
+        self.batch.room = room;
+        if let Err(refusal) = joined {
+            self.batch.refusal = Some(refusal);
         }
-        joined
     }
 
     /// Adds the item of a row and its deletion.
@@ -569,6 +608,10 @@ impl Filler {
         }
         let newest = newest(plan);
         let start = self.batch.bytes.len();
+        let bytes = row.as_bytes().len();
+        if RowRoom::is_large(bytes) && !self.batch.take_room(2 * bytes) {
+            return start..start;
+        }
         translate(row, &newest, &plan.table, &mut self.batch.bytes);
         start..self.batch.bytes.len()
     }

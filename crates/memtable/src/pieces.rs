@@ -10,7 +10,8 @@ use bytecomp::encode_value;
 use bytecomp::separator::TERMINATOR;
 use memtrie::{Bounds, Direction, Tail};
 use model::{
-    CellPlace, ColumnData, ColumnSet, DeletionTime, PieceSize, Row, RowBuilder, RowCutter, RowJoiner, RowMerger, Table,
+    CellPlace, ColumnData, ColumnSet, DeletionTime, PieceSize, ReadError, Row, RowBuilder, RowCutter, RowJoiner,
+    RowMerger, RowRoom, Table,
 };
 use types::{CqlType, steps};
 
@@ -43,6 +44,48 @@ pub(crate) struct StoredRow<'t> {
     /// Access to the other pieces.
     pub pieces: Tail<'t>,
 }
+
+impl<'t> StoredRow<'t> {
+    /// Passes each piece to `visit` with the columns that it may have cells of, of `columns_end` columns.
+    fn visit(
+        &self,
+        layout: &Layout,
+        columns_end: usize,
+        mut visit: impl FnMut(Row<'t>, Range<usize>) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        let mut cursor = self.pieces.cursor(ALL_PIECES, Direction::Forward);
+        let (mut start, mut piece) = (0, self.head);
+        while cursor.advance() {
+            steps::count(1);
+            let next = columns_before(cursor.key());
+            debug_assert!(start <= next.part, "pieces come in the order of their columns");
+            visit(piece, start..next.part)?;
+            (start, piece) = (next.whole, Row::new(layout.split_content(cursor.content()).1));
+        }
+        visit(piece, start..columns_end)
+    }
+
+    /// The bytes of the wanted pieces.
+    fn size_bytes(
+        &self,
+        layout: &Layout,
+        columns_end: usize,
+        is_wanted: impl Fn(Row<'_>, Range<usize>) -> bool,
+    ) -> usize {
+        let mut bytes = 0;
+        let visited = self.visit(layout, columns_end, |piece, columns| {
+            bytes += if is_wanted(piece, columns) { piece.as_bytes().len() } else { 0 };
+            Ok(())
+        });
+        debug_assert!(visited.is_ok(), "nothing fails");
+        bytes
+    }
+}
+
+/// How many times the pieces of a row are held while it is joined: as cells, and as a row.
+const JOINED_COPIES: usize = 2;
+/// A row may be longer than its pieces by its head and by the lengths of its columns.
+const HEADS_BYTES: usize = 1 << 10;
 
 /// A change to a stored row.
 #[derive(Clone, Copy)]
@@ -91,52 +134,67 @@ impl LargeRows {
 
     /// Appends a stored row in one piece.
     pub fn join(&mut self, layout: &Layout, table: &Table, stored: StoredRow<'_>, out: &mut Vec<u8>) {
-        self.join_some(layout, table, stored, |_, _| true, out);
+        let joined = self.join_some(layout, table, stored, |_, _| true, &mut RowRoom::default(), out);
+        debug_assert!(joined.is_ok(), "there is no limit");
     }
 
-    /// Like `join`, but skips pieces with none of the wanted columns and nothing else that their reader needs.
-    pub fn join_wanted(
+    /// Like `join`, for a reader that has room for copies of large rows. Of the wanted columns, if they are given, it
+    /// skips pieces with none of them and nothing else that their reader needs.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for the row. Nothing was appended.
+    pub fn join_within(
         &mut self,
         layout: &Layout,
         table: &Table,
         stored: StoredRow<'_>,
-        wanted: &WantedColumns<'_>,
+        wanted: Option<&WantedColumns<'_>>,
+        room: &mut RowRoom,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Result<(), ReadError> {
         let liveness = stored.head.liveness();
-        let is_wanted = |piece: Row<'_>, columns| wanted.are_among(columns) || !piece.is_covered_by(&liveness);
-        self.join_some(layout, table, stored, is_wanted, out);
+        let is_wanted = |piece: Row<'_>, columns| {
+            wanted.is_none_or(|wanted| wanted.are_among(columns) || !piece.is_covered_by(&liveness))
+        };
+        self.join_some(layout, table, stored, is_wanted, room, out)
     }
 
-    /// Joins the first piece and the other pieces that `wants` selects by their blob and the columns that they may have
-    /// cells of.
+    /// Joins the pieces that `is_wanted` selects by their blob and the columns that they may have cells of. The size of
+    /// a row is not known before its pieces were visited, so that room is asked for when it turns out to be large.
     fn join_some(
         &mut self,
         layout: &Layout,
         table: &Table,
         stored: StoredRow<'_>,
         is_wanted: impl Fn(Row<'_>, Range<usize>) -> bool,
+        room: &mut RowRoom,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Result<(), ReadError> {
         if !stored.head.is_piece() {
             out.extend_from_slice(stored.head.as_bytes());
-            return;
+            return Ok(());
         }
-        self.joiner.start(table, stored.head);
         let end = table.columns(stored.head.is_static()).columns.len();
-        let mut cursor = stored.pieces.cursor(ALL_PIECES, Direction::Forward);
-        let mut has_piece = cursor.advance();
-        while has_piece {
-            steps::count(1);
-            let (start, piece) = (columns_before(cursor.key()), Row::new(layout.split_content(cursor.content()).1));
-            has_piece = cursor.advance();
-            let next = if has_piece { columns_before(cursor.key()) } else { ColumnsBefore { whole: end, part: end } };
-            debug_assert!(start.whole <= next.part, "pieces come in the order of their columns");
-            if is_wanted(piece, start.whole..next.part) {
-                self.joiner.add(table, piece);
+        self.joiner.start(table, stored.head);
+        let (mut bytes, mut has_room) = (0, false);
+        stored.visit(layout, end, |piece, columns| {
+            if !is_wanted(piece, columns) {
+                return Ok(());
             }
-        }
+            bytes += piece.as_bytes().len();
+            if RowRoom::is_large(bytes) && !has_room {
+                has_room = true;
+                let total = stored.size_bytes(layout, end, &is_wanted);
+                room.take(JOINED_COPIES * total)?;
+                self.joiner.reserve(total);
+                out.reserve_exact(total + total / 64 + HEADS_BYTES);
+            }
+            self.joiner.add(table, piece);
+            Ok(())
+        })?;
         self.joiner.finish(out);
+        Ok(())
     }
 
     /// The changes to a row that is in pieces, or will be; empty if there are none.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{DeletionTime, PartitionKey, ReadError, Row, RowMemory, RowRef, Side, Table};
+use crate::{DeletionTime, LargeRowLimit, PartitionKey, ReadError, Row, RowRef, Side, Table};
 
 /// What precedes the rows of a partition.
 #[derive(Clone, Copy, Debug)]
@@ -77,9 +77,8 @@ pub trait UnfilteredCursor {
     /// with [`ReadError::Paused`], so that the caller can look at its limits. The next call continues there.
     fn pause_after(&mut self, _steps: u32) {}
 
-    /// A request before the first partition: memory for copies of large rows is taken of this. Where there is too
-    /// little, the cursor fails with [`ReadError::NoRoom`].
-    fn take_memory_of(&mut self, _memory: &Arc<dyn RowMemory>) {}
+    /// A request before the first partition: large rows are copied within this limit.
+    fn limit_large_rows(&mut self, _limit: LargeRowLimit) {}
 
     /// Moves to the next partition, skipping what is left of the current one. Returns false at the end.
     fn advance_partition(&mut self) -> Result<bool, ReadError>;
@@ -139,8 +138,8 @@ impl<C: UnfilteredCursor + ?Sized> UnfilteredCursor for Box<C> {
     fn pause_after(&mut self, steps: u32) {
         (**self).pause_after(steps);
     }
-    fn take_memory_of(&mut self, memory: &Arc<dyn RowMemory>) {
-        (**self).take_memory_of(memory);
+    fn limit_large_rows(&mut self, limit: LargeRowLimit) {
+        (**self).limit_large_rows(limit);
     }
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         (**self).advance_partition()

@@ -35,6 +35,9 @@ pub enum ReadError {
     /// Not a fault of the data: a row is so large that its copies need memory which other reads have taken
     /// ([`RowMemory`](crate::RowMemory)).
     NoRoom,
+    /// Not a fault of the data: a row is so large that copying it takes longer than the reader's thread may
+    /// ([`LargeRowLimit::NoLargeRows`](crate::LargeRowLimit::NoLargeRows)).
+    LargeRow,
 }
 
 impl ReadError {
@@ -57,6 +60,7 @@ impl fmt::Display for ReadError {
             ReadError::Closed => write!(f, "the table was closed while it was read"),
             ReadError::Paused => write!(f, "the read was interrupted"),
             ReadError::NoRoom => write!(f, "there is no memory for a large row"),
+            ReadError::LargeRow => write!(f, "a large row is not copied on this thread"),
         }
     }
 }

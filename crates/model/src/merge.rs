@@ -11,7 +11,7 @@ use std::sync::Arc;
 use types::Token;
 
 use crate::{
-    DeletionTime, Marker, PartitionHead, ReadError, Row, RowMemory, RowMerger, RowRef, RowRoom, StoredRow, Table,
+    DeletionTime, LargeRowLimit, Marker, PartitionHead, ReadError, Row, RowMerger, RowRef, RowRoom, StoredRow, Table,
     Unfiltered, UnfilteredCursor,
 };
 
@@ -412,8 +412,8 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
         self.pause_after = steps.max(1).into();
     }
 
-    fn take_memory_of(&mut self, memory: &Arc<dyn RowMemory>) {
-        self.room.ask(memory);
+    fn limit_large_rows(&mut self, limit: LargeRowLimit) {
+        self.room.set_limit(limit);
     }
 
     fn advance_partition(&mut self) -> Result<bool, ReadError> {

@@ -1,7 +1,7 @@
 //! Memory for copies of large rows.
 //!
 //! A source of rows copies each row before its reader sees it, and a merge holds a row of each source. Rows of many
-//! megabytes therefore count before they are copied: a source that was given a [`RowMemory`] asks it first.
+//! megabytes therefore count before they are copied: a source that was given a [`LargeRowLimit`] asks it first.
 
 use std::sync::Arc;
 
@@ -19,18 +19,31 @@ pub trait RowMemory: Send + Sync + std::fmt::Debug {
     fn give_back(&self, bytes: usize);
 }
 
+/// Whether a source may copy large rows.
+#[derive(Clone, Debug, Default)]
+pub enum LargeRowLimit {
+    /// It may.
+    #[default]
+    None,
+    /// It may not, because its thread has other work that would wait meanwhile: the source fails with
+    /// [`ReadError::LargeRow`].
+    NoLargeRows,
+    /// It may if the memory for them can be taken of this. Otherwise it fails with [`ReadError::NoRoom`].
+    Memory(Arc<dyn RowMemory>),
+}
+
 /// The memory that the buffers of one source have taken. It is given back with the source.
 #[derive(Debug, Default)]
 pub struct RowRoom {
-    memory: Option<Arc<dyn RowMemory>>,
+    limit: LargeRowLimit,
     taken_bytes: usize,
 }
 
 impl RowRoom {
-    /// Asks `memory` from now on.
-    pub fn ask(&mut self, memory: &Arc<dyn RowMemory>) {
-        debug_assert_eq!(self.taken_bytes, 0, "a source asks one memory");
-        self.memory = Some(memory.clone());
+    /// Has this limit from now on.
+    pub fn set_limit(&mut self, limit: LargeRowLimit) {
+        debug_assert_eq!(self.taken_bytes, 0, "a source has one limit");
+        self.limit = limit;
     }
 
     /// Whether a row of this size needs [`RowRoom::take`].
@@ -39,36 +52,32 @@ impl RowRoom {
         row_bytes > LARGE_ROW_BYTES
     }
 
-    /// Whether it has a memory to ask.
-    pub fn has_memory(&self) -> bool {
-        self.memory.is_some()
-    }
-
-    /// Takes room for copies of this many bytes together, unless the buffers are that large already. Without a memory
-    /// there is no limit.
+    /// Takes room for copies of this many bytes together, unless the buffers are that large already.
     ///
     /// # Errors
     ///
-    /// [`ReadError::NoRoom`] if the memory has too little.
+    /// [`ReadError::NoRoom`] if there is too little memory, and [`ReadError::LargeRow`] if there are to be no copies.
     #[cold]
     pub fn take(&mut self, bytes: usize) -> Result<(), ReadError> {
         let missing = bytes.saturating_sub(self.taken_bytes);
-        match &self.memory {
-            Some(memory) if missing > 0 => {
+        match &self.limit {
+            LargeRowLimit::None => {}
+            LargeRowLimit::NoLargeRows => return Err(ReadError::LargeRow),
+            LargeRowLimit::Memory(_) if missing == 0 => {}
+            LargeRowLimit::Memory(memory) => {
                 if !memory.take(missing) {
                     return Err(ReadError::NoRoom);
                 }
                 self.taken_bytes = bytes;
-                Ok(())
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 }
 
 impl Drop for RowRoom {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.take()
+        if let LargeRowLimit::Memory(memory) = &self.limit
             && self.taken_bytes > 0
         {
             memory.give_back(self.taken_bytes);

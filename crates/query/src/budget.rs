@@ -59,7 +59,14 @@ pub(crate) struct Budget {
     granted_bytes: AtomicU64,
     lease: Mutex<Option<Lease>>,
     /// For copies of large rows; made where the statement may block.
-    large_rows: OnceLock<Arc<dyn RowMemory>>,
+    large_rows: OnceLock<LargeRowsOf>,
+}
+
+/// The memory for copies of large rows, as the engine sees it and as the statement does.
+#[derive(Debug)]
+struct LargeRowsOf {
+    memory: Arc<dyn RowMemory>,
+    own: Arc<LargeRows>,
 }
 
 impl Budget {
@@ -153,7 +160,11 @@ impl Execution<'_> {
     /// client's memory is not limited.
     pub fn large_rows(&self) -> Option<&Arc<dyn RowMemory>> {
         let memory = self.client.memory.as_ref()?;
-        Some(self.budget().large_rows.get_or_init(|| Arc::new(LargeRows::new(memory.clone()))))
+        let large_rows = self.budget().large_rows.get_or_init(|| {
+            let own = Arc::new(LargeRows::new(memory.clone()));
+            LargeRowsOf { memory: own.clone(), own }
+        });
+        Some(&large_rows.memory)
     }
 
     /// Sets the time that the statement may take from its beginning.
@@ -198,7 +209,12 @@ impl Execution<'_> {
         let bytes = bytes.next_multiple_of(GRANTED_STEP_BYTES);
         let mut lease = budget.lease.lock().unwrap_or_else(PoisonError::into_inner);
         let lease = lease.get_or_insert_with(|| Lease::new(memory.clone()));
-        if !lease.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+        let bytes_needed = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // An answer from a large row is as large as the row, which could otherwise be read and never be sent.
+        let large_rows = budget.large_rows.get().map(|rows| &rows.own).filter(|rows| rows.taken_bytes() > 0);
+        let has_grown = lease.try_grow(bytes_needed)
+            || large_rows.is_some_and(|rows| lease.grow_or_overdraw(bytes_needed, rows.name(), rows.taken_bytes()));
+        if !has_grown {
             return Err(QueryError::no_memory());
         }
         budget.granted_bytes.store(bytes, Relaxed);

@@ -133,8 +133,10 @@ impl From<types::MarshalError> for QueryError {
 impl From<model::ReadError> for QueryError {
     /// For damage and I/O errors, the failed replica is this node.
     fn from(error: model::ReadError) -> Self {
-        if matches!(error, model::ReadError::NoRoom) {
-            return QueryError::no_memory();
+        match error {
+            model::ReadError::NoRoom => return QueryError::no_memory(),
+            model::ReadError::LargeRow => return QueryError::failed(Cause::TurnIsOver, error.to_string()),
+            _ => {}
         }
         let cause = match engine::DiskFailureKind::of_read(&error) {
             _ if error.would_wait() => Cause::WouldWait,
@@ -155,6 +157,9 @@ impl From<engine::EngineError> for QueryError {
             | EngineError::Unstorable(_) => QueryError::invalid(message),
             EngineError::TableOptions(_) => QueryError::configuration(message),
             EngineError::Read(error) if matches!(*error, model::ReadError::NoRoom) => QueryError::no_memory(),
+            EngineError::Read(error) if matches!(*error, model::ReadError::LargeRow) => {
+                QueryError::failed(Cause::TurnIsOver, message)
+            }
             error if error.would_wait() => QueryError::failed(Cause::WouldWait, message),
             EngineError::UnreadableIndex(_) => QueryError::failed(Cause::UnreadableIndex, message),
             error => {

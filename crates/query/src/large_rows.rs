@@ -1,7 +1,8 @@
 //! Memory that one statement takes for copies of large rows, while it reads them.
 //!
 //! It is taken of what the node and the client's address may hold. A row whose copies are larger than all of that could
-//! then never be read. So one statement of the node at a time may exceed the limits.
+//! then never be read. So one statement of the node at a time may exceed the limits, for its copies and its answer, as
+//! long as all others leave half of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,11 +22,21 @@ impl LargeRows {
     pub fn new(budget: Arc<MemoryBudget>) -> LargeRows {
         LargeRows { budget, taken_bytes: AtomicUsize::new(0) }
     }
+
+    /// The bytes of the copies that the statement holds.
+    pub fn taken_bytes(&self) -> usize {
+        self.taken_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Names the statement among those that may exceed the limits.
+    pub fn name(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
 }
 
 impl RowMemory for LargeRows {
     fn take(&self, bytes: usize) -> bool {
-        let is_taken = self.budget.take_or_overdraw(bytes, std::ptr::from_ref(self).addr());
+        let is_taken = self.budget.take_or_overdraw(bytes, self.name(), self.taken_bytes());
         if is_taken {
             self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
@@ -42,13 +53,14 @@ impl RowMemory for LargeRows {
 impl Drop for LargeRows {
     fn drop(&mut self) {
         debug_assert_eq!(*self.taken_bytes.get_mut(), 0, "the sources are gone");
-        self.budget.end_overdraft(std::ptr::from_ref(self).addr());
+        self.budget.end_overdraft(self.name());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Lease;
 
     #[test]
     fn one_statement_at_a_time_may_exceed_the_limits() {
@@ -69,5 +81,24 @@ mod tests {
         third.give_back(20);
         drop((other, third));
         assert_eq!(node.taken_bytes(), 0);
+    }
+
+    #[test]
+    fn nobody_exceeds_the_limits_while_others_hold_much() {
+        let node = MemoryBudget::new(100);
+        let parts = [(); 2].map(|()| MemoryBudget::part_of(&node, 60));
+        let [one, other] = parts.each_ref().map(|part| Arc::new(LargeRows::new(part.clone())));
+        let mut answer = Lease::new(parts[0].clone());
+        assert!(one.take(70));
+        assert!(!answer.try_grow(50));
+        assert!(answer.grow_or_overdraw(120, one.name(), one.taken_bytes()), "the answer may exceed them too");
+        one.give_back(70);
+        drop(one);
+        assert!(!other.take(10), "the answer was not sent yet");
+        answer.shrink(51);
+        assert!(!other.take(200) && other.take(49), "only within the limits");
+        answer.shrink(50);
+        assert!(other.take(200));
+        other.give_back(249);
     }
 }

@@ -84,13 +84,18 @@ impl MemoryBudget {
     }
 
     /// Takes this many bytes. Where there are too few, one holder at a time may exceed the limits, until
-    /// [`MemoryBudget::end_overdraft`]. Returns whether they are taken.
-    pub(crate) fn take_or_overdraw(&self, bytes: usize, holder: usize) -> bool {
+    /// [`MemoryBudget::end_overdraft`]. It may begin to do so only if all others than the holder, who has taken
+    /// `own_bytes`, leave at least half of the limits: an earlier holder's answer may be waiting for its client. Returns
+    /// whether the bytes are taken.
+    pub(crate) fn take_or_overdraw(&self, bytes: usize, holder: usize, own_bytes: usize) -> bool {
         if self.try_take(bytes).is_ok() {
             return true;
         }
         let overdrawer = &self.whole().overdrawer;
-        let before = overdrawer.compare_exchange(0, holder, Ordering::Relaxed, Ordering::Relaxed);
+        let before = match self.others_leave_half(own_bytes) && self.whole().others_leave_half(own_bytes) {
+            true => overdrawer.compare_exchange(0, holder, Ordering::Relaxed, Ordering::Relaxed),
+            false => Err(overdrawer.load(Ordering::Relaxed)),
+        };
         let may_exceed = before.is_ok() || before == Err(holder);
         if may_exceed {
             self.take(bytes);
@@ -101,6 +106,11 @@ impl MemoryBudget {
     /// The holder exceeds the limits no more, if it did.
     pub(crate) fn end_overdraft(&self, holder: usize) {
         let _ = self.whole().overdrawer.compare_exchange(holder, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Whether all but one holder, who has taken `own_bytes`, leave half of the limit.
+    fn others_leave_half(&self, own_bytes: usize) -> bool {
+        self.taken_bytes().saturating_sub(own_bytes) <= self.limit_bytes / 2
     }
 
     fn whole(&self) -> &MemoryBudget {
@@ -199,6 +209,17 @@ impl Lease {
             self.bytes = self.bytes.max(bytes);
         }
         fits
+    }
+
+    /// Grows the lease to this many bytes. Where the limits do not allow it, one holder at a time may exceed them
+    /// ([`MemoryBudget::take_or_overdraw`]); it has taken `other_bytes` besides the lease. Returns whether it has grown.
+    pub(crate) fn grow_or_overdraw(&mut self, bytes: usize, holder: usize, other_bytes: usize) -> bool {
+        let missing = bytes.saturating_sub(self.bytes);
+        let is_taken = missing == 0 || self.budget.take_or_overdraw(missing, holder, self.bytes + other_bytes);
+        if is_taken {
+            self.bytes = self.bytes.max(bytes);
+        }
+        is_taken
     }
 
     /// Grows the lease to this many bytes even if that exceeds the limits, because the memory is in use already.

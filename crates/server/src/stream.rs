@@ -3,6 +3,7 @@
 //! Plain sockets are read and written directly. TLS keeps some bytes of its own: at most one record that has arrived,
 //! and [`UNSENT_BYTES_MAX`] of answers.
 
+use crate::handshake_socket::HandshakeSocket;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -19,14 +20,18 @@ const UNSENT_BYTES_MAX: usize = 32 * 1024;
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<HandshakeSocket>>),
 }
 
 impl Stream {
     /// Performs the handshake of a client.
-    pub(crate) fn accept(acceptor: &TlsAcceptor, socket: TcpStream) -> impl Future<Output = io::Result<Stream>> {
+    pub(crate) fn accept(acceptor: &TlsAcceptor, socket: HandshakeSocket) -> impl Future<Output = io::Result<Stream>> {
         let handshake = acceptor.accept_with(socket, |session| session.set_buffer_limit(Some(UNSENT_BYTES_MAX)));
-        async { Ok(Stream::Tls(Box::new(handshake.await?))) }
+        async {
+            let mut stream = handshake.await?;
+            stream.get_mut().0.end_handshake();
+            Ok(Stream::Tls(Box::new(stream)))
+        }
     }
 
     /// The certificate with which the client has authenticated itself, in DER.

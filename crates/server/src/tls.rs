@@ -1,11 +1,12 @@
 //! TLS for clients: whether a connection is encrypted, and the handshake.
 //!
 //! A handshake runs in the connection's task, before the connection itself. It counts among the connections, it ends
-//! after the time that a client has to send STARTUP, and its memory is taken from the budgets of `limits.rs`.
+//! after the time that a client has to send STARTUP, and what the client sends in it is counted against the budgets of
+//! `limits.rs`.
 
+use crate::handshake_socket::HandshakeSocket;
 use crate::limits::{Account, ConnectionPermit};
 use crate::stream::Stream;
-use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -16,9 +17,6 @@ pub use tokio_rustls::rustls;
 /// The first byte of a TLS connection: the type of a record with a handshake. No version of the protocol has this
 /// number.
 const HANDSHAKE_RECORD: u8 = 0x16;
-
-/// The memory of a handshake. A message of it may have 64 KiB.
-const HANDSHAKE_BYTES: usize = 64 * 1024;
 
 /// How clients reach the server with TLS.
 #[derive(Clone, Debug)]
@@ -38,8 +36,7 @@ impl Tls {
                 return Ok(Stream::Plain(socket));
             }
         }
-        let mut account = Account::new(place.budget().clone());
-        poll_fn(|cx| account.poll_room(HANDSHAKE_BYTES, cx)).await;
+        let socket = HandshakeSocket::new(socket, Account::new(place.budget().clone()));
         let config = self.config.borrow().clone();
         Stream::accept(&TlsAcceptor::from(config), socket).await
     }

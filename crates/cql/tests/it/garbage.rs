@@ -230,3 +230,28 @@ fn parsing_takes_linear_time() {
         }
     }
 }
+
+#[test]
+fn a_long_text_that_is_no_statement_takes_no_memory_in_proportion_to_it() {
+    const LENGTH: usize = 4_000_000;
+    const BYTES_MAX: u64 = 2 << 20;
+    let texts = [
+        "'".repeat(LENGTH),
+        format!("'{}'", "x".repeat(LENGTH)),
+        format!("SELECT {}", "1".repeat(LENGTH)),
+        format!("0x{}", "a".repeat(LENGTH)),
+        format!("SELECT a FROM t WHERE b = 'é{}' junk junk", "x".repeat(LENGTH)),
+        "\"".repeat(LENGTH + 1),
+        " ".repeat(LENGTH),
+        "/*".repeat(LENGTH / 2) + "/",
+    ];
+    for text in texts {
+        let before = &text[..20];
+        let mut message = String::new();
+        let parsing = allocation_counter::measure(|| message = parse(&text).unwrap_err().message);
+        assert!(parsing.bytes_max <= BYTES_MAX as _, "{before}: {} bytes for {message:.100}", parsing.bytes_max);
+    }
+    let marks = "(".repeat(LENGTH);
+    let counting = allocation_counter::measure(|| assert_eq!(cql::token_count(&marks), (1 << 19) + 1));
+    assert_eq!(counting.bytes_max, 0, "tokens are counted without a list of them");
+}

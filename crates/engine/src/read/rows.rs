@@ -60,7 +60,7 @@ fn read_purgeable(
         let source = resident.data.cursor(table, range);
         // If it missed a write meanwhile, it lets go of what it has.
         if resident.is_complete() {
-            let source = with_memory(source, turn);
+            let source = limited(source, turn);
             return Ok(Box::new(MergeCursor::new(table, range.reversed, vec![source])));
         }
     }
@@ -71,13 +71,13 @@ fn read_purgeable(
         false => all_sources(&view, &sstables, table, range, turn)?,
     };
     let mut merged = MergeCursor::new(table, range.reversed, sources);
-    turn.row_memory.iter().for_each(|memory| merged.take_memory_of(memory));
+    merged.limit_large_rows(turn.large_rows());
     Ok(Box::new(merged))
 }
 
-/// A source that takes memory for large rows of where the turn says.
-fn with_memory(mut source: BoxCursor<'static>, turn: Turn<'_>) -> BoxCursor<'static> {
-    turn.row_memory.iter().for_each(|memory| source.take_memory_of(memory));
+/// A source that copies large rows as far as the turn permits.
+fn limited(mut source: BoxCursor<'static>, turn: Turn<'_>) -> BoxCursor<'static> {
+    source.limit_large_rows(turn.large_rows());
     source
 }
 
@@ -259,9 +259,9 @@ fn all_sources(
     turn: Turn<'_>,
 ) -> Result<Vec<BoxCursor<'static>>, EngineError> {
     let mode = ReadMode::Cached { may_block: turn.may_block };
-    let mut sources: Vec<_> = memtable_sources(view, table, range).map(|source| with_memory(source, turn)).collect();
+    let mut sources: Vec<_> = memtable_sources(view, table, range).map(|source| limited(source, turn)).collect();
     for sstable in sstables {
-        sources.push(with_memory(open_cursor(sstable, table, range, mode)?, turn));
+        sources.push(limited(open_cursor(sstable, table, range, mode)?, turn));
     }
     Ok(sources)
 }
@@ -280,13 +280,13 @@ fn newest_sources(
     let mut search = NewestFirst::new(table, range);
     let mut sources = Vec::with_capacity(1 + sstables.len());
     for source in memtable_sources(view, table, range) {
-        sources.push(search.enter(with_memory(source, turn))?);
+        sources.push(search.enter(limited(source, turn))?);
     }
     for (index, sstable) in sstables.iter().enumerate() {
         if search.ends_before(max_timestamp(sstable)) {
             break;
         }
-        let cursor = with_memory(open_cursor(sstable, table, range, mode)?, turn);
+        let cursor = limited(open_cursor(sstable, table, range, mode)?, turn);
         // There is nothing to be saved behind the last.
         let is_last = index + 1 == sstables.len();
         sources.push(if is_last { cursor } else { search.enter(cursor)? });

@@ -143,7 +143,7 @@ const MEMTABLE_SPACES_BYTES: RangeInclusive<u64> = 1 << 20..=u64::MAX;
 /// Memory for requests: a small one and its answer must fit.
 const IN_FLIGHT_BYTES: RangeInclusive<u64> = 1 << 20..=u64::MAX;
 
-/// How far apart the entries of a row index may be; with 0 every row has one.
+/// How far apart the entries of a row index may be; with 0 every row has one, as in Cassandra.
 const COLUMN_INDEX_SIZES_BYTES: RangeInclusive<u64> = 0..=1 << 30;
 
 /// The smallest segment has room for a useful mutation, and the largest one is what a position can address.

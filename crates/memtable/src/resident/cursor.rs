@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{BoxCursor, PartitionHead, ReadError, ReadRange, RowMemory, Table, Unfiltered, UnfilteredCursor};
+use model::{BoxCursor, LargeRowLimit, PartitionHead, ReadError, ReadRange, Table, Unfiltered, UnfilteredCursor};
 
 use super::part::Part;
 use crate::Memtable;
@@ -17,7 +17,7 @@ pub(super) struct PartsCursor {
     /// How many rows the reader said it will ask for.
     rows_expected: Option<usize>,
     columns_expected: Option<Arc<[usize]>>,
-    row_memory: Option<Arc<dyn RowMemory>>,
+    large_rows: LargeRowLimit,
 }
 
 impl PartsCursor {
@@ -30,7 +30,7 @@ impl PartsCursor {
             current: None,
             rows_expected: None,
             columns_expected: None,
-            row_memory: None,
+            large_rows: LargeRowLimit::None,
         }
     }
 
@@ -52,8 +52,8 @@ impl UnfilteredCursor for PartsCursor {
         self.columns_expected = Some(regulars.clone());
     }
 
-    fn take_memory_of(&mut self, memory: &Arc<dyn RowMemory>) {
-        self.row_memory = Some(memory.clone());
+    fn limit_large_rows(&mut self, limit: LargeRowLimit) {
+        self.large_rows = limit;
     }
 
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
@@ -67,7 +67,7 @@ impl UnfilteredCursor for PartsCursor {
             let mut cursor = part.memtable.clone().cursor(&self.table, &self.range);
             self.rows_expected.iter().for_each(|rows| cursor.expect_rows(*rows));
             self.columns_expected.iter().for_each(|columns| cursor.expect_columns(columns));
-            self.row_memory.iter().for_each(|memory| cursor.take_memory_of(memory));
+            cursor.limit_large_rows(self.large_rows.clone());
             self.current = Some(cursor);
         }
     }

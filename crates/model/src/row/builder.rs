@@ -7,6 +7,10 @@ use types::{steps, vint};
 use super::{Cell, Liveness, Row, TTL_NONE, cell_flag, flag};
 use crate::{ColumnSet, DeletionTime, NO_DELETION_TIME};
 
+/// What the buffers of a builder may keep for the next row, in bytes. Builders live as long as their threads, and a row
+/// may have many megabytes.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
 /// Collects the parts of a row, column by column in set order, and writes it as a blob.
 ///
 /// It reuses its buffers for all rows: `start`, then the parts, then `finish`.
@@ -354,12 +358,33 @@ impl RowBuilder {
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.drop_empty_complex();
         self.write(Form::Row, 0..self.slots, out);
+        self.release();
     }
 
     /// Appends the blob of a piece of a row to `out`.
     pub(super) fn finish_piece(&mut self, out: &mut Vec<u8>) {
         self.drop_empty_complex();
         self.write(Form::Piece, self.span(), out);
+        self.release();
+    }
+
+    /// Makes room for this many bytes of values, so that the buffer does not grow step by step.
+    pub(super) fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve_exact(bytes);
+    }
+
+    /// Frees the buffers that a large row made large. The row was written.
+    #[inline]
+    fn release(&mut self) {
+        if self.bytes.capacity() + self.cells.capacity() * size_of::<CellEntry>() > KEPT_BYTES_MAX {
+            self.discard();
+        }
+    }
+
+    #[cold]
+    fn discard(&mut self) {
+        (self.bytes, self.cells) = (Vec::new(), Vec::new());
+        (self.runs, self.columns) = (Vec::new(), Vec::new());
     }
 
     /// The columns from the first to the last that has any data.

@@ -101,10 +101,12 @@ impl RowMerger {
 
     /// Like `merge`, for a piece of a row and a change to it: appends a piece. Returns its number of cells.
     pub fn merge_piece(&mut self, table: &Table, versions: &[Row<'_>], out: &mut Vec<u8>) -> usize {
-        if self.collect(table, versions, DeletionTime::LIVE) {
+        let is_some = self.collect(table, versions, DeletionTime::LIVE);
+        let cells = self.builder.cell_count();
+        if is_some {
             self.builder.finish_piece(out);
         }
-        self.builder.cell_count()
+        cells
     }
 
     /// Merges `versions` into the builder. Returns false if nothing is left.

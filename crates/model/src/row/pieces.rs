@@ -66,6 +66,8 @@ pub struct RowCutter {
     size: usize,
 }
 
+/// What the buffer for a piece may keep for the next one, in bytes. A piece of a single value may have many megabytes.
+const BLOB_BYTES_KEPT: usize = 64 << 10;
 /// The bytes of a cell in a blob in addition to its path and value: its length and flags.
 const CELL_BYTES: usize = 5;
 /// The most bytes of a cell's own times.
@@ -191,6 +193,7 @@ impl<'a> Cut<'_, 'a> {
         blob.clear();
         builder.finish_piece(blob);
         piece(self.place, blob);
+        blob.shrink_to(BLOB_BYTES_KEPT);
     }
 }
 
@@ -203,7 +206,7 @@ pub struct RowJoiner {
 }
 
 impl RowJoiner {
-    /// Begins a row with its first piece.
+    /// Begins a row whose first piece is `first`, without that piece's cells.
     pub fn start(&mut self, table: &Table, first: Row<'_>) {
         let is_static = first.is_static();
         self.builder.start(table.columns(is_static), is_static);
@@ -211,10 +214,14 @@ impl RowJoiner {
         self.builder.deletion(first.deletion());
         self.builder.usual(Shared::of_row(first));
         self.last_complex = None;
-        self.add(table, first);
     }
 
-    /// Adds the next piece.
+    /// Makes room for pieces of this many bytes together.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.builder.reserve(bytes);
+    }
+
+    /// Adds the cells of the next piece.
     pub fn add(&mut self, table: &Table, piece: Row<'_>) {
         if piece.plain_piece(table).is_some_and(|plain| self.builder.add_plain_piece(&plain)) {
             return;

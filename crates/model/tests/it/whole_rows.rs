@@ -106,3 +106,18 @@ fn statements_about_a_whole_row_hold_for_each_of_its_cells() {
     }
     assert!(with_one_time > 1000 && permanent > 1000, "{with_one_time}, {permanent}");
 }
+
+#[test]
+fn a_builder_keeps_no_memory_of_a_large_row() {
+    let [table, _] = tables();
+    let (value, mut builder, mut blob) = (vec![7; 5 << 20], RowBuilder::default(), Vec::new());
+    for length in [10, value.len(), 10] {
+        builder.start(table.regulars(), false);
+        builder.cell(1, &Cell::live(1, &value[..length]));
+        blob.clear();
+        builder.finish(&mut blob);
+        let cells: Vec<_> = Row::new(&blob).columns(&table).collect();
+        assert!(matches!(&cells[..], [(1, ColumnData::Simple(cell))] if cell.value.len() == length));
+        assert!(builder.kept_bytes() < 1 << 20, "{} bytes", builder.kept_bytes());
+    }
+}

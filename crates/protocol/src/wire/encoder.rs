@@ -213,15 +213,21 @@ impl Encoder {
         }
         let last = self.payload.len() - start;
         if last > PAYLOAD_SIZE_MAX {
+            // A large answer is held as it is now and as segments; its buffer must not grow beyond that.
+            self.output.reserve_exact(last + last.div_ceil(PAYLOAD_SIZE_MAX) * SEGMENT_EXTRA_BYTES);
             for part in self.payload[start..].chunks(PAYLOAD_SIZE_MAX) {
                 segment::encode(part, false, lz4, &mut self.output);
             }
             self.payload.clear();
+            shrink(&mut self.payload);
         } else {
             self.payload.drain(..start);
         }
     }
 }
+
+/// What a segment adds to its payload at most.
+const SEGMENT_EXTRA_BYTES: usize = 32;
 
 /// Releases the memory of a buffer that one large answer grew.
 fn shrink(buffer: &mut Vec<u8>) {
@@ -264,4 +270,24 @@ fn write_prefix(out: &mut Vec<u8>, version: Version, head: &ResponseHead<'_>) {
 fn finish(out: &mut [u8], start: usize) {
     let size = (out.len() - start - HEADER_SIZE) as u32;
     out[start + HEADER_SIZE - 4..start + HEADER_SIZE].copy_from_slice(&size.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_answer_is_held_once_while_it_waits_for_its_client() {
+        const BODY_BYTES: usize = 5 << 20;
+        for lz4 in [false, true] {
+            let mut encoder = Encoder::new(Version::V5);
+            encoder.start_segments(lz4);
+            let head = ResponseHead::new(1, Opcode::Result);
+            encoder.envelope(&head, |out| out.extend_from_slice(&[7; BODY_BYTES]));
+            let held = encoder.capacity_bytes();
+            assert!(held < BODY_BYTES + BODY_BYTES / 100, "{held} bytes for an answer of {BODY_BYTES}");
+            encoder.sent(encoder.pending_bytes());
+            assert!(encoder.capacity_bytes() < 1 << 20);
+        }
+    }
 }

@@ -221,6 +221,50 @@ fn a_large_value_needs_memory_also_where_its_row_is_looked_up() {
     assert_eq!(memory.taken_bytes(), 0);
 }
 
+/// The value of the column `a` is not large, and that of `b` is: larger than a record of the node's log.
+fn node_with_large_rows() -> TestNode {
+    let node = TestNode::with(&[
+        "CREATE KEYSPACE quick WITH durable_writes = false AND replication = \
+         {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE quick.large (k int PRIMARY KEY, a blob, b blob, c int)",
+        "CREATE TABLE quick.first (k int PRIMARY KEY, b blob, c int)",
+    ]);
+    for (column, bytes) in [("a", 10_000), ("b", 400_000)] {
+        node.run(&format!("INSERT INTO quick.large (k, c, {column}) VALUES (3, 7, 0x{})", "ab".repeat(bytes)));
+    }
+    node.run(&format!("INSERT INTO quick.first (k, b, c) VALUES (3, 0x{}, 7)", "ab".repeat(400_000)));
+    node
+}
+
+#[test]
+fn a_large_row_is_copied_only_where_a_read_may_block_and_only_if_its_value_is_selected() {
+    let node = node_with_large_rows();
+    must_block(&node, "SELECT b FROM quick.large WHERE k = 3");
+    must_block(&node, "SELECT * FROM quick.large");
+    assert_eq!(at_once(&node, "SELECT a, c FROM quick.large WHERE k = 3").row_count, 1);
+    assert_eq!(at_once(&node, "SELECT c FROM quick.large").row_count, 1);
+    // The large value is in the first piece of its row.
+    must_block(&node, "SELECT b FROM quick.first WHERE k = 3");
+    assert_eq!(at_once(&node, "SELECT c FROM quick.first WHERE k = 3").row_count, 1);
+}
+
+#[test]
+fn one_statement_may_exceed_the_limits_for_a_large_row_and_its_answer_while_others_hold_little() {
+    let mut node = node_with_large_rows();
+    for limit_bytes in [1, 300_000, 900_000, 1_300_000] {
+        let memory = MemoryBudget::new(limit_bytes);
+        Arc::make_mut(&mut node.client).memory = Some(memory.clone());
+        let read = || node.try_run("SELECT b FROM quick.large WHERE k = 3", &QueryOptions::default());
+        assert_eq!(rows_of(read().unwrap()).row_count, 1, "{limit_bytes}");
+        let mut other = Lease::new(memory.clone());
+        other.grow(limit_bytes / 2 + 1);
+        assert_eq!(read().unwrap_err().kind, ErrorKind::Overloaded, "{limit_bytes}");
+        drop(other);
+        assert!(read().is_ok());
+        assert_eq!(memory.taken_bytes(), 0);
+    }
+}
+
 #[test]
 fn collections_of_selected_values_have_a_limit() {
     let node = blobs(ProcessorOptions::default());

@@ -54,17 +54,22 @@ impl<H: QueryHandler> Connection<H> {
             }
         };
         match response {
-            Ok(mut response) => {
+            Ok(response) => {
                 self.note_response(&response);
-                response.warnings.append(&mut warnings);
-                let head = ResponseHead { stream, opcode: Opcode::Result, tracing_id, warnings: &response.warnings };
-                let is_large =
-                    matches!(&response.body, ResponseBody::Rows(rows) if rows.cells.len() > LARGE_ANSWER_BYTES);
+                let Response { body, warnings: mut all } = response;
+                all.append(&mut warnings);
+                let head = ResponseHead { stream, opcode: Opcode::Result, tracing_id, warnings: &all };
+                let is_large = matches!(&body, ResponseBody::Rows(rows) if rows.cells.len() > LARGE_ANSWER_BYTES);
+                // The rows are freed before the encoder makes segments of them.
+                let write = |out: &mut Vec<u8>| {
+                    body.write(out, version);
+                    drop(body);
+                };
                 // The cells of a large answer take a while. Another thread serves this thread's other connections
                 // meanwhile.
                 match is_large {
-                    true => block_in_place(|| self.encoder.envelope(&head, |out| response.body.write(out, version))),
-                    false => self.encoder.envelope(&head, |out| response.body.write(out, version)),
+                    true => block_in_place(|| self.encoder.envelope(&head, write)),
+                    false => self.encoder.envelope(&head, write),
                 }
             }
             Err(mut error) => {

@@ -192,6 +192,33 @@ fn slow_handshakes_end_and_hold_up_nobody() {
 }
 
 #[test]
+fn handshakes_that_do_not_end_take_no_memory_of_their_address() {
+    let authority = Authority::new();
+    let memory = 256 * 1024;
+    let options = ServerOptions {
+        request_bytes_in_flight_max: memory,
+        request_bytes_in_flight_per_ip_max: memory,
+        handshake_timeout: Duration::from_secs(60),
+        ..ServerOptions::default()
+    };
+    let (server, _config) = serve_tls(authority.server(false), false, options);
+    // Each has sent the begin of a message of 64 KiB.
+    let begin = [&[0x16, 3, 1, 0x40, 0, 1, 0, 0xFF, 0xFF][..], &[0; 2000]].concat();
+    let begun: Vec<_> = (0..40)
+        .map(|_| {
+            let mut client = Client::connect(server.address, 4);
+            client.socket.write_all(&begin).unwrap();
+            client
+        })
+        .collect();
+    let started = Instant::now();
+    let mut tls = connect(server.address, &authority.client(None)).unwrap();
+    assert_eq!(ask(&mut tls, "KEYSPACE"), 2);
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    drop(begun);
+}
+
+#[test]
 fn handshakes_count_among_the_connections() {
     let authority = Authority::new();
     let options = ServerOptions { connections_max: Some(1), ..ServerOptions::default() };

@@ -53,6 +53,9 @@ impl WrittenColumns {
     }
 }
 
+/// The buffer for a row larger than this is made in one step, and not kept.
+const LARGE_ROW_BYTES: usize = 256 << 10;
+
 /// Encodes the data of one file.
 #[derive(Debug)]
 pub(crate) struct Encoder {
@@ -243,6 +246,11 @@ impl Encoder {
         let (liveness, deletion) = (row.liveness(), row.deletion());
         let mut flags = self.survey(table, is_static, row)?;
         self.body.clear();
+        let is_large = row.as_bytes().len() > LARGE_ROW_BYTES;
+        if is_large {
+            // In steps it would become twice as large.
+            self.body.reserve_exact(row.as_bytes().len() + row.as_bytes().len() / 8);
+        }
         vint::write_uvint(previous_size, &mut self.body);
         if !liveness.is_empty() {
             flags |= flag::HAS_TIMESTAMP;
@@ -272,6 +280,9 @@ impl Encoder {
             write_values(&self.clustering, clustering, out)?;
         }
         push_vbytes(&self.body, out);
+        if is_large {
+            self.body = Vec::new();
+        }
         Ok(())
     }
 

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use blockio::{DiskError, ReadAhead};
+use blockio::ReadAhead;
 use model::{
-    DeletionTime, Marker, PartitionHead, ReadError, ReadRange, Row, RowBuilder, RowMemory, RowRef, RowRoom, Side,
+    DeletionTime, LargeRowLimit, Marker, PartitionHead, ReadError, ReadRange, Row, RowBuilder, RowRef, RowRoom, Side,
     Slices, StoredRow, Table, Unfiltered, UnfilteredCursor,
 };
 
@@ -14,7 +14,6 @@ use super::stored::Stored;
 use super::waypoints::Trail;
 use super::{DataWindow, ReadMode, SSTableReader};
 use crate::data::{UnfilteredHead, Wanted};
-use crate::descriptor::Component;
 use crate::error::{Corruption, SSTableError};
 use crate::row_index::Block;
 
@@ -166,19 +165,9 @@ impl SSTableCursor {
             return Err(Corruption::new(&data.name, position, format!("a row of {} bytes", head.length()), got).into());
         }
         if RowRoom::is_large(head.body_length) {
-            self.take_room(head.body_length)?;
+            self.room.take(ROW_COPIES.saturating_mul(head.body_length)).map_err(SSTableError::Source)?;
         }
         Ok(head)
-    }
-
-    /// Takes memory for a large row: its bytes from several blocks, its cells, and the row. A reader that may not block
-    /// leaves such rows to one that may: they take long, and its reader has memory.
-    #[cold]
-    fn take_room(&mut self, body_bytes: usize) -> Result<(), SSTableError> {
-        if !self.window.may_block() && !self.room.has_memory() {
-            return Err(DiskError::would_wait(&self.reader.descriptor().path(Component::Data), None).into());
-        }
-        self.room.take(ROW_COPIES.saturating_mul(body_bytes)).map_err(SSTableError::Source)
     }
 
     /// Decodes the row at a data position into `row`. Returns false if it is empty.
@@ -256,8 +245,8 @@ impl UnfilteredCursor for SSTableCursor {
         self.leaves_stored = self.wanted.is_none() && !self.reversed && are_alike;
     }
 
-    fn take_memory_of(&mut self, memory: &Arc<dyn RowMemory>) {
-        self.room.ask(memory);
+    fn limit_large_rows(&mut self, limit: LargeRowLimit) {
+        self.room.set_limit(limit);
     }
 
     #[inline]
