@@ -146,6 +146,7 @@ pub struct Config {
     pub read_thresholds_enabled: bool,
     pub auto_snapshot_lifetime: Option<Duration>,
     pub dynamic_data_masking_enabled: bool,
+    pub drop_compact_storage_enabled: bool,
     pub guardrails: Guardrails,
     /// `data_disk_usage_percentage_warn_threshold`, `..._fail_threshold` and `data_disk_usage_max_disk_size`.
     pub disk_usage_warn_percentage: Option<u64>,
@@ -216,6 +217,7 @@ impl Default for Config {
             auto_snapshot: true,
             auto_snapshot_lifetime: None,
             dynamic_data_masking_enabled: false,
+            drop_compact_storage_enabled: false,
             guardrails: Guardrails::default(),
             disk_usage_warn_percentage: None,
             disk_usage_fail_percentage: None,

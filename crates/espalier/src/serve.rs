@@ -441,6 +441,7 @@ fn processor_options(config: &Config, address: SocketAddr, audit: Option<AuditOp
         auto_snapshot: config.auto_snapshot,
         auto_snapshot_lifetime: config.auto_snapshot_lifetime,
         dynamic_data_masking_enabled: config.dynamic_data_masking_enabled,
+        drop_compact_storage_enabled: config.drop_compact_storage_enabled,
         auth: config.auth,
         audit,
         query_log: None,

@@ -60,6 +60,8 @@ pub struct ProcessorOptions {
     pub auto_snapshot_lifetime: Option<Duration>,
     /// Whether columns may be masked, and masks are applied.
     pub dynamic_data_masking_enabled: bool,
+    /// Whether ALTER TABLE may DROP COMPACT STORAGE.
+    pub drop_compact_storage_enabled: bool,
     /// Who may log in, and who may do what.
     pub auth: AuthOptions,
     /// The audit log; `None` if there is none.
@@ -90,6 +92,7 @@ impl Default for ProcessorOptions {
             auto_snapshot: true,
             auto_snapshot_lifetime: None,
             dynamic_data_masking_enabled: false,
+            drop_compact_storage_enabled: false,
             auth: AuthOptions::default(),
             audit: None,
             query_log: None,

@@ -72,7 +72,7 @@ impl Selection {
         let (mut selectors, mut columns) = (Vec::new(), Vec::new());
         match clause {
             SelectClause::Wildcard => {
-                for column in table.columns_in_select_order() {
+                for column in table.named_columns() {
                     columns.push(column_spec(table, &column));
                     selectors.push(builder.column(&column));
                 }

@@ -5,6 +5,7 @@ mod allocations;
 mod audit;
 mod budget;
 mod combinations;
+mod compact;
 mod conditions;
 mod cost;
 mod counters;
