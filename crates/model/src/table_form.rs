@@ -72,7 +72,39 @@ impl TableForm {
 
 #[cfg(test)]
 mod tests {
+    use types::CqlType;
+    use uuid::Uuid;
+
     use super::*;
+    use crate::{TableBuilder, TableId};
+
+    #[test]
+    fn statements_name_what_a_form_does_not_hide() {
+        let table = |form, value| {
+            let builder = TableBuilder::new("k", "t", TableId(Uuid::nil())).form(form);
+            let builder = builder.partition_key("p", CqlType::Int).clustering("c", CqlType::Text, false);
+            builder.static_column("s", CqlType::Int).regular("v", value).build()
+        };
+        let cases = [
+            (TableForm::Ordinary, CqlType::Empty, vec!["p", "c", "s", "v"]),
+            (TableForm::StaticCompact, CqlType::Blob, vec!["p", "s"]),
+            (TableForm::Dense, CqlType::Int, vec!["p", "c", "s", "v"]),
+            (TableForm::CompoundDense, CqlType::Empty, vec!["p", "c", "s"]),
+        ];
+        for (form, value, named) in cases {
+            let table = table(form, value);
+            let names: Vec<String> = table.named_columns().iter().map(|column| column.name.to_string()).collect();
+            assert_eq!(names, named, "{form:?}");
+            for name in ["p", "c", "s", "v"] {
+                assert_eq!(table.column(name).is_some(), named.contains(&name), "{form:?} {name}");
+                assert!(table.stored_column(name).is_some(), "{form:?} {name}");
+            }
+            assert_eq!(table.compact_value().is_some(), form.is_compact());
+            let dropped = table.to_builder().form(TableForm::Ordinary).build();
+            assert_eq!(dropped.named_columns().len(), 4);
+            assert_eq!(dropped == table, form == TableForm::Ordinary, "the form is part of a table");
+        }
+    }
 
     #[test]
     fn flags_of_all_forms_come_back_and_others_are_unknown() {
