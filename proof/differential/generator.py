@@ -3,6 +3,7 @@
 from dataclasses import replace
 from random import Random
 
+from proof.differential.compact import COMPACT, drop_compact_storage, make_compact
 from proof.differential.indexes import INDEXED, create_index
 from proof.differential.mistakes import spoil
 from proof.differential.reads import read
@@ -49,19 +50,28 @@ def history(seed: int, number: int, steps: int) -> History:
     replication = rng.choice(REPLICATIONS) if rng.random() < 0.2 else SIMPLE
     conditional = Random(f"{seed}/{number}/conditions").random() < CONDITIONAL
     indexing = Random(f"{seed}/{number}/indexes")
-    made = Generator(rng, keyspace, version, conditional, indexing if indexing.random() < INDEXED else None).steps(steps)
+    packing = Random(f"{seed}/{number}/compact")
+    packing = packing if packing.random() < COMPACT else None
+    # In tables with COMPACT STORAGE Cassandra's indexes of static columns fail (docs/differences.md).
+    indexing = indexing if indexing.random() < INDEXED and packing is None else None
+    made = Generator(rng, keyspace, version, conditional, indexing, packing).steps(steps)
     return History(f"seed {seed}, history {number}", keyspace, version, compression, made, replication)
 
 
 class Generator:
-    def __init__(self, rng: Random, keyspace: str, version: int, conditional: bool = False, indexing: Random | None = None):
+    def __init__(self, rng: Random, keyspace: str, version: int, conditional: bool = False, indexing: Random | None = None,
+                 packing: Random | None = None):
         self.rng = rng
+        self.packing = packing          # what makes tables with COMPACT STORAGE, in a history with such tables
         self.indexing = indexing        # what makes indexes, in a history with indexes
         self.conditional = conditional
         self.keyspace = keyspace
         self.version = version
         self.types = random_user_types(rng)
         self.tables = [random_table(rng, keyspace, f"t{n}", self.types) for n in range(rng.choice((1, 1, 2)))]
+        for table in self.tables:
+            if packing is not None and packing.random() < 0.8:
+                make_compact(packing, table, self.types)
         self.clock = Clock(rng)
         self.prepared: list[Step] = []
         self.is_calm = rng.random() < 0.5
@@ -138,6 +148,8 @@ class Generator:
         roll = rng.random()
         if self.indexing is not None and self.indexing.random() < 0.2:
             return self.create_index(table)
+        if self.packing is not None and self.packing.random() < 0.08:
+            return drop_compact_storage(self.packing, table)
         if roll < 0.25:
             return self.add_column(table)
         if roll < 0.4:
@@ -171,13 +183,14 @@ class Generator:
         static = bool(table.clustering) and rng.random() < 0.2
         dropped = table.dropped.get(name)
         # Another type or kind may be refused: then nothing changes.
-        if dropped is None or (dropped.type.name, dropped.kind) == (kind.name, "static" if static else "regular"):
+        is_known = dropped is None or (dropped.type.name, dropped.kind) == (kind.name, "static" if static else "regular")
+        if is_known and not table.compact:
             table.columns.append(Column(name, kind, "static" if static else "regular"))
         return Step("cql", f"ALTER TABLE {table.full_name} ADD {name} {kind.name}{' static' if static else ''}")
 
     def add_again(self, table: Table, column: Column) -> Step:
         """Uses the recorded type. Cassandra refuses that for user types, which it records as tuples."""
-        if not any(kind.type_name in column.type.name for kind in self.types):
+        if not table.compact and not any(kind.type_name in column.type.name for kind in self.types):
             table.columns.append(column)
         static = " static" if column.kind == "static" else ""
         return Step("cql", f"ALTER TABLE {table.full_name} ADD {column.name} {column.type.name}{static}")
@@ -193,7 +206,8 @@ class Generator:
         droppable = [column for column in table.data_columns if column.kind != "static" or len(statics) > 1]
         droppable = [column for column in droppable if column.name not in table.indexes]
         # Cells of conditional writes are as new as the clock says, and drops have times of the history.
-        if not droppable or self.conditional:
+        # Nor can the one value column of a table with COMPACT STORAGE be dropped.
+        if not droppable or self.conditional or (table.compact and (table.clustering or len(droppable) == 1)):
             return Step("flush")
         column = self.rng.choice(droppable)
         drop = f"ALTER TABLE {table.full_name} DROP {column.name}"

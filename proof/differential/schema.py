@@ -28,6 +28,8 @@ class Table:
     alive: bool = True
     indexes: dict[str, list[str]] = field(default_factory=dict)        # the targets of each indexed column
     attached: set[str] = field(default_factory=set)        # the columns with storage-attached indexes
+    compact: bool = False                       # WITH COMPACT STORAGE
+    hidden: list[Column] = field(default_factory=list)                  # what statements can name without it
 
     @property
     def full_name(self) -> str:
@@ -65,7 +67,9 @@ class Table:
         key = ", ".join(c.name for c in self.partition_key)
         parts = [f"({key})"] + [c.name for c in self.clustering]
         order = ", ".join(f"{c.name} {'DESC' if c.reversed else 'ASC'}" for c in self.clustering)
-        options = f" WITH CLUSTERING ORDER BY ({order})" if any(c.reversed for c in self.clustering) else ""
+        options = ["COMPACT STORAGE"] if self.compact else []
+        options += [f"CLUSTERING ORDER BY ({order})"] if any(c.reversed for c in self.clustering) else []
+        options = f" WITH {' AND '.join(options)}" if options else ""
         return f"CREATE TABLE {self.full_name} ({', '.join(lines)}, PRIMARY KEY ({', '.join(parts)})){options}"
 
 

@@ -3,6 +3,7 @@
 import struct
 from random import Random
 
+from proof.differential.compact import leaves_out
 from proof.differential.schema import BASE_TIMESTAMP, Column, Table
 from proof.differential.steps import Step
 from proof.differential.values import (NO_JSON, NULL, List, Map, Scalar, Set, UserType, Value, json_text, quoted)
@@ -117,7 +118,7 @@ def insert(text: Text, table: Table, clock: Clock) -> str:
     rng = text.rng
     data = rng.sample(table.data_columns, rng.randrange(len(table.data_columns) + 1))
     only_static = table.clustering and data and all(c.kind == "static" for c in data) and rng.random() < 0.7
-    keys = table.partition_key + ([] if only_static else table.clustering)
+    keys = leaves_out(rng, table, table.partition_key + ([] if only_static else table.clustering))
     chosen = keys + data
     if rng.random() < 0.3:
         rng.shuffle(chosen)
@@ -241,7 +242,7 @@ def update(text: Text, table: Table, clock: Clock) -> str:
     data = rng.sample(table.data_columns, min(len(table.data_columns), rng.choice((1, 1, 2, 3))))
     only_static = all(c.kind == "static" for c in data)
     head = f"UPDATE {table.full_name}{using(text, clock)} SET {', '.join(assignment(text, c) for c in data)}"
-    keys = table.partition_key + ([] if only_static else table.clustering)
+    keys = leaves_out(rng, table, table.partition_key + ([] if only_static else table.clustering))
     return f"{head} WHERE {' AND '.join(relation(text, table, c, 0.08) for c in keys)}"
 
 

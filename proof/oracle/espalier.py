@@ -51,6 +51,7 @@ class Espalier:
     @classmethod
     def prepare(cls, keep: bool = False, in_memory: bool = False, **settings: str) -> "Espalier":
         """As `start`, but the process is not launched yet."""
+        settings = {"drop_compact_storage_enabled": "true"} | settings       # as in the oracle's configuration
         environment = {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}
         return cls(places.run_directory("espalier", in_memory), places.free_ports(1)[0], environment, keep)
 

@@ -30,6 +30,7 @@ from proof.wire import Connection, Error
 HISTORY_STEPS = 150
 READS_PER_TABLE = 25
 BASE = 1_700_000_000_000_000
+COMPACT = ("fixed", "pairs", "keys", "triples", "tallies")       # tables with COMPACT STORAGE
 SCHEMA = [
     "CREATE KEYSPACE up WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
     "CREATE TYPE up.address (street text, zip int)",
@@ -40,9 +41,17 @@ SCHEMA = [
     "CREATE TABLE up.counts (p int, c int, s counter static, n counter, m counter, PRIMARY KEY (p, c))",
     "CREATE TABLE up.masked (k int PRIMARY KEY, v text MASKED WITH mask_inner(1, 1, '#'), w int MASKED WITH mask_replace(7), "
     "l list<int> MASKED WITH DEFAULT, u frozen<address> MASKED WITH mask_replace({street: null, zip: 1}))",
+    "CREATE TABLE up.fixed (k int PRIMARY KEY, a int, b text) WITH COMPACT STORAGE",
+    "CREATE TABLE up.pairs (k int, c int, v text, PRIMARY KEY (k, c)) WITH COMPACT STORAGE AND CLUSTERING ORDER BY (c DESC)",
+    "CREATE TABLE up.keys (k int, a int, b text, PRIMARY KEY (k, a, b)) WITH COMPACT STORAGE",
+    "CREATE TABLE up.triples (k int, a int, b text, v int, PRIMARY KEY (k, a, b)) WITH COMPACT STORAGE",
+    "CREATE TABLE up.tallies (k int PRIMARY KEY, n counter) WITH COMPACT STORAGE",
     'CREATE TABLE up."Odd_Names" ("Key" int, "select" uuid, "ü" double, PRIMARY KEY ("Key", "select"))',
 ]
-READS = ["SELECT p, c, s, n, m FROM up.counts", "SELECT n, m FROM up.counts WHERE p = 2 AND c = 5", "SELECT JSON * FROM up.kv", "SELECT JSON * FROM up.wide", "SELECT JSON * FROM up.plain", 'SELECT JSON * FROM up."Odd_Names"',
+READS = [*(f"SELECT * FROM up.{table}" for table in COMPACT),
+         "SELECT a FROM up.fixed WHERE k = 8", "SELECT * FROM up.triples WHERE k = 1 AND a < 20", "SELECT DISTINCT k FROM up.fixed",
+         "SELECT keyspace_name, table_name, flags FROM system_schema.tables WHERE keyspace_name = 'up'",
+         "SELECT p, c, s, n, m FROM up.counts", "SELECT n, m FROM up.counts WHERE p = 2 AND c = 5", "SELECT JSON * FROM up.kv", "SELECT JSON * FROM up.wide", "SELECT JSON * FROM up.plain", 'SELECT JSON * FROM up."Odd_Names"',
          "SELECT k, writetime(v), ttl(u) FROM up.kv", "SELECT a, b, writetime(v) FROM up.wide WHERE p = 1 AND a > 90 AND a < 160 ORDER BY a ASC",
          "SELECT a, v FROM up.wide WHERE p = 1 AND a = 137", "SELECT JSON keyspace_name, table_name, id, gc_grace_seconds, comment FROM "
          "system_schema.tables WHERE keyspace_name = 'up'", "SELECT JSON * FROM system_schema.columns WHERE keyspace_name = 'up'",
@@ -71,7 +80,11 @@ def writes():
                f"USING TIMESTAMP {BASE}")
         yield f"INSERT INTO up.masked (k, v, w, l) VALUES ({k}, 'value {k}', {k}, [{k}]) USING TIMESTAMP {BASE}"
     yield from counts(range(60))
+    yield from compact(range(60))
     yield "flush"
+    yield from compact(range(50, 70))
+    yield "DELETE FROM up.fixed WHERE k = 9"
+    yield "DELETE FROM up.triples WHERE k = 1 AND a = 30"
     yield from counts(range(0, 60, 2))
     yield "DELETE n FROM up.counts WHERE p = 2 AND c = 7"
     yield "DELETE FROM up.counts WHERE p = 4 AND c = 9"
@@ -88,6 +101,19 @@ def counts(numbers):
     for c in numbers:
         yield f"UPDATE up.counts SET n = n + {c + 1}, m = m - {c} WHERE p = {c % 5} AND c = {c}"
         yield f"UPDATE up.counts SET s = s + 1 WHERE p = {c % 5}"
+
+
+def compact(numbers):
+    """Rows of tables with COMPACT STORAGE, some with null in their clustering."""
+    for n in numbers:
+        yield f"INSERT INTO up.fixed (k, a, b) VALUES ({n}, {n}, 'b{n}') USING TIMESTAMP {BASE + n}"
+        yield f"DELETE b FROM up.fixed USING TIMESTAMP {BASE + 1000 + n} WHERE k = {n // 2}"
+        yield f"INSERT INTO up.pairs (k, c, v) VALUES ({n % 3}, {n}, '{'v' * n}') USING TIMESTAMP {BASE + n}"
+        yield f"INSERT INTO up.keys (k, a, b) VALUES ({n % 3}, {n}, 'b') USING TIMESTAMP {BASE + n}"
+        yield f"INSERT INTO up.keys (k, a) VALUES ({n % 3}, {n}) USING TIMESTAMP {BASE + n}"
+        yield f"INSERT INTO up.triples (k, a, v) VALUES ({n % 3}, {n}, {n}) USING TIMESTAMP {BASE + n}"
+        yield f"INSERT INTO up.triples (k, a, b, v) VALUES ({n % 3}, {n}, 'b', {n}) USING TIMESTAMP {BASE + n}"
+        yield f"UPDATE up.tallies SET n = n + {n} WHERE k = {n % 4}"
 
 
 class Proof:
@@ -112,7 +138,7 @@ class History:
 
     def __init__(self, oracle: Cassandra, seed: int, number: int):
         rng = Random(f"{seed}/upgrade {number}")
-        generator = Generator(rng, f"h{number}", 5)
+        generator = Generator(rng, f"h{number}", 5, packing=rng if number % 2 else None)
         self.keyspace = generator.keyspace
         with Connection(oracle.host, oracle.port) as connection:
             accepted(connection.query(f"CREATE KEYSPACE {self.keyspace} WITH replication = {SIMPLE}"))
@@ -213,7 +239,7 @@ def prove(proof: Proof, sstable_format: str, seed: int, count: int) -> None:
     with Cassandra.start(durable=True, data=target / "data") as oracle:
         same(proof, f"Cassandra from what was {sstable_format}", expected, histories, oracle)
         count_on(proof, "Cassandra counts on", oracle)
-        tables = [("up", table) for table in ("kv", "wide", "plain", "counts", "Odd_Names")]
+        tables = [("up", table) for table in ("kv", "wide", "plain", "counts", "Odd_Names", *COMPACT)]
         tables += [(history.keyspace, table) for history in histories for table in history.tables]
         for keyspace, table in tables:
             try:
@@ -237,13 +263,18 @@ def look_into(proof: Proof, directory: Path, sstable_format: str) -> None:
             proof.check(f"sstable dump {data.name}", difference is None, str(difference))
 
 
+def counts_in(cql: str) -> bool:
+    """Whether it is about a table of counters."""
+    return "up.counts" in cql or "up.tallies" in cql
+
+
 def import_all(proof: Proof, directory: Path, sstable_format: str, expected: dict) -> None:
     """A node of ours with the same schema takes over Cassandra's SSTables, of two tables while it runs, of the others while it does not."""
     with Espalier.start(dynamic_data_masking_enabled="true") as node:
         with Connection(node.host, node.port) as connection:
-            for cql in [*(cql for cql in SCHEMA if "up.counts" not in cql), "ALTER TABLE up.wide DROP w"]:
+            for cql in [*(cql for cql in SCHEMA if not counts_in(cql)), "ALTER TABLE up.wide DROP w"]:
                 accepted(connection.query(cql))
-        for number, table in enumerate(("kv", "wide", "masked", "plain", "Odd_Names")):
+        for number, table in enumerate(("kv", "wide", "masked", "plain", "Odd_Names", "fixed", "pairs", "keys", "triples")):
             if number == 2:
                 node.terminate()
             source = next(directory.glob(f"data/up/{table}-*"))
@@ -253,7 +284,7 @@ def import_all(proof: Proof, directory: Path, sstable_format: str, expected: dic
         node.launch()
         got = ask(node)
         for cql, rows in expected.items():
-            if "up.counts" not in cql and "system_schema" not in cql:
+            if not counts_in(cql) and "system_schema" not in cql:
                 proof.check(f"imported as {sstable_format}: {cql}", rows == got[cql], f"expected {rows}\ngot {got[cql]}")
 
 

@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use model::{
-    Column, ColumnKind, DroppedColumn, Keyspace, PartitionUpdate, Schema, Table, TableBuilder, TableId, TableOptions,
-    UnreadableTable,
+    Column, ColumnKind, DroppedColumn, Keyspace, PartitionUpdate, Schema, Table, TableBuilder, TableForm, TableId,
+    TableOptions, UnreadableTable,
 };
 use types::{CqlType, UserType, collection};
 
@@ -228,8 +228,7 @@ fn change_types(mut types: SystemWrite, before: Option<&Keyspace>, keyspace: &Ke
 pub(crate) fn table_values(table: &Table) -> Vec<(&'static str, Option<Vec<u8>>)> {
     let options = &table.options;
     let extensions = options.extensions.iter().map(|(key, value)| (key.as_bytes(), value.as_slice()));
-    let is_counter = table.regulars().columns.iter().chain(&table.statics().columns).any(|c| c.ty == CqlType::Counter);
-    let flags: &[&str] = if is_counter { &["compound", "counter"] } else { &["compound"] };
+    let flags = table.form().flags(table.is_counter());
     vec![
         ("additional_write_policy", text(&options.additional_write_policy)),
         ("allow_auto_snapshot", if options.allow_auto_snapshot { None } else { boolean(false) }),
@@ -518,7 +517,9 @@ fn load_table(
             "the row of column {column} in system_schema.columns has the unknown type {ty:?}"
         )));
     }
-    let mut builder = TableBuilder::new(&keyspace.name, &name, id).options(load_options(row));
+    let form = TableForm::of_flags(row.texts("flags").iter().map(String::as_str));
+    let form = form.ok_or_else(|| damage("its row in system_schema.tables has unknown flags"))?;
+    let mut builder = TableBuilder::new(&keyspace.name, &name, id).options(load_options(row)).form(form);
     for kind in ["partition_key", "clustering"] {
         let mut keys: Vec<&&SystemRow> = columns.iter().filter(|row| row.text("kind") == kind).collect();
         keys.sort_by_key(|row| row.int("position"));

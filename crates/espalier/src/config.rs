@@ -148,6 +148,7 @@ pub struct Config {
     pub default_index_class: String,
     pub has_default_index: bool,
     pub dynamic_data_masking_enabled: bool,
+    pub drop_compact_storage_enabled: bool,
     pub guardrails: Guardrails,
     /// `data_disk_usage_percentage_warn_threshold`, `..._fail_threshold` and `data_disk_usage_max_disk_size`.
     pub disk_usage_warn_percentage: Option<u64>,
@@ -220,6 +221,7 @@ impl Default for Config {
             default_index_class: "legacy_local_table".into(),
             has_default_index: true,
             dynamic_data_masking_enabled: false,
+            drop_compact_storage_enabled: false,
             guardrails: Guardrails::default(),
             disk_usage_warn_percentage: None,
             disk_usage_fail_percentage: None,

@@ -442,6 +442,7 @@ fn processor_options(config: &Config, address: SocketAddr, audit: Option<AuditOp
         auto_snapshot_lifetime: config.auto_snapshot_lifetime,
         default_index_class: config.has_default_index.then(|| config.default_index_class.clone()),
         dynamic_data_masking_enabled: config.dynamic_data_masking_enabled,
+        drop_compact_storage_enabled: config.drop_compact_storage_enabled,
         auth: config.auth,
         audit,
         query_log: None,

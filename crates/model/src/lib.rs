@@ -22,6 +22,7 @@ mod range;
 mod row;
 mod row_memory;
 mod schema;
+mod table_form;
 
 pub use clustering::{ClusteringBound, ClusteringComparator, Clusterings, Side, Slice, Slices, push_component};
 pub use column_sets::{ColumnChange, ColumnSet, ColumnSets};
@@ -45,3 +46,4 @@ pub use schema::{
     Column, ColumnId, ColumnKind, DroppedColumn, Keyspace, Schema, Table, TableBuilder, TableId, TableOptions,
     UnreadableTable,
 };
+pub use table_form::TableForm;

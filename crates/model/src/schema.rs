@@ -14,7 +14,7 @@ use types::{CqlType, UserType, steps};
 use uuid::Uuid;
 
 use crate::column_sets::{self, ColumnChange, ColumnHistory, ColumnSet, ColumnSets};
-use crate::{ClusteringComparator, ColumnMask, Index, IndexKey};
+use crate::{ClusteringComparator, ColumnMask, Index, IndexKey, TableForm};
 
 /// Identifies a table permanently, even after another one took its name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -163,6 +163,7 @@ pub struct Table {
     dropped: Vec<DroppedColumn>,
     masks: BTreeMap<Arc<str>, Arc<ColumnMask>>,
     indexes: Vec<Index>,
+    form: TableForm,
     next_column_id: u32,
     type_parts: u32,
     comparator: ClusteringComparator,
@@ -183,6 +184,7 @@ impl PartialEq for Table {
             && self.name == other.name
             && self.next_column_id == other.next_column_id
             && self.options == other.options
+            && self.form == other.form
             && self.partition_key == other.partition_key
             && self.clustering == other.clustering
             && self.statics == other.statics
@@ -261,9 +263,39 @@ impl Table {
         Some(IndexKey { column: self.column(&index.column)?.id, part: index.part })
     }
 
-    /// The column of that name.
+    /// How the table stores its columns.
+    pub fn form(&self) -> TableForm {
+        self.form
+    }
+
+    /// The column of that name, if statements may name it.
     pub fn column(&self, name: &str) -> Option<&Arc<Column>> {
         self.by_name.get(name)
+    }
+
+    /// The column of that name, even if statements cannot name it.
+    pub fn stored_column(&self, name: &str) -> Option<&Arc<Column>> {
+        let hidden = || self.clustering.iter().chain(self.regulars().shown()).find(|column| *column.name == *name);
+        self.column(name).or_else(hidden)
+    }
+
+    /// Whether statements cannot name a column of this table, because its form made it.
+    pub fn is_hidden(&self, column: &Column) -> bool {
+        is_hidden(self.form, column)
+    }
+
+    /// The one regular column of a table with COMPACT STORAGE; `None` for other tables.
+    pub fn compact_value(&self) -> Option<&Arc<Column>> {
+        self.regulars().shown().next().filter(|_| self.form.is_compact())
+    }
+
+    /// The columns that statements may name, in the order of `SELECT *`.
+    pub fn named_columns(&self) -> Vec<Arc<Column>> {
+        let mut columns = self.columns_in_select_order();
+        if self.form.is_compact() {
+            columns.retain(|column| !self.is_hidden(column));
+        }
+        columns
     }
 
     /// All columns in the order of `SELECT *`: partition key, clustering, statics by name, regulars by name.
@@ -312,6 +344,7 @@ impl Table {
             dropped: self.dropped.clone(),
             masks: self.masks.clone(),
             indexes: self.indexes.clone(),
+            form: self.form,
             next_column_id: self.next_column_id,
             incarnation: self.incarnation,
         }
@@ -334,6 +367,7 @@ pub struct TableBuilder {
     dropped: Vec<DroppedColumn>,
     masks: BTreeMap<Arc<str>, Arc<ColumnMask>>,
     indexes: Vec<Index>,
+    form: TableForm,
     next_column_id: u32,
     incarnation: u64,
 }
@@ -354,6 +388,7 @@ impl TableBuilder {
             dropped: Vec::new(),
             masks: BTreeMap::new(),
             indexes: Vec::new(),
+            form: TableForm::default(),
             next_column_id: 1,
             incarnation: 0,
         }
@@ -376,6 +411,12 @@ impl TableBuilder {
     /// Sets the options.
     pub fn options(mut self, options: TableOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Sets how the table stores its columns.
+    pub fn form(mut self, form: TableForm) -> Self {
+        self.form = form;
         self
     }
 
@@ -578,6 +619,7 @@ impl TableBuilder {
             .chain(&self.clustering)
             .chain(statics.current().shown())
             .chain(regulars.current().shown())
+            .filter(|column| !is_hidden(self.form, column))
             .map(|column| (column.name.clone(), column.clone()))
             .collect();
         let key_and_others = self.partition_key.iter().chain(&self.clustering);
@@ -597,11 +639,22 @@ impl TableBuilder {
             dropped: self.dropped,
             masks: self.masks,
             indexes: self.indexes,
+            form: self.form,
             next_column_id: self.next_column_id,
             type_parts,
             comparator,
             by_name,
             incarnation: self.incarnation,
+        }
+    }
+}
+
+fn is_hidden(form: TableForm, column: &Column) -> bool {
+    match form {
+        TableForm::Ordinary => false,
+        TableForm::StaticCompact => matches!(column.kind, ColumnKind::Clustering | ColumnKind::Regular),
+        TableForm::Dense | TableForm::CompoundDense => {
+            column.kind == ColumnKind::Regular && column.ty == CqlType::Empty
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Statements that change the schema, and those about roles.
 
 mod alter_table;
+mod compact;
 mod compression;
 mod create_table;
 mod drop_table;

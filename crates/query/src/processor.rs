@@ -62,6 +62,8 @@ pub struct ProcessorOptions {
     pub default_index_class: Option<String>,
     /// Whether columns may be masked, and masks are applied.
     pub dynamic_data_masking_enabled: bool,
+    /// Whether ALTER TABLE may DROP COMPACT STORAGE.
+    pub drop_compact_storage_enabled: bool,
     /// Who may log in, and who may do what.
     pub auth: AuthOptions,
     /// The audit log; `None` if there is none.
@@ -93,6 +95,7 @@ impl Default for ProcessorOptions {
             auto_snapshot_lifetime: None,
             default_index_class: Some("legacy_local_table".into()),
             dynamic_data_masking_enabled: false,
+            drop_compact_storage_enabled: false,
             auth: AuthOptions::default(),
             audit: None,
             query_log: None,

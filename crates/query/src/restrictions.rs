@@ -13,7 +13,7 @@ mod tuple;
 use std::sync::Arc;
 
 use cql::ast::{Operator, QualifiedName, Relation, WhereClause};
-use model::{Column, ColumnKind, PartitionKey, Slices, Table};
+use model::{Clusterings, Column, ColumnKind, PartitionKey, Slices, Table, TableForm, push_component};
 
 use crate::QueryError;
 use crate::execution::Execution;
@@ -77,6 +77,8 @@ pub(crate) struct Restrictions {
     is_key_range: bool,
     filters_partition: bool,
     filters_clustering: bool,
+    /// Whether the last clustering columns of a written row are left out, and null.
+    leaves_out_clustering: bool,
     indexes: IndexUse,
     /// The restriction by which an index finds the rows.
     indexed: Option<IndexedRestriction>,
@@ -98,6 +100,7 @@ impl Restrictions {
             is_key_range: false,
             filters_partition: false,
             filters_clustering: false,
+            leaves_out_clustering: false,
             indexes: IndexUse::default(),
             indexed: None,
         };
@@ -196,11 +199,15 @@ impl Restrictions {
                 return Err(QueryError::invalid(message));
             }
             let missing = self.clustering.missing_columns();
-            if !reading.only_statics && !missing.is_empty() {
+            if reading.only_statics || missing.is_empty() {
+                return Ok(());
+            }
+            if !self.table.form().is_dense() || self.clustering.is_empty() {
                 let message = format!("Some clustering keys are missing: {}", missing.join(", "));
                 return Err(QueryError::invalid(message));
             }
-            return Ok(());
+            self.leaves_out_clustering = true;
+            return self.clustering.refuse_gap();
         }
         if self.clustering.has_contains() && !reading.allow_filtering && !self.indexes.is_possible {
             return Err(QueryError::invalid(
@@ -296,7 +303,7 @@ impl Restrictions {
 
     /// Whether every clustering column is restricted to values, so that rows are given one by one.
     pub fn gives_rows(&self) -> bool {
-        self.clustering.gives_rows()
+        self.leaves_out_clustering || self.clustering.gives_rows()
     }
 
     /// Whether a partition key column is restricted by IN.
@@ -327,13 +334,20 @@ impl Restrictions {
 
     /// The rows of each partition, in this execution, as slices in clustering order.
     pub fn slices(&self, execution: &Execution<'_>) -> Result<Slices, QueryError> {
+        if self.table.form() == TableForm::StaticCompact {
+            return Ok(Slices::none());
+        }
         self.clustering.slices(execution)
     }
 
     /// The whole clusterings of a modification that restricts every clustering column to values; one empty clustering
     /// in a table without clustering columns.
     pub fn clusterings(&self, execution: &Execution<'_>) -> Result<Vec<Vec<u8>>, QueryError> {
-        self.clustering.prefixes(execution)
+        let mut prefixes = self.clustering.prefixes(execution)?;
+        if self.leaves_out_clustering {
+            prefixes.iter_mut().for_each(|prefix| complete_with_nulls(&self.table, prefix));
+        }
+        Ok(prefixes)
     }
 
     /// What rows must satisfy besides lying in the partitions and slices.
@@ -349,6 +363,13 @@ impl Restrictions {
             restriction.filter(&self.table, &mut filter, execution)?;
         }
         Ok(filter)
+    }
+}
+
+/// Makes a clustering of a prefix: the columns that are left out are null.
+fn complete_with_nulls(table: &Table, prefix: &mut Vec<u8>) {
+    for _ in Clusterings(prefix).count()..table.clustering().len() {
+        push_component(None, prefix);
     }
 }
 

@@ -12,7 +12,7 @@ mod writetime;
 use std::sync::Arc;
 
 use cql::ast::{self, SelectClause, Selectable};
-use model::{Column, Table};
+use model::{Column, Table, TableForm};
 use types::CqlType;
 
 use crate::budget::steps_of_expressions;
@@ -72,7 +72,7 @@ impl Selection {
         let (mut selectors, mut columns) = (Vec::new(), Vec::new());
         match clause {
             SelectClause::Wildcard => {
-                for column in table.columns_in_select_order() {
+                for column in table.named_columns() {
                     columns.push(column_spec(table, &column));
                     selectors.push(builder.column(&column));
                 }
@@ -225,6 +225,10 @@ fn json_name(name: &str) -> String {
 /// Whether a selection reads static columns, and no others except the partition key.
 pub(crate) fn selects_only_statics(clause: &SelectClause, table: &Table) -> bool {
     let SelectClause::Selectors(selectors) = clause else { return false };
+    // Of such a table all columns that can be selected are static.
+    if table.form() == TableForm::StaticCompact {
+        return false;
+    }
     let selects = |is_wanted: &dyn Fn(Source) -> bool| {
         selectors
             .iter()
@@ -242,7 +246,7 @@ pub(crate) fn check_names(
     preparing: &mut Preparing<'_>,
 ) -> Result<(), QueryError> {
     match clause {
-        SelectClause::Selectors(selectors) if table.has_statics() => {
+        SelectClause::Selectors(selectors) if table.has_statics() && table.form() != TableForm::StaticCompact => {
             preparing.expression(|preparing| check_names_for_statics(selectors, table, preparing))
         }
         _ => Ok(()),

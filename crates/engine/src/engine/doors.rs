@@ -262,7 +262,7 @@ impl Engine {
     /// these are (one of them with its `system_schema`): BTI ones as they are, `big` ones written again. They stay as
     /// they are. Blocks on the disk.
     ///
-    /// Fails where it has something that we do not (an index, a view, a function, a trigger, compact storage),
+    /// Fails where it has something that we do not (a custom index, a view, a function, a trigger, super columns),
     /// where a keyspace is there already, or an SSTable is damaged; nothing is taken over then. Roles are taken over
     /// only by a node that has none.
     pub fn adopt(&self, sources: &[PathBuf]) -> Result<Vec<AdoptedTable>, EngineError> {

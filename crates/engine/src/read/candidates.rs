@@ -82,7 +82,7 @@ pub(crate) fn candidates(
         IndexedValues::One(value) => indexer.terms_of(value),
         IndexedValues::Between(first, last) => {
             debug_assert!(turn.may_block, "a thread that may not be blocked sorts no places");
-            turn.row_memory.iter().for_each(|memory| room.ask(memory));
+            room.set_limit(turn.large_rows());
             if room.take(SORTED_BYTES_MAX).is_err() {
                 return Ok(None);
             }

@@ -106,6 +106,9 @@ fn difference(loaded: &Table, table: &Table) -> Option<String> {
     if let Some(column) = keys(loaded).into_iter().zip(keys(table)).find_map(differs) {
         return Some(described(&column));
     }
+    if loaded.form() != table.form() {
+        return Some("its form".into());
+    }
     for is_static in [true, false] {
         let (loaded_sets, sets) = (loaded.column_sets(is_static), table.column_sets(is_static));
         let is_missing = |column: &&Arc<Column>| !is_in(column, loaded_sets.current());

@@ -155,12 +155,10 @@ impl Transfers {
         let tables = self.foreign_rows(data, "system_schema", schema_rows::TABLES)?;
         for row in tables.iter().filter(|row| !is_system_keyspace(&row.text("keyspace_name"))) {
             let flags = row.texts("flags");
-            if !flags.iter().any(|flag| flag == "compound")
-                || flags.iter().any(|flag| flag == "dense" || flag == "super")
-            {
+            if flags.iter().any(|flag| flag == "super") {
                 let (keyspace, table) = (row.text("keyspace_name"), row.text("table_name"));
                 let what =
-                    format!("table {keyspace}.{table} has COMPACT STORAGE, which is not supported: drop it first");
+                    format!("table {keyspace}.{table} has super columns, which are not supported: drop it first");
                 return Err(EngineError::Unsupported(what));
             }
         }

@@ -437,6 +437,12 @@ pub(super) const GUARDRAILS: &[Honoured] = &[
         apply: |config, value| set(&mut config.guardrails.flags.secondary_indexes_enabled, boolean(value)),
     },
     Honoured {
+        name: "compact_tables_enabled",
+        default: "true",
+        note: "whether CREATE TABLE with COMPACT STORAGE is allowed",
+        apply: |config, value| set(&mut config.guardrails.flags.compact_tables_enabled, boolean(value)),
+    },
+    Honoured {
         name: "vector_type_enabled",
         default: "true",
         note: "whether new columns and fields may be vectors",

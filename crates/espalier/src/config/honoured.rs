@@ -614,4 +614,10 @@ pub(super) const HONOURED: &[Honoured] = &[
         note: "whether columns may be masked (`MASKED WITH`), and masks are applied for readers without UNMASK",
         apply: |config, value| set(&mut config.dynamic_data_masking_enabled, boolean(value)),
     },
+    Honoured {
+        name: "drop_compact_storage_enabled",
+        default: "false",
+        note: "whether ALTER TABLE may DROP COMPACT STORAGE",
+        apply: |config, value| set(&mut config.drop_compact_storage_enabled, boolean(value)),
+    },
 ];

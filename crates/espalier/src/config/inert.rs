@@ -289,7 +289,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "sasi_indexes_enabled",
             "sai_options",
             "force_optimized_index_status_format",
-            "drop_compact_storage_enabled",
         ],
     ),
     (
@@ -297,7 +296,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         &[
             "materialized_views_per_table_warn_threshold",
             "materialized_views_per_table_fail_threshold",
-            "compact_tables_enabled",
             "non_partition_restricted_index_query_enabled",
             "intersect_filtering_query_warned",
             "intersect_filtering_query_enabled",

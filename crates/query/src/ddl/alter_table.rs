@@ -13,7 +13,7 @@ use super::index::check_not_indexed;
 use super::masks;
 use super::readd::check_dropped;
 use super::{
-    Access, Changed, check_modifiable, edit_keyspace, no_table, options, qualify, table_changed, table_name,
+    Access, Changed, check_modifiable, compact, edit_keyspace, no_table, options, qualify, table_changed, table_name,
     undefined_column, unless_unchanged,
 };
 use crate::execution::Execution;
@@ -53,9 +53,7 @@ fn apply(
         AlterTableAction::Mask { column, mask, if_column_exists } => {
             masks::alter(table, column, mask.as_ref(), *if_column_exists, execution)
         }
-        AlterTableAction::DropCompactStorage => {
-            Err(QueryError::invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE"))
-        }
+        AlterTableAction::DropCompactStorage => compact::drop(table, execution),
         AlterTableAction::Add { columns, if_column_not_exists } => {
             add(table, columns, *if_column_not_exists, schema, execution)
         }
@@ -84,11 +82,14 @@ fn add(
         let resolve = |mask| masks::resolve(mask, &column.name, &ty, &table.keyspace, execution);
         let mask = column.mask.as_ref().map(resolve).transpose()?;
         let name = column.name.as_str();
-        if table.column(name).is_some() || added.contains_key(name) {
+        if table.stored_column(name).is_some() || added.contains_key(name) {
             if if_not_exists {
                 continue;
             }
             return invalid(format!("Column with name '{name}' already exists"));
+        }
+        if table.form().is_compact() {
+            return invalid("Cannot add new column to a COMPACT STORAGE table".into());
         }
         let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
         if column.is_static && table.clustering().is_empty() {
@@ -143,7 +144,7 @@ fn drop_columns(
     let mut dropped = BTreeMap::new();
     for name in columns {
         let printed = Quoted(name.as_str());
-        let Some(column) = table.column(name.as_str()) else {
+        let Some(column) = table.stored_column(name.as_str()) else {
             if if_exists {
                 continue;
             }
@@ -152,6 +153,10 @@ fn drop_columns(
         };
         if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
             return Err(QueryError::invalid(format!("Cannot drop PRIMARY KEY column {printed}")));
+        }
+        if table.compact_value().is_some_and(|value| value.id == column.id) {
+            let message = format!("Cannot drop the only regular column {printed} of a COMPACT STORAGE table");
+            return Err(QueryError::invalid(message));
         }
         if matches!(column.ty, CqlType::Udt { frozen: false, .. }) {
             // The message has no quotes, whatever the name is.
@@ -181,7 +186,8 @@ fn rename(table: &Table, renames: &[(Identifier, Identifier)]) -> Result<Table, 
         if !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
             return Err(QueryError::invalid(format!("Cannot rename non PRIMARY KEY column {from}")));
         }
-        if find(to_name).is_some() {
+        let is_taken_by_hidden = table.column(to_name).is_none() && table.stored_column(to_name).is_some();
+        if find(to_name).is_some() || is_taken_by_hidden {
             return Err(QueryError::invalid(format!(
                 "Cannot rename column {from} to {to} in table '{}'; another column with that name already exists",
                 table_name(table)

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cql::ast::{ColumnDefinition, CreateTable, Direction, Identifier, NativeType, Properties, TypeName};
-use model::{ColumnKind, ColumnMask, Schema, Table, TableBuilder, TableId, TableOptions};
+use model::{ColumnKind, ColumnMask, Schema, Table, TableBuilder, TableForm, TableId, TableOptions};
 use types::identifier::Quoted;
 use types::{CqlType, MarshalClass};
 use uuid::Uuid;
 
 use super::keyspace::is_system_keyspace;
 use super::{
-    Access, Changed, check_modifiable, edit_keyspace, is_valid_name, masks, no_keyspace, options, qualify,
+    Access, Changed, check_modifiable, compact, edit_keyspace, is_valid_name, masks, no_keyspace, options, qualify,
     table_changed,
 };
 use crate::execution::Execution;
@@ -129,19 +129,18 @@ impl<'c> Definition<'c> {
             self.check_key_column(column, &clustering, &mut in_key)?;
         }
         let statics = self.create.columns.iter().any(|column| column.is_static);
-        if statics && key.clustering.is_empty() {
+        if statics && key.clustering.is_empty() && !self.create.compact_storage {
             return Err(QueryError::invalid(STATICS_NEED_CLUSTERING));
         }
         self.check_clustering_order(&clustering)?;
+        let others = self.columns.iter().filter(|(name, _)| !in_key.contains(*name));
+        let others: Vec<compact::Other<'_>> =
+            others.map(|(name, (ty, column))| (*name, ty, column.is_static)).collect();
         if self.create.compact_storage {
-            if self.columns.len() == in_key.len() {
-                return Err(QueryError::invalid("No definition found that is not part of the PRIMARY KEY"));
-            }
-            return Err(QueryError::not_supported("COMPACT STORAGE"));
+            compact::check(&others, !key.clustering.is_empty())?;
         }
-        let mut others = self.columns.iter().filter(|(name, _)| !in_key.contains(*name)).map(|(_, (ty, _))| ty);
-        if others.clone().any(|ty| *ty == CqlType::Counter) {
-            if others.any(|ty| *ty != CqlType::Counter) {
+        if others.iter().any(|(_, ty, _)| **ty == CqlType::Counter) {
+            if others.iter().any(|(_, ty, _)| **ty != CqlType::Counter) {
                 return Err(QueryError::invalid("Cannot mix counter and non counter columns in the same table"));
             }
             check_no_expiry(&table_options)?;
@@ -163,12 +162,15 @@ impl<'c> Definition<'c> {
                 || declared.is_some_and(is_class_in_descending_order);
             builder = builder.clustering(column.as_str(), self.type_of(column), reversed);
         }
-        let others = self.columns.iter().filter(|(name, _)| !in_key.contains(*name));
-        let others = others.map(|(name, (ty, column))| {
-            let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
-            (*name, ty.clone(), kind)
-        });
-        let builder = builder.add_all(others);
+        let builder = if self.create.compact_storage {
+            let declared = self.columns.keys().copied().collect();
+            compact::add_columns(builder, TableForm::compact(key.clustering.len()), &others, &declared)
+        } else {
+            builder.add_all(others.iter().map(|(name, ty, is_static)| {
+                let kind = if *is_static { ColumnKind::Static } else { ColumnKind::Regular };
+                (*name, (*ty).clone(), kind)
+            }))
+        };
         let masked = |builder: TableBuilder, (name, mask): &(&str, ColumnMask)| builder.mask(name, Some(mask.clone()));
         Ok(self.masks.iter().fold(builder, masked).build())
     }

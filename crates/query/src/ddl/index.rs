@@ -169,6 +169,17 @@ fn target_of<'t>(target: &IndexTarget, table: &'t Table) -> Result<(&'t Arc<Colu
         };
         return refuse(format!("Secondary indexes are not supported on {what}"));
     }
+    if table.form().is_compact() {
+        let is_key = matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering);
+        let what = match table.compact_value() {
+            _ if is_key => Some("PRIMARY KEY columns in"),
+            Some(value) if value.id == column.id => Some("compact value column of"),
+            _ => None,
+        };
+        if let Some(what) = what {
+            return refuse(format!("Secondary indexes are not supported on {what} COMPACT STORAGE tables"));
+        }
+    }
     if column.kind == ColumnKind::PartitionKey && table.partition_key().len() == 1 {
         return refuse(format!("Cannot create secondary index on the only partition key column {name}"));
     }

@@ -118,7 +118,7 @@ pub(super) fn alter(
     execution: &Execution<'_>,
 ) -> Result<Table, QueryError> {
     let name = column.as_str();
-    let Some(known) = table.column(name) else {
+    let Some(known) = table.stored_column(name) else {
         return match if_column_exists {
             true => Ok(table.clone()),
             false => {

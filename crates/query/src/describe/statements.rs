@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use model::{Column, ColumnKind, ColumnMask, Index, Keyspace, Schema, Table};
+use model::{Column, ColumnKind, ColumnMask, Index, Keyspace, Schema, Table, TableForm};
 use types::identifier::{Quoted, QuotedType};
 use types::{CqlType, UserType};
 
@@ -78,10 +78,20 @@ pub(super) fn table(table: &Table, internals: bool) -> String {
 
 fn create_table(create: &str, table: &Table, internals: bool) -> String {
     let (keyspace, name) = (Quoted(&table.keyspace), Quoted(&table.name));
-    let mut text = format!("{create} {keyspace}.{name} (\n");
+    let mut text = String::new();
+    if table.form().is_compact() {
+        let _ = write!(
+            text,
+            "/*\nWarning: Table {keyspace}.{name} omitted because it has constructs not compatible with CQL (was created via legacy API).\nApproximate structure, for reference:\n(this should not be used to reproduce this schema)\n\n"
+        );
+    }
+    let _ = writeln!(text, "{create} {keyspace}.{name} (");
     write_columns(table, internals, &mut text);
     text.push_str(") WITH ");
     let mut clauses = Vec::new();
+    if table.form().is_compact() {
+        clauses.push("COMPACT STORAGE".to_owned());
+    }
     if internals {
         clauses.push(format!("ID = {}", table.id));
     }
@@ -99,6 +109,9 @@ fn create_table(create: &str, table: &Table, internals: bool) -> String {
                 let _ = write!(text, "\nALTER TABLE {keyspace}.{name} ADD {};", definition(table, again));
             }
         }
+    }
+    if table.form().is_compact() {
+        text.push_str("\n*/");
     }
     text
 }
@@ -133,8 +146,8 @@ fn write_columns(table: &Table, internals: bool, text: &mut String) {
     for column in table.partition_key() {
         lines.push(format!("{}{}", line(column), if single_key { " PRIMARY KEY" } else { "" }));
     }
-    lines.extend(table.clustering().iter().map(|column| line(column)));
-    lines.extend(table.statics().shown().chain(table.regulars().shown()).map(|column| line(column)));
+    let others = table.clustering().iter().chain(table.statics().shown()).chain(table.regulars().shown());
+    lines.extend(others.filter(|column| !table.is_hidden(column)).map(|column| line(column)));
     if internals {
         for column in table.dropped().iter().filter(|column| table.column(&column.name).is_none()) {
             let is_static = if column.kind == ColumnKind::Static { " static" } else { "" };
@@ -150,7 +163,10 @@ fn write_columns(table: &Table, internals: bool, text: &mut String) {
 
 /// A column's name, type and mask.
 fn definition(table: &Table, column: &Column) -> String {
-    let is_static = if column.kind == ColumnKind::Static { " static" } else { "" };
+    let is_static = match column.kind {
+        ColumnKind::Static if table.form() != TableForm::StaticCompact => " static",
+        _ => "",
+    };
     let mask = table.masks().get(&column.name).map(|mask| masked_with(mask)).unwrap_or_default();
     format!("{} {}{is_static}{mask}", Quoted(&column.name), column_type(&column.ty))
 }
@@ -165,7 +181,8 @@ fn masked_with(mask: &ColumnMask) -> String {
 
 fn primary_key(table: &Table) -> String {
     let names = |columns: &[std::sync::Arc<Column>]| {
-        columns.iter().map(|column| Quoted(&column.name).to_string()).collect::<Vec<_>>()
+        let named = columns.iter().filter(|column| !table.is_hidden(column));
+        named.map(|column| Quoted(&column.name).to_string()).collect::<Vec<_>>()
     };
     let partition_key = names(table.partition_key()).join(", ");
     let partition_key = if table.partition_key().len() > 1 { format!("({partition_key})") } else { partition_key };

@@ -25,6 +25,7 @@ pub struct Flags {
     pub zero_ttl_on_twcs_warned: bool,
     pub vector_type_enabled: bool,
     pub secondary_indexes_enabled: bool,
+    pub compact_tables_enabled: bool,
 }
 
 impl Default for Flags {
@@ -45,6 +46,7 @@ impl Default for Flags {
             zero_ttl_on_twcs_warned: false,
             vector_type_enabled: true,
             secondary_indexes_enabled: true,
+            compact_tables_enabled: true,
         }
     }
 }
@@ -89,6 +91,10 @@ impl Flags {
             }
             Statement::CreateIndex(_) => {
                 require(self.secondary_indexes_enabled, "secondary_indexes", "Creating secondary indexes")
+            }
+            Statement::CreateTable(create) => {
+                let allowed = self.compact_tables_enabled || !create.compact_storage;
+                require(allowed, "compact_tables", "Creation of new COMPACT STORAGE tables")
             }
             Statement::AlterTable(alter) => {
                 use AlterTableAction::{Add, Drop, Rename};

@@ -433,7 +433,7 @@ impl<'c> Conditions<'c> {
             return answer(ResultColumns::new(vec![applied_spec(table)]), 1, applied_cell(false));
         }
         let columns = match &self.columns {
-            None => table.columns_in_select_order(),
+            None => table.named_columns(),
             Some(columns) => {
                 let mut all = Vec::new();
                 if self.is_batch {

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use cql::ast::{Conditions, InsertJson, JsonValue};
-use model::{Column, ColumnKind, Table};
+use model::{Column, ColumnKind, Table, TableForm};
 use serde_json::{Map, Value as Json};
+use types::identifier::Quoted;
 use types::json::name_from_json;
 use types::{CqlType, utf8};
 
@@ -40,6 +41,7 @@ pub(super) fn prepare(insert: &InsertJson, preparing: &mut Preparing<'_>) -> Res
     let start = Start::prepare(&insert.table, &insert.attributes, &conditions, preparing)?;
     refuse_counters(&start.table)?;
     match &insert.value {
+        JsonValue::Marker(_) if start.table.form() == TableForm::StaticCompact => Err(hidden_clustering(&start.table)),
         JsonValue::Literal(text) => {
             let modification = resolve(start, text, insert.default_unset)?;
             Ok(InsertDocument::Known(Box::new(modification)))
@@ -90,6 +92,9 @@ fn no_document() -> QueryError {
 /// The INSERT of a document.
 fn resolve(start: Start, text: &str, default_unset: bool) -> Result<Modification, QueryError> {
     let values = read(text, &start.table)?;
+    if start.table.form() == TableForm::StaticCompact {
+        return Err(hidden_clustering(&start.table));
+    }
     let given = |column: &Column| values.get(&*column.name);
     let mut changes = Changes::default();
     for column in start.table.columns_in_select_order() {
@@ -112,6 +117,13 @@ fn resolve(start: Start, text: &str, default_unset: bool) -> Result<Modification
     // A document is about all columns, also those that it leaves as they are.
     let names_statics = modification.table.has_statics();
     Ok(Modification { names_statics, ..modification })
+}
+
+/// A document is about all columns, also those that a table with COMPACT STORAGE hides, as in Cassandra.
+fn hidden_clustering(table: &Table) -> QueryError {
+    let column = table.clustering().first().map_or("", |column| &column.name);
+    let (keyspace, table) = (Quoted(&table.keyspace), Quoted(&table.name));
+    QueryError::invalid(format!("Undefined column name {} in table {keyspace}.{table}", Quoted(column)))
 }
 
 /// The columns that a document names and their values; `None` is null.

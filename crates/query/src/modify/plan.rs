@@ -36,6 +36,10 @@ pub(super) struct Modification {
     pub is_virtual: bool,
     /// Whether clients may not write to the table.
     pub is_read_only: bool,
+    /// Whether the written row exists even if it has no values.
+    pub writes_liveness: bool,
+    /// Whether the one value is missing that a row of a table with COMPACT STORAGE must have.
+    pub lacks_value: bool,
     /// Whether the table has counters.
     pub is_counter: bool,
     /// Whether lists must be read before they are written.
@@ -252,13 +256,15 @@ impl Writer<'_> {
         if has_row {
             builder.start(table.regulars(), false);
             let mut columns = changes.regulars.as_slice();
-            if *statement == StatementType::Insert {
+            if self.modification.writes_liveness {
                 builder.liveness(self.times.liveness());
                 columns = self.write_values(columns, builder);
             }
             self.write_columns(columns, key, Some(clustering), builder)?;
             if !builder.is_empty() {
                 add_row(partition, clustering, builder);
+            } else if self.modification.lacks_value {
+                return Err(no_compact_value(table));
             }
         }
         if !changes.statics.is_empty() {
@@ -420,6 +426,11 @@ fn negative_deletion(timestamp: i64) -> QueryError {
     QueryError::invalid(format!(
         "A partition cannot be deleted with a negative timestamp ({timestamp}), which SSTables cannot hold; delete its rows instead"
     ))
+}
+
+fn no_compact_value(table: &Table) -> QueryError {
+    let name = table.compact_value().map_or("", |column| &column.name);
+    QueryError::invalid(format!("Column {name} is mandatory for this COMPACT STORAGE table"))
 }
 
 fn no_columns_of_ranges() -> QueryError {

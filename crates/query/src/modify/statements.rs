@@ -7,7 +7,7 @@ use cql::ast::{self, Conditions, Delete, Identifier, Insert, Operator, Relation,
 use model::{Column, ColumnKind, Table};
 
 use super::attributes::Attributes;
-use super::change::{Changes, prepare_deletion, prepare_operation, prepare_value};
+use super::change::{Change, Changes, prepare_deletion, prepare_operation, prepare_value};
 use super::conditions::{self, Condition};
 use super::plan::Modification;
 use super::target::Target;
@@ -15,6 +15,7 @@ use crate::QueryError;
 use crate::names::{column_spec, find_column};
 use crate::preparing::Preparing;
 use crate::restrictions::{Reading, StatementType};
+use crate::terms::Term;
 
 /// The common parts of all statements.
 #[derive(Clone, Debug)]
@@ -57,6 +58,8 @@ impl Start {
         Ok(Modification {
             is_read_only: engine::system::is_local_system_keyspace(&table.keyspace),
             is_counter: table.is_counter(),
+            writes_liveness: statement == StatementType::Insert && !table.form().is_compact(),
+            lacks_value: false,
             reads: changes.requires_read(),
             names_statics: !changes.statics.is_empty(),
             leading_runs: changes.leading_runs(),
@@ -145,10 +148,21 @@ pub(super) fn insert_values<'a>(
             changes.push(&start.table, &column, change)?;
         }
     }
+    let lacks_value =
+        start.table.form().is_dense() && changes.is_empty() && !write_empty_value(&start.table, &mut changes)?;
     let only_statics = !has_clustering && changes.only_statics();
     let reading = Reading { statement: StatementType::Insert, only_statics, allow_filtering: false };
     let target = Target::prepare(&clause, &start.table, reading, preparing)?;
-    start.finish(StatementType::Insert, changes, target)
+    let modification = start.finish(StatementType::Insert, changes, target)?;
+    Ok(Modification { lacks_value, ..modification })
+}
+
+/// Writes the hidden column of a table with COMPACT STORAGE that has no column outside its primary key. Whether the
+/// table is such a one.
+fn write_empty_value(table: &Table, changes: &mut Changes) -> Result<bool, QueryError> {
+    let Some(column) = table.compact_value().filter(|column| table.is_hidden(column)) else { return Ok(false) };
+    changes.push(table, column, Change::Set(Term::Value(Some(Box::default()))))?;
+    Ok(true)
 }
 
 /// Prepares an UPDATE.

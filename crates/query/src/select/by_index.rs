@@ -5,7 +5,7 @@
 //! expired meanwhile gives nothing, and limits, pages and groups are those of any other read.
 
 use engine::{IndexCandidates, IndexPlace};
-use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices};
+use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices, TableForm};
 
 use super::execute::Segment;
 use super::read::{Flow, Page};
@@ -76,9 +76,9 @@ impl Page<'_> {
         let plan = self.plan();
         let Some(indexed) = plan.restrictions.indexed() else { return Ok(None) };
         let execution = self.execution();
-        let Some(values) = indexed.values(execution)?.filter(|_| !segment.slices.as_slice().is_empty()) else {
-            return Ok(None);
-        };
+        let is_static_compact = plan.table.form() == TableForm::StaticCompact;
+        let reads_nothing = segment.slices.as_slice().is_empty() && !is_static_compact;
+        let Some(values) = indexed.values(execution)?.filter(|_| !reads_nothing) else { return Ok(None) };
         if indexed.is_range() {
             execution.need_processor()?;
         }
@@ -106,7 +106,7 @@ impl Page<'_> {
                 Some(rows) => Slices::new(rows, self.plan().table.comparator()),
                 None => slices.clone(),
             };
-            if !slices.as_slice().is_empty() {
+            if is_whole || !slices.as_slice().is_empty() {
                 let range = ReadRange { keys: KeyRange::Single(partition.clone()), slices, reversed: false };
                 if self.read_range(range, is_resumed)? == Flow::Stop {
                     goes_on = false;

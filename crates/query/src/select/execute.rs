@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use model::{ClusteringBound, ColumnKind, KeyBound, KeyRange, PartitionKey, Side, Slice, Slices, Table};
+use model::{ClusteringBound, ColumnKind, KeyBound, KeyRange, PartitionKey, Side, Slice, Slices, Table, TableForm};
 
 use super::SelectPlan;
 use super::grouping::Grouping;
@@ -174,7 +174,8 @@ impl SelectPlan {
 
     /// Whether the restrictions select no partition or no row.
     fn names_nothing(&self, partitions: &Partitions, slices: &Slices) -> bool {
-        let reads_statics = self.restrictions.gives_rows() && self.fetches_statics();
+        let reads_statics =
+            self.table.form() == TableForm::StaticCompact || (self.restrictions.gives_rows() && self.fetches_statics());
         let no_partitions = matches!(partitions, Partitions::Keys(keys) if keys.is_empty());
         no_partitions || (slices.as_slice().is_empty() && !reads_statics)
     }

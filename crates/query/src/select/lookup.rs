@@ -9,7 +9,9 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use engine::{Edge, PartitionSlice, RowPlace, Rows, Target, Turn};
-use model::{BoxCursor, Clusterings, RowRef, Table, Unfiltered, UnfilteredCursor, ValuePlaces, push_component};
+use model::{
+    BoxCursor, Clusterings, RowRef, Table, TableForm, Unfiltered, UnfilteredCursor, ValuePlaces, push_component,
+};
 use types::murmur3;
 
 use super::SelectPlan;
@@ -55,7 +57,7 @@ thread_local! {
 /// Whether rows of the table can be looked up.
 pub(super) fn applies(table: &Table) -> bool {
     let columns_max = table.partition_key().len().max(table.clustering().len());
-    !table.has_statics() && columns_max <= ROW_VALUES_MAX
+    !table.has_statics() && table.form() != TableForm::StaticCompact && columns_max <= ROW_VALUES_MAX
 }
 
 /// Whether several rows of the table can be looked up when these regular columns are selected.

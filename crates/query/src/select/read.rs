@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use model::{
     BoxCursor, Clusterings, ColumnData, KeyBound, KeyRange, PartitionKey, ReadError, ReadRange, Row, Slices, Table,
-    Unfiltered, UnfilteredCursor, ValuePlaces,
+    TableForm, Unfiltered, UnfilteredCursor, ValuePlaces,
 };
 
 use types::Token;
@@ -333,7 +333,9 @@ impl<'p> Page<'p> {
         if table.has_statics() {
             spread(table, true, static_row, &mut statics);
         }
-        if self.range.slices.as_slice().is_empty() && !is_resumed {
+        // A table with COMPACT STORAGE and no clustering columns shows the static row, and none of its rows are read.
+        let shows_statics = || table.form() == TableForm::StaticCompact;
+        if self.range.slices.as_slice().is_empty() && !is_resumed && !shows_statics() {
             let found = Found { partition, key: &key, statics: &statics, clustering: &[], row: None };
             let is_live = static_row.is_some_and(|row| row.is_live(table, now));
             return Ok(if is_live && self.is_kept(&found) {

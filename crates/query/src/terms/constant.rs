@@ -44,10 +44,10 @@ fn float_type(text: &str) -> CqlType {
 /// How well a constant fits a type.
 pub(super) fn assignment(constant: &Constant, ty: &CqlType) -> Assignment {
     use CqlType::*;
-    if matches!(ty, List { .. } | Set { .. } | Map { .. } | Udt { .. } | Vector { .. }) {
+    if matches!(ty, List { .. } | Set { .. } | Map { .. } | Udt { .. } | Vector { .. } | Empty) {
         return Assignment::No;
     }
-    if matches!(ty, Tuple(_) | Custom(_) | Empty) {
+    if matches!(ty, Tuple(_) | Custom(_)) {
         return Assignment::Weak;
     }
     if *ty == preferred_type(constant) {

@@ -6,6 +6,7 @@ mod attached_indexes;
 mod audit;
 mod budget;
 mod combinations;
+mod compact;
 mod conditions;
 mod cost;
 mod counters;
