@@ -17,7 +17,7 @@ from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster, NoHostAvailable
 
 from proof import places
-from proof.drivers.builds import go, java
+from proof.drivers.builds import go, java, rust
 from proof.drivers.checks import Checks
 from proof.drivers.cqlsh_script import CQLSH
 from proof.oracle.espalier import Espalier
@@ -65,7 +65,7 @@ def main() -> None:
         for name in ("node", "client"):
             openssl("pkcs12", "-export", "-in", directory / f"{name}.pem", "-inkey", directory / f"{name}.key", "-passout",
                     "pass:secret", "-out", directory / f"{name}.p12")
-        others = {"java": java()} | ({"go": go()} if shutil.which("go") else {})
+        others = {"java": java(), "rust": rust()} | ({"go": go()} if shutil.which("go") else {})
         pem = f"store_type: PEM, keystore: {directory}/node.both, truststore: {directory}/authority.pem, require_client_auth: true"
         with Espalier.start(client_encryption_options=f"{{enabled: true, {pem}}}") as node:
             mutual(checks, node, directory)

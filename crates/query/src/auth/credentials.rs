@@ -83,6 +83,14 @@ impl Verified {
         })
     }
 
+    /// Forgets the passwords of these roles, or all if none is named.
+    pub fn forget(&mut self, roles: &[String]) {
+        if roles.is_empty() {
+            self.of_roles.clear();
+        }
+        roles.iter().for_each(|role| drop(self.of_roles.remove(role)));
+    }
+
     fn remember(&mut self, role: &str, password: &str, hash: &str, validity: Duration, max: usize, now: Instant) {
         if validity.is_zero() || max == 0 {
             return;
@@ -217,5 +225,9 @@ mod tests {
         assert!(!verified.knows("r", "secret", "new hash", validity, now));
         assert!(!verified.knows("r", "secret", "hash", validity, now + validity));
         assert!(!verified.knows("other", "secret", "hash", validity, now));
+        verified.forget(&["other".to_owned()]);
+        assert!(verified.knows("r", "secret", "hash", validity, now));
+        verified.forget(&[]);
+        assert!(!verified.knows("r", "secret", "hash", validity, now));
     }
 }
