@@ -71,10 +71,10 @@ impl CidrStats {
         let counts = if is_accepted { &mut numbers.accepted } else { &mut numbers.rejected };
         let names = groups.iter().copied().chain(groups.is_empty().then_some(NO_GROUP));
         for name in names {
-            match counts.get_mut(name) {
-                Some(count) => *count += 1,
-                None if counts.len() < GROUPS_MAX => drop(counts.insert(name.to_owned(), 1)),
-                None => {}
+            if let Some(count) = counts.get_mut(name) {
+                *count += 1;
+            } else if counts.len() < GROUPS_MAX {
+                counts.insert(name.to_owned(), 1);
             }
         }
     }
