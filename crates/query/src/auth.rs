@@ -210,7 +210,11 @@ impl Processor {
         if self.auth().book().roles.is_empty() && !self.engine().options().read_only {
             self.create_first_role()?;
         }
-        Ok(self.auth().options.authenticator.takes_passwords() && self.has_first_password())
+        if !self.auth().options.authenticator.takes_passwords() {
+            return Ok(false);
+        }
+        credentials::prepare_dummy_hash();
+        Ok(self.has_first_password())
     }
 
     /// A line about the roles, if clients have to log in.

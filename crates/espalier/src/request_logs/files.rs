@@ -13,6 +13,7 @@ use types::text::{Separator, format_timestamp};
 const CURRENT_PART: u64 = 4;
 
 /// The files of a log in one directory. Only the log's thread uses them.
+#[derive(Debug)]
 pub(super) struct Files {
     kind: Kind,
     directory: PathBuf,
