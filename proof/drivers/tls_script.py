@@ -55,7 +55,11 @@ def revocations(directory: Path, issuer: str, *revoked: str) -> str:
 
     index, settings, out = directory / "index.txt", directory / "ca.cnf", directory / "revoked.crl"
     index.write_text("".join(f"R\t400101000000Z\t250101000000Z\t{serial(name)}\tunknown\t/CN={name}\n" for name in revoked))
-    settings.write_text(f"[ca]\ndefault_ca = own\n[own]\ndatabase = {index}\ndefault_md = sha256\ndefault_crl_days = 30\n")
+    number = directory / "crlnumber"
+    number.write_text("01\n")
+    # Without extensions it would have the first version of the format.
+    settings.write_text(f"[ca]\ndefault_ca = own\n[own]\ndatabase = {index}\ncrlnumber = {number}\ndefault_md = sha256\ndefault_crl_days = 30\n"
+                        "crl_extensions = extensions\n[extensions]\nauthorityKeyIdentifier = keyid:always\n")
     openssl("ca", "-gencrl", "-config", settings, "-keyfile", directory / f"{issuer}.key", "-cert", directory / f"{issuer}.pem", "-out", out)
     return out.read_text()
 

@@ -163,7 +163,7 @@ def logs_survive_what_happens_to_their_files(node) -> None:
     for make in (lambda: os.mkfifo(current), lambda: current.symlink_to("/dev/full"), lambda: current.symlink_to(place / "another")):
         make()
         begun = time.monotonic()
-        assert_fails("full_query.log", lambda: node.steer("enablefullquerylog", "--path", str(place)))
+        assert_fails("full_query_logging_options: ", lambda: node.steer("enablefullquerylog", "--path", str(place)))
         assert time.monotonic() - begun < 10, "the verb waited"
         current.unlink()
     assert_fails("control characters", lambda: node.steer("enablefullquerylog", "--path", f"{place}\nforged"))

@@ -160,7 +160,7 @@ impl Encryption {
         if self.client_auth == ClientAuth::Optional {
             builder = builder.allow_unauthenticated();
         }
-        builder.build().map(Some).map_err(|error| error.to_string())
+        builder.build().map(Some).map_err(|error| format!("{}: {error}", self.truststore.display()))
     }
 
     /// When the files were changed last.

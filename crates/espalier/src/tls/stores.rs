@@ -81,7 +81,7 @@ pub(super) fn trusted(options: &Encryption) -> Result<Trusted, String> {
     for certificate in certificates {
         roots.add(certificate).map_err(|error| format!("{place}: {error}"))?;
     }
-    warn_of_old_lists(&revoked, &place)?;
+    check_lists(&revoked, &place)?;
     match roots.is_empty() {
         true => Err(format!("{place}: there is no certificate in it")),
         false => Ok(Trusted { roots, revoked }),
@@ -241,11 +241,17 @@ fn warn_of_validity(chain: &[CertificateDer<'_>], place: &str) -> Result<(), Str
     Ok(())
 }
 
-/// Warns of lists of revoked certificates that a newer one should have replaced. They stay in force.
-fn warn_of_old_lists(lists: &[CertificateRevocationListDer<'_>], place: &str) -> Result<(), String> {
+/// Refuses lists of revoked certificates that cannot be read. Warns of those that a newer one should have replaced, and
+/// that stay in force.
+fn check_lists(lists: &[CertificateRevocationListDer<'_>], place: &str) -> Result<(), String> {
     for list in lists {
         let (_, parsed) = x509_parser::parse_x509_crl(list)
             .map_err(|error| format!("{place}: a list of revoked certificates in it cannot be read: {error}"))?;
+        if parsed.version().is_none() {
+            return Err(format!(
+                "{place}: a list of revoked certificates in it has version 1; only version 2 is supported"
+            ));
+        }
         let next = parsed.next_update().filter(|next| *next < ASN1Time::now());
         if let Some(next) = next {
             tracing::warn!(
