@@ -114,6 +114,8 @@ fn errors_name_the_key_and_the_file() {
     fs::write(file("locked"), LOCKED).unwrap();
     fs::write(file("scrypt"), include_bytes!("fixtures/scrypt.pem")).unwrap();
     fs::write(file("many"), include_bytes!("fixtures/many_iterations.pem")).unwrap();
+    // Parameters of a key derivation: a salt, and 16,777,215 iterations.
+    fs::write(file("dear"), [0x30, 9, 4, 2, 7, 7, 2, 3, 0xFF, 0xFF, 0xFF]).unwrap();
     fs::write(file("old"), "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n").unwrap();
     let locked = |password: &str| Encryption {
         keystore: file("locked"),
@@ -142,6 +144,12 @@ fn errors_name_the_key_and_the_file() {
             "Keystore was tampered with, or password was incorrect",
         ),
         (Encryption { keystore: file("jceks"), ..stores.pkcs12("x") }, "keystore", "jceks", "keytool"),
+        (
+            Encryption { keystore: file("dear"), ..stores.pkcs12("x") },
+            "keystore",
+            "dear",
+            "more than 10000000 iterations",
+        ),
         (Encryption { keystore: file("pem"), ..stores.pkcs12("x") }, "keystore", "pem", "store_type: PEM"),
         (Encryption { truststore: file("none"), ..required.clone() }, "truststore", "none", "No such file"),
         (Encryption { truststore: file("java"), ..required }, "truststore", "java", "no certificate"),
