@@ -145,10 +145,9 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "auth_cache_warming_enabled",
             "auth_read_consistency_level",
             "auth_write_consistency_level",
-            "native_transport_max_auth_threads",
-            "crypto_provider",
         ],
     ),
+    ("two passwords are hashed at a time, beside all requests", &["native_transport_max_auth_threads"]),
     (
         "there is no such cache: file_cache_size sets the only cache of SSTable pages",
         &[
@@ -189,6 +188,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "gc_log_threshold",
             "gc_warn_threshold",
             "windows_timer_interval",
+            "crypto_provider",
             "dump_heap_on_uncaught_exception",
             "heap_dump_path",
             "initial_range_tombstone_list_allocation_size",
