@@ -1,18 +1,22 @@
 """What an operation costs in instructions of the server's own, from the bytes that the socket gave to those that it takes: a figure that is the same
 on every machine, however busy. Counted by valgrind's callgrind, where there is one; it runs the server some fifty times slower.
 
-    python -m bench.harness.instructions [FUNCTIONS]      prints it for each load and, if asked, where it goes (over two connections)
+    python -m bench.harness.instructions [--roles] [FUNCTIONS]
+
+prints it for each load and, if asked, where it goes (over two connections). With --roles also on a node where clients log in and statements need
+permissions, and the ratio of the two.
 """
 
+import argparse
 import itertools
 import re
 import shutil
 import subprocess
-import sys
 
 from bench.harness import load
 from bench.harness.scenarios import tables
-from bench.harness.servers import Espalier
+from bench.harness.servers import Espalier, execute
+from proof.wire import Connection
 
 KEYSPACE = "counted"
 PARTITIONS = 10_000
@@ -44,15 +48,35 @@ class Counted(Espalier):
         return int(re.findall(r"^totals: (\d+)", self.dump.read_text(), re.MULTILINE)[-1])
 
 
+class WithRoles(Counted):
+    """A node whose clients have an ordinary role with permissions on the keyspace."""
+
+    superuser = ("cassandra", "cassandra")
+
+    @classmethod
+    def start(cls, **settings: str) -> "WithRoles":
+        # A password is hashed once: a hash takes as much as thousands of operations.
+        return super().start(authenticator="PasswordAuthenticator", authorizer="CassandraAuthorizer", credentials_validity="1h", **settings)
+
+    def let_in(self) -> None:
+        """Clients log in as a role of theirs from here on."""
+        execute(self, "CREATE ROLE counted WITH LOGIN = true AND PASSWORD = 'counted'",
+                *(f"GRANT {permission} ON KEYSPACE {KEYSPACE} TO counted" for permission in ("SELECT", "MODIFY")))
+        self.login = ("counted", "counted")
+        Connection(self.host, self.port, 4, login=self.login).close()
+
+
 def is_possible() -> bool:
     return bool(shutil.which("valgrind") and shutil.which("callgrind_control"))
 
 
-def per_operation(connections: tuple[int, ...] = (2,), functions: int = 0) -> dict[str, float]:
+def per_operation(connections: tuple[int, ...] = (2,), functions: int = 0, kind: type[Counted] = Counted) -> dict[str, float]:
     """Instructions per operation of each load, over a number of connections. Prints the `functions` with most instructions."""
     counted = {}
-    with Counted.start(memtable_mb=256) as node:
+    with kind.start(memtable_mb=256) as node:
         tables.make(node, KEYSPACE, {"kv": tables.KEY_VALUE})
+        if isinstance(node, WithRoles):
+            node.let_in()
         tables.fill(node, KEYSPACE, "kv", PARTITIONS)
         for many, (load_name, reads_percent) in itertools.product(connections, READS_PERCENT.items()):
             name = f"{load_name}, {many} connections"
@@ -71,6 +95,19 @@ def annotated(dump, operations: int) -> list[str]:
     return [f"{int(count.replace(',', '')) / operations:8.0f}  {function[:150]}" for count, function in found]
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--roles", action="store_true", help="also with roles")
+    parser.add_argument("functions", nargs="?", type=int, default=0, help="how many functions are shown")
+    options = parser.parse_args()
+    plain = per_operation((2,), options.functions)
+    for load_name, count in plain.items():
+        print(f"{load_name:32}{count:10,.0f} instructions per operation", flush=True)
+    if options.roles:
+        for load_name, count in per_operation((2,), options.functions, WithRoles).items():
+            ratio = 100 * (count / plain[load_name] - 1)
+            print(f"{load_name + ', roles':32}{count:10,.0f} instructions per operation, {ratio:+.2f} %", flush=True)
+
+
 if __name__ == "__main__":
-    for load_name, count in per_operation((2,), *map(int, sys.argv[1:])).items():
-        print(f"{load_name:32}{count:10,.0f} instructions per operation")
+    main()

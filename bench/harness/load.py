@@ -85,7 +85,7 @@ def run(node, keyspace: str, workload: dict, seed: int = 1, connections: int = 2
     servers_cores, clients_cores = machine.cores_apart()
     machine.pin(node.pid, servers_cores)
     spec = {"node": f"{node.host}:{node.port}", "server_pid": node.pid, "keyspace": keyspace, "connections": connections,
-            "in_flight": in_flight, "threads": len(clients_cores), "seed": seed, "reads_percent": reads_percent, "workload": workload, **more}
+            "in_flight": in_flight, "threads": len(clients_cores), "seed": seed, "reads_percent": reads_percent, "workload": workload, "login": node.login, **more}
     gc_before, busy_before, stolen_before, started = node.gc_seconds(), busy_seconds(), stolen_seconds(), time.monotonic()
     server_before = process_seconds(node.pid)
     done = subprocess.run([str(TARGET / "release" / "load"), json.dumps(spec)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS,

@@ -49,7 +49,7 @@ def configure(directory: Path, memtable_mb: int = MEMTABLE_MB) -> None:
 
 def execute(node, *statements: str) -> None:
     """Runs statements one after another; raises at the first error."""
-    with Connection(node.host, node.port, version=4) as connection:
+    with Connection(node.host, node.port, version=4, login=node.superuser) as connection:
         for statement in statements:
             answer = connection.query(statement)
             if isinstance(answer, Error):
@@ -67,6 +67,9 @@ TWO_THREADS = {"cassandra, 2 threads": FEW_THREADS}
 
 class Cassandra(oracle.Cassandra):
     """Cassandra 5.0.8: trie memtable, BTI tables, offheap_objects, unified compaction, G1, all tiers of the compiler."""
+
+    login = None
+    superuser = None
 
     @classmethod
     def start(cls, sync: str = "periodic", memtable: str = "trie", direct_log: bool = False, heap_mb: int = HEAP_MB,
@@ -152,6 +155,9 @@ def adjust(path: Path, memtable: str, direct_log: bool, memtable_mb: int, settin
 
 class Espalier(ProvedEspalier):
     """The binary under test."""
+
+    login = None            # the role of clients: a name and a password
+    superuser = None        # the role of those who make tables
 
     @classmethod
     def start(cls, sync: str = "periodic", memtable_mb: int = MEMTABLE_MB, **settings: str) -> "Espalier":

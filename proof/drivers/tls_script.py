@@ -17,10 +17,12 @@ from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster, NoHostAvailable
 
 from proof import places
-from proof.drivers.builds import go, java
+from proof.drivers.builds import go, java, rust
 from proof.drivers.checks import Checks
 from proof.drivers.cqlsh_script import CQLSH
-from proof.oracle.espalier import Espalier
+from proof.oracle.espalier import SECRETS, Espalier
+
+STORE_PASSWORD = SECRETS[1]
 
 
 def openssl(*arguments) -> None:
@@ -44,6 +46,24 @@ def identity(directory: Path, name: str, issuer: str, uri: str = "") -> None:
     (directory / f"{name}.both").write_text("".join(parts))
 
 
+def revocations(directory: Path, issuer: str, *revoked: str) -> str:
+    """A list of the certificates of these names, as PEM."""
+    def serial(name: str) -> str:
+        done = subprocess.run(["openssl", "x509", "-noout", "-serial", "-in", str(directory / f"{name}.pem")], check=True,
+                              capture_output=True, text=True)
+        return done.stdout.strip().removeprefix("serial=")
+
+    index, settings, out = directory / "index.txt", directory / "ca.cnf", directory / "revoked.crl"
+    index.write_text("".join(f"R\t400101000000Z\t250101000000Z\t{serial(name)}\tunknown\t/CN={name}\n" for name in revoked))
+    number = directory / "crlnumber"
+    number.write_text("01\n")
+    # Without extensions it would have the first version of the format.
+    settings.write_text(f"[ca]\ndefault_ca = own\n[own]\ndatabase = {index}\ncrlnumber = {number}\ndefault_md = sha256\ndefault_crl_days = 30\n"
+                        "crl_extensions = extensions\n[extensions]\nauthorityKeyIdentifier = keyid:always\n")
+    openssl("ca", "-gencrl", "-config", settings, "-keyfile", directory / f"{issuer}.key", "-cert", directory / f"{issuer}.pem", "-out", out)
+    return out.read_text()
+
+
 def connect(node, directory: Path, name: str | None, version=None, login: tuple[str, str] | None = None) -> Cluster:
     context = ssl.create_default_context(cafile=directory / "authority.pem")
     if version:
@@ -62,15 +82,17 @@ def main() -> None:
             authority(directory, name)
         for name, issuer in (("node", "authority"), ("client", "authority"), ("foreign", "stranger")):
             identity(directory, name, issuer)
+        shutil.copy(directory / "authority.pem", directory / "trusted.pem")
         for name in ("node", "client"):
             openssl("pkcs12", "-export", "-in", directory / f"{name}.pem", "-inkey", directory / f"{name}.key", "-passout",
-                    "pass:secret", "-out", directory / f"{name}.p12")
-        others = {"java": java()} | ({"go": go()} if shutil.which("go") else {})
-        pem = f"store_type: PEM, keystore: {directory}/node.both, truststore: {directory}/authority.pem, require_client_auth: true"
+                    f"pass:{STORE_PASSWORD if name == 'node' else 'secret'}", "-out", directory / f"{name}.p12")
+        others = {"java": java(), "rust": rust()} | ({"go": go()} if shutil.which("go") else {})
+        pem = f"store_type: PEM, keystore: {directory}/node.both, truststore: {directory}/trusted.pem, require_client_auth: true"
         with Espalier.start(client_encryption_options=f"{{enabled: true, {pem}}}") as node:
             mutual(checks, node, directory)
+            revocation(checks, node, directory)
             drivers(checks, node, directory, others, "certificate")
-        pkcs12 = f"keystore: {directory}/node.p12, keystore_password: secret"
+        pkcs12 = f"keystore: {directory}/node.p12, keystore_password: {STORE_PASSWORD}"
         with Espalier.start(client_encryption_options=f"{{optional: true, {pkcs12}}}") as node:
             both(checks, node, directory)
         optional = pem.replace("client_auth: true", "client_auth: optional")
@@ -108,6 +130,25 @@ def mutual(checks: Checks, node, directory: Path) -> None:
         works(checks, "after a reload", connect(node, directory, "client"))
 
 
+def revocation(checks: Checks, node, directory: Path) -> None:
+    """A certificate on a list in the trust store is refused from the reload on, and another of the same authority is not."""
+    identity(directory, "revoked", "authority")
+    store = directory / "trusted.pem"
+    with checks.part("revocation"):
+        works(checks, "before it is revoked", connect(node, directory, "revoked"))
+        authority_alone = store.read_text()
+        store.write_text(authority_alone + revocations(directory, "authority", "revoked"))
+        node.steer("reloadssl")
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            refused = connect(node, directory, "revoked", version)
+            checks.raises(f"{version.name}: a revoked certificate", NoHostAvailable, "", refused.connect)
+            refused.shutdown()
+        works(checks, "a certificate that is not revoked", connect(node, directory, "client"))
+        store.write_text(authority_alone)
+        node.steer("reloadssl")
+        works(checks, "after the list is gone", connect(node, directory, "revoked"))
+
+
 def drivers(checks: Checks, node, directory: Path, others: dict[str, list[str]], login: str) -> None:
     """Each driver makes a few checks of its own, and says how many."""
     for name, command in others.items():
@@ -140,6 +181,10 @@ def identities(checks: Checks, node, directory: Path) -> None:
             session = cluster.connect()
             refused(checks, "an unknown identity", node, directory, "ada", "not authorized")
             session.execute("CREATE ROLE ada WITH LOGIN = true")
+            session.execute(f"ADD IDENTITY '{URI}' TO ROLE 'ada'")
+            checks.equal("the role of a new identity", roles(node, directory, "ada"), ["ada"])
+            session.execute(f"DROP IDENTITY '{URI}'")
+            refused(checks, "a dropped identity", node, directory, "ada", "not authorized")
             session.execute(f"ADD IDENTITY '{URI}' TO ROLE 'ada'")
         checks.equal("the role of a certificate", roles(node, directory, "ada"), ["ada"])
         refused(checks, "a certificate without an identity", node, directory, "client", "Unable to extract client identity")

@@ -16,6 +16,8 @@ from pathlib import Path
 from proof import places
 
 READY_TIMEOUT_SECONDS = 60
+# The passwords of the proofs that nothing else contains. No log of any node may have them.
+SECRETS = ("a_secret_that_is_nowhere", "a_key_that_opens_the_store")
 STOP_TIMEOUT_SECONDS = 60
 
 
@@ -142,8 +144,17 @@ class Espalier:
             status = self.terminate()
             if status != 0:
                 raise RuntimeError(f"Espalier ended with status {status} on SIGTERM:\n{self.log_tail()}")
+        self.search_logs()
         if not self.keep:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def search_logs(self) -> None:
+        """Raises if a log of the node contains a password: its own, the audit log, or the full query log."""
+        for log in (self.directory / "log", *self.directory.rglob("audit*.log"), *self.directory.rglob("full_query*.log")):
+            for secret in SECRETS if log.is_file() else ():
+                if secret.encode() in log.read_bytes():
+                    self.keep = True
+                    raise RuntimeError(f"{log} contains the password {secret}")
 
     def __enter__(self) -> "Espalier":
         return self

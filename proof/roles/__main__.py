@@ -1,15 +1,19 @@
 """Who may do what: a table of roles and statements, answered by Cassandra 5.0.8 and by Espalier, cell by cell.
 
 Each role has one permission on one resource, or a few, or is granted another role. Each sends all statements, as text and
-prepared, and each answer is compared: its kind, its error's code and text, and the rows of LIST. The audit logs of both nodes are compared entry by entry. Masks
-of columns are made, described, and read by roles with and without UNMASK. Then
-permissions change while prepared statements run, drivers log in, and passwords are searched for in all that the node has
+prepared, and each answer is compared: its kind, its error's code and text, and the rows of LIST. The audit logs of both nodes
+are compared entry by entry. Masks of columns are made, described, and read by roles with and without UNMASK. Unusual names and
+graphs of roles are tried, and roles that change while they are connected. Then permissions change while prepared statements
+run, drivers log in, logs of requests meet what is not their file, and passwords are searched for in all that the node has
 written.
 
 usage: python -m proof.roles [--only-espalier]
 """
 
 import argparse
+import os
+import re
+import shutil
 import sys
 import time
 
@@ -18,13 +22,14 @@ from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster, NoHostAvailable
 
 from proof.oracle.cassandra import Cassandra
-from proof.oracle.espalier import Espalier
-from proof.roles import audit, cases, masking
-from proof.wire import Connection, Error, Rows
+from proof.oracle.espalier import SECRETS, Espalier
+from proof.roles import audit, cases, edges, masking
+from proof.wire import Connection, Error, QueryOptions, Rows
 from proof.wire.connection import LoginRefused
 
-SECRET = "a_secret_that_is_nowhere"
+SECRET = SECRETS[0]
 SUPERUSER = ("cassandra", "cassandra")
+HASH = "$2a$10$JSJEMFm6GeaW9XxT5JIheuEtPvat6i7uKbnTcxX3c1wshIIsGyUtG"
 SHOWN = 20
 ROLES_ON = {"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer",
             "audit_logging_options": "{enabled: true, logger: FileAuditLogger}", "dynamic_data_masking_enabled": "true"}
@@ -39,19 +44,19 @@ def main() -> None:
     with Espalier.start(**ROLES_ON) as node:
         ours = table(node)
         our_entries = audit.entries(node, first_connection)
-        ours |= masking.answers(node, first_connection)
+        ours |= edges.answers(node, first_connection) | masking.answers(node, first_connection)
         if not options.only_espalier:
             with Cassandra.start(roles=True) as oracle:
                 theirs = table(oracle)
                 entries = audit.entries(oracle, first_connection)
-                theirs |= masking.answers(oracle, first_connection)
+                theirs |= edges.answers(oracle, first_connection) | masking.answers(oracle, first_connection)
             same, lines = audit.compare(entries, our_entries)
             passed += same
             failures += lines
             different = {cell for cell in theirs if ours.get(cell) != theirs[cell]}
             passed += len(theirs) - len(different)
             failures += [f"{cell}\n    Cassandra: {theirs[cell]}\n    Espalier:  {ours.get(cell)}" for cell in sorted(different)]
-        checks = [changes_hold_at_once, a_driver_logs_in, no_secret_is_written]
+        checks = [changes_hold_at_once, a_driver_logs_in, logs_survive_what_happens_to_their_files, verbs_read_roles_at_once, no_secret_is_written]
         for check in checks:
             try:
                 check(node)
@@ -150,9 +155,78 @@ def a_driver_logs_in(node) -> None:
             pass
 
 
-def no_secret_is_written(node) -> None:
-    """Neither the log, nor traces, nor any file contains a password in clear."""
+def logs_survive_what_happens_to_their_files(node) -> None:
+    """A pipe or a link in the place of a log is refused at once; a log whose directory goes is written in a new one."""
+    place = node.directory / "queries"
+    place.mkdir()
+    current = place / "full_query.log"
+    for make in (lambda: os.mkfifo(current), lambda: current.symlink_to("/dev/full"), lambda: current.symlink_to(place / "another")):
+        make()
+        begun = time.monotonic()
+        assert_fails("full_query_logging_options: ", lambda: node.steer("enablefullquerylog", "--path", str(place)))
+        assert time.monotonic() - begun < 10, "the verb waited"
+        current.unlink()
+    assert_fails("control characters", lambda: node.steer("enablefullquerylog", "--path", f"{place}\nforged"))
+    node.steer("enablefullquerylog", "--path", str(place))
     with first_connection(node) as admin:
+        admin.query("SELECT * FROM ks.t WHERE k = 1001")
+        wait_for(lambda: "k = 1001" in current.read_text())
+        shutil.rmtree(place)
+        admin.query("SELECT * FROM ks.t WHERE k = 1002")
+        wait_for(lambda: current.exists() and "k = 1002" in current.read_text())
+        # Each statement is entered in one of two files, though the options change under it.
+        for number in range(200):
+            if number % 20 == 0:
+                node.steer("enableauditlog", "--max-queue-weight", str(1_000_000 + number))
+            admin.query(f"SELECT * FROM ks.t WHERE k = {5000 + number}")
+        wait_for(lambda: all(f"k = {5000 + number}" in node.audit_log.read_text() for number in range(200)))
+    lost = re.findall(r"lost entries *: (\d+)", node.steer("status"))
+    assert lost == ["0", "0"], lost
+    node.steer("disablefullquerylog")
+
+
+def verbs_read_roles_at_once(node) -> None:
+    """Rows of system_auth that were written directly hold after a verb, and the CIDR verbs answer as nodetool does."""
+    with first_connection(node) as admin:
+        expect(admin, "CREATE ROLE direct WITH LOGIN = true AND PASSWORD = 'direct'")
+        with Connection(node.host, node.port, 5, login=("direct", "direct")) as client:
+            for verb in ("invalidatepermissionscache", "invalidaterolescache", "invalidatecredentialscache",
+                         "invalidatenetworkpermissionscache", "invalidatejmxpermissionscache"):
+                for permissions, accepted in (("{'SELECT'}", True), ("{}", False)):
+                    expect(admin, f"UPDATE system_auth.role_permissions SET permissions = {permissions} WHERE role = 'direct' AND resource = 'data/ks'")
+                    assert node.steer(verb, "direct") == "", verb
+                    assert isinstance(client.query("SELECT * FROM ks.t WHERE k = 1"), Error) != accepted, verb
+    assert node.steer("invalidatecidrpermissionscache") == "Invalidated CIDR permissions cache\n"
+    assert node.steer("invalidatecidrpermissionscache", "direct") == \
+        "Not found role direct in CIDR permissions cache, nothing to invalidate\n"
+    stats = node.steer("cidrfilteringstats")
+    assert stats.startswith("cidr_filtering_metrics_counts:\nname ") and "CIDR checks latency (ns)" in stats, stats
+
+
+def assert_fails(text: str, action) -> None:
+    try:
+        action()
+    except RuntimeError as failure:
+        assert text in str(failure), failure
+    else:
+        raise AssertionError(f"this succeeded: {text}")
+
+
+def wait_for(holds) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
+
+
+def no_secret_is_written(node) -> None:
+    """Neither the log, nor traces, nor any file contains a password in clear, and no log a hash of one."""
+    place = node.directory / "queries"
+    node.steer("enablefullquerylog", "--path", str(place))
+    with first_connection(node) as admin:
+        insert = admin.prepare("INSERT INTO system_auth.roles (role, salted_hash) VALUES (?, ?)")
+        admin.execute(insert, QueryOptions(values=[b"hashed", HASH.encode()]))
+        admin.query(f"INSERT INTO system_auth.roles (role, salted_hash) VALUES ('hashed', '{HASH}')", tracing=True)
         for statement in (f"CREATE ROLE secret WITH PASSWORD = '{SECRET}' AND LOGIN = true",
                           f"ALTER ROLE secret WITH PASSWORD = '{SECRET}'", f"CREATE ROLE secret WITH PASSWORD = '{SECRET}",
                           f"ALTER USER secret WITH PASSWORD '{SECRET}'"):
@@ -162,9 +236,13 @@ def no_secret_is_written(node) -> None:
         pass
     time.sleep(0.5)
     node.flush()
+    node.steer("disablefullquerylog")
     for path in node.directory.rglob("*"):
         if path.is_file():
-            assert SECRET.encode() not in path.read_bytes(), path.name
+            content = path.read_bytes()
+            assert SECRET.encode() not in content, path.name
+            is_log = path.name == "log" or path.name.startswith(("audit", "full_query"))
+            assert not is_log or (HASH.encode() not in content and HASH.encode().hex().encode() not in content), path.name
 
 
 if __name__ == "__main__":

@@ -33,7 +33,11 @@ impl Client {
     /// on every server.
     pub async fn connect(spec: &Spec) -> Result<Self, String> {
         let connections = NonZeroUsize::new(spec.connections).ok_or("connections must not be 0")?;
-        let session = SessionBuilder::new()
+        let builder = match &spec.login {
+            Some((name, password)) => SessionBuilder::new().user(name, password),
+            None => SessionBuilder::new(),
+        };
+        let session = builder
             .known_node(&spec.node)
             .pool_size(PoolSize::PerHost(connections))
             .disallow_shard_aware_port(true)

@@ -11,6 +11,9 @@ pub struct Spec {
     /// The server's process, which is measured while the load runs.
     pub server_pid: u32,
     pub keyspace: String,
+    /// The name and the password of a role, if the server wants to know them.
+    #[serde(default)]
+    pub login: Option<(String, String)>,
     pub connections: usize,
     /// The number of operations in flight, each by a worker of its own.
     pub in_flight: usize,

@@ -7,6 +7,7 @@
 //! {"ok":"text to print"}      or      {"error":"what went wrong"}
 //! ```
 
+mod auth_caches;
 mod cidr_groups;
 pub mod client;
 mod report;
@@ -47,6 +48,9 @@ struct Request {
     cidr_group: Option<String>,
     #[serde(default)]
     addresses: Vec<String>,
+    /// The roles that are read again; all if there are none.
+    #[serde(default)]
+    roles: Vec<String>,
 }
 
 impl Request {
@@ -62,6 +66,7 @@ impl Request {
             options: BTreeMap::new(),
             cidr_group: None,
             addresses: Vec::new(),
+            roles: Vec::new(),
         }
     }
 }
@@ -99,6 +104,13 @@ enum Verb {
     ListCidrGroups,
     GetCidrGroupsOfIp,
     ReloadCidrGroupsCache,
+    CidrFilteringStats,
+    InvalidateRolesCache,
+    InvalidatePermissionsCache,
+    InvalidateCredentialsCache,
+    InvalidateNetworkPermissionsCache,
+    InvalidateCidrPermissionsCache,
+    InvalidateJmxPermissionsCache,
 }
 
 /// The node's answer.

@@ -139,6 +139,20 @@ pub enum Command {
     },
     /// Read the groups of addresses again, after their rows were written directly
     Reloadcidrgroupscache(Node),
+    /// Print what the checks of addresses found, and how long they took
+    Cidrfilteringstats(Node),
+    /// Read roles again, after their rows were written directly
+    Invalidaterolescache(Roles),
+    /// Read permissions again, after their rows were written directly
+    Invalidatepermissionscache(Roles),
+    /// Read roles again, and hash the next password of each
+    Invalidatecredentialscache(Roles),
+    /// Read the data centers of roles again, after their rows were written directly
+    Invalidatenetworkpermissionscache(Roles),
+    /// Read the groups of addresses of roles again, after their rows were written directly
+    Invalidatecidrpermissionscache(Roles),
+    /// Read permissions again; those on MBeans have no effect
+    Invalidatejmxpermissionscache(Roles),
     /// Inspect the commit log of a running or a stopped node
     Log(Log),
     /// Inspect, verify, salvage, import or export SSTables, ours or Cassandra's
@@ -147,6 +161,17 @@ pub enum Command {
     UpgradeFrom(UpgradeFrom),
     /// Write the tables of a stopped or running node as a data directory from which Cassandra 5.0 starts
     Export(ExportNode),
+}
+
+/// Roles of the node.
+#[derive(Debug, Args)]
+pub struct Roles {
+    /// The node
+    #[command(flatten)]
+    pub node: Node,
+    /// Names of roles; all if there are none
+    #[arg(value_name = "ROLE")]
+    pub roles: Vec<String>,
 }
 
 /// Options of the audit log.

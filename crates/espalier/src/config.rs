@@ -8,6 +8,7 @@ mod inert;
 mod memory;
 mod memtables;
 mod options;
+mod replication_factor;
 mod request_logs;
 mod restricted;
 mod units;
@@ -255,6 +256,7 @@ impl Config {
         }
         auth::check(&config)?;
         encryption::check(&config)?;
+        replication_factor::check(&config)?;
         Ok(config)
     }
 

@@ -9,7 +9,7 @@ pub use options::{Auditing, FileOptions, FullQueryLogging, Kind, RollCycle};
 
 use query::{AuditOptions, Processor};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// What the configuration says about the logs.
 #[derive(Debug)]
@@ -29,10 +29,16 @@ struct Open {
     last_query_directory: Option<PathBuf>,
 }
 
+/// What a command gets while another one opens, changes or closes a log.
+const BUSY: &str = "another command changes the logs of requests";
+
 /// The logs of requests of a node.
 #[derive(Debug)]
 pub struct RequestLogs {
     configured: Configured,
+    /// Held by the command that changes the logs, which may wait for their device.
+    changes: Mutex<()>,
+    /// Held for a moment only.
     open: Mutex<Open>,
 }
 
@@ -40,7 +46,16 @@ impl RequestLogs {
     /// The logs of a node with this data directory. None is on yet.
     pub fn new(auditing: Auditing, full_query_logging: FullQueryLogging, data: &Path) -> RequestLogs {
         let configured = Configured { auditing, full_query_logging, audit_directory: data.join("audit") };
-        RequestLogs { configured, open: Mutex::default() }
+        RequestLogs { configured, changes: Mutex::default(), open: Mutex::default() }
+    }
+
+    /// One command at a time changes the logs.
+    fn one_at_a_time(&self) -> Result<MutexGuard<'_, ()>, String> {
+        match self.changes.try_lock() {
+            Ok(guard) => Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(BUSY.to_owned()),
+        }
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
@@ -53,15 +68,21 @@ impl RequestLogs {
         if !self.configured.auditing.enabled {
             return Ok(None);
         }
-        self.open_audit(&mut self.open(), self.configured.auditing.clone()).map(Some)
+        let _one_at_a_time = self.one_at_a_time()?;
+        self.open_audit(self.configured.auditing.clone()).map(Some)
     }
 
-    fn open_audit(&self, open: &mut Open, mut options: Auditing) -> Result<AuditOptions, String> {
+    /// Opens the audit log, or changes the one that is on.
+    fn open_audit(&self, mut options: Auditing) -> Result<AuditOptions, String> {
         let directory = options.directory.get_or_insert_with(|| self.configured.audit_directory.clone());
-        let log = Arc::new(LogFile::open(Kind::Audit, &options.file, directory)?);
+        let known = self.open().audit.as_ref().map(|(_, log)| Arc::clone(log));
+        let log = match known {
+            Some(log) => log.change(&options.file, directory).map(|()| log)?,
+            None => Arc::new(LogFile::open(Kind::Audit, &options.file, directory)?),
+        };
         tracing::info!(directory = %directory.display(), "Audit logging is enabled.");
         let audit = AuditOptions { filter: options.filter.clone(), log: log.clone() };
-        open.audit = Some((Auditing { enabled: true, ..options }, log));
+        self.open().audit = Some((Auditing { enabled: true, ..options }, log));
         Ok(audit)
     }
 
@@ -73,18 +94,20 @@ impl RequestLogs {
         }
     }
 
-    /// Turns the audit log on with these options, in place of the one that is on.
+    /// Turns the audit log on with these options, or changes those of the one that is on. No entry is lost meanwhile.
     pub fn enable_audit(&self, options: Auditing, processor: &Processor) -> Result<(), String> {
-        let mut open = self.open();
-        close(open.audit.take().map(|(_, log)| log), || processor.set_audit(None));
-        let audit = self.open_audit(&mut open, options)?;
+        let _one_at_a_time = self.one_at_a_time()?;
+        let audit = self.open_audit(options)?;
         processor.set_audit(Some(audit));
         Ok(())
     }
 
     /// Turns the audit log off.
-    pub fn disable_audit(&self, processor: &Processor) {
-        close(self.open().audit.take().map(|(_, log)| log), || processor.set_audit(None));
+    pub fn disable_audit(&self, processor: &Processor) -> Result<(), String> {
+        let _one_at_a_time = self.one_at_a_time()?;
+        let log = self.open().audit.take().map(|(_, log)| log);
+        close(log, || processor.set_audit(None));
+        Ok(())
     }
 
     /// Whether the full query log is on, and its options, or else those of the configuration.
@@ -97,8 +120,8 @@ impl RequestLogs {
 
     /// Turns the full query log on with these options.
     pub fn enable_query_log(&self, options: FullQueryLogging, processor: &Processor) -> Result<(), String> {
-        let mut open = self.open();
-        if open.queries.is_some() {
+        let _one_at_a_time = self.one_at_a_time()?;
+        if self.open().queries.is_some() {
             return Err("Already logging to a full query log".to_owned());
         }
         let Some(directory) = options.directory.clone() else {
@@ -107,19 +130,28 @@ impl RequestLogs {
         let log = Arc::new(LogFile::open(Kind::FullQuery, &options.file, &directory)?);
         tracing::info!(directory = %directory.display(), "Full query logging is enabled.");
         processor.set_query_log(Some(log.clone()));
+        let mut open = self.open();
         (open.queries, open.last_query_directory) = (Some((options, log)), Some(directory));
         Ok(())
     }
 
     /// Turns the full query log off.
-    pub fn disable_query_log(&self, processor: &Processor) {
-        close(self.open().queries.take().map(|(_, log)| log), || processor.set_query_log(None));
+    pub fn disable_query_log(&self, processor: &Processor) -> Result<(), String> {
+        let _one_at_a_time = self.one_at_a_time()?;
+        self.close_query_log(processor);
+        Ok(())
+    }
+
+    fn close_query_log(&self, processor: &Processor) {
+        let log = self.open().queries.take().map(|(_, log)| log);
+        close(log, || processor.set_query_log(None));
     }
 
     /// Turns the full query log off, and removes its files: those of the last directory, and of that in the
     /// configuration.
     pub fn reset_query_log(&self, processor: &Processor) -> Result<(), String> {
-        self.disable_query_log(processor);
+        let _one_at_a_time = self.one_at_a_time()?;
+        self.close_query_log(processor);
         let last = self.open().last_query_directory.take();
         for directory in last.iter().chain(&self.configured.full_query_logging.directory) {
             files::remove_all(Kind::FullQuery, directory)
@@ -139,7 +171,9 @@ impl RequestLogs {
     /// Writes what is queued. Later entries are lost.
     pub fn close(&self) {
         let mut open = self.open();
-        let logs = [open.audit.take().map(|(_, log)| log), open.queries.take().map(|(_, log)| log)];
+        let logs: [Option<Arc<LogFile>>; 2] =
+            [open.audit.take().map(|(_, log)| log), open.queries.take().map(|(_, log)| log)];
+        drop(open);
         logs.into_iter().flatten().for_each(|log| log.close());
     }
 }

@@ -16,6 +16,7 @@ use server::rustls::{ServerConfig, SupportedProtocolVersion};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+use stores::Trusted;
 use tokio::sync::watch;
 
 /// How often files are looked at; the same as Cassandra's.
@@ -151,12 +152,15 @@ impl Encryption {
         if self.client_auth == ClientAuth::None {
             return Ok(None);
         }
-        let trusted = Arc::new(stores::trusted(self)?);
-        let mut builder = WebPkiClientVerifier::builder_with_provider(trusted, provider.clone());
+        let Trusted { roots, revoked } = stores::trusted(self)?;
+        // Certificates of an authority that has no list in the store are not revoked.
+        let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .with_crls(revoked)
+            .allow_unknown_revocation_status();
         if self.client_auth == ClientAuth::Optional {
             builder = builder.allow_unauthenticated();
         }
-        builder.build().map(Some).map_err(|error| error.to_string())
+        builder.build().map(Some).map_err(|error| format!("{}: {error}", self.truststore.display()))
     }
 
     /// When the files were changed last.

@@ -10,6 +10,7 @@
 mod access;
 mod book;
 mod cidr_groups;
+mod cidr_stats;
 mod credentials;
 mod failures;
 mod gate;
@@ -33,11 +34,13 @@ use crate::execution::Execution;
 use crate::{ErrorKind, Processor, QueryError, ResponseBody};
 
 use book::RoleBook;
+use cidr_stats::CidrStats;
 use credentials::Verified;
 use failures::Failures;
 use resource::Resource;
 
 pub use access::{AccessOptions, CidrChecks};
+pub(crate) use secrets::HIDDEN;
 pub use secrets::without_passwords;
 
 /// How clients log in: the class that `authenticator` names.
@@ -138,6 +141,7 @@ pub(crate) struct Auth {
     ids: Mutex<HashMap<Arc<str>, u32>>,
     verified: Mutex<Verified>,
     failures: Mutex<Failures>,
+    cidr_stats: CidrStats,
 }
 
 impl Auth {
@@ -206,7 +210,11 @@ impl Processor {
         if self.auth().book().roles.is_empty() && !self.engine().options().read_only {
             self.create_first_role()?;
         }
-        Ok(self.auth().options.authenticator.takes_passwords() && self.has_first_password())
+        if !self.auth().options.authenticator.takes_passwords() {
+            return Ok(false);
+        }
+        credentials::prepare_dummy_hash();
+        Ok(self.has_first_password())
     }
 
     /// A line about the roles, if clients have to log in.
@@ -227,6 +235,11 @@ impl Processor {
         if !self.auth().take_outdated(Instant::now()) {
             return Ok(());
         }
+        self.reload_roles()
+    }
+
+    /// Reads all roles and permissions again, whose rows may have been written directly.
+    pub fn reload_roles(&self) -> Result<(), QueryError> {
         let _one_at_a_time = self.auth().one_at_a_time();
         match self.read_role_book() {
             Ok(book) => {
@@ -238,6 +251,17 @@ impl Processor {
                 Err(error)
             }
         }
+    }
+
+    /// Forgets which passwords were right: of these roles, or of all if none is named. The next login of each hashes
+    /// its password again.
+    pub fn forget_passwords(&self, roles: &[String]) {
+        self.auth().verified.lock().unwrap_or_else(PoisonError::into_inner).forget(roles);
+    }
+
+    /// Whether a role may connect from some groups of addresses only.
+    pub fn has_cidr_restriction(&self, role: &str) -> bool {
+        self.auth().book().access.cidr_groups.contains_key(role)
     }
 }
 

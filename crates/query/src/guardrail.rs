@@ -63,6 +63,8 @@ pub struct Guardrails {
     pub maximum_timestamp: Guardrail,
     /// Microseconds that a timestamp may be behind the clock.
     pub minimum_timestamp: Guardrail,
+    /// Replicas of a keyspace that names no number; one if there is none.
+    pub default_keyspace_rf: Option<i32>,
     /// Replicas of a keyspace, at least.
     pub minimum_replication_factor: Guardrail,
     /// Replicas of a keyspace, at most.

@@ -296,6 +296,16 @@ impl Processor {
             return Err(error);
         }
         let work = work(statement, preparing)?;
+        if let Work::Select(select) = &work
+            && select.is_scan()
+            && select.uses_index()
+            && let Err(error) = flags.check_index_scan()
+        {
+            if !self.auth.has_logins() {
+                return Err(error);
+            }
+            forbidden.get_or_insert(error);
+        }
         let result_metadata = match &work {
             Work::Select(select) => Some(select.result_metadata()),
             Work::Describe(describe) => Some(describe::result_metadata(describe)),

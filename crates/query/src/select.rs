@@ -80,6 +80,11 @@ impl SelectPlan {
         self.restrictions.is_key_range()
     }
 
+    /// Whether it finds rows by an index.
+    pub fn uses_index(&self) -> bool {
+        self.restrictions.uses_index()
+    }
+
     /// Whether the rows may be found without a cursor, by [`SelectPlan::find_rows`].
     pub fn may_be_looked_up(&self) -> bool {
         self.looked_up.is_some()

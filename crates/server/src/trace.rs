@@ -1,5 +1,6 @@
 //! Traced requests. The client gets an id, and reads the trace from `system_traces`.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -60,7 +61,12 @@ impl Trace {
     /// The trace of an EXECUTE.
     pub(crate) fn of_execute<P>(self, statement: &Prepared<P>, options: &QueryOptions<'_>) -> Trace {
         let text = without_passwords(&statement.text);
-        let parameters = parameters(Some(&text), bound_values(&statement.variables, options), options);
+        let bound = match &text {
+            Cow::Borrowed(_) => bound_values(&statement.variables, options),
+            // They may be hashes of passwords.
+            Cow::Owned(_) => Vec::new(),
+        };
+        let parameters = parameters(Some(&text), bound, options);
         Trace { request: "Execute CQL3 prepared query", parameters, ..self }
     }
 

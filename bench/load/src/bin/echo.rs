@@ -27,7 +27,9 @@ fn main() -> ExitCode {
             let sizes = Sizes { request, answer };
             runtime.block_on(drive(port, connections, in_flight, sizes, Duration::from_secs(seconds as u64)))
         }
-        _ => Err(io::Error::other("usage: echo serve REQUEST ANSWER | echo drive PORT CONNECTIONS IN_FLIGHT REQUEST ANSWER SECONDS")),
+        _ => Err(io::Error::other(
+            "usage: echo serve REQUEST ANSWER | echo drive PORT CONNECTIONS IN_FLIGHT REQUEST ANSWER SECONDS",
+        )),
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

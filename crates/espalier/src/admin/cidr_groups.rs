@@ -32,11 +32,39 @@ pub(super) fn carry_out(processor: &Processor, request: &Request) -> Result<Stri
             let address: IpAddr = text.parse().map_err(|_| QueryError::invalid(format!("Invalid IP {text}")))?;
             Ok(set("CIDR Groups", processor.cidr_groups_of(address)?))
         }
+        Verb::CidrFilteringStats => Ok(stats(processor)),
         _ => {
             processor.reload_cidr_groups()?;
             Ok("Reloaded CIDR groups cache\n".to_owned())
         }
     }
+}
+
+/// The statistics of the checks of addresses, in nodetool's two tables.
+fn stats(processor: &Processor) -> String {
+    let counts = processor.cidr_counts();
+    let counts = counts.iter().map(|(name, count)| vec![name.clone(), count.to_string()]);
+    let counts: Vec<_> = std::iter::once(vec!["name".to_owned(), "value".to_owned()]).chain(counts).collect();
+    let heads = ["name", "p50th", "p95th", "p99th", "p999th", "max"].map(str::to_owned).to_vec();
+    let latencies = processor.cidr_latencies();
+    let latencies = latencies.iter().map(|(name, times)| {
+        std::iter::once((*name).to_owned()).chain(times.iter().map(|time| format!("{time:?}"))).collect()
+    });
+    let latencies: Vec<_> = std::iter::once(heads).chain(latencies).collect();
+    let (counts, latencies) = (table(&counts), table(&latencies));
+    format!("cidr_filtering_metrics_counts:\n{counts}\ncidr_filtering_metrics_latencies:\n{latencies}\n")
+}
+
+/// Rows whose columns are as wide as their widest value.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        cells.join(" ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
 }
 
 /// A list with a heading, as nodetool prints it; nothing if it is empty.

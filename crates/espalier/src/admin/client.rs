@@ -1,7 +1,7 @@
 //! The command line's side of the socket.
 
 use super::{Answer, Request, SOCKET_NAME, Verb, short_path};
-use crate::cli::{AuditLog, Command, FullQueryLog, LogFiles, Node, Tables};
+use crate::cli::{AuditLog, Command, FullQueryLog, LogFiles, Node, Roles, Tables};
 use crate::config::{SNAPSHOT_LIFETIME_MIN, parse_duration};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -122,6 +122,7 @@ fn request(command: Command) -> Result<(Node, Request), String> {
     let of_tables = |verb, tables: Tables, tag| {
         (tables.node, Request { keyspace: tables.keyspace, tables: tables.tables, tag, ..Request::new(verb) })
     };
+    let of_roles = |verb, Roles { node, roles }: Roles| (node, Request { roles, ..Request::new(verb) });
     Ok(match command {
         Command::Status(node) => bare(Verb::Status, node),
         Command::Drain(node) => bare(Verb::Drain, node),
@@ -145,6 +146,13 @@ fn request(command: Command) -> Result<(Node, Request), String> {
         Command::Getcidrgroupsofip { node, address } => {
             (node, Request { addresses: vec![address], ..Request::new(Verb::GetCidrGroupsOfIp) })
         }
+        Command::Cidrfilteringstats(node) => bare(Verb::CidrFilteringStats, node),
+        Command::Invalidaterolescache(roles) => of_roles(Verb::InvalidateRolesCache, roles),
+        Command::Invalidatepermissionscache(roles) => of_roles(Verb::InvalidatePermissionsCache, roles),
+        Command::Invalidatecredentialscache(roles) => of_roles(Verb::InvalidateCredentialsCache, roles),
+        Command::Invalidatenetworkpermissionscache(roles) => of_roles(Verb::InvalidateNetworkPermissionsCache, roles),
+        Command::Invalidatecidrpermissionscache(roles) => of_roles(Verb::InvalidateCidrPermissionsCache, roles),
+        Command::Invalidatejmxpermissionscache(roles) => of_roles(Verb::InvalidateJmxPermissionsCache, roles),
         Command::Reloadcidrgroupscache(node) => bare(Verb::ReloadCidrGroupsCache, node),
         Command::Compactionstats(node) => bare(Verb::CompactionStats, node),
         Command::Enableautocompaction(tables) => of_tables(Verb::EnableAutoCompaction, tables, None),

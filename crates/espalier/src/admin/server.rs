@@ -1,8 +1,8 @@
 //! The node's side of the socket.
 
-use super::cidr_groups;
 use super::report::{compactionstats, inmemorystatus, listsnapshots, status, tablestats};
 use super::{Answer, LINE_SIZE_BYTES_MAX, Request, SOCKET_NAME, Verb, short_path};
+use super::{auth_caches, cidr_groups};
 use crate::config;
 use crate::request_logs::RequestLogs;
 use crate::tls::Certificates;
@@ -196,14 +196,14 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
             let options = config::audit_of_verb(node.request_logs.auditing(), &request.options)?;
             node.request_logs.enable_audit(options, &node.processor)?;
         }
-        Verb::DisableAuditLog => node.request_logs.disable_audit(&node.processor),
+        Verb::DisableAuditLog => node.request_logs.disable_audit(&node.processor)?,
         Verb::GetAuditLog => return Ok(node.request_logs.auditing().shown()),
         Verb::EnableFullQueryLog => {
             let (_, configured) = node.request_logs.full_query_logging();
             let options = config::full_query_of_verb(configured, &request.options)?;
             node.request_logs.enable_query_log(options, &node.processor)?;
         }
-        Verb::DisableFullQueryLog => node.request_logs.disable_query_log(&node.processor),
+        Verb::DisableFullQueryLog => node.request_logs.disable_query_log(&node.processor)?,
         Verb::ResetFullQueryLog => node.request_logs.reset_query_log(&node.processor)?,
         Verb::GetFullQueryLog => {
             let (enabled, options) = node.request_logs.full_query_logging();
@@ -213,8 +213,17 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
         | Verb::DropCidrGroup
         | Verb::ListCidrGroups
         | Verb::GetCidrGroupsOfIp
+        | Verb::CidrFilteringStats
         | Verb::ReloadCidrGroupsCache => {
             return cidr_groups::carry_out(&node.processor, request).map_err(|error| error.message);
+        }
+        Verb::InvalidateRolesCache
+        | Verb::InvalidatePermissionsCache
+        | Verb::InvalidateCredentialsCache
+        | Verb::InvalidateNetworkPermissionsCache
+        | Verb::InvalidateCidrPermissionsCache
+        | Verb::InvalidateJmxPermissionsCache => {
+            return auth_caches::carry_out(&node.processor, request).map_err(|error| error.message);
         }
         Verb::ReloadSsl => {
             node.certificates.as_ref().ok_or("client_encryption_options are not enabled")?.reload()?;

@@ -443,6 +443,20 @@ pub(super) const GUARDRAILS: &[Honoured] = &[
         apply: |config, value| set(&mut config.guardrails.flags.compact_tables_enabled, boolean(value)),
     },
     Honoured {
+        name: "non_partition_restricted_index_query_enabled",
+        default: "true",
+        note: "whether a SELECT that uses an index may do without the partition key",
+        apply: |config, value| {
+            set(&mut config.guardrails.flags.non_partition_restricted_index_query_enabled, boolean(value))
+        },
+    },
+    Honoured {
+        name: "default_keyspace_rf",
+        default: "1",
+        note: "the replicas of a keyspace whose options name no number",
+        apply: |config, value| set(&mut config.guardrails.default_keyspace_rf, number(value).map(Some)),
+    },
+    Honoured {
         name: "vector_type_enabled",
         default: "true",
         note: "whether new columns and fields may be vectors",

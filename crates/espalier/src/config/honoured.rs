@@ -293,7 +293,8 @@ pub(super) const HONOURED: &[Honoured] = &[
         name: "client_encryption_options",
         default: "enabled: false",
         note: "TLS for clients, with Cassandra's keys. Stores are PEM, PKCS12 or JKS files, or PEM in the parameters of \
-               `PEMBasedSslContextFactory`; `protocol` and `accepted_protocols` have TLSv1.2 and TLSv1.3. Changed \
+               `PEMBasedSslContextFactory`; a trust store of PEM may also have lists of revoked certificates (`X509 CRL`), \
+               which Cassandra does not read; `protocol` and `accepted_protocols` have TLSv1.2 and TLSv1.3. Changed \
                files are read again within ten minutes, or by `espalier reloadssl`",
         apply: encryption::client_encryption_options,
     },

@@ -145,10 +145,9 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "auth_cache_warming_enabled",
             "auth_read_consistency_level",
             "auth_write_consistency_level",
-            "native_transport_max_auth_threads",
-            "crypto_provider",
         ],
     ),
+    ("two passwords are hashed at a time, beside all requests", &["native_transport_max_auth_threads"]),
     (
         "there is no such cache: file_cache_size sets the only cache of SSTable pages",
         &[
@@ -189,6 +188,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "gc_log_threshold",
             "gc_warn_threshold",
             "windows_timer_interval",
+            "crypto_provider",
             "dump_heap_on_uncaught_exception",
             "heap_dump_path",
             "initial_range_tombstone_list_allocation_size",
@@ -274,7 +274,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "functions, views, storage-attached and SASI indexes are not built yet",
+        "functions, views, SASI indexes and the limits of storage-attached indexes are not built yet",
         &[
             "user_defined_functions_enabled",
             "scripted_user_defined_functions_enabled",
@@ -289,16 +289,8 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "sasi_indexes_enabled",
             "sai_options",
             "force_optimized_index_status_format",
-        ],
-    ),
-    (
-        "this guardrail is not built yet",
-        &[
             "materialized_views_per_table_warn_threshold",
             "materialized_views_per_table_fail_threshold",
-            "non_partition_restricted_index_query_enabled",
-            "intersect_filtering_query_warned",
-            "intersect_filtering_query_enabled",
             "sai_sstable_indexes_per_query_warn_threshold",
             "sai_sstable_indexes_per_query_fail_threshold",
             "sai_string_term_size_warn_threshold",
@@ -307,10 +299,20 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "sai_frozen_term_size_fail_threshold",
             "sai_vector_term_size_warn_threshold",
             "sai_vector_term_size_fail_threshold",
-            "row_index_read_size_warn_threshold",
-            "row_index_read_size_fail_threshold",
-            "max_value_size",
-            "default_keyspace_rf",
+        ],
+    ),
+    (
+        "replicas are never reconciled on one node",
+        &["intersect_filtering_query_warned", "intersect_filtering_query_enabled"],
+    ),
+    (
+        "a read takes no index entries of whole partitions into memory",
+        &["row_index_read_size_warn_threshold", "row_index_read_size_fail_threshold"],
+    ),
+    ("the length of each stored value is checked against its file", &["max_value_size"]),
+    (
+        "partition_denylist_enabled must be false",
+        &[
             "denylist_writes_enabled",
             "denylist_reads_enabled",
             "denylist_range_reads_enabled",

@@ -66,9 +66,7 @@ fn audit_with(mut options: Auditing, section: &Map<String, Value>) -> Result<Aud
 fn full_query_with(mut options: FullQueryLogging, section: &Map<String, Value>) -> Result<FullQueryLogging, String> {
     for (key, value) in section.iter().filter(|(_, value)| !value.is_null()) {
         let applied = match key.as_str() {
-            "log_dir" => text(value).map(|path| {
-                options.directory = Some(path).filter(|path| !path.is_empty()).map(PathBuf::from);
-            }),
+            "log_dir" => directory(value).map(|path| options.directory = path),
             _ => apply_file(&mut options.file, Kind::FullQuery, key, value),
         };
         applied.map_err(|error| format!("{key}: {error}"))?;
@@ -86,7 +84,7 @@ fn apply_audit(options: &mut Auditing, key: &str, value: &Value) -> Result<(), S
             return Ok(());
         }
         "audit_logs_dir" => {
-            options.directory = Some(PathBuf::from(text(value)?));
+            options.directory = directory(value)?;
             return Ok(());
         }
         _ => return apply_file(&mut options.file, Kind::Audit, key, value),
@@ -114,6 +112,15 @@ fn apply_file(options: &mut FileOptions, kind: Kind, key: &str, value: &Value) -
         _ => return Err(format!("is no key of {}", kind.option())),
     }
     Ok(())
+}
+
+/// A directory, which messages and answers show as one line; an empty text stands for none.
+fn directory(value: &Value) -> Result<Option<PathBuf>, String> {
+    let path = text(value)?;
+    match path.contains(char::is_control) {
+        true => Err(format!("control characters are not supported in a path, got {path:?}")),
+        false => Ok(Some(path).filter(|path| !path.is_empty()).map(PathBuf::from)),
+    }
 }
 
 /// Names, which are separated by commas.
@@ -177,6 +184,9 @@ mod tests {
         assert!(with("  included_categories: DDL,FOO\n").contains("category FOO not found in QUERY, DML"));
         assert!(with("  roll_cycle: WEEKLY\n").contains("accepted: MINUTELY, HOURLY, DAILY"));
         assert!(with("  archive_command: /bin/mv %path /a\n").contains("archive_command"));
+        assert!(
+            with("  audit_logs_dir: \"/a\\nb\"\n").contains("audit_logs_dir: control characters are not supported")
+        );
         assert!(with("  audit_log_dir: /a\n").contains("is no key of audit_logging_options"));
     }
 
@@ -208,5 +218,8 @@ mod tests {
         assert_eq!(changed.filter.users, configured.filter.users);
         let binary = audit_of_verb(configured, &options(&[("logger", "BinAuditLogger")])).unwrap_err();
         assert!(binary.contains("BinAuditLogger is not supported"), "{binary}");
+        let path =
+            full_query_of_verb(FullQueryLogging::default(), &options(&[("log_dir", "/a\nb\u{1b}")])).unwrap_err();
+        assert_eq!(path, "log_dir: control characters are not supported in a path, got \"/a\\nb\\u{1b}\"");
     }
 }

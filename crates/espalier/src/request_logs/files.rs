@@ -1,9 +1,10 @@
 //! The current file of a log of requests, and those that were renamed.
 
 use super::options::{Kind, RollCycle};
+use rustix::fs::OFlags;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use types::text::{Separator, format_timestamp};
@@ -12,6 +13,7 @@ use types::text::{Separator, format_timestamp};
 const CURRENT_PART: u64 = 4;
 
 /// The files of a log in one directory. Only the log's thread uses them.
+#[derive(Debug)]
 pub(super) struct Files {
     kind: Kind,
     directory: PathBuf,
@@ -34,7 +36,7 @@ impl Files {
         let size_bytes = metadata.len();
         let written = if size_bytes > 0 { metadata.modified()? } else { SystemTime::now() };
         let period_start = cycle.period_start(written);
-        let is_torn = size_bytes > 0 && !ends_with_line_break(&directory.join(kind.current()))?;
+        let is_torn = size_bytes > 0 && !ends_with_line_break(&file, size_bytes)?;
         let directory = directory.to_owned();
         Ok(Files { kind, directory, cycle, size_bytes_max, file, size_bytes, period_start, is_torn })
     }
@@ -45,6 +47,7 @@ impl Files {
         entries: impl IntoIterator<Item = &'e (SystemTime, String), IntoIter: ExactSizeIterator>,
     ) -> Result<(), (usize, io::Error)> {
         let mut entries = entries.into_iter();
+        self.follow().map_err(|error| (entries.len(), error))?;
         let (mut lines, mut unwritten) = (String::new(), 0);
         loop {
             let entry = entries.next();
@@ -61,6 +64,18 @@ impl Files {
             lines += &self.kind.line(*time, text);
             unwritten += 1;
         }
+    }
+
+    /// Opens the current file anew if it is not in its place any more: somebody moved or removed it, or the directory.
+    fn follow(&mut self) -> io::Result<()> {
+        let own = self.file.metadata()?;
+        if std::fs::symlink_metadata(self.current())
+            .is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino()))
+        {
+            return Ok(());
+        }
+        *self = Files::open(self.kind, &self.directory, self.cycle, self.size_bytes_max)?;
+        Ok(())
     }
 
     /// Whether an entry of this time belongs to a new file. This many bytes wait to be written.
@@ -147,16 +162,27 @@ pub(super) fn remove_all(kind: Kind, directory: &Path) -> io::Result<()> {
     }
 }
 
+/// Opens a file to append to it. Whatever else has its name is refused: a pipe or a device could block the node, and a
+/// link could lead to another file.
 fn open_current(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(flags.bits() as i32)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other(format!("{} is no regular file", path.display()))),
+    }
 }
 
 /// Whether a file, which is not empty, ends with a whole line.
-fn ends_with_line_break(path: &Path) -> io::Result<bool> {
-    let mut file = File::open(path)?;
+fn ends_with_line_break(file: &File, size_bytes: u64) -> io::Result<bool> {
     let mut last = [0];
-    file.seek(SeekFrom::End(-1))?;
-    file.read_exact(&mut last)?;
+    file.read_exact_at(&mut last, size_bytes - 1)?;
     Ok(last == *b"\n")
 }
 
@@ -253,6 +279,49 @@ mod tests {
         files.append(&[(SystemTime::now(), "whole".to_owned())]).unwrap();
         let text = std::fs::read_to_string(directory.join(Kind::Audit.current())).unwrap();
         assert!(text.starts_with("half a li\nINFO ") && text.ends_with(" - whole\n"), "{text}");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn only_a_regular_file_is_opened() {
+        let directory = directory("regular");
+        std::fs::create_dir_all(&directory).unwrap();
+        let current = directory.join(Kind::FullQuery.current());
+        let open = || Files::open(Kind::FullQuery, &directory, RollCycle::Daily, 1 << 30).err().unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &current, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert!(open().to_string().ends_with("full_query.log is no regular file"), "{}", open());
+        std::fs::remove_file(&current).unwrap();
+        for target in ["/dev/full", "elsewhere"] {
+            std::os::unix::fs::symlink(target, &current).unwrap();
+            assert_eq!(open().raw_os_error(), Some(rustix::io::Errno::LOOP.raw_os_error()));
+            std::fs::remove_file(&current).unwrap();
+        }
+        std::fs::create_dir(&current).unwrap();
+        assert_eq!(open().kind(), io::ErrorKind::IsADirectory);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_was_moved_or_lost_its_directory_is_begun_anew() {
+        let directory = directory("moved");
+        let mut files = Files::open(Kind::Audit, &directory, RollCycle::Daily, 1 << 30).unwrap();
+        let mut append = |text: &str| files.append(&[(SystemTime::now(), text.to_owned())]);
+        let current = directory.join(Kind::Audit.current());
+        append("first").unwrap();
+        let moved = directory.join("moved");
+        std::fs::rename(&current, &moved).unwrap();
+        append("second").unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+        append("third").unwrap();
+        let text = std::fs::read_to_string(&current).unwrap();
+        assert!(text.ends_with("- third\n") && text.lines().count() == 1, "{text}");
+        // While there can be no directory, all entries are lost, and later ones are not.
+        std::fs::remove_dir_all(&directory).unwrap();
+        std::fs::write(&directory, "in its place").unwrap();
+        assert_eq!(append("fourth").unwrap_err().0, 1);
+        std::fs::remove_file(&directory).unwrap();
+        append("fifth").unwrap();
+        assert!(std::fs::read_to_string(&current).unwrap().ends_with("- fifth\n"));
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

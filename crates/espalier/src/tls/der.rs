@@ -76,9 +76,62 @@ fn completed(key: &[u8], certificate: &[u8]) -> Option<Vec<u8>> {
     Some(value(SEQUENCE, &info))
 }
 
+/// How deeply values may be within others.
+const DEPTH_MAX: u32 = 32;
+
+/// The bit of a tag that says that other values are within the value.
+const CONSTRUCTED: u8 = 0x20;
+
+/// The sum of the iterations of all key derivations that are described in a store in clear. In each description the
+/// number follows the salt.
+pub(super) fn derivation_iterations(store: &[u8]) -> u64 {
+    let mut sum = 0;
+    add_iterations(store, DEPTH_MAX, &mut sum);
+    sum
+}
+
+/// Adds the iterations in these values; whether the bytes are values at all.
+fn add_iterations(mut input: &[u8], depth: u32, sum: &mut u64) -> bool {
+    let mut is_behind_salt = false;
+    while let Some(tag) = input.first().copied() {
+        let Some(content) = take(&mut input, tag) else { return false };
+        if tag == INTEGER && is_behind_salt {
+            let number =
+                content.iter().fold(0_u64, |number, byte| number.saturating_mul(256).saturating_add((*byte).into()));
+            *sum = sum.saturating_add(number);
+        } else if depth > 0 && (tag & CONSTRUCTED != 0 || (tag == OCTET_STRING && content.first() == Some(&SEQUENCE))) {
+            // Bytes may be values in turn. If they only look like it, what was found in them is forgotten.
+            let before = *sum;
+            if !add_iterations(content, depth - 1, sum) && tag == OCTET_STRING {
+                *sum = before;
+            }
+        }
+        is_behind_salt = tag == OCTET_STRING;
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_iterations_behind_salts_are_added_at_any_depth() {
+        let parameters =
+            |iterations: &[u8]| value(SEQUENCE, &[value(OCTET_STRING, &[7; 8]), value(INTEGER, iterations)].concat());
+        let inner = value(OCTET_STRING, &value(SEQUENCE, &parameters(&[0x27, 0x10])));
+        let store = value(SEQUENCE, &[value(INTEGER, &[3]), value(0xA0, &inner), parameters(&[1, 0])].concat());
+        assert_eq!(derivation_iterations(&store), 10_256);
+        assert_eq!(derivation_iterations(&parameters(&[0x7f; 20])), u64::MAX);
+        // Salts that begin like a value are no reason to look away.
+        let salt = [value(OCTET_STRING, &[SEQUENCE, 200, 1]), value(INTEGER, &[5])].concat();
+        assert_eq!(derivation_iterations(&value(SEQUENCE, &salt)), 5);
+        for end in 0..store.len() {
+            assert!(derivation_iterations(&store[..end]) <= 10_256);
+        }
+        let deep = (0..100).fold(parameters(&[9]), |inner, _| value(SEQUENCE, &inner));
+        assert_eq!(derivation_iterations(&deep), 0);
+    }
 
     #[test]
     fn values_of_any_length_are_read_as_they_were_written() {

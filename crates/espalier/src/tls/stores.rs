@@ -1,6 +1,8 @@
 //! Key stores and trust stores: PEM files, PKCS12 and JKS files, and PEM in the configuration.
+//!
+//! A trust store of PEM may also have lists of revoked certificates (`X509 CRL`), which Cassandra does not read.
 
-use super::der::with_public_key;
+use super::der::{derivation_iterations, with_public_key};
 use super::java_store::{self, JavaStore};
 use super::{Encryption, Secret};
 use p12_keystore::{KeyStore, KeyStoreEntry, Pkcs12ImportPolicy};
@@ -8,8 +10,9 @@ use pkcs8::EncryptedPrivateKeyInfoRef;
 use pkcs8::pkcs5::pbes2::Kdf;
 use server::rustls::RootCertStore;
 use server::rustls::pki_types::pem::PemObject;
-use server::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use server::rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::path::Path;
+use x509_parser::time::ASN1Time;
 
 /// The largest store that is read.
 const STORE_SIZE_BYTES_MAX: u64 = 16 << 20;
@@ -51,28 +54,45 @@ pub(super) fn identity(options: &Encryption) -> Result<Identity, String> {
     Ok(identity)
 }
 
-/// The certificates that clients' certificates may come from.
-pub(super) fn trusted(options: &Encryption) -> Result<RootCertStore, String> {
+/// What a trust store has.
+pub(super) struct Trusted {
+    /// The certificates that clients' certificates may come from.
+    pub(super) roots: RootCertStore,
+    /// Lists of revoked certificates.
+    pub(super) revoked: Vec<CertificateRevocationListDer<'static>>,
+}
+
+/// The contents of the trust store.
+pub(super) fn trusted(options: &Encryption) -> Result<Trusted, String> {
     let path = options.truststore.as_path();
-    let (certificates, place) = if let Some(Secret(pem)) = &options.trusted_certificates {
-        (pem_certificates(pem.as_bytes()), "trusted_certificates".to_owned())
+    let (contents, place) = if let Some(Secret(pem)) = &options.trusted_certificates {
+        (pem_trusted(pem.as_bytes()), "trusted_certificates".to_owned())
     } else {
         let bytes = read(path)?;
-        let certificates = match options.is_pem {
-            true => pem_certificates(&bytes),
-            false => store_certificates(&bytes, path, options.truststore_password.as_ref()),
+        let contents = match options.is_pem {
+            true => pem_trusted(&bytes),
+            false => store_certificates(&bytes, path, options.truststore_password.as_ref())
+                .map(|certificates| (certificates, Vec::new())),
         };
-        (certificates, path.display().to_string())
+        (contents, path.display().to_string())
     };
-    let certificates = certificates.map_err(|error| format!("{place}: {error}"))?;
+    let (certificates, revoked) = contents.map_err(|error| format!("{place}: {error}"))?;
     let mut roots = RootCertStore::empty();
     for certificate in certificates {
         roots.add(certificate).map_err(|error| format!("{place}: {error}"))?;
     }
+    check_lists(&revoked, &place)?;
     match roots.is_empty() {
         true => Err(format!("{place}: there is no certificate in it")),
-        false => Ok(roots),
+        false => Ok(Trusted { roots, revoked }),
     }
+}
+
+type CertificatesAndLists = (Vec<CertificateDer<'static>>, Vec<CertificateRevocationListDer<'static>>);
+
+fn pem_trusted(pem: &[u8]) -> Result<CertificatesAndLists, String> {
+    let lists = CertificateRevocationListDer::pem_slice_iter(pem).collect::<Result<_, _>>();
+    Ok((pem_certificates(pem)?, lists.map_err(|error| error.to_string())?))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -142,6 +162,9 @@ fn pkcs12(bytes: &[u8], path: &Path, password: Option<&Secret>) -> Result<KeySto
             "stores of the type JCEKS are not supported: convert it with `keytool -importkeystore -srckeystore {path} \
              -destkeystore {path}.p12 -deststoretype PKCS12`"
         ));
+    }
+    if derivation_iterations(bytes) > u64::from(ITERATIONS_MAX) {
+        return Err(format!("its keys are derived with more than {ITERATIONS_MAX} iterations"));
     }
     if bytes.starts_with(b"-----BEGIN") {
         return Err("this is a PEM file: set store_type: PEM".to_owned());
@@ -213,6 +236,28 @@ fn warn_of_validity(chain: &[CertificateDer<'_>], place: &str) -> Result<(), Str
         if !validity.is_valid() {
             let (from, to) = (validity.not_before, validity.not_after);
             tracing::warn!("{place}: the certificate of {} is valid from {from} to {to}", parsed.subject());
+        }
+    }
+    Ok(())
+}
+
+/// Refuses lists of revoked certificates that cannot be read. Warns of those that a newer one should have replaced, and
+/// that stay in force.
+fn check_lists(lists: &[CertificateRevocationListDer<'_>], place: &str) -> Result<(), String> {
+    for list in lists {
+        let (_, parsed) = x509_parser::parse_x509_crl(list)
+            .map_err(|error| format!("{place}: a list of revoked certificates in it cannot be read: {error}"))?;
+        if parsed.version().is_none() {
+            return Err(format!(
+                "{place}: a list of revoked certificates in it has version 1; only version 2 is supported"
+            ));
+        }
+        let next = parsed.next_update().filter(|next| *next < ASN1Time::now());
+        if let Some(next) = next {
+            tracing::warn!(
+                "{place}: the list of revoked certificates of {} was to be replaced at {next}",
+                parsed.issuer()
+            );
         }
     }
     Ok(())

@@ -1,6 +1,11 @@
 use super::*;
 use p12_keystore::{Certificate, KeyStore, KeyStoreEntry, PrivateKey, PrivateKeyChain};
-use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa, KeyIdMethod, KeyPair,
+    KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+};
+use server::rustls::pki_types::{CertificateDer, UnixTime};
+use server::rustls::{CertificateError, Error};
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -109,6 +114,8 @@ fn errors_name_the_key_and_the_file() {
     fs::write(file("locked"), LOCKED).unwrap();
     fs::write(file("scrypt"), include_bytes!("fixtures/scrypt.pem")).unwrap();
     fs::write(file("many"), include_bytes!("fixtures/many_iterations.pem")).unwrap();
+    // Parameters of a key derivation: a salt, and 16,777,215 iterations.
+    fs::write(file("dear"), [0x30, 9, 4, 2, 7, 7, 2, 3, 0xFF, 0xFF, 0xFF]).unwrap();
     fs::write(file("old"), "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n").unwrap();
     let locked = |password: &str| Encryption {
         keystore: file("locked"),
@@ -137,6 +144,12 @@ fn errors_name_the_key_and_the_file() {
             "Keystore was tampered with, or password was incorrect",
         ),
         (Encryption { keystore: file("jceks"), ..stores.pkcs12("x") }, "keystore", "jceks", "keytool"),
+        (
+            Encryption { keystore: file("dear"), ..stores.pkcs12("x") },
+            "keystore",
+            "dear",
+            "more than 10000000 iterations",
+        ),
         (Encryption { keystore: file("pem"), ..stores.pkcs12("x") }, "keystore", "pem", "store_type: PEM"),
         (Encryption { truststore: file("none"), ..required.clone() }, "truststore", "none", "No such file"),
         (Encryption { truststore: file("java"), ..required }, "truststore", "java", "no certificate"),
@@ -200,4 +213,74 @@ fn certificates_that_cannot_be_read_again_stay_in_force() {
     fs::write(stores.0.join("pem"), "nothing").unwrap();
     assert!(certificates.reload().is_err());
     assert!(Arc::ptr_eq(&second, &current()));
+}
+
+/// An authority that signs certificates, and lists of those that it revoked.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new(name: &str) -> Authority {
+        let mut parameters = CertificateParams::default();
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
+        Authority(CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn certificate(&self, number: u64) -> CertificateDer<'static> {
+        let mut parameters = CertificateParams::new(vec!["client".to_owned()]).unwrap();
+        parameters.serial_number = Some(SerialNumber::from(number));
+        parameters.signed_by(&KeyPair::generate().unwrap(), &self.0).unwrap().der().clone()
+    }
+
+    /// A list that was to be replaced in this year.
+    fn list(&self, revoked: u64, next_year: i32) -> String {
+        let revoked = RevokedCertParams {
+            serial_number: SerialNumber::from(revoked),
+            revocation_time: date_time_ymd(2024, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2024, 1, 1),
+            next_update: date_time_ymd(next_year, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: vec![revoked],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.0).unwrap().pem().unwrap()
+    }
+}
+
+#[test]
+fn revoked_certificates_of_clients_are_refused() {
+    let stores = Stores::new();
+    let [listing, other] = ["listing", "other"].map(Authority::new);
+    for next_year in [2025, 4000] {
+        let store = [listing.0.pem(), listing.list(2, next_year), other.0.pem()].concat();
+        fs::write(stores.0.join("trusted"), &store).unwrap();
+        let inline = Encryption { trusted_certificates: Some(Secret(store)), ..stores.pem() };
+        for options in [stores.pem(), inline] {
+            let options = Encryption { client_auth: ClientAuth::Required, ..options };
+            let verifier = options.verifier(&Arc::new(ring::default_provider())).unwrap().unwrap();
+            let verify = |certificate: &CertificateDer<'_>| {
+                verifier.verify_client_cert(certificate, &[], UnixTime::now()).map(|_| ())
+            };
+            assert_eq!(verify(&listing.certificate(1)), Ok(()));
+            assert_eq!(verify(&listing.certificate(2)), Err(Error::InvalidCertificate(CertificateError::Revoked)));
+            // This authority has no list.
+            assert_eq!(verify(&other.certificate(2)), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_list_of_revoked_certificates_is_refused() {
+    let stores = Stores::new();
+    let authority = Authority::new("listing");
+    let damaged = "-----BEGIN X509 CRL-----\nMAMCAQE=\n-----END X509 CRL-----\n";
+    fs::write(stores.0.join("trusted"), authority.0.pem() + damaged).unwrap();
+    let error = refusal(&Encryption { client_auth: ClientAuth::Required, ..stores.pem() });
+    assert!(error.contains("trusted: a list of revoked certificates in it cannot be read"), "{error}");
 }

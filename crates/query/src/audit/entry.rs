@@ -122,7 +122,7 @@ fn mentions_password(text: &str) -> bool {
     matches!(without_passwords(text), Cow::Owned(_))
 }
 
-/// Writes texts with their control characters and line separators escaped.
+/// Writes texts with those characters escaped that end a line, or change how the rest of it is shown.
 pub(crate) struct OneLine<'w, W>(pub &'w mut W);
 
 impl<W: Write> Write for OneLine<'_, W> {
@@ -137,8 +137,15 @@ impl<W: Write> Write for OneLine<'_, W> {
     }
 }
 
+/// Control characters, line separators, and characters of Unicode's category "format": those that turn the direction of
+/// the text around, and those that nobody sees.
 fn is_escaped(character: char) -> bool {
-    character.is_control() || matches!(character, '\u{2028}' | '\u{2029}')
+    character.is_control()
+        || matches!(character,
+            '\u{AD}' | '\u{600}'..='\u{605}' | '\u{61C}' | '\u{6DD}' | '\u{70F}' | '\u{890}'..='\u{891}' | '\u{8E2}'
+            | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}'
+            | '\u{FFF9}'..='\u{FFFB}' | '\u{110BD}' | '\u{110CD}' | '\u{13430}'..='\u{1343F}' | '\u{1BCA0}'..='\u{1BCA3}'
+            | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E007F}')
 }
 
 #[cfg(test)]
@@ -170,6 +177,13 @@ mod tests {
         let line = entry("INSERT INTO t(a) VALUES('x\nuser:root|host:\r\u{85}\u{2028}')").to_string();
         assert!(!line.contains(is_escaped), "{line}");
         assert!(line.ends_with("VALUES('x\\nuser:root|host:\\r\\u{85}\\u{2028}')"), "{line}");
+    }
+
+    #[test]
+    fn no_character_hides_or_turns_the_rest_of_a_line() {
+        let line = entry("SELECT '\u{202e}\u{200b}\u{2066}\u{feff}\u{ad}\u{e0041}\u{1b}[2K' é漢 FROM t").to_string();
+        let shown = "SELECT '\\u{202e}\\u{200b}\\u{2066}\\u{feff}\\u{ad}\\u{e0041}\\u{1b}[2K' é漢 FROM t";
+        assert!(line.ends_with(&format!("|operation:{shown}")), "{line}");
     }
 
     #[test]

@@ -6,11 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Instant;
 
 use ipnet::IpNet;
 use types::collection;
 
 use super::book::RoleBook;
+use super::cidr_stats::CidrStats;
 use crate::{ClientState, Processor, QueryError};
 
 /// Whether addresses of clients are checked.
@@ -74,10 +76,10 @@ impl AccessBook {
         groups
     }
 
-    /// Whether a role may connect from this address.
-    fn allows_address(&self, role: &str, address: IpAddr) -> bool {
+    /// Whether a role may connect from an address in these groups.
+    fn allows_groups(&self, role: &str, groups: &BTreeSet<&str>) -> bool {
         let Some(allowed) = self.cidr_groups.get(role) else { return true };
-        self.groups_of(address).into_iter().any(|group| allowed.contains(group))
+        groups.iter().any(|group| allowed.contains(*group))
     }
 }
 
@@ -114,9 +116,16 @@ impl RoleBook {
         self.is_superuser(role) || self.access.data_centers.get(role).is_none_or(|names| names.contains(own))
     }
 
-    fn allows_address(&self, role: &str, address: IpAddr, options: AccessOptions) -> bool {
-        let is_exempt = !options.cidrs_of_superusers && self.is_superuser(role);
-        is_exempt || self.access.allows_address(role, address)
+    /// Whether a role may connect from this address. Notes the check, unless the role is exempt from it.
+    fn allows_address(&self, role: &str, address: IpAddr, options: AccessOptions, stats: &CidrStats) -> bool {
+        if !options.cidrs_of_superusers && self.is_superuser(role) {
+            return true;
+        }
+        let begun = Instant::now();
+        let groups = self.access.groups_of(address);
+        let (found, is_allowed) = (Instant::now(), self.access.allows_groups(role, &groups));
+        stats.checked(&groups, is_allowed || options.cidrs == CidrChecks::Monitor, begun, found);
+        is_allowed
     }
 }
 
@@ -132,7 +141,7 @@ impl Processor {
         }
         if let Some(address) = client.address.map(|address| address.ip())
             && options.cidrs == CidrChecks::Enforce
-            && !book.allows_address(user, address, options)
+            && !book.allows_address(user, address, options, &self.auth().cidr_stats)
         {
             return Err(QueryError::unauthorized(format!("You do not have access from this IP {address}")));
         }
@@ -143,7 +152,7 @@ impl Processor {
     pub(super) fn access_notice(&self, user: &str, address: Option<IpAddr>) -> Option<String> {
         let options = self.auth().options.access;
         let address = address.filter(|_| options.cidrs == CidrChecks::Monitor)?;
-        let is_allowed = self.auth().book().allows_address(user, address, options);
+        let is_allowed = self.auth().book().allows_address(user, address, options, &self.auth().cidr_stats);
         (!is_allowed).then(|| format!("role {user} does not have access from IP {address}, and was let in"))
     }
 }
@@ -177,12 +186,15 @@ mod tests {
         assert!(groups("2001:db9::1").is_empty());
 
         AccessBook::put(&mut book.cidr_groups, "r", names(&["office"]));
-        assert!(book.allows_address("r", "10.1.2.3".parse().unwrap()));
-        assert!(!book.allows_address("r", "10.1.9.9".parse().unwrap()));
-        assert!(!book.allows_address("r", "2001:db9::1".parse().unwrap()));
-        assert!(book.allows_address("other", "10.1.9.9".parse().unwrap()));
+        let allows = |book: &AccessBook, role, address: &str| {
+            book.allows_groups(role, &book.groups_of(address.parse().unwrap()))
+        };
+        assert!(allows(&book, "r", "10.1.2.3"));
+        assert!(!allows(&book, "r", "10.1.9.9"));
+        assert!(!allows(&book, "r", "2001:db9::1"));
+        assert!(allows(&book, "other", "10.1.9.9"));
         AccessBook::put(&mut book.cidr_groups, "r", names(&[]));
-        assert!(book.allows_address("r", "10.1.9.9".parse().unwrap()));
+        assert!(allows(&book, "r", "10.1.9.9"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Instant;
 
 use ipnet::IpNet;
 use types::collection;
@@ -47,9 +48,10 @@ impl Processor {
 
     /// Reads the groups again, whose rows may have been written directly.
     pub fn reload_cidr_groups(&self) -> Result<(), QueryError> {
-        let _one_at_a_time = self.auth().one_at_a_time();
+        let (_one_at_a_time, begun) = (self.auth().one_at_a_time(), Instant::now());
         let blocks = self.cidr_groups()?;
         self.auth().edit(|book| book.access.blocks = blocks);
+        self.auth().cidr_stats.reloaded(begun);
         Ok(())
     }
 }

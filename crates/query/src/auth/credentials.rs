@@ -59,6 +59,11 @@ fn dummy_hash() -> &'static str {
     DUMMY.get_or_init(|| hash(&uuid::Uuid::new_v4().to_string()).unwrap_or_default())
 }
 
+/// Makes that hash, so that the first login of an unknown role takes no longer than another.
+pub(super) fn prepare_dummy_hash() {
+    dummy_hash();
+}
+
 /// Passwords that were right a short time ago, as digests with a key that only this process knows.
 pub(super) struct Verified {
     key: [u8; 16],
@@ -81,6 +86,14 @@ impl Verified {
         self.of_roles.get(role).is_some_and(|(known, digest, at)| {
             known == hash && now.duration_since(*at) < validity && *digest == self.digest(password)
         })
+    }
+
+    /// Forgets the passwords of these roles, or all if none is named.
+    pub fn forget(&mut self, roles: &[String]) {
+        if roles.is_empty() {
+            self.of_roles.clear();
+        }
+        roles.iter().for_each(|role| drop(self.of_roles.remove(role)));
     }
 
     fn remember(&mut self, role: &str, password: &str, hash: &str, validity: Duration, max: usize, now: Instant) {
@@ -217,5 +230,9 @@ mod tests {
         assert!(!verified.knows("r", "secret", "new hash", validity, now));
         assert!(!verified.knows("r", "secret", "hash", validity, now + validity));
         assert!(!verified.knows("other", "secret", "hash", validity, now));
+        verified.forget(&["other".to_owned()]);
+        assert!(verified.knows("r", "secret", "hash", validity, now));
+        verified.forget(&[]);
+        assert!(!verified.knows("r", "secret", "hash", validity, now));
     }
 }

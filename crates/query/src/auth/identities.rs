@@ -8,7 +8,7 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::parse_x509_certificate;
 
 use super::resource::Resource;
-use super::role_statements::{check, is_superuser, logged_in};
+use super::role_statements::{check, check_key, is_superuser, logged_in};
 use super::store::Change;
 use crate::execution::Execution;
 use crate::{ErrorKind, Processor, QueryError, ResponseBody};
@@ -74,10 +74,10 @@ pub(super) fn add(add: &AddIdentity, execution: &Execution<'_>) -> Result<Respon
     if processor.auth().book().is_superuser(role) && !is_superuser(execution) {
         return Err(QueryError::unauthorized("Only superusers can bind identities to a role with superuser status"));
     }
-    if !processor.has_role(role) {
+    if !processor.has_role(role)? {
         return Err(QueryError::invalid(format!("Can not add identity for non-existent role '{role}'")));
     }
-    check_name(identity)?;
+    check_key(identity)?;
     if processor.auth().book().identities.contains_key(identity) {
         return match if_not_exists {
             true => Ok(ResponseBody::Void),
@@ -91,7 +91,7 @@ pub(super) fn add(add: &AddIdentity, execution: &Execution<'_>) -> Result<Respon
 pub(super) fn remove(drop: &DropIdentity, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
     let DropIdentity { identity, if_exists } = drop;
     let processor = execution.processor;
-    check_name(identity)?;
+    check_key(identity)?;
     let role = processor.auth().book().identities.get(identity).cloned();
     let object = role.clone().map_or(Resource::AllRoles, Resource::Role);
     check(execution, Permission::Drop, &object)?;
@@ -108,10 +108,6 @@ pub(super) fn remove(drop: &DropIdentity, execution: &Execution<'_>) -> Result<R
         processor.put_identity(identity, None)?;
     }
     Ok(ResponseBody::Void)
-}
-
-fn check_name(identity: &str) -> Result<(), QueryError> {
-    if identity.is_empty() { Err(QueryError::invalid("Key may not be empty")) } else { Ok(()) }
 }
 
 #[cfg(test)]

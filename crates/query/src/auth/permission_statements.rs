@@ -5,7 +5,7 @@ use types::{CqlType, collection};
 
 use super::permissions::{self, Permissions};
 use super::resource::Resource;
-use super::role_statements::{logged_in, rows};
+use super::role_statements::{check_key, logged_in, rows};
 use super::store::Change;
 use crate::execution::Execution;
 use crate::{Processor, QueryError, ResponseBody};
@@ -50,13 +50,13 @@ fn authorize(change: &PermissionsChange, execution: &Execution<'_>) -> Result<Re
 
 fn validate(change: &PermissionsChange, resource: &Resource, execution: &Execution<'_>) -> Result<(), QueryError> {
     logged_in(execution)?;
-    if !execution.processor.auth().book().roles.contains_key(&change.role) {
+    if !execution.processor.has_role(&change.role)? {
         return Err(QueryError::invalid(format!("Role {} doesn't exist", change.role)));
     }
     if matches!(resource, Resource::Function(keyspace, ..) | Resource::FunctionsIn(keyspace) if keyspace == "system") {
         return Err(QueryError::invalid("Altering permissions on builtin functions is not supported"));
     }
-    match exists(resource, execution) {
+    match exists(resource, execution)? {
         true => Ok(()),
         false => Err(QueryError::invalid(format!("Resource {resource} doesn't exist"))),
     }
@@ -69,28 +69,31 @@ fn supported(statement: &str, execution: &Execution<'_>) -> Result<(), QueryErro
     }
 }
 
-fn exists(resource: &Resource, execution: &Execution<'_>) -> bool {
+fn exists(resource: &Resource, execution: &Execution<'_>) -> Result<bool, QueryError> {
     let (schema, processor) = (execution.schema, execution.processor);
     let has_keyspace = |name: &str| schema.keyspace(name).is_some() || processor.virtual_tables().has_keyspace(name);
-    match resource {
+    Ok(match resource {
         Resource::AllKeyspaces | Resource::AllRoles | Resource::AllFunctions => true,
         Resource::AllMBeans | Resource::MBean(_) => true,
         Resource::Keyspace(name) | Resource::AllTables(name) | Resource::FunctionsIn(name) => has_keyspace(name),
         Resource::Table(keyspace, table) => {
             schema.table(keyspace, table).is_some() || processor.virtual_tables().table(keyspace, table).is_some()
         }
-        Resource::Role(name) => processor.auth().book().roles.contains_key(name),
+        Resource::Role(name) => processor.has_role(name)?,
         // There are no functions of users yet.
         Resource::Function(..) => false,
-    }
+    })
 }
 
 pub(super) fn list(list: &ListPermissions, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
     let user = logged_in(execution)?;
     let resource = list.resource.as_ref().map(|named| Resource::named(named, execution.keyspace)).transpose()?;
-    if let Some(resource) = resource.as_ref().filter(|resource| !exists(resource, execution)) {
+    if let Some(resource) = &resource
+        && !exists(resource, execution)?
+    {
         return Err(QueryError::invalid(format!("{resource} doesn't exist")));
     }
+    list.grantee.as_deref().map_or(Ok(()), check_key)?;
     let book = execution.processor.auth().book();
     if let Some(of) = list.grantee.as_ref().filter(|of| !book.roles.contains_key(*of)) {
         return Err(QueryError::invalid(format!("<role {of}> doesn't exist")));

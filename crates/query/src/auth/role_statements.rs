@@ -31,7 +31,7 @@ pub(super) fn create(create: &CreateRole, execution: &Execution<'_>) -> Result<R
     }
     validate_access(options, processor)?;
     let user = logged_in(execution)?;
-    if processor.has_role(name) {
+    if processor.has_role(name)? {
         return match if_not_exists {
             true => Ok(ResponseBody::Void),
             false => Err(QueryError::invalid(format!("{name} already exists"))),
@@ -63,6 +63,7 @@ pub(super) fn alter(alter: &AlterRole, execution: &Execution<'_>) -> Result<Resp
         return Err(QueryError::invalid("ALTER [ROLE|USER] can't be empty"));
     }
     logged_in(execution)?;
+    check_key(name)?;
     let known = processor.auth().book().roles.get(name).cloned();
     let Some(mut role) = known else {
         return match if_exists {
@@ -121,7 +122,7 @@ pub(super) fn drop(drop: &DropRole, execution: &Execution<'_>) -> Result<Respons
         return Err(QueryError::unauthorized("Only superusers can drop a role with superuser status"));
     }
     let user = logged_in(execution)?;
-    let exists = processor.has_role(name);
+    let exists = processor.has_role(name)?;
     if !exists && !if_exists {
         return Err(QueryError::invalid(format!("{name} doesn't exist")));
     }
@@ -172,10 +173,12 @@ fn authorize_membership(change: &RoleChange, execution: &Execution<'_>) -> Resul
     let RoleChange { role, grantee } = change;
     check(execution, Permission::Authorize, &Resource::Role(role.clone()))?;
     logged_in(execution)?;
-    match [role, grantee].into_iter().find(|name| !execution.processor.has_role(name)) {
-        Some(missing) => Err(QueryError::invalid(format!("{missing} doesn't exist"))),
-        None => Ok(()),
+    for name in [role, grantee] {
+        if !execution.processor.has_role(name)? {
+            return Err(QueryError::invalid(format!("{name} doesn't exist")));
+        }
     }
+    Ok(())
 }
 
 pub(super) fn list(list: &ListRoles, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
@@ -224,6 +227,7 @@ fn listed(of: Option<&str>, recursive: bool, execution: &Execution<'_>) -> Resul
     let user = logged_in(execution)?;
     let processor = execution.processor;
     let book = processor.auth().book();
+    of.map_or(Ok(()), check_key)?;
     if let Some(of) = of.filter(|of| !book.roles.contains_key(*of)) {
         return Err(QueryError::invalid(format!("<role {of}> doesn't exist")));
     }
@@ -312,9 +316,16 @@ fn apply_options(role: &mut Role, options: &RoleOptions) -> Result<(), QueryErro
     Ok(())
 }
 
+/// Refuses an empty name, which cannot be a key of a table.
+pub(super) fn check_key(name: &str) -> Result<(), QueryError> {
+    if name.is_empty() { Err(QueryError::invalid("Key may not be empty")) } else { Ok(()) }
+}
+
 impl Processor {
-    pub(super) fn has_role(&self, name: &str) -> bool {
-        self.auth().book().roles.contains_key(name)
+    /// Whether there is a role of this name. As in Cassandra, it is an error to ask for an empty one.
+    pub(super) fn has_role(&self, name: &str) -> Result<bool, QueryError> {
+        check_key(name)?;
+        Ok(self.auth().book().roles.contains_key(name))
     }
 
     fn put_role_and_book(&self, name: &str, role: Role) -> Result<(), QueryError> {

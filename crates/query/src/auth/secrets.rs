@@ -2,26 +2,52 @@
 
 use std::borrow::Cow;
 
-use cql::ast::Statement;
+use cql::ast::{QualifiedName, Statement};
 
-/// What stands for everything that follows the word PASSWORD.
-const HIDDEN: &str = " *******";
+/// What stands for everything that follows the word PASSWORD, or the name of the table of roles.
+pub(crate) const HIDDEN: &str = " *******";
 
 const PASSWORD: &str = "password";
+/// The table whose rows contain hashes of passwords.
+const ROLES: &str = "roles";
 
-/// The text of a statement, which is cut after PASSWORD if the statement sets one.
+/// The text of a statement, which is cut after PASSWORD if the statement sets one. Cassandra does the same. It is also
+/// cut after the name of the table if it writes to `system_auth.roles`, where hashes of passwords are kept.
 pub fn without_passwords(text: &str) -> Cow<'_, str> {
-    let Some(start) =
-        text.as_bytes().windows(PASSWORD.len()).position(|word| word.eq_ignore_ascii_case(PASSWORD.as_bytes()))
-    else {
+    let (password, roles) = (place_behind(PASSWORD, text), place_behind(ROLES, text));
+    if password.is_none() && roles.is_none() {
         return Cow::Borrowed(text);
-    };
-    match cql::parse(text).map(|parsed| parsed.statement) {
+    }
+    let end = match cql::parse(text).map(|parsed| parsed.statement) {
         // It may be a statement about a role with a mistake.
-        Err(_) | Ok(Statement::CreateRole(_) | Statement::AlterRole(_)) => {
-            Cow::Owned(format!("{}{HIDDEN}", &text[..start + PASSWORD.len()]))
-        }
-        Ok(_) => Cow::Borrowed(text),
+        Err(_) => password.or(roles.filter(|_| place_behind("system_auth", text).is_some())),
+        Ok(Statement::CreateRole(_) | Statement::AlterRole(_)) => password,
+        Ok(statement) => roles.filter(|_| writes_hashes(&statement)),
+    };
+    match end {
+        Some(end) => Cow::Owned(format!("{}{HIDDEN}", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// The place behind a word of ASCII letters.
+fn place_behind(word: &str, text: &str) -> Option<usize> {
+    let place = text.as_bytes().windows(word.len()).position(|found| found.eq_ignore_ascii_case(word.as_bytes()))?;
+    Some(place + word.len())
+}
+
+/// Whether a statement writes rows with hashes. A table without a keyspace may be in `system_auth`.
+fn writes_hashes(statement: &Statement) -> bool {
+    let is_of_roles = |table: &QualifiedName| {
+        table.name.as_str() == ROLES
+            && table.keyspace.as_ref().is_none_or(|keyspace| keyspace.as_str() == "system_auth")
+    };
+    match statement {
+        Statement::Insert(insert) => is_of_roles(&insert.table),
+        Statement::InsertJson(insert) => is_of_roles(&insert.table),
+        Statement::Update(update) => is_of_roles(&update.table),
+        Statement::Batch(batch) => batch.statements.iter().any(|statement| is_of_roles(statement.table())),
+        _ => false,
     }
 }
 
@@ -48,5 +74,39 @@ mod tests {
     fn a_column_of_this_name_is_shown() {
         let text = "INSERT INTO users (name, password) VALUES (?, ?)";
         assert_eq!(without_passwords(text), text);
+    }
+
+    #[test]
+    fn a_hash_that_is_written_directly_is_not_shown() {
+        for (text, shown) in [
+            (
+                "INSERT INTO system_auth.roles (role, salted_hash) VALUES ('r', '$2a$')",
+                "INSERT INTO system_auth.roles *******",
+            ),
+            ("insert into Roles json '{}'", "insert into Roles *******"),
+            (
+                "UPDATE \"system_auth\".\"roles\" SET salted_hash = '$2a$' WHERE role = 'r'",
+                "UPDATE \"system_auth\".\"roles *******",
+            ),
+            (
+                "BEGIN BATCH INSERT INTO t (k) VALUES (1); UPDATE system_auth.roles SET salted_hash = '' WHERE role = 'r' APPLY BATCH",
+                "BEGIN BATCH INSERT INTO t (k) VALUES (1); UPDATE system_auth.roles *******",
+            ),
+            (
+                "INSERT INTO system_auth.roles (role, salted_hash) VALUES ('r', '$2a$",
+                "INSERT INTO system_auth.roles *******",
+            ),
+        ] {
+            assert_eq!(without_passwords(text), shown);
+        }
+        for text in [
+            "SELECT salted_hash FROM system_auth.roles",
+            "INSERT INTO k.roles (k) VALUES (1)",
+            "INSERT INTO t (roles) VALUES ({'a'})",
+            "SELECT roles FROM t WHERE",
+            "DELETE FROM system_auth.roles WHERE role = 'r'",
+        ] {
+            assert_eq!(without_passwords(text), text);
+        }
     }
 }

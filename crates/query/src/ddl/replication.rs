@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use crate::QueryError;
 use crate::execution::Execution;
 
-/// The replication factor of a keyspace whose options name none (`default_keyspace_rf`).
-const DEFAULT_KEYSPACE_RF: i32 = 1;
 const PACKAGE: &str = "org.apache.cassandra.locator.";
+
+/// The replication factor of a keyspace whose options name none.
+fn default_factor(execution: &Execution<'_>) -> i32 {
+    execution.processor.options().guardrails.default_keyspace_rf.unwrap_or(1)
+}
 
 /// The options as stored: full class name, factors per data center.
 pub(super) fn prepare(
@@ -42,7 +45,8 @@ fn simple(
     if let Some(unknown) = options.keys().find(|name| *name != "replication_factor") {
         return Err(unrecognized(unknown, "SimpleStrategy", keyspace));
     }
-    let factor = options.get("replication_factor").map_or(Ok(DEFAULT_KEYSPACE_RF), |factor| parse_factor(factor))?;
+    let factor =
+        options.get("replication_factor").map_or(Ok(default_factor(execution)), |factor| parse_factor(factor))?;
     execution.processor.options().guardrails.check_replication_factor(keyspace, factor.into(), execution)?;
     if factor > 1 {
         execution.warn(format!(
@@ -64,7 +68,7 @@ fn network_topology(
     if let Some(unknown) = options.keys().find(|name| **name != local) {
         return Err(unrecognized(unknown, "NetworkTopologyStrategy", keyspace));
     }
-    let factor = options.get(&local).map_or(Ok(DEFAULT_KEYSPACE_RF), |factor| parse_factor(factor))?;
+    let factor = options.get(&local).map_or(Ok(default_factor(execution)), |factor| parse_factor(factor))?;
     if factor == 0 {
         return Err(QueryError::configuration("Configuration for at least one datacenter must be present"));
     }

@@ -26,6 +26,7 @@ pub struct Flags {
     pub vector_type_enabled: bool,
     pub secondary_indexes_enabled: bool,
     pub compact_tables_enabled: bool,
+    pub non_partition_restricted_index_query_enabled: bool,
 }
 
 impl Default for Flags {
@@ -47,6 +48,7 @@ impl Default for Flags {
             vector_type_enabled: true,
             secondary_indexes_enabled: true,
             compact_tables_enabled: true,
+            non_partition_restricted_index_query_enabled: true,
         }
     }
 }
@@ -59,6 +61,12 @@ pub(super) fn require(enabled: bool, name: &str, what: &str) -> Result<(), Query
 }
 
 impl Flags {
+    /// Refuses a SELECT that uses an index and names no partition.
+    pub(crate) fn check_index_scan(&self) -> Result<(), QueryError> {
+        let name = "non_partition_restricted_index_query_enabled";
+        require(self.non_partition_restricted_index_query_enabled, name, "Non-partition key restricted query")
+    }
+
     /// Refuses a statement that uses a forbidden feature. Names without a keyspace belong to `keyspace`.
     pub(crate) fn check(&self, statement: &Statement, keyspace: Option<&str>) -> Result<(), QueryError> {
         if *self == Flags::default() {

@@ -1,8 +1,9 @@
 //! The full query log: each request that succeeded, as a client could send it again.
 //!
 //! A line has the fields that Cassandra's `fqltool dump` prints, and the options of the request. Values are shown in
-//! hexadecimal. Passwords are not shown.
+//! hexadecimal. Neither passwords nor their hashes are shown.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,6 +11,7 @@ use protocol::{BatchKind, Value, Values};
 use types::hex;
 
 use crate::audit::OneLine;
+use crate::auth::HIDDEN;
 use crate::entry::{BatchEntry, Parts};
 use crate::{Request, Statement, without_passwords};
 
@@ -65,7 +67,11 @@ fn write_request(kind: &str, request: &Request<'_>, out: &mut impl Write) -> fmt
 }
 
 fn write_query(text: &str, values: &Values<'_>, out: &mut impl Write) -> fmt::Result {
-    write!(out, "|query:{}|values:", without_passwords(text))?;
+    let shown = without_passwords(text);
+    write!(out, "|query:{shown}|values:")?;
+    if matches!(shown, Cow::Owned(_)) {
+        return out.write_str(if values.is_empty() { "" } else { HIDDEN.trim_start() });
+    }
     for (place, (name, value)) in values.iter().enumerate() {
         out.write_str(if place == 0 { "" } else { "," })?;
         if let Some(name) = name {

@@ -29,6 +29,8 @@ pub(super) fn tables() -> Vec<Definition> {
         (KEYSPACE, in_memory_tables_table(), in_memory_tables),
         (KEYSPACE, table, sstable_tasks),
         (KEYSPACE, thread_pools_table(), thread_pools),
+        (KEYSPACE, cidr_counts_table(), cidr_counts),
+        (KEYSPACE, cidr_latencies_table(), cidr_latencies),
     ]
 }
 
@@ -85,6 +87,45 @@ fn thread_pools(processor: &Processor, rows: &mut RowList) {
             ("completed_tasks", long(completed)),
             ("pending_tasks", int(pending)),
         ];
+        rows.add(name.as_bytes(), &[], &values);
+    }
+}
+
+fn cidr_counts_table() -> model::Table {
+    let name = "cidr_filtering_metrics_counts";
+    let comment = "Count metrics specific to CIDR filtering".to_owned();
+    TableBuilder::new(KEYSPACE, name, table_id(KEYSPACE, name))
+        .partition_key("name", CqlType::Text)
+        .regular("value", CqlType::Bigint)
+        .options(TableOptions { comment, ..TableOptions::default() })
+        .build()
+}
+
+/// What the checks of addresses have found.
+fn cidr_counts(processor: &Processor, rows: &mut RowList) {
+    for (name, count) in processor.cidr_counts() {
+        rows.add(name.as_bytes(), &[], &[("value", Some((count as i64).to_be_bytes().to_vec()))]);
+    }
+}
+
+const PERCENTILES: [&str; 5] = ["p50th", "p95th", "p99th", "p999th", "max"];
+
+fn cidr_latencies_table() -> model::Table {
+    let name = "cidr_filtering_metrics_latencies";
+    let comment = "Latency metrics specific to CIDR filtering".to_owned();
+    let builder = TableBuilder::new(KEYSPACE, name, table_id(KEYSPACE, name)).partition_key("name", CqlType::Text);
+    let builder = PERCENTILES.iter().fold(builder, |builder, column| builder.regular(column, CqlType::Double));
+    builder.options(TableOptions { comment, ..TableOptions::default() }).build()
+}
+
+/// How long the checks of addresses took.
+fn cidr_latencies(processor: &Processor, rows: &mut RowList) {
+    for (name, times) in processor.cidr_latencies() {
+        let values: Vec<_> = PERCENTILES
+            .into_iter()
+            .zip(times)
+            .map(|(column, time)| (column, Some(time.to_be_bytes().to_vec())))
+            .collect();
         rows.add(name.as_bytes(), &[], &values);
     }
 }

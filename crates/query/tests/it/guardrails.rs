@@ -109,6 +109,33 @@ fn sizes_of_the_schema_and_of_pages_warn_and_then_fail() {
 }
 
 #[test]
+fn an_index_without_a_partition_is_not_used_where_that_is_not_allowed() {
+    let flags = Flags { non_partition_restricted_index_query_enabled: false, ..Flags::default() };
+    let mut node = TestNode::with_options(with_guardrails(Guardrails { flags, ..Guardrails::default() }));
+    node.create_keyspace();
+    node.run("CREATE TABLE t (k int, c int, v int, PRIMARY KEY (k, c))");
+    node.run("CREATE INDEX ON t (v)");
+    node.run("SELECT * FROM t WHERE v = 1 AND k = 1");
+    node.run("SELECT * FROM t WHERE c = 1 ALLOW FILTERING");
+    let refused = "Guardrail non_partition_restricted_index_query_enabled violated: Non-partition key restricted query is not allowed";
+    assert_eq!(node.failure("SELECT * FROM t WHERE v = 1"), refused);
+    assert_eq!(node.failure("SELECT * FROM t WHERE v = 1 AND token(k) > 0"), refused);
+}
+
+#[test]
+fn a_keyspace_that_names_no_number_of_replicas_has_that_of_the_configuration() {
+    let node =
+        TestNode::with_options(with_guardrails(Guardrails { default_keyspace_rf: Some(3), ..Guardrails::default() }));
+    for (name, class) in [("a", "SimpleStrategy"), ("b", "NetworkTopologyStrategy")] {
+        let response = node.run(&format!("CREATE KEYSPACE {name} WITH replication = {{'class': '{class}'}}"));
+        assert!(response.warnings[0].contains("Your replication factor 3"), "{:?}", response.warnings);
+    }
+    let rows =
+        node.rows("SELECT keyspace_name, replication FROM system_schema.keyspaces WHERE keyspace_name IN ('a', 'b')");
+    assert!(rows.iter().all(|row| row.contains("'3'")), "{rows:?}");
+}
+
+#[test]
 fn statements_that_are_not_allowed_are_refused() {
     let none = Flags {
         user_timestamps_enabled: false,

@@ -28,6 +28,7 @@ mod one_row;
 mod prepared;
 mod prepared_size;
 mod query_log;
+mod role_changes;
 mod roles;
 mod schema;
 mod select;

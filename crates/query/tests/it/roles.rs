@@ -14,8 +14,8 @@ use query::{
 use crate::node::TestNode;
 
 /// A node whose clients have roles.
-struct RoleNode {
-    node: TestNode,
+pub struct RoleNode {
+    pub node: TestNode,
 }
 
 const WITH_ROLES: AuthOptions = AuthOptions {
@@ -42,7 +42,7 @@ fn log_in(processor: &Processor, name: &str, password: &str) -> Result<ClientSta
 
 impl RoleNode {
     /// A node with the keyspace `ks` and the table `t`. The client is the first superuser.
-    fn new() -> RoleNode {
+    pub fn new() -> RoleNode {
         RoleNode::with_guardrails(Guardrails::default())
     }
 
@@ -56,23 +56,23 @@ impl RoleNode {
     }
 
     /// The client is now the one with this name, which is also its password.
-    fn client(&mut self, name: &str) {
+    pub fn client(&mut self, name: &str) {
         self.node.client = Arc::new(log_in(&self.node.processor, name, name).unwrap());
     }
 
-    fn run(&self, statement: &str) {
+    pub fn run(&self, statement: &str) {
         self.node.run(statement);
     }
 
     /// A role with its name as its password, and the client is this role.
-    fn new_client(&mut self, name: &str) {
+    pub fn new_client(&mut self, name: &str) {
         self.client("cassandra");
         self.run(&format!("CREATE ROLE {name} WITH PASSWORD = '{name}' AND LOGIN = true"));
         self.client(name);
     }
 
     /// Executes a statement as the superuser; the client stays.
-    fn as_superuser(&mut self, statement: &str) {
+    pub fn as_superuser(&mut self, statement: &str) {
         let client = self.node.client.clone();
         self.client("cassandra");
         self.run(statement);

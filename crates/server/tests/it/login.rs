@@ -1,12 +1,14 @@
 //! The login of a client, with a real engine on a simulated disk behind the server.
 
-use crate::wire::{Client, ERROR, OPTIONS, PREPARE, QUERY, RESULT, long_string, query};
+use crate::wire::{Client, ERROR, OPTIONS, PREPARE, QUERY, RESULT, long_string, query, startup, string};
 use blockio::SimulatedDisk;
 use engine::{Engine, EngineOptions};
 use query::{AuthOptions, Authenticator, Processor, ProcessorOptions};
 use server::{Listener, Server, ServerOptions};
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
+use testkit::{Random, seed};
 use tokio::runtime::Runtime;
 
 const AUTHENTICATE: u8 = 3;
@@ -116,7 +118,7 @@ fn a_trace_shows_no_password() {
     let mut client = logged_in(address, "cassandra");
     let traced = |client: &mut Client, opcode: u8, body: &[u8]| {
         let frame = client.frame(7, opcode, 2, body);
-        std::io::Write::write_all(&mut client.socket, &frame).unwrap();
+        client.socket.write_all(&frame).unwrap();
         client.receive().unwrap();
     };
     traced(&mut client, QUERY, &query(4, "CREATE ROLE r WITH PASSWORD = 'hidden_word'"));
@@ -135,4 +137,69 @@ fn a_trace_shows_no_password() {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
+}
+
+/// Something that a client may send to an authenticator: nearly right, too short, too long, or nothing of the kind.
+fn hostile_token(random: &mut Random) -> Vec<u8> {
+    let name = ["cassandra", "nobody", "", "\u{202e}", "' OR 1 = 1 --"][random.below(5)];
+    let password = ["wrong", "", "wrong\0", "\0", "x\0cassandra\0wrong"][random.below(5)];
+    let mut token = sasl(name, password);
+    match random.below(6) {
+        0 => token.truncate(random.below(token.len() + 1)),
+        1 => token[..4].copy_from_slice(&[i32::MAX, -2, i32::MIN, 100_000][random.below(4)].to_be_bytes()),
+        2 => {
+            let place = random.below(token.len());
+            token[place] = random.number() as u8;
+        }
+        3 => token = long_string(&"\0".repeat(random.below(100_000))),
+        4 => token = (0..random.below(200)).map(|_| random.number() as u8).collect(),
+        _ => {}
+    }
+    token
+}
+
+/// A frame of a client that has not logged in.
+fn hostile_frame(client: &Client, random: &mut Random) -> Vec<u8> {
+    let select = query(client.version, "SELECT cluster_name FROM system.local");
+    let (opcode, body) = match random.below(8) {
+        0 => (QUERY, select),
+        1 => (PREPARE, long_string("SELECT cluster_name FROM system.local")),
+        2 => (1, startup(&[("CQL_VERSION", "3.0.0")])),
+        // CREDENTIALS of the first version of the protocol.
+        3 => (4, [&2_u16.to_be_bytes()[..], &string("username"), &string("cassandra")].concat()),
+        4 => (random.number() as u8, hostile_token(random)),
+        _ => (AUTH_RESPONSE, hostile_token(random)),
+    };
+    let flags = if random.one_in(8) { random.number() as u8 } else { 0 };
+    let mut frame = client.frame(random.number() as i16, opcode, flags, &body);
+    if random.one_in(10) {
+        let place = random.below(frame.len());
+        frame[place] ^= 1 << random.below(8);
+    }
+    frame
+}
+
+#[test]
+fn hostile_bytes_before_a_login_get_nothing_and_hold_up_nobody() {
+    let (address, _runtime) = serve();
+    let mut honest = logged_in(address, "cassandra");
+    let mut random = Random(seed(1));
+    for number in 0..400 {
+        let mut client = Client::connect(address, [3, 4, 5][random.below(3)]);
+        if !random.one_in(8) {
+            assert_eq!(client.start(&[("CQL_VERSION", "3.0.0")]).opcode, AUTHENTICATE);
+        }
+        let frames: Vec<u8> = (0..1 + random.below(6)).flat_map(|_| hostile_frame(&client, &mut random)).collect();
+        // The server may have closed the connection before it has read everything.
+        let _ = client.socket.write_all(&frames).and_then(|()| client.socket.shutdown(Shutdown::Write));
+        let mut answers = Vec::new();
+        let _ = client.socket.read_to_end(&mut answers);
+        let has = |text: &[u8]| answers.windows(text.len()).any(|found| found == text);
+        assert!(!has(b"Test Cluster") && !has(b"cluster_name"), "conversation {number}: {answers:?}");
+        if number % 20 == 0 {
+            assert_eq!(honest.ask("LIST ROLES").result_kind(), 2, "conversation {number}");
+        }
+    }
+    // The failures have closed the way for the address, and the connections that are there go on.
+    assert_eq!(honest.ask("SELECT cluster_name FROM system.local").result_kind(), 2);
 }

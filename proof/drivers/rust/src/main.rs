@@ -1,7 +1,12 @@
-//! The Rust driver's script: `rust-driver-script HOST PORT`. Speaks protocol v4, the newest this driver knows.
+//! The Rust driver's script: `rust-driver-script HOST PORT`. Speaks protocol v4, the newest this driver knows. With `tls
+//! DIRECTORY LOGIN` it makes a few checks over TLS: the directory has the certificates, and the login is `certificate` or
+//! `password`.
+
+mod tls;
 
 use std::error::Error;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -54,6 +59,12 @@ async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let node = format!("{}:{}", arguments[1], arguments[2]);
     let (mut passed, mut failed) = (0, 0);
+    if let [_, _, _, _, directory, login] = &arguments[..] {
+        let mut checks = Checks { name: "TLS".to_owned(), passed: 0, failed: 0 };
+        let outcome = tls::script(&mut checks, &node, Path::new(directory), login == "certificate").await;
+        checks.part("script", outcome);
+        return ended(checks.passed, checks.failed);
+    }
     for (name, compression) in [("plain", None), ("lz4", Some(Compression::Lz4)), ("snappy", Some(Compression::Snappy))]
     {
         let mut checks = Checks { name: name.to_owned(), passed: 0, failed: 0 };
@@ -62,6 +73,10 @@ async fn main() -> ExitCode {
         passed += checks.passed;
         failed += checks.failed;
     }
+    ended(passed, failed)
+}
+
+fn ended(passed: u32, failed: u32) -> ExitCode {
     println!("{passed} passed, {failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
