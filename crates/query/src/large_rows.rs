@@ -101,4 +101,31 @@ mod tests {
         assert!(other.take(200));
         other.give_back(249);
     }
+
+    #[test]
+    fn of_many_that_need_more_than_there_is_one_gets_it_and_the_others_fail() {
+        const READERS: usize = 4;
+        let node = MemoryBudget::new(100);
+        for _ in 0..20 {
+            let (barrier, node) = (&std::sync::Barrier::new(READERS), &node);
+            let outcomes: Vec<bool> = std::thread::scope(|scope| {
+                let read = |_| {
+                    scope.spawn(move || {
+                        let rows = LargeRows::new(node.clone());
+                        let begun = rows.take(24);
+                        barrier.wait();
+                        let mut taken = if begun { 24 } else { 0 };
+                        let is_done = rows.take(200);
+                        taken += if is_done { 200 } else { 0 };
+                        rows.give_back(taken);
+                        is_done
+                    })
+                };
+                let readers: Vec<_> = (0..READERS).map(read).collect();
+                readers.into_iter().map(|reader| reader.join().unwrap()).collect()
+            });
+            assert!(outcomes.contains(&true), "{outcomes:?}");
+            assert_eq!(node.taken_bytes(), 0);
+        }
+    }
 }

@@ -11,6 +11,12 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// How long a holder that may exceed the limits waits for others to leave half of them.
+const HALF_WAIT: Duration = Duration::from_millis(500);
+/// How often it looks. There is one such holder at most.
+const HALF_POLL: Duration = Duration::from_millis(1);
 
 /// A limit on memory, and the count of the bytes taken of it.
 #[derive(Debug)]
@@ -84,23 +90,33 @@ impl MemoryBudget {
     }
 
     /// Takes this many bytes. Where there are too few, one holder at a time may exceed the limits, until
-    /// [`MemoryBudget::end_overdraft`]. It may begin to do so only if all others than the holder, who has taken
-    /// `own_bytes`, leave at least half of the limits: an earlier holder's answer may be waiting for its client. Returns
-    /// whether the bytes are taken.
+    /// [`MemoryBudget::end_overdraft`]. It begins to do so once all others than the holder, who has taken `own_bytes`,
+    /// leave half of the limits, since an earlier holder's answer may be waiting for its client. It waits for that up to
+    /// [`HALF_WAIT`] on its thread; meanwhile others that need too much fail, and so make room. Returns whether the bytes
+    /// are taken.
     pub(crate) fn take_or_overdraw(&self, bytes: usize, holder: usize, own_bytes: usize) -> bool {
         if self.try_take(bytes).is_ok() {
             return true;
         }
         let overdrawer = &self.whole().overdrawer;
-        let before = match self.others_leave_half(own_bytes) && self.whole().others_leave_half(own_bytes) {
-            true => overdrawer.compare_exchange(0, holder, Ordering::Relaxed, Ordering::Relaxed),
-            false => Err(overdrawer.load(Ordering::Relaxed)),
-        };
-        let may_exceed = before.is_ok() || before == Err(holder);
-        if may_exceed {
-            self.take(bytes);
+        match overdrawer.compare_exchange(0, holder, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => {}
+            Err(other) if other == holder => {
+                self.take(bytes);
+                return true;
+            }
+            Err(_) => return false,
         }
-        may_exceed
+        let end = Instant::now() + HALF_WAIT;
+        while !self.others_leave_half(own_bytes) || !self.whole().others_leave_half(own_bytes) {
+            if Instant::now() >= end {
+                self.end_overdraft(holder);
+                return false;
+            }
+            std::thread::sleep(HALF_POLL);
+        }
+        self.take(bytes);
+        true
     }
 
     /// The holder exceeds the limits no more, if it did.

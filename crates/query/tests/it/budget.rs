@@ -240,9 +240,8 @@ fn node_with_large_rows() -> TestNode {
 fn a_large_row_is_copied_only_where_a_read_may_block_and_only_if_its_value_is_selected() {
     let node = node_with_large_rows();
     must_block(&node, "SELECT b FROM quick.large WHERE k = 3");
-    must_block(&node, "SELECT * FROM quick.large");
+    must_block(&node, "SELECT * FROM quick.large WHERE k = 3");
     assert_eq!(at_once(&node, "SELECT a, c FROM quick.large WHERE k = 3").row_count, 1);
-    assert_eq!(at_once(&node, "SELECT c FROM quick.large").row_count, 1);
     // The large value is in the first piece of its row.
     must_block(&node, "SELECT b FROM quick.first WHERE k = 3");
     assert_eq!(at_once(&node, "SELECT c FROM quick.first WHERE k = 3").row_count, 1);
