@@ -286,7 +286,7 @@ impl Table {
 
     /// The one regular column of a table with COMPACT STORAGE; `None` for other tables.
     pub fn compact_value(&self) -> Option<&Arc<Column>> {
-        self.regulars().shown().next().filter(|_| self.form.is_compact())
+        if self.form.is_compact() { self.regulars().shown().next() } else { None }
     }
 
     /// The columns that statements may name, in the order of `SELECT *`.

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use model::{PartitionKey, PartitionUpdateBuilder, RowBuilder, Slice, Table, counter_increment};
+use model::{PartitionKey, PartitionUpdateBuilder, RowBuilder, Slice, Table, TableForm, counter_increment};
 
 use super::attributes::Attributes;
 use super::change::{Change, Changes, ColumnChanges};
@@ -245,6 +245,9 @@ impl Writer<'_> {
         let partition = updates.partition(table, key);
         let has_row = clustering.is_some() || table.clustering().is_empty();
         let clustering = clustering.map(Vec::as_slice).unwrap_or_default();
+        if table.form() == TableForm::Dense && clustering.len() == EMPTY_VALUE.len() {
+            return Err(empty_clustering(table));
+        }
         let deletes = *statement == StatementType::Delete;
         if deletes && changes.is_empty() {
             return self.delete(clustering, partition, builder);
@@ -293,8 +296,13 @@ impl Writer<'_> {
             partition.delete_partition(self.times.deletion());
             return Ok(());
         }
-        builder.start(self.modification.table.regulars(), false);
-        builder.deletion(self.times.deletion());
+        let table = &self.modification.table;
+        builder.start(table.regulars(), false);
+        match table.compact_value().and_then(|value| table.regulars().index_of(&value.name)) {
+            // As in Cassandra, such a row is deleted by deleting the one cell that it may have.
+            Some(index) => builder.cell(index, &self.times.tombstone()),
+            None => builder.deletion(self.times.deletion()),
+        }
         add_row(partition, clustering, builder);
         Ok(())
     }
@@ -426,6 +434,14 @@ fn negative_deletion(timestamp: i64) -> QueryError {
     QueryError::invalid(format!(
         "A partition cannot be deleted with a negative timestamp ({timestamp}), which SSTables cannot hold; delete its rows instead"
     ))
+}
+
+/// A clustering of one empty value, as it is serialized: its length.
+const EMPTY_VALUE: [u8; 4] = [0; 4];
+
+fn empty_clustering(table: &Table) -> QueryError {
+    let name = table.clustering().first().map_or("", |column| &column.name);
+    QueryError::invalid(format!("Invalid empty or null value for column {name}"))
 }
 
 fn no_compact_value(table: &Table) -> QueryError {

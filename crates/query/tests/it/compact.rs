@@ -133,6 +133,22 @@ fn a_row_is_there_as_long_as_it_has_a_value() {
 }
 
 #[test]
+fn a_deleted_row_loses_its_value_and_can_exist_without_one_later() {
+    let table = "CREATE TABLE t (k int, c int, v int, PRIMARY KEY (k, c)) WITH COMPACT STORAGE";
+    let node = node(&[table, "CREATE TABLE e (k int, c text, PRIMARY KEY (k, c)) WITH COMPACT STORAGE"]);
+    node.run("INSERT INTO t (k, c, v) VALUES (1, 1, 1)");
+    node.run("DELETE FROM t USING TIMESTAMP 9000000000000000 WHERE k = 1 AND c = 1");
+    assert_eq!(node.rows("SELECT * FROM t"), [""; 0]);
+    node.run("ALTER TABLE t DROP COMPACT STORAGE");
+    node.run("INSERT INTO t (k, c, v) VALUES (1, 1, 2)");
+    assert_eq!(node.rows("SELECT * FROM t"), ["1 1 null"], "only the value was deleted");
+    for statement in ["INSERT INTO e (k, c) VALUES (1, '')", "DELETE FROM e WHERE k = 1 AND c = ''"] {
+        assert_eq!(node.failure(statement), "Invalid empty or null value for column c");
+    }
+    node.run("DELETE FROM e WHERE k = 1 AND c >= ''");
+}
+
+#[test]
 fn an_index_finds_rows_of_a_table_without_clustering_columns() {
     let node = node(&["CREATE TABLE t (k int PRIMARY KEY, a int, b text) WITH COMPACT STORAGE"]);
     for k in 0..6 {
