@@ -44,6 +44,14 @@ impl Candidates {
         }
     }
 
+    /// How many keys are known to follow: all of them if there are few. Keys that several sources have count for each.
+    pub fn known_count(&self) -> usize {
+        match self {
+            Candidates::Merged(streams) => streams.iter().map(|stream| stream.batch.len() - stream.at).sum(),
+            Candidates::Sorted(sorted) => sorted.places.len() - sorted.at,
+        }
+    }
+
     /// Moves behind the next key. Fails where a source cannot be read.
     pub fn advance(&mut self) -> Result<(), SSTableError> {
         match self {

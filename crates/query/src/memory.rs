@@ -91,9 +91,9 @@ impl MemoryBudget {
 
     /// Takes this many bytes. Where there are too few, one holder at a time may exceed the limits, until
     /// [`MemoryBudget::end_overdraft`]. It begins to do so once all others than the holder, who has taken `own_bytes`,
-    /// leave half of the limits, since an earlier holder's answer may be waiting for its client. It waits for that up to
-    /// [`HALF_WAIT`] on its thread; meanwhile others that need too much fail, and so make room. Returns whether the bytes
-    /// are taken.
+    /// leave half of the limits, since an earlier holder's answer may be waiting for its client. It waits for that up
+    /// to [`HALF_WAIT`] on its thread; meanwhile others that need too much fail, and so make room. Returns whether the
+    /// bytes are taken.
     pub(crate) fn take_or_overdraw(&self, bytes: usize, holder: usize, own_bytes: usize) -> bool {
         if self.try_take(bytes).is_ok() {
             return true;
@@ -228,7 +228,7 @@ impl Lease {
     }
 
     /// Grows the lease to this many bytes. Where the limits do not allow it, one holder at a time may exceed them
-    /// ([`MemoryBudget::take_or_overdraw`]); it has taken `other_bytes` besides the lease. Returns whether it has grown.
+    /// ([`MemoryBudget::take_or_overdraw`]); it has taken `other_bytes` besides the lease. Returns whether it grew.
     pub(crate) fn grow_or_overdraw(&mut self, bytes: usize, holder: usize, other_bytes: usize) -> bool {
         let missing = bytes.saturating_sub(self.bytes);
         let is_taken = missing == 0 || self.budget.take_or_overdraw(missing, holder, self.bytes + other_bytes);

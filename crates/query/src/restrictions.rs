@@ -80,8 +80,8 @@ pub(crate) struct Restrictions {
     /// Whether the last clustering columns of a written row are left out, and null.
     leaves_out_clustering: bool,
     indexes: IndexUse,
-    /// The restriction by which an index finds the rows.
-    indexed: Option<IndexedRestriction>,
+    /// The restrictions by which indexes find the rows.
+    indexed: Vec<IndexedRestriction>,
 }
 
 impl Restrictions {
@@ -102,7 +102,7 @@ impl Restrictions {
             filters_clustering: false,
             leaves_out_clustering: false,
             indexes: IndexUse::default(),
-            indexed: None,
+            indexed: Vec::new(),
         };
         for relation in &clause.relations {
             restrictions.add(relation, reading, preparing)?;
@@ -117,7 +117,7 @@ impl Restrictions {
         restrictions.check_clustering(reading)?;
         restrictions.check_others(reading)?;
         restrictions.check_index_use()?;
-        restrictions.indexed = restrictions.best_indexed();
+        restrictions.indexed = restrictions.useful_indexed();
         Ok(restrictions)
     }
 

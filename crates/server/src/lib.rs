@@ -9,7 +9,6 @@ mod blocking_pool;
 mod connection;
 mod connection_turn;
 mod events;
-mod handshake_socket;
 mod in_flight;
 mod limits;
 mod login;

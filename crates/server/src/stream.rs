@@ -3,7 +3,8 @@
 //! Plain sockets are read and written directly. TLS keeps some bytes of its own: at most one record that has arrived,
 //! and [`UNSENT_BYTES_MAX`] of answers.
 
-use crate::handshake_socket::HandshakeSocket;
+mod handshake_socket;
+
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -12,6 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+
+pub(crate) use handshake_socket::HandshakeSocket;
 
 /// The answers that TLS takes before the socket has taken them.
 const UNSENT_BYTES_MAX: usize = 32 * 1024;

@@ -4,9 +4,8 @@
 //! after the time that a client has to send STARTUP, and what the client sends in it is counted against the budgets of
 //! `limits.rs`.
 
-use crate::handshake_socket::HandshakeSocket;
 use crate::limits::{Account, ConnectionPermit};
-use crate::stream::Stream;
+use crate::stream::{HandshakeSocket, Stream};
 use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;

@@ -40,6 +40,11 @@ pub struct IndexCandidates {
 }
 
 impl IndexCandidates {
+    /// How many places are known to follow: all of them if there are few. A row may count several times.
+    pub fn known_count(&self) -> usize {
+        self.candidates.known_count()
+    }
+
     /// The next place; `None` behind the last. Fails with [`EngineError::UnreadableIndex`] where a file cannot be read,
     /// and where it would have to wait for a device and may not.
     pub fn next_place(&mut self) -> Result<Option<Place>, EngineError> {
@@ -54,8 +59,8 @@ impl IndexCandidates {
     }
 }
 
-/// The places within `keys` that the index of the table has for some values; `None` if the index is not complete yet, or
-/// if it has too many for a range of values.
+/// The places within `keys` that the index of the table has for some values; `None` if the index is not complete yet,
+/// or has too many for a range of values.
 pub(crate) fn candidates(
     shared: &Shared,
     table: &Arc<Table>,

@@ -1,5 +1,5 @@
-//! The verbs about what a node remembers of roles. Nothing is cached in the sense of Cassandra: roles and permissions are
-//! in memory, and rows that were written directly are read from time to time. These verbs read them at once.
+//! The verbs about what a node remembers of roles. Nothing is cached in the sense of Cassandra: roles and permissions
+//! are in memory, and rows that were written directly are read from time to time. These verbs read them at once.
 
 use super::{Request, Verb};
 use query::{Processor, QueryError};

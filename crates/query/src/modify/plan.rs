@@ -180,7 +180,7 @@ struct Writer<'e> {
     modification: &'e Modification,
     times: Times,
     execution: &'e Execution<'e>,
-    /// The bytes of the rows that INs multiply.
+    /// The bytes of the rows, which INs multiply.
     written_bytes: Cell<usize>,
 }
 
@@ -198,7 +198,6 @@ impl Writer<'_> {
     ) -> Result<(), QueryError> {
         self.execution.work(1)?;
         self.write(key, clustering, updates, builder)?;
-        self.written_bytes.set(self.written_bytes.get().saturating_add(builder.size_bytes()));
         if self.written_bytes.get() > WRITTEN_BYTES_MAX {
             let message = format!("The rows that the statement writes have more than {WRITTEN_BYTES_MAX} bytes");
             return Err(QueryError::invalid(message));
@@ -265,7 +264,7 @@ impl Writer<'_> {
             }
             self.write_columns(columns, key, Some(clustering), builder)?;
             if !builder.is_empty() {
-                add_row(partition, clustering, builder);
+                self.add_row(partition, clustering, builder);
             } else if self.modification.lacks_value {
                 return Err(no_compact_value(table));
             }
@@ -276,6 +275,7 @@ impl Writer<'_> {
             if !builder.is_empty() {
                 let mut blob = Vec::with_capacity(builder.size_bytes());
                 builder.finish(&mut blob);
+                self.count(blob.len());
                 partition.static_row(&blob);
             }
         }
@@ -303,8 +303,18 @@ impl Writer<'_> {
             Some(index) => builder.cell(index, &self.times.tombstone()),
             None => builder.deletion(self.times.deletion()),
         }
-        add_row(partition, clustering, builder);
+        self.add_row(partition, clustering, builder);
         Ok(())
+    }
+
+    fn add_row(&self, update: &mut PartitionUpdateBuilder, clustering: &[u8], builder: &mut RowBuilder) {
+        let size_bytes = builder.size_bytes();
+        self.count(size_bytes);
+        update.row_with(clustering, size_bytes, |out| builder.finish(out));
+    }
+
+    fn count(&self, row_bytes: usize) {
+        self.written_bytes.set(self.written_bytes.get().saturating_add(row_bytes));
     }
 
     /// Writes the first columns of the table, as far as their markers have values that pass the quick check. Returns
@@ -454,6 +464,3 @@ fn no_columns_of_ranges() -> QueryError {
 }
 
 /// Adds the row that is complete in the builder.
-fn add_row(update: &mut PartitionUpdateBuilder, clustering: &[u8], builder: &mut RowBuilder) {
-    update.row_with(clustering, builder.size_bytes(), |out| builder.finish(out));
-}

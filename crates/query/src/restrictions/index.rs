@@ -291,24 +291,26 @@ impl Restrictions {
         Err(QueryError::invalid(NEEDS_FILTERING))
     }
 
-    /// The restriction by which an index finds the rows, if that is better than reading the partitions and slices.
-    pub(super) fn best_indexed(&self) -> Option<IndexedRestriction> {
+    /// The restrictions by which indexes find the rows, if that is better than reading the partitions and slices: those to
+    /// one value first, because the rows of a range have to be sorted.
+    pub(super) fn useful_indexed(&self) -> Vec<IndexedRestriction> {
         let table = &*self.table;
         // Rows of a given partition that are given by their clustering are read at once.
         let gives_rows = !self.is_key_range && !self.clustering.is_empty() && !self.filters_clustering;
         if !self.indexes.is_used || gives_rows {
-            return None;
+            return Vec::new();
         }
         let of_others = self.others.iter().filter_map(|restriction| restriction.indexed(table));
         let of_clustering = self.clustering.all().iter().filter_map(|restriction| restriction.indexed(table));
         let of_partition = self.partition.restricted().filter(|_| self.filters_partition);
         let of_partition = of_partition.filter_map(|restriction| restriction.indexed(table));
-        // The first that asks for one value, and a range only if there is none.
-        of_others.chain(of_clustering).chain(of_partition).min_by_key(IndexedRestriction::is_range)
+        let mut indexed: Vec<_> = of_others.chain(of_clustering).chain(of_partition).collect();
+        indexed.sort_by_key(IndexedRestriction::is_range);
+        indexed
     }
 
-    /// The restriction by which an index finds the rows.
-    pub fn indexed(&self) -> Option<&IndexedRestriction> {
-        self.indexed.as_ref()
+    /// The restrictions by which indexes find the rows, those to one value first.
+    pub fn indexed(&self) -> &[IndexedRestriction] {
+        &self.indexed
     }
 }

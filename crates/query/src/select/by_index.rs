@@ -4,18 +4,25 @@
 //! from all sources, and the filter looks at their values again: so an entry of a row that was changed, deleted or
 //! expired meanwhile gives nothing, and limits, pages and groups are those of any other read.
 
+use std::sync::Arc;
+
 use engine::{IndexCandidates, IndexPlace};
 use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices, TableForm};
 
 use super::execute::Segment;
 use super::read::{Flow, Page};
 use crate::QueryError;
+use crate::restrictions::IndexedRestriction;
 
 /// The number of rows of a partition that are read at a time.
 const ROWS_MAX: usize = 256;
 
+/// An index with no more candidates is used without a look at others.
+const FEW_CANDIDATES: usize = 64;
+
 /// The places that an index gives, by partition.
 pub(super) struct Places {
+    index: Arc<str>,
     candidates: IndexCandidates,
     next: Option<IndexPlace>,
     /// How many it gave.
@@ -71,29 +78,50 @@ impl Places {
 }
 
 impl Page<'_> {
-    /// The places within a segment that an index gives; `None` if all of the segment is to be read.
+    /// The places within a segment that an index gives, the one with the fewest if several can; `None` if all of the
+    /// segment is to be read.
     pub(super) fn search(&self, segment: &Segment) -> Result<Option<Places>, QueryError> {
         let plan = self.plan();
-        let Some(indexed) = plan.restrictions.indexed() else { return Ok(None) };
-        let execution = self.execution();
+        let [_, ..] = plan.restrictions.indexed() else { return Ok(None) };
         let is_static_compact = plan.table.form() == TableForm::StaticCompact;
-        let reads_nothing = segment.slices.as_slice().is_empty() && !is_static_compact;
-        let Some(values) = indexed.values(execution)?.filter(|_| !reads_nothing) else { return Ok(None) };
+        if segment.slices.as_slice().is_empty() && !is_static_compact {
+            return Ok(None);
+        }
+        let mut fewest: Option<Places> = None;
+        for indexed in plan.restrictions.indexed() {
+            let most = fewest.as_ref().map_or(usize::MAX, |places| places.candidates.known_count());
+            if most <= FEW_CANDIDATES {
+                break;
+            }
+            let found = self.candidates(indexed, segment)?;
+            if let Some(candidates) = found.filter(|candidates| candidates.known_count() < most) {
+                fewest = Some(Places { index: indexed.index.name.clone(), candidates, next: None, count: 0 });
+            }
+        }
+        let Some(mut places) = fewest else { return Ok(None) };
+        let (table, name) = (&plan.table, &places.index);
+        self.execution().note(|| format!("Executing read on {}.{} using index {name}", table.keyspace, table.name));
+        places.advance()?;
+        Ok(Some(places))
+    }
+
+    /// The candidates of one index; `None` if it gives none.
+    fn candidates(
+        &self,
+        indexed: &IndexedRestriction,
+        segment: &Segment,
+    ) -> Result<Option<IndexCandidates>, QueryError> {
+        let (execution, index) = (self.execution(), &indexed.index);
+        let Some(values) = indexed.values(execution)? else { return Ok(None) };
         if indexed.is_range() {
             execution.need_processor()?;
         }
-        let (table, name) = (&plan.table, &indexed.index.name);
-        let engine = execution.processor.engine();
-        let (keys, turn) = (&segment.keys, execution.turn());
-        let candidates = engine.index_candidates(table, &indexed.index, values.as_ref(), keys, turn)?;
-        let Some(candidates) = candidates else {
-            execution.note(|| format!("Index {name} is not built yet, or has too many candidates"));
-            return Ok(None);
-        };
-        execution.note(|| format!("Executing read on {}.{} using index {name}", table.keyspace, table.name));
-        let mut places = Places { candidates, next: None, count: 0 };
-        places.advance()?;
-        Ok(Some(places))
+        let (engine, turn) = (execution.processor.engine(), execution.turn());
+        let candidates = engine.index_candidates(&self.plan().table, index, values.as_ref(), &segment.keys, turn)?;
+        if candidates.is_none() {
+            execution.note(|| format!("Index {} is not built yet, or has too many candidates", index.name));
+        }
+        Ok(candidates)
     }
 
     /// Reads the rows at these places. Returns false if the page is full or the limit is reached.
@@ -119,8 +147,8 @@ impl Page<'_> {
             }
             is_resumed &= places.is_at(&partition);
         }
-        let (name, count) = (self.plan().restrictions.indexed().map(|indexed| &indexed.index.name), places.count);
-        name.iter().for_each(|name| self.execution().note(|| format!("Index {name} gave {count} candidates")));
+        let Places { index, count, .. } = &places;
+        self.execution().note(|| format!("Index {index} gave {count} candidates"));
         self.set_range(ReadRange { keys, slices, reversed: false });
         Ok(goes_on)
     }

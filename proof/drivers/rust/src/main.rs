@@ -1,6 +1,6 @@
-//! The Rust driver's script: `rust-driver-script HOST PORT`. Speaks protocol v4, the newest this driver knows. With `tls
-//! DIRECTORY LOGIN` it makes a few checks over TLS: the directory has the certificates, and the login is `certificate` or
-//! `password`.
+//! The Rust driver's script: `rust-driver-script HOST PORT`. Speaks protocol v4, the newest this driver knows. With
+//! `tls DIRECTORY LOGIN` it makes a few checks over TLS: the directory has the certificates, and the login is
+//! `certificate` or `password`.
 
 mod tls;
 
