@@ -128,7 +128,12 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let audit = if config.read_only { None } else { request_logs.start_audit()? };
     let mut options = server_options(&config);
     options.tls = certificates.as_ref().map(|certificates| certificates.for_server());
-    // Whoever finds the port open may end the node in an orderly way. Until then a signal ends the process at once.
+    // Whoever finds the port open may control the node, and end it in an orderly way. Until then a signal ends the
+    // process at once. A read-only node has no socket, which would be a new file.
+    let admin = match config.read_only {
+        true => None,
+        false => Some(AdminSocket::bind(&data).map_err(|error| format!("{}: {error}", data.display()))?),
+    };
     let mut signals = Signals::new()?;
     let listener = Listener::bind(options).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
     log_opened(&engine);
@@ -141,11 +146,6 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let processor = Arc::new(Processor::new(engine.clone(), options));
     roles::start(&config, &processor).await?;
     let server = Server::new(listener, processor.clone());
-    // The socket would be a new file.
-    let admin = match config.read_only {
-        true => None,
-        false => Some(AdminSocket::bind(&data).map_err(|error| format!("{}: {error}", data.display()))?),
-    };
     let node = Arc::new(NodeState {
         engine: engine.clone(),
         metrics: server.metrics(),

@@ -15,6 +15,8 @@ pub const GIVE_UP: Duration = Duration::from_secs(120);
 pub struct GatedDisk {
     inner: SimulatedDisk,
     held: &'static str,
+    /// If set, only creations by threads of this name are held.
+    thread: Option<&'static str>,
     gate: Arc<(Mutex<Gate>, Condvar)>,
 }
 
@@ -28,7 +30,12 @@ struct Gate {
 
 impl GatedDisk {
     pub fn new(inner: &SimulatedDisk, held: &'static str) -> GatedDisk {
-        GatedDisk { inner: inner.clone(), held, gate: Arc::default() }
+        GatedDisk { inner: inner.clone(), held, thread: None, gate: Arc::default() }
+    }
+
+    /// Holds only creations by threads of this name.
+    pub fn only_of(self, thread: &'static str) -> GatedDisk {
+        GatedDisk { thread: Some(thread), ..self }
     }
 
     pub fn close(&self) {
@@ -69,7 +76,8 @@ impl GatedDisk {
 
 impl Disk for GatedDisk {
     fn open(&self, path: &Path, options: OpenOptions) -> Result<Box<dyn File>, DiskError> {
-        if path.to_string_lossy().contains(self.held) && !self.inner.exists(path)? {
+        let is_of_thread = self.thread.is_none_or(|name| std::thread::current().name() == Some(name));
+        if is_of_thread && path.to_string_lossy().contains(self.held) && !self.inner.exists(path)? {
             self.pass();
         }
         self.inner.open(path, options)

@@ -31,4 +31,5 @@ mod schema_agreement;
 mod sstables;
 mod torture;
 mod unasked_compactions;
+mod uncovered;
 mod unreadable;

@@ -2,6 +2,7 @@
 
 use crate::node::{Node, TempDir, espalier, failure, run};
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -44,6 +45,23 @@ fn a_node_with_a_deep_data_directory_can_be_controlled() {
     let data = directory.join(&["deep"; 40].join("/"));
     let _node = Node::start(&data);
     assert!(steer(&data, &["status"]).contains("UN"));
+}
+
+/// Who waits for the port, as scripts do, may go on with a command.
+#[test]
+fn a_node_whose_port_is_open_can_be_controlled() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let command = espalier(&["serve", "--data", data.to_str().unwrap(), "--port", &port.to_string()]);
+    let waiting = std::thread::spawn(move || {
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            std::thread::yield_now();
+        }
+        data.join("espalier.sock").exists()
+    });
+    let _node = Node::launch(command);
+    assert!(waiting.join().unwrap());
 }
 
 #[test]
