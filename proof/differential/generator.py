@@ -147,7 +147,7 @@ class Generator:
         rng = self.rng
         roll = rng.random()
         if self.indexing is not None and self.indexing.random() < 0.2:
-            return self.create_index(table)
+            return self.create_index(table, has_data=True)
         if self.packing is not None and self.packing.random() < 0.08:
             return drop_compact_storage(self.packing, table)
         if roll < 0.25:
@@ -167,8 +167,8 @@ class Generator:
         return Step("cql", rng.choice((f"DESCRIBE TABLE {table.full_name}", f"DESCRIBE KEYSPACE {self.keyspace}",
                                        f"DESCRIBE {table.full_name}")))
 
-    def create_index(self, table: Table) -> Step:
-        return create_index(self.indexing, table, self.now is not None)
+    def create_index(self, table: Table, has_data: bool = False) -> Step:
+        return create_index(self.indexing, table, self.now is not None, has_data)
 
     def add_column(self, table: Table) -> Step:
         rng = self.rng

@@ -12,10 +12,11 @@ ATTACHED = 0.4          # of the indexes are storage-attached
 RANGES = {"tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double", "date", "time", "timestamp", "timeuuid", "inet"}
 
 
-def create_index(rng: Random, table: Table, expires: bool) -> Step:
+def create_index(rng: Random, table: Table, expires: bool, has_data: bool) -> Step:
     """An index that the table does not have yet, mostly.
 
-    Those by which Cassandra misses rows are left out (docs/differences.md): of static columns, and of key columns where cells expire.
+    Those by which Cassandra misses rows are left out (docs/differences.md): of static columns, of key columns where cells expire, and
+    storage-attached ones of tables with data.
     """
     kinds = ("regular",) if expires else ("partition_key", "clustering", "regular")
     columns = table.of_kind(*kinds)
@@ -27,7 +28,7 @@ def create_index(rng: Random, table: Table, expires: bool) -> Step:
     if not is_refused and "duration" not in column.type.name and not is_cells_of_user_type(column):
         table.indexes.setdefault(column.name, []).append(target)
     # Espalier has no indexes of vectors yet, and Cassandra none of blobs.
-    attached = rng.random() < ATTACHED and not any(word in column.type.name for word in ("vector", "blob", "'"))
+    attached = rng.random() < ATTACHED and not has_data and not any(word in column.type.name for word in ("vector", "blob", "'"))
     if attached and column.name in table.indexes:
         table.attached.add(column.name)
     using = rng.choice((" USING 'sai'", " USING 'StorageAttachedIndex'")) if attached else ""

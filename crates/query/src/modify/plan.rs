@@ -275,7 +275,7 @@ impl Writer<'_> {
             if !builder.is_empty() {
                 let mut blob = Vec::with_capacity(builder.size_bytes());
                 builder.finish(&mut blob);
-                self.count(blob.len());
+                self.count_written(blob.len());
                 partition.static_row(&blob);
             }
         }
@@ -307,13 +307,14 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Adds the row that is complete in the builder.
     fn add_row(&self, update: &mut PartitionUpdateBuilder, clustering: &[u8], builder: &mut RowBuilder) {
         let size_bytes = builder.size_bytes();
-        self.count(size_bytes);
+        self.count_written(size_bytes);
         update.row_with(clustering, size_bytes, |out| builder.finish(out));
     }
 
-    fn count(&self, row_bytes: usize) {
+    fn count_written(&self, row_bytes: usize) {
         self.written_bytes.set(self.written_bytes.get().saturating_add(row_bytes));
     }
 
@@ -462,5 +463,3 @@ fn no_compact_value(table: &Table) -> QueryError {
 fn no_columns_of_ranges() -> QueryError {
     QueryError::invalid("Range deletions are not supported for specific columns")
 }
-
-/// Adds the row that is complete in the builder.

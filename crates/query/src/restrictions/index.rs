@@ -291,8 +291,8 @@ impl Restrictions {
         Err(QueryError::invalid(NEEDS_FILTERING))
     }
 
-    /// The restrictions by which indexes find the rows, if that is better than reading the partitions and slices: those to
-    /// one value first, because the rows of a range have to be sorted.
+    /// The restrictions by which indexes find the rows, if that is better than reading the partitions and slices: those
+    /// to one value first, because the rows of a range have to be sorted.
     pub(super) fn useful_indexed(&self) -> Vec<IndexedRestriction> {
         let table = &*self.table;
         // Rows of a given partition that are given by their clustering are read at once.
