@@ -6,13 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use blockio::{Disk, SimulatedDisk};
-use engine::{Engine, EngineError, EngineOptions, MemtableConfiguration, TrieOptions};
+use engine::{Engine, EngineOptions, MemtableConfiguration, TrieOptions};
 use model::{PartitionKey, Table, TableOptions};
-use types::CqlType;
 
-use crate::fixture::{
-    columns, create_table, delete_rows, insert, open_with, rows, set_options, small_options, stored_columns,
-};
+use crate::fixture::{create_table, delete_rows, insert, open_with, rows, set_options, small_options};
 use crate::gated_disk::{GIVE_UP, GatedDisk};
 
 const ROW: i32 = 5;
@@ -21,14 +18,14 @@ const DELETED: i64 = 20;
 /// Rows that are written after the deletion do not protect it from being purged.
 const LATER: i64 = 30;
 
-/// Two keys that are replayed one after the other by the same thread: it applies records in the order of tokens.
+/// Two keys that are neighbours in the order of tokens.
 fn keys() -> [i32; 2] {
     let mut keys: Vec<i32> = (0..100).collect();
     keys.sort_by_key(|key| PartitionKey::new(&key.to_be_bytes()).token());
     [keys[0], keys[1]]
 }
 
-/// A table with a flushed deletion. `write_later` writes the row that it shadows, and many rows of another partition.
+/// A table with a flushed deletion.
 fn create_with_deletion(engine: &Engine) -> Arc<Table> {
     let table = create_table(engine);
     // Two SSTables are enough for a merge.
@@ -40,6 +37,7 @@ fn create_with_deletion(engine: &Engine) -> Arc<Table> {
     table
 }
 
+/// Writes the row that the deletion shadows, and many rows of another partition.
 fn write_later(engine: &Engine, table: &Arc<Table>, later_rows: i32) {
     let [shadowed, later] = keys();
     insert(engine, table, shadowed, ROW, "shadowed", SHADOWED);
@@ -91,66 +89,4 @@ fn a_merge_keeps_a_deletion_while_the_successor_of_a_full_memtable_is_not_flushe
     gated.wait_for(2);
     merge_and_start_again(&engine, &table, &disk);
     gated.open_for_all();
-}
-
-/// An SSTable that is flushed during a replay covers nothing of the replayed log: only the last flush does.
-#[test]
-fn a_merge_keeps_a_deletion_while_the_replayed_log_is_not_flushed() {
-    let disk = SimulatedDisk::new();
-    let engine = open_with(&small_options(&disk));
-    let table = create_with_deletion(&engine);
-    write_later(&engine, &table, 1500);
-    assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 1, "the rest is in the log only");
-    let disk = disk.crash_image(1);
-    let (mut options, gated) = gated_options(&disk);
-    // The replay itself has to flush what comes first.
-    options.memtable_space_bytes = 1 << 20;
-    gated.close();
-    let engine = open_with(&options);
-    gated.wait_for(1);
-    merge_and_start_again(&engine, &table, &disk);
-    gated.open_for_all();
-}
-
-/// Adds the column `w` to `ks.t`, or drops it.
-fn alter(engine: &Engine) {
-    let is_there = columns(engine, "ks").contains(&("t".into(), "w".into()));
-    let altered = engine.change_schema::<_, EngineError>(|_, keyspaces| {
-        let keyspace = Arc::make_mut(keyspaces.get_mut("ks").unwrap());
-        let builder = keyspace.tables["t"].to_builder();
-        let builder = match is_there {
-            true => builder.drop_column("w", CqlType::Int, engine.next_timestamp_micros()),
-            false => builder.regular("w", CqlType::Int),
-        };
-        keyspace.tables.insert("t".into(), Arc::new(builder.build()));
-        Ok(())
-    });
-    altered.unwrap();
-}
-
-/// What was replayed is flushed while the first record of the new life is written. If an SSTable of one table of the
-/// schema claimed that record, a power cut would take it from this table only.
-#[test]
-fn the_first_change_of_the_schema_survives_beside_flushes_of_what_was_replayed() {
-    let mut disk = SimulatedDisk::new();
-    // So much is replayed that it is flushed in the background.
-    let options = |disk: &SimulatedDisk| EngineOptions { memtable_space_bytes: 1 << 20, ..small_options(disk) };
-    let engine = open_with(&options(&disk));
-    create_table(&engine);
-    drop(engine);
-    for life in 0..20 {
-        let engine = open_with(&options(&disk));
-        alter(&engine);
-        let expected = columns(&engine, "ks");
-        while engine.flush_stats().pending + engine.flush_stats().active > 0 {
-            std::thread::yield_now();
-        }
-        let table = engine.schema().table("ks", "t").unwrap().clone();
-        (0..40).for_each(|row| insert(&engine, &table, 1, row, &"v".repeat(1 << 10), life));
-        disk = disk.crash_image(life as u64);
-        drop(engine);
-        let engine = open_with(&options(&disk.crash_image(0)));
-        assert_eq!(columns(&engine, "ks"), expected, "life {life}");
-        assert_eq!(stored_columns(&engine, "ks").unwrap(), expected, "life {life}");
-    }
 }
