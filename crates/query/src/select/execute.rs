@@ -70,8 +70,13 @@ impl SelectPlan {
                     "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time",
                 ));
             }
-            let data_center = &processor.options().node.data_center;
-            consistency::check_read(options.consistency, execution.schema, &self.table.keyspace, data_center)?;
+            let (keyspace, data_center) = (&self.table.keyspace, &processor.options().node.data_center);
+            let check = match &partitions {
+                Partitions::Keys(_) => consistency::check_read,
+                // A serial level of a scan is that of a quorum, and nothing else is done for it.
+                Partitions::Range(_) => consistency::check_alive,
+            };
+            check(options.consistency, execution.schema, keyspace, data_center)?;
         }
         let state =
             options.paging_state.map(|state| PagingState::from_bytes(state, self.shape, &self.table)).transpose()?;
