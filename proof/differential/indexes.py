@@ -9,7 +9,8 @@ from proof.differential.writes import Text
 
 INDEXED = 0.35          # of the histories have indexes
 ATTACHED = 0.4          # of the indexes are storage-attached
-RANGES = {"tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double", "date", "time", "timestamp", "timeuuid", "inet"}
+# Not of inet, because Cassandra misses rows (docs/differences.md).
+RANGES = {"tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double", "date", "time", "timestamp", "timeuuid"}
 
 
 def create_index(rng: Random, table: Table, expires: bool, has_data: bool) -> Step:

@@ -17,6 +17,8 @@ pub(crate) const VERSION: u32 = 2;
 /// The position of the footer and the magic number.
 const TAIL_BYTES: usize = 12;
 const SEGMENT_BYTES: usize = 32;
+/// More than a footer has besides checksums of pages and segments.
+const FOOTER_HEAD_BYTES_MAX: u64 = 1024;
 
 /// How much of the id of another SSTable an error shows.
 const ID_SHOWN_BYTES: usize = 64;
@@ -148,9 +150,11 @@ fn read_footer(name: &str, file: &dyn File, size_bytes: u64) -> Result<(u64, Vec
     }
     let position = position.first_chunk().map_or(0, |position| u64::from_be_bytes(*position));
     let is_page = position.is_multiple_of(TRIE_PAGE_BYTES as u64);
-    let length =
-        tail_position.checked_sub(position).filter(|_| is_page).and_then(|length| usize::try_from(length).ok());
-    let Some(length) = length else {
+    // It has a checksum for each page before it, and not more segments than there are pages.
+    let pages = position / TRIE_PAGE_BYTES as u64;
+    let length_max = FOOTER_HEAD_BYTES_MAX + pages.saturating_mul(4 + SEGMENT_BYTES as u64);
+    let length = tail_position.checked_sub(position).filter(|length| is_page && *length <= length_max);
+    let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else {
         let expected = "the position of the footer, at a page's start";
         return Err(damaged(tail_position, expected, position.to_string()).into());
     };

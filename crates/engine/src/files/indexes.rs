@@ -92,14 +92,15 @@ impl TableFiles {
         IndexFile::open(&*self.disk, &path, key, &origin_of(sstable), &self.cache).map(WatchedFile::new)
     }
 
-    /// Builds those indexes of an SSTable of the view that it has no sound files of. `goes_on` is asked after each
-    /// partition. Blocks on the disk.
+    /// Builds those indexes of an SSTable of the view that it has no sound files of, unless another thread does so now.
+    /// `goes_on` is asked after each partition. Blocks on the disk.
     pub fn settle_indexes(
         &self,
         store: &TableStore,
         sstable: &Arc<SSTableReader>,
         goes_on: impl FnMut() -> bool,
     ) -> Result<(), EngineError> {
+        let Some(_permit) = store.indexes.permit_build(sstable) else { return Ok(()) };
         // It is not older than what was written to the SSTable.
         let table = &store.table.load_full();
         let is_built = |key| store.indexes.has_own(sstable, key);

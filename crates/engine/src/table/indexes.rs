@@ -4,9 +4,9 @@
 //! indexes of the memtable that was flushed, or of the SSTables that were merged. These have an entry for each of its
 //! rows, and may have more, which costs time and no wrong row.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use blockio::DiskErrorKind;
@@ -15,6 +15,7 @@ use model::{IndexKey, PartitionUpdate, Table};
 use sstable::{SSTableError, SSTableId, SSTableReader};
 
 use super::generation::Generation;
+use crate::lock::lock;
 
 /// Makes the entries of each index of the table.
 pub(crate) fn indexers_of(table: &Table) -> Vec<Indexer> {
@@ -181,9 +182,29 @@ pub(crate) type SSTableIndexes = Vec<Held>;
 #[derive(Default)]
 pub(crate) struct StoreIndexes {
     by_sstable: ArcSwap<HashMap<SSTableId, Arc<SSTableIndexes>>>,
+    /// The SSTables whose index files are being built.
+    under_way: Mutex<HashSet<SSTableId>>,
+}
+
+/// The right to build the index files of an SSTable, which one thread has at a time.
+pub(crate) struct BuildPermit<'s> {
+    indexes: &'s StoreIndexes,
+    sstable: SSTableId,
+}
+
+impl Drop for BuildPermit<'_> {
+    fn drop(&mut self) {
+        lock(&self.indexes.under_way).remove(&self.sstable);
+    }
 }
 
 impl StoreIndexes {
+    /// The right to build the index files of an SSTable; `None` if another thread builds them now.
+    pub fn permit_build(&self, sstable: &SSTableReader) -> Option<BuildPermit<'_>> {
+        let sstable = sstable.descriptor().id.clone();
+        lock(&self.under_way).insert(sstable.clone()).then(|| BuildPermit { indexes: self, sstable })
+    }
+
     /// The sources of an SSTable's index; `None` if it has none that can be read.
     pub fn sources(&self, sstable: &SSTableReader, key: IndexKey) -> Option<Vec<IndexSource>> {
         let by_sstable = self.by_sstable.load();

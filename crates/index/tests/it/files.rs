@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use blockio::{Disk, Fault, SimulatedDisk};
+use blockio::{Disk, Fault, OpenOptions, SimulatedDisk};
 use index::{IndexFile, IndexWriter, Origin};
 use model::{ColumnId, IndexKey, IndexPart};
 use sstable::{BlockCache, SSTableError, SSTableId};
@@ -138,6 +138,19 @@ fn a_file_of_another_column_part_sstable_or_version_is_refused() {
     overwrite(&disk, &bytes);
     let newer = open_as(KEY, origin()).expect_err("it is of version 3").to_string();
     assert_eq!(newer, "7.db: version 3 of index files is not supported");
+}
+
+#[test]
+fn a_footer_that_is_longer_than_its_pages_allow_is_refused_without_memory_for_it() {
+    let disk = disk();
+    write(&disk, [(&b"\x40a"[..], 1)], 100);
+    let file = disk.open(Path::new(PATH), OpenOptions::write()).unwrap();
+    let end = 16 << 20;
+    file.write_at(&[&0_u64.to_be_bytes()[..], b"ESPI"].concat(), end - 12).unwrap();
+    let error = open(&disk).expect_err("the file has no pages").to_string();
+    let expected =
+        "7.db is corrupt at offset 16777204: expected the position of the footer, at a page's start, got 0";
+    assert_eq!(error, expected);
 }
 
 #[test]
