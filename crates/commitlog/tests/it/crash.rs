@@ -109,11 +109,13 @@ impl Node {
 
     /// Kills the process; the next one finds what is in the page cache.
     fn die(&mut self) {
+        self.flushed_to.clear();
         self.disk = self.disk.after_process_death();
     }
 
     /// Cuts the machine's power.
     fn lose_power(&mut self) {
+        self.flushed_to.clear();
         let image_seed = self.choices.next();
         self.disk = self.disk.crash_image(image_seed);
     }
@@ -151,7 +153,8 @@ impl Node {
         }
     }
 
-    /// Flushes a table's records into an SSTable, which is durable before the log learns of it.
+    /// Flushes a table's records into an SSTable, which is durable before the log learns of it. The first flush of a
+    /// life covers all that was found, so that the log always gets room.
     fn flush(&mut self, log: &CommitLog, table: Uuid) -> Result<(), LogError> {
         let start = self.flushed_to.get(&table).copied().unwrap_or(LogPosition::NONE);
         let interval = PositionInterval { start, end: log.position() };

@@ -78,7 +78,7 @@ fn a_write_that_would_have_to_wait_for_room_is_not_begun() {
     let next = loop {
         match begin(&engine, &table, -1, "there is room again") {
             Some(next) => break next,
-            None => std::thread::yield_now(),
+            None => std::thread::sleep(crate::fixture::PAUSE),
         }
     };
     block_on(next).unwrap();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use blockio::{SimulatedDisk, SystemDisk};
 use engine::{Engine, EngineError, EngineOptions, block_on};
@@ -38,15 +39,21 @@ pub fn options(directory: &Directory) -> EngineOptions {
     options
 }
 
+/// Between two looks at what other threads do.
+pub const PAUSE: Duration = Duration::from_millis(1);
+
 pub fn open(directory: &Directory) -> Arc<Engine> {
     open_with(&options(directory))
 }
 
-/// Opens the engine as soon as the threads of an earlier one have released it.
+/// Opens the engine as soon as the threads of an earlier one have released it. These may have a low priority, so that a
+/// loop without a pause would keep them from it on a busy machine.
 pub fn open_with(options: &EngineOptions) -> Arc<Engine> {
     loop {
         match Engine::open(options.clone()) {
-            Err(EngineError::Disk(error)) if error.kind() == blockio::DiskErrorKind::Locked => std::thread::yield_now(),
+            Err(EngineError::Disk(error)) if error.kind() == blockio::DiskErrorKind::Locked => {
+                std::thread::sleep(PAUSE)
+            }
             opened => return opened.unwrap(),
         }
     }

@@ -52,7 +52,7 @@ fn parallel_writes_fill_many_memtables_and_a_crash_keeps_all_that_was_acknowledg
         }
         for quarter in 1..4 {
             while so_far().iter().sum::<i32>() < WRITERS * WRITES * quarter / 4 && !failed.load(Ordering::SeqCst) {
-                std::thread::yield_now();
+                std::thread::sleep(crate::fixture::PAUSE);
             }
             let acknowledged = so_far();
             images.push((disk.crash_image(quarter as u64), acknowledged));

@@ -680,6 +680,6 @@ fn a_table_that_goes_to_the_disk_and_back_into_memory_leaves_no_memtable_unflush
     let given_up = std::time::Instant::now() + crate::gated_disk::GIVE_UP;
     while engine.table_stats(&table).unwrap().pending_flushes > 0 {
         assert!(std::time::Instant::now() < given_up, "nothing flushes it");
-        std::thread::yield_now();
+        std::thread::sleep(crate::fixture::PAUSE);
     }
 }

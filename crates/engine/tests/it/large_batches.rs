@@ -161,7 +161,7 @@ fn a_large_batch_whose_future_is_dropped_is_whole_or_absent() {
         }
         // Waits until the thread that finishes the batch drops its reference to the engine.
         while Arc::strong_count(&engine) > 1 {
-            std::thread::yield_now();
+            std::thread::sleep(crate::fixture::PAUSE);
         }
         let found = rows(&engine, &table).len();
         assert!([0, PARTITIONS].contains(&found), "{found} partitions after {polls} polls");
@@ -292,7 +292,7 @@ fn a_table_that_is_quarantined_amid_a_large_batch_keeps_no_other_from_its_part()
         });
         // The thread that finishes the batch holds the engine until then.
         while Arc::strong_count(&engine) > 1 {
-            std::thread::yield_now();
+            std::thread::sleep(crate::fixture::PAUSE);
         }
         match result {
             Ok(()) => continue,

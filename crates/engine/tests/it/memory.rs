@@ -76,7 +76,7 @@ fn a_write_that_waits_for_memory_delays_no_write_that_a_flush_waits_for() {
         std::thread::scope(|scope| {
             let flush = scope.spawn(|| engine.flush(&filled));
             while engine.table_stats(&filled).unwrap().pending_flushes == 0 {
-                std::thread::yield_now();
+                std::thread::sleep(crate::fixture::PAUSE);
             }
             let mutation = write(&written, 2, room() / 2 + 4096);
             let mut late: Write<'_> = pin!(engine.write(&mutation));
@@ -161,7 +161,7 @@ fn a_table_gets_the_memtable_that_it_names() {
     keyspace.tables.insert(altered.name.clone(), Arc::new(altered));
     engine.set_keyspace(keyspace).unwrap();
     while shards(&table) < 3 {
-        std::thread::yield_now();
+        std::thread::sleep(crate::fixture::PAUSE);
     }
     assert_eq!(rows(&engine, &table).len(), 1);
     let counted: u64 = engine.table_stats(&table).unwrap().memtable_puts.iter().map(|puts| puts.uncontended).sum();

@@ -103,7 +103,7 @@ fn a_merge_in_the_background_writes_an_sstable_per_shard() {
     let began = Instant::now();
     while engine.table_stats(&table).unwrap().sstable_count != 4 {
         assert!(began.elapsed() < GIVE_UP);
-        std::thread::yield_now();
+        std::thread::sleep(crate::fixture::PAUSE);
     }
     assert_eq!(shards_of(&disk, &table), [0, 1, 2, 3]);
     assert_eq!(rows(&engine, &table).len(), 120);

@@ -29,7 +29,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < GIVE_UP);
-        std::thread::yield_now();
+        std::thread::sleep(crate::fixture::PAUSE);
     }
 }
 

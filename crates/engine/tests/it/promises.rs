@@ -436,7 +436,9 @@ fn a_log_of_another_node_is_refused() {
     let mut other = EngineOptions { directory: "/other".into(), ..own.clone() };
     let refusal = |options: &EngineOptions| loop {
         match Engine::open(options.clone()) {
-            Err(EngineError::Disk(error)) if error.kind() == blockio::DiskErrorKind::Locked => {}
+            Err(EngineError::Disk(error)) if error.kind() == blockio::DiskErrorKind::Locked => {
+                std::thread::sleep(crate::fixture::PAUSE);
+            }
             opened => break opened.err().expect("a refusal").to_string(),
         }
     };

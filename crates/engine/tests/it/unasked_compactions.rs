@@ -34,7 +34,7 @@ fn wait_for_sstables(engine: &Engine, table: &Table, count: usize) {
     let began = Instant::now();
     while engine.table_stats(table).unwrap().sstable_count != count {
         assert!(began.elapsed() < GIVE_UP, "nobody looked");
-        std::thread::yield_now();
+        std::thread::sleep(crate::fixture::PAUSE);
     }
 }
 
@@ -79,7 +79,7 @@ fn an_sstable_is_merged_without_a_flush_when_its_time_has_come() {
     let began = Instant::now();
     while engine.table_stats(&table).unwrap().sstable_partition_count != 1 {
         assert!(began.elapsed() < GIVE_UP, "nobody looked");
-        std::thread::yield_now();
+        std::thread::sleep(crate::fixture::PAUSE);
     }
     assert_eq!(rows(&engine, &table), [(0, 1, "stays".into())]);
 }

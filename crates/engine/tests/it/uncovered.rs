@@ -53,7 +53,7 @@ fn merge_and_start_again(engine: &Engine, table: &Arc<Table>, disk: &SimulatedDi
     let began = Instant::now();
     while engine.table_stats(table).unwrap().sstable_count > 1 {
         assert!(began.elapsed() < GIVE_UP, "they are merged in the background");
-        std::thread::yield_now();
+        std::thread::sleep(crate::fixture::PAUSE);
     }
     assert_eq!(rows(engine, table), before);
     let engine = open_with(&small_options(&disk.crash_image(1)));

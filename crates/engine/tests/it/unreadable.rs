@@ -152,7 +152,9 @@ fn the_tables_of_a_keyspace_without_a_row_are_quarantined() {
 fn refusal_of(options: &EngineOptions) -> String {
     loop {
         match Engine::open(options.clone()).err().unwrap() {
-            EngineError::Disk(error) if error.kind() == blockio::DiskErrorKind::Locked => std::thread::yield_now(),
+            EngineError::Disk(error) if error.kind() == blockio::DiskErrorKind::Locked => {
+                std::thread::sleep(crate::fixture::PAUSE)
+            }
             error => return error.to_string(),
         }
     }

@@ -148,8 +148,7 @@ fn a_footer_that_is_longer_than_its_pages_allow_is_refused_without_memory_for_it
     let end = 16 << 20;
     file.write_at(&[&0_u64.to_be_bytes()[..], b"ESPI"].concat(), end - 12).unwrap();
     let error = open(&disk).expect_err("the file has no pages").to_string();
-    let expected =
-        "7.db is corrupt at offset 16777204: expected the position of the footer, at a page's start, got 0";
+    let expected = "7.db is corrupt at offset 16777204: expected the position of the footer, at a page's start, got 0";
     assert_eq!(error, expected);
 }
 
