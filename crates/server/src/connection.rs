@@ -83,8 +83,6 @@ pub(crate) struct Connection<H: QueryHandler> {
     slot: Option<Pin<Box<Sleep>>>,
     /// EXECUTE requests that were begun in this turn and are not counted yet.
     executes: u64,
-    /// The bytes of answers that were sent in this turn.
-    sent_bytes: usize,
     idle: Option<Pin<Box<Sleep>>>,
 }
 
@@ -120,7 +118,6 @@ impl<H: QueryHandler> Connection<H> {
             patrol: Patrol::new(connected, shared.options.handshake_timeout),
             slot: None,
             executes: 0,
-            sent_bytes: 0,
             idle,
             shared,
             stream,
@@ -154,7 +151,6 @@ impl<H: QueryHandler> Connection<H> {
         let mut connection_turn = ConnectionTurn::begin();
         let is_large = AtomicBool::new(false);
         self.now = None;
-        self.sent_bytes = 0;
         loop {
             let hold = self.shared.handler.hold_log(cx.waker());
             let turn = Turn { log_hold: hold.as_ref(), is_large: Some(&is_large), ..Turn::NON_BLOCKING };
@@ -195,7 +191,7 @@ impl<H: QueryHandler> Connection<H> {
             if self.closing && self.under_way() == 0 && self.encoder.pending_bytes() == 0 {
                 return self.stream.poll_end(cx);
             }
-            if connection_turn.is_over() || self.has_more_to_send() {
+            if connection_turn.is_over() {
                 self.settle();
                 // The runtime then looks at sockets before it polls this task again. A task that only wakes itself is
                 // polled up to 61 times in between.
