@@ -1,5 +1,5 @@
 """How long a login takes that is refused: with the name of no role, with a wrong password, and for a role without a password. All three get
-the same answer, and whoever asks should not learn from the time which of them it was.
+the same answer, and its time should not tell a client which of them it was.
 
 usage: python -m proof.roles.timing [ROUNDS]
 
@@ -38,7 +38,7 @@ def main() -> None:
     for kind, measured in times.items():
         cut = statistics.quantiles(measured, n=20)
         median = statistics.median(measured)
-        # The spread that the median of so many times has by itself.
+        # The standard error of the median.
         error = 1.2533 * statistics.stdev(measured) / len(measured) ** 0.5
         print(f"{kind:16} median {median * 1e3:8.3f} ms (+- {error * 1e3:.3f}), 5 % {cut[0] * 1e3:8.3f}, 95 % {cut[-1] * 1e3:8.3f}, "
               f"{100 * (median / base - 1):+.2f} % of a wrong password")

@@ -128,8 +128,8 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let audit = if config.read_only { None } else { request_logs.start_audit()? };
     let mut options = server_options(&config);
     options.tls = certificates.as_ref().map(|certificates| certificates.for_server());
-    // Whoever finds the port open may control the node, and end it in an orderly way. Until then a signal ends the
-    // process at once. A read-only node has no socket, which would be a new file.
+    // The control socket is there before the port, because scripts that find the port open send commands at once. A
+    // read-only node has no control socket, which would be a new file.
     let admin = match config.read_only {
         true => None,
         false => Some(AdminSocket::bind(&data).map_err(|error| format!("{}: {error}", data.display()))?),

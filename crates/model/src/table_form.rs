@@ -19,7 +19,7 @@ pub enum TableForm {
 const COUNTER: &str = "counter";
 
 impl TableForm {
-    /// The form of a table with COMPACT STORAGE that has so many declared clustering columns.
+    /// The form of a table with COMPACT STORAGE, by the number of its declared clustering columns.
     pub fn compact(clustering_columns: usize) -> TableForm {
         match clustering_columns {
             0 => TableForm::StaticCompact,

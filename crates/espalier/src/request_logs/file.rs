@@ -5,8 +5,8 @@
 //! (`block`). When the period of `roll_cycle` is over, the file is renamed after that period's beginning (UTC), and the
 //! oldest files are removed while all of them are larger than `max_log_size`.
 //!
-//! An entry that cannot be written is lost, which is logged and counted; the node goes on. A file that was moved or
-//! removed is begun anew. Files are not synced, so a power cut may lose the last entries.
+//! An entry that cannot be written is lost, which is logged and counted; requests are served as before. A file that was
+//! moved or removed is created again. Files are not synced, so a power cut may lose the last entries.
 
 use super::files::Files;
 use super::options::{FileOptions, Kind};

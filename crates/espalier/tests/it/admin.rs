@@ -47,7 +47,7 @@ fn a_node_with_a_deep_data_directory_can_be_controlled() {
     assert!(steer(&data, &["status"]).contains("UN"));
 }
 
-/// Who waits for the port, as scripts do, may go on with a command.
+/// Scripts wait for the port and then send a command.
 #[test]
 fn a_node_whose_port_is_open_can_be_controlled() {
     let directory = TempDir::new();

@@ -42,6 +42,7 @@ pub struct Node {
 const ERROR: u8 = 0;
 const STARTUP: u8 = 1;
 const QUERY: u8 = 7;
+const AUTH_RESPONSE: u8 = 15;
 
 /// `espalier` with these arguments, and without options from the test's environment.
 pub fn espalier(arguments: &[&str]) -> Command {
@@ -102,22 +103,38 @@ impl Node {
 
     /// The body of the answer to a statement, which must succeed.
     fn answer(&self, statement: &str, flags: u8) -> Vec<u8> {
-        let mut answer = Vec::new();
-        let mut socket = TcpStream::connect(self.address).unwrap();
-        let options = [&[0, 1, 0, 11], &b"CQL_VERSION"[..], &[0, 5], b"3.0.0"].concat();
         let consistency_one = [0, 1];
         let length = u32::try_from(statement.len()).unwrap().to_be_bytes();
         let query = [&length[..], statement.as_bytes(), &consistency_one, &[flags]].concat();
-        for (opcode, body) in [(STARTUP, options), (QUERY, query)] {
+        let (opcode, answer) = self.exchange(QUERY, &query);
+        assert_ne!(opcode, ERROR, "{statement}: {}", String::from_utf8_lossy(&answer));
+        answer
+    }
+
+    /// Tries to log in, which must fail.
+    pub fn refused_login(&self, name: &str) {
+        let token = [b"\0", name.as_bytes(), b"\0password"].concat();
+        let length = u32::try_from(token.len()).unwrap().to_be_bytes();
+        let (opcode, answer) = self.exchange(AUTH_RESPONSE, &[&length[..], &token].concat());
+        assert_eq!(opcode, ERROR, "{}", String::from_utf8_lossy(&answer));
+    }
+
+    /// Sends a message on a new connection, behind STARTUP. Returns the opcode and the body of its answer.
+    fn exchange(&self, opcode: u8, body: &[u8]) -> (u8, Vec<u8>) {
+        let options = [&[0, 1, 0, 11], &b"CQL_VERSION"[..], &[0, 5], b"3.0.0"].concat();
+        let mut socket = TcpStream::connect(self.address).unwrap();
+        let mut ask = |opcode: u8, body: &[u8]| {
             let length = u32::try_from(body.len()).unwrap().to_be_bytes();
-            socket.write_all(&[&[4, 0, 0, 0, opcode], &length[..], &body].concat()).unwrap();
+            socket.write_all(&[&[4, 0, 0, 0, opcode], &length[..], body].concat()).unwrap();
             let mut header = [0; 9];
             socket.read_exact(&mut header).unwrap();
-            answer = vec![0; u32::from_be_bytes(*header.last_chunk().unwrap()) as usize];
+            let mut answer = vec![0; u32::from_be_bytes(*header.last_chunk().unwrap()) as usize];
             socket.read_exact(&mut answer).unwrap();
-            assert_ne!(header[4], ERROR, "{statement}: {}", String::from_utf8_lossy(&answer));
-        }
-        answer
+            (header[4], answer)
+        };
+        let (started, answer) = ask(STARTUP, &options);
+        assert_ne!(started, ERROR, "{}", String::from_utf8_lossy(&answer));
+        ask(opcode, body)
     }
 
     pub fn signal(&self, name: &str) {

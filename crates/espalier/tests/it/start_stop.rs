@@ -106,3 +106,18 @@ fn only_the_owner_may_open_the_admin_socket() {
     let mode = std::fs::metadata(data.join("espalier.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
+
+#[test]
+fn the_name_of_a_refused_login_adds_no_line_to_the_log() {
+    let directory = TempDir::new();
+    let mut command = espalier(&["serve", "--data", directory.join("data").to_str().unwrap(), "--port", "0"]);
+    command.env("ESPALIER_AUTHENTICATOR", "PasswordAuthenticator");
+    let node = Node::launch(command);
+    node.refused_login("name\nERROR forged\u{202e}\u{1b}[2J");
+    node.signal("TERM");
+    let (code, log) = node.end();
+    assert_eq!(code, Some(0), "{log}");
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("forged")).collect();
+    assert!(matches!(lines[..], [line] if line.contains("login refused")), "{log}");
+    assert!(!log.contains(['\u{202e}', '\u{1b}']), "{log}");
+}
