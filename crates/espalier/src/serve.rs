@@ -57,6 +57,7 @@ pub fn serve(flags: Serve) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(worker_threads())
         .on_thread_start(blockio::start_promptly)
+        .event_interval(POLLS_PER_LOOK_AT_SOCKETS)
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
@@ -65,6 +66,10 @@ pub fn serve(flags: Serve) -> Result<(), String> {
     runtime.shutdown_background();
     ended
 }
+
+/// The connections of which a thread makes a turn before it looks whether others have become ready. A turn may take
+/// some milliseconds, and tokio's own default is 61 of them.
+const POLLS_PER_LOOK_AT_SOCKETS: u32 = 4;
 
 /// Opens a stopped node's engine, as `serve` would.
 pub fn open_engine(data: PathBuf, config: Option<PathBuf>) -> Result<Arc<Engine>, String> {

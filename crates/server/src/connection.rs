@@ -16,7 +16,7 @@ mod socket;
 
 use crate::Shared;
 use crate::blocking_pool::Line;
-use crate::connection_turn::{ConnectionTurn, WEIGHT_OF_LARGE, WEIGHT_OF_MOVED};
+use crate::connection_turn::{ConnectionTurn, WEIGHT_OF_LARGE, WEIGHT_OF_MOVED, WEIGHT_OF_TURN};
 use crate::events::Subscription;
 use crate::in_flight::InFlight;
 use crate::limits::{Account, ConnectionPermit, FIRST_REQUEST_BYTES_MAX, FREE_BYTES};
@@ -83,6 +83,8 @@ pub(crate) struct Connection<H: QueryHandler> {
     slot: Option<Pin<Box<Sleep>>>,
     /// EXECUTE requests that were begun in this turn and are not counted yet.
     executes: u64,
+    /// The bytes of answers that were sent in this turn.
+    sent_bytes: usize,
     idle: Option<Pin<Box<Sleep>>>,
 }
 
@@ -118,6 +120,7 @@ impl<H: QueryHandler> Connection<H> {
             patrol: Patrol::new(connected, shared.options.handshake_timeout),
             slot: None,
             executes: 0,
+            sent_bytes: 0,
             idle,
             shared,
             stream,
@@ -151,6 +154,7 @@ impl<H: QueryHandler> Connection<H> {
         let mut connection_turn = ConnectionTurn::begin();
         let is_large = AtomicBool::new(false);
         self.now = None;
+        self.sent_bytes = 0;
         loop {
             let hold = self.shared.handler.hold_log(cx.waker());
             let turn = Turn { log_hold: hold.as_ref(), is_large: Some(&is_large), ..Turn::NON_BLOCKING };
@@ -171,10 +175,12 @@ impl<H: QueryHandler> Connection<H> {
                         0
                     }
                 };
-                let weight = match is_large.swap(false, Ordering::Relaxed) {
-                    true => WEIGHT_OF_LARGE,
-                    false if self.running.len() > running => WEIGHT_OF_MOVED,
-                    false => 0,
+                let is_moved = self.running.len() > running;
+                let weight = match (is_large.swap(false, Ordering::Relaxed), is_moved) {
+                    (true, true) => WEIGHT_OF_TURN,
+                    (true, false) => WEIGHT_OF_LARGE,
+                    (false, true) => WEIGHT_OF_MOVED,
+                    (false, false) => 0,
                 };
                 connection_turn.count(size_bytes, weight);
                 progress = true;
@@ -191,7 +197,7 @@ impl<H: QueryHandler> Connection<H> {
             if self.closing && self.under_way() == 0 && self.encoder.pending_bytes() == 0 {
                 return self.stream.poll_end(cx);
             }
-            if connection_turn.is_over() {
+            if connection_turn.is_over() || self.has_more_to_send() {
                 self.settle();
                 // The runtime then looks at sockets before it polls this task again. A task that only wakes itself is
                 // polled up to 61 times in between.

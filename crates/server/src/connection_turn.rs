@@ -25,6 +25,9 @@ pub(crate) const WEIGHT_OF_LARGE: usize = WEIGHT_PER_LOOK;
 /// The weight of a request that continues on another thread.
 pub(crate) const WEIGHT_OF_MOVED: usize = 4;
 
+/// The weight of a request that did as much as a turn may take before it was moved. It ends the turn.
+pub(crate) const WEIGHT_OF_TURN: usize = 1 << 20;
+
 /// One turn of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionTurn {
@@ -55,7 +58,7 @@ impl ConnectionTurn {
     pub(crate) fn count(&mut self, size_bytes: usize, weight: usize) {
         self.requests += 1;
         self.weight += 1 + weight + size_bytes / BYTES_PER_WEIGHT;
-        self.is_over |= self.requests >= REQUESTS_MAX;
+        self.is_over |= self.requests >= REQUESTS_MAX || weight >= WEIGHT_OF_TURN;
         if self.weight >= self.next_look {
             self.look(Instant::now());
         }
@@ -83,6 +86,13 @@ mod tests {
         assert!(!turn.is_over());
         turn.count(30, 0);
         assert!(turn.is_over() && turn.requests() == REQUESTS_MAX);
+    }
+
+    #[test]
+    fn a_request_that_took_a_turn_before_it_was_moved_ends_the_turn() {
+        let mut turn = ConnectionTurn::begin();
+        turn.count(30, WEIGHT_OF_TURN);
+        assert!(turn.is_over());
     }
 
     #[test]

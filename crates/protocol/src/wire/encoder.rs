@@ -51,6 +51,9 @@ enum Framing {
     Segments { lz4: bool },
 }
 
+/// Sent bytes that the output keeps at its start before the rest is moved over them.
+const SENT_KEPT_BYTES: usize = 64 * 1024;
+
 impl Encoder {
     /// An encoder of bare envelopes in this version.
     pub fn new(version: Version) -> Encoder {
@@ -185,6 +188,10 @@ impl Encoder {
             shrink(&mut self.output);
             shrink(&mut self.payload);
             shrink(&mut self.scratch);
+        } else if self.sent >= SENT_KEPT_BYTES && self.sent >= self.output.len() - self.sent {
+            // Otherwise the buffer would grow for as long as answers are added before all others are sent.
+            self.output.drain(..self.sent);
+            self.sent = 0;
         }
     }
 
@@ -289,5 +296,26 @@ mod tests {
             encoder.sent(encoder.pending_bytes());
             assert!(encoder.capacity_bytes() < 1 << 20);
         }
+    }
+
+    #[test]
+    fn answers_that_are_added_before_all_others_are_sent_reuse_the_memory_of_those_sent() {
+        const BODY_BYTES: usize = 300_000;
+        let mut encoder = Encoder::new(Version::V5);
+        encoder.start_segments(false);
+        let head = ResponseHead::new(1, Opcode::Result);
+        let (mut written, mut sent) = (Vec::new(), Vec::new());
+        for number in 0..100 {
+            encoder.envelope(&head, |out| out.extend_from_slice(&[number; BODY_BYTES]));
+            encoder.flush();
+            written.extend_from_slice(&encoder.output()[written.len() - sent.len()..]);
+            let part = encoder.output().len().min(if number == 0 { 1000 } else { BODY_BYTES });
+            sent.extend_from_slice(&encoder.output()[..part]);
+            encoder.sent(part);
+            let held = encoder.capacity_bytes();
+            assert!(held < 6 * BODY_BYTES, "{held} bytes for {} that wait", encoder.pending_bytes());
+        }
+        sent.extend_from_slice(encoder.output());
+        assert!(sent == written);
     }
 }

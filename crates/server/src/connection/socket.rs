@@ -17,17 +17,24 @@ const READ_BUFFER_KEPT_BYTES: usize = 512 * 1024;
 /// first size or more, so that one read takes all that has arrived.
 const READ_SIZES_BYTES: [usize; 2] = [8 * 1024, 128 * 1024];
 
+/// What one turn sends at most. The kernel copies it on this thread, which takes some tenths of a millisecond; with
+/// many large answers other clients would wait for all of them.
+const SENT_PER_TURN_BYTES: usize = 256 * 1024;
+
 impl<H: QueryHandler> Connection<H> {
-    /// Sends the answers that are ready. True if the kernel took some bytes.
+    /// Sends the answers that are ready, as far as the turn goes. True if the kernel took some bytes.
     pub(super) fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         self.encoder.flush();
         let mut progress = false;
-        while !self.encoder.output().is_empty() {
-            let Poll::Ready(count) = self.stream.poll_write(self.encoder.output(), cx)? else { break };
+        while !self.encoder.output().is_empty() && self.sent_bytes < SENT_PER_TURN_BYTES {
+            let output = self.encoder.output();
+            let part = &output[..output.len().min(SENT_PER_TURN_BYTES)];
+            let Poll::Ready(count) = self.stream.poll_write(part, cx)? else { break };
             if count == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             self.encoder.sent(count);
+            self.sent_bytes += count;
             self.patrol.sent(count);
             self.shared.metrics.bytes_sent.add(count as u64);
             self.shared.metrics.socket_writes.add(1);
@@ -36,6 +43,11 @@ impl<H: QueryHandler> Connection<H> {
         // If it has to wait, the task is woken.
         let _ = self.stream.poll_flush(cx)?;
         Ok(progress)
+    }
+
+    /// Whether the turn has sent as much as it may, and there is more.
+    pub(super) fn has_more_to_send(&self) -> bool {
+        self.sent_bytes >= SENT_PER_TURN_BYTES && !self.encoder.output().is_empty()
     }
 
     /// Reads the bytes that have arrived. True if there were any, or if the input has ended.
