@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use protocol::{Batch, Body, ErrorResponse, Header, Request};
 use query::{
-    Answer, BatchEntry, BatchStatement, ClientState, Outcome, Prepared, QueryError, QueryHandler, Response, Statement,
+    Answer, BatchEntry, BatchStatement, ClientState, Lease, Outcome, Prepared, QueryError, QueryHandler, Statement,
     TraceLog, Turn,
 };
 use tokio::time::timeout;
 
+use crate::blocking::HeldResponse;
 use crate::blocking_pool::Line;
 use crate::turn::Reply;
 use crate::{Shared, blocking, long_text};
@@ -35,9 +36,9 @@ enum LongOutcome<P> {
 }
 
 impl<H: QueryHandler> LongRequest<H> {
-    /// The answer to the request.
-    pub(crate) async fn answer(self) -> Reply<H::Plan> {
-        let line = self.line.clone();
+    /// The answer to the request, and the memory that it takes of the client's.
+    pub(crate) async fn answer(self) -> (Reply<H::Plan>, Option<Lease>) {
+        let (line, client) = (self.line.clone(), self.client.clone());
         // The memory is held until the request is complete.
         let begun = blocking::run_long(line.clone(), async move {
             let memory = Body::parse(&self.header, &self.body)
@@ -49,9 +50,12 @@ impl<H: QueryHandler> LongRequest<H> {
             }
         });
         match begun.await {
-            Ok((LongOutcome::Statement(outcome), _memory)) => Reply::Response(complete(outcome, line).await),
-            Ok((LongOutcome::Reply(reply), _memory)) => reply,
-            Err(overloaded) => Reply::Response(Err(overloaded)),
+            Ok((LongOutcome::Statement(outcome), _memory)) => {
+                let (response, memory) = complete(outcome, line, client).await;
+                (Reply::Response(response), memory)
+            }
+            Ok((LongOutcome::Reply(reply), _memory)) => (reply, None),
+            Err(overloaded) => (Reply::Response(Err(overloaded)), None),
         }
     }
 
@@ -103,28 +107,32 @@ impl<H: QueryHandler> LongRequest<H> {
 }
 
 /// The answer to a request that was begun. Its time limit counts from now on.
-async fn complete(outcome: Outcome, line: Arc<Line>) -> Result<Response, QueryError> {
+async fn complete(outcome: Outcome, line: Arc<Line>, client: Arc<ClientState>) -> HeldResponse {
     match outcome {
-        Outcome::Done(Answer::Response(response)) => *response,
-        Outcome::Done(Answer::Written) => Err(QueryError::server("an answer was written to no output")),
+        Outcome::Done(Answer::Response(response)) => {
+            let memory = blocking::hold(&client, &response);
+            (*response, memory)
+        }
+        Outcome::Done(Answer::Written) => (Err(QueryError::server("an answer was written to no output")), None),
         Outcome::Pending(mut pending) => {
             let limit = *pending.limit();
-            within(&limit, poll_fn(move |context| pending.poll(Turn::NON_BLOCKING, context))).await
+            within(
+                &limit,
+                poll_fn(move |context| pending.poll(Turn::NON_BLOCKING, context).map(|response| (response, None))),
+            )
+            .await
         }
         Outcome::MustBlock(work) => {
             let limit = *work.limit();
             let deadline = limit.duration().map(|duration| Instant::now() + duration);
-            within(&limit, blocking::run(line, *work, deadline)).await
+            within(&limit, blocking::run(line, client, *work, deadline)).await
         }
     }
 }
 
-async fn within(
-    limit: &query::TimeLimit,
-    work: impl Future<Output = Result<Response, QueryError>>,
-) -> Result<Response, QueryError> {
+async fn within(limit: &query::TimeLimit, work: impl Future<Output = HeldResponse>) -> HeldResponse {
     match limit.duration() {
-        Some(duration) => timeout(duration, work).await.unwrap_or_else(|_| Err(limit.error())),
+        Some(duration) => timeout(duration, work).await.unwrap_or_else(|_| (Err(limit.error()), None)),
         None => work.await,
     }
 }

@@ -19,7 +19,8 @@ const BATCH_ENTRIES_MAX: usize = 500;
 /// The texts of which the marks are not counted, because that takes a while, too.
 const LONG_BYTES: usize = 32 * 1024;
 
-/// The memory that a part takes at most while its statement is parsed and resolved.
+/// The memory that a part takes at most while its statement is parsed and resolved, and that an entry of a batch takes
+/// until the batch is complete.
 const PART_BYTES: usize = 512;
 
 /// Whether reading and resolving a request takes long.
@@ -37,8 +38,9 @@ pub(crate) fn is_long(request: &Request<'_>) -> bool {
 pub(crate) fn hold(request: &Request<'_>, client: &ClientState) -> Result<Option<Lease>, ErrorResponse> {
     let (Some(memory), true) = (&client.memory, is_long(request)) else { return Ok(None) };
     let mut lease = Lease::new(memory.clone());
+    let entries = if let Request::Batch(batch) = request { batch.queries.len() } else { 0 };
     let parts: usize = texts(request).map(|text| query::token_count(text).max(mark_count(text))).sum();
-    if lease.try_grow(parts * PART_BYTES) {
+    if lease.try_grow((entries + parts) * PART_BYTES) {
         return Ok(Some(lease));
     }
     let message = "The statement is long, and the requests under way take the memory that it needs \

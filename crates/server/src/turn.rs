@@ -9,12 +9,11 @@ use protocol::{
     flags,
 };
 use query::{
-    Answer, BatchEntry, BatchStatement, ClientState, Lease, MustBlock, Outcome, Prepared, QueryError, QueryHandler,
-    Response, ResponseBody, Statement, TimeLimit, Turn,
+    Answer, BatchEntry, BatchStatement, MustBlock, Outcome, Prepared, QueryError, QueryHandler, Response, Statement,
+    TimeLimit, Turn,
 };
 
 use crate::in_flight::{Answering, Blocking, InFlight, ReplyTo};
-use crate::limits::FREE_BYTES;
 use crate::long_request::LongRequest;
 use crate::prepared::{Md5Id, RecentStatements};
 use crate::session::Session;
@@ -299,17 +298,13 @@ impl<H: QueryHandler> Requests<'_, H> {
             trace: trace.as_ref().map(|trace| trace.log().clone()),
         };
         let to = ReplyTo::new(envelope.header.stream, self.session.take_warnings(), trace.as_ref().map(Trace::id));
-        let (shared, client) = (self.shared.clone(), self.session.client.clone());
+        let shared = self.shared.clone();
         let answering: Answering<H::Plan> = Box::pin(async move {
-            let reply = long.answer().await;
+            let answer = long.answer().await;
             if let Some(trace) = trace {
                 trace.record(shared).await;
             }
-            let memory = match &reply {
-                Reply::Response(response) => hold(&client, response),
-                Reply::Prepared(..) | Reply::Error(_) => None,
-            };
-            (reply, memory)
+            answer
         });
         // A statement's own limit begins once the statement is read.
         let limit = TimeLimit::NONE;
@@ -328,24 +323,13 @@ impl<H: QueryHandler> Requests<'_, H> {
         let deadline = limit.duration().map(|duration| Instant::now() + duration);
         let (shared, client, line) = (self.shared.clone(), self.session.client.clone(), self.session.line.clone());
         let answering: Answering<H::Plan> = Box::pin(async move {
-            let response = blocking::run(line, work, deadline).await;
+            let (response, memory) = blocking::run(line, client, work, deadline).await;
             if let Some(trace) = trace {
                 trace.record(shared).await;
             }
-            let memory = hold(&client, &response);
             (Reply::Response(response), memory)
         });
         let size_bytes = size_bytes + size_of_val(&*answering);
         InFlight::blocking(reply, size_bytes, Blocking { answering, limit, deadline })
     }
-}
-
-/// Counts rows, and the copy that is sent, as memory of this client until they are encoded. The statement has taken as
-/// much before.
-fn hold(client: &ClientState, response: &Result<Response, QueryError>) -> Option<Lease> {
-    let Ok(Response { body: ResponseBody::Rows(rows), .. }) = response else { return None };
-    let memory = client.memory.as_ref().filter(|_| rows.cells.len() > FREE_BYTES)?;
-    let mut lease = Lease::new(memory.clone());
-    lease.grow(rows.cells.capacity() + rows.cells.len());
-    Some(lease)
 }
