@@ -70,20 +70,25 @@ pub(crate) struct Pools {
     pub(crate) devices: BlockingPool,
     /// Schema changes and truncations, which may wait for writes, and each other.
     pub(crate) schema_changes: BlockingPool,
+    /// Traces that are written. Those that find too many waiting are lost, as in Cassandra.
+    pub(crate) traces: BlockingPool,
 }
 
 impl Pools {
     pub(crate) fn new() -> Arc<Pools> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let pool = |name, niceness, threads_max: usize, threads_per_line_max| {
-            let waiting_max = WAITING_MAX;
+        let waiting_up_to = |waiting_max, name, niceness, threads_max: usize, threads_per_line_max| {
             BlockingPool::new(PoolOptions { name, niceness, threads_max, threads_per_line_max, waiting_max })
+        };
+        let pool = |name, niceness, threads_max, threads_per_line_max| {
+            waiting_up_to(WAITING_MAX, name, niceness, threads_max, threads_per_line_max)
         };
         let scans = (SCANS_PER_CORE * cores).max(SCANS_MIN);
         Arc::new(Pools {
             scans: pool("scan", SCAN_NICENESS, scans, scans - 1),
             devices: pool("device-wait", 0, DEVICE_WAITS_MAX, DEVICE_WAITS_MAX * 3 / 4),
             schema_changes: pool("schema-change", SCAN_NICENESS, SCHEMA_CHANGES_MAX, SCHEMA_CHANGES_MAX - 1),
+            traces: waiting_up_to(TRACES_WAITING_MAX, "trace", SCAN_NICENESS, 1, 1),
         })
     }
 
@@ -113,6 +118,9 @@ const SCAN_NICENESS: i32 = 5;
 const DEVICE_WAITS_MAX: usize = 64;
 
 const SCHEMA_CHANGES_MAX: usize = 8;
+
+/// As in Cassandra.
+const TRACES_WAITING_MAX: usize = 1000;
 
 /// Work that waits for a thread of a pool; what comes beyond that is refused.
 const WAITING_MAX: usize = 4096;

@@ -47,6 +47,8 @@ struct Shared<H: query::QueryHandler> {
     metrics: std::sync::Arc<Metrics>,
     limits: std::sync::Arc<limits::Limits>,
     pools: std::sync::Arc<blocking_pool::Pools>,
+    /// The traces that wait for a thread.
+    trace_line: std::sync::Arc<blocking_pool::Line>,
     /// The limit on requests a second, if there is one.
     request_rate: Option<request_rate::RequestRate>,
     /// A permit for each password that may be hashed at a time.

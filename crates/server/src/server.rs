@@ -1,7 +1,7 @@
 //! The listener. It accepts connections and stops them.
 
 use crate::Shared;
-use crate::blocking_pool::Pools;
+use crate::blocking_pool::{Line, Pools};
 use crate::connection::Connection;
 use crate::events::EventBus;
 use crate::limits::{ConnectionPermit, Limits};
@@ -72,13 +72,15 @@ impl<H: QueryHandler> Server<H> {
     /// A server for the clients of this listener.
     pub fn new(listener: Listener, handler: Arc<H>) -> Server<H> {
         let Listener { listener, tls_listener, local, options } = listener;
+        let pools = Pools::new();
         let shared = Shared {
             prepared: PreparedCache::new(options.prepared_statements_cache_size_bytes),
             local,
             events: Arc::new(EventBus::default()),
             metrics: Arc::new(Metrics::default()),
             limits: Limits::new(&options),
-            pools: Pools::new(),
+            trace_line: Line::new(pools.clone()),
+            pools,
             request_rate: options.requests_per_second_max.map(|max| RequestRate::new(max.get())),
             logins: Arc::new(Semaphore::new(LOGINS_AT_A_TIME)),
             notices: Notices::default(),

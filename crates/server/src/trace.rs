@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use protocol::{ColumnSpec, QueryOptions, Value, Values, Version};
-use query::{KeptForms, Prepared, QueryHandler, Request, Statement, TraceLog, Turn, without_passwords};
-use tokio::task::spawn_blocking;
+use query::{
+    ClientState, KeptForms, Lease, Outcome, Prepared, QueryError, QueryHandler, Request, Statement, TraceLog, Turn,
+    without_passwords,
+};
 use uuid::{Timestamp, Uuid};
 
 use crate::Shared;
+use crate::blocking_pool::Overloaded;
+use crate::limits::FREE_BYTES;
 
 /// The node part of the time-based ids made here. Its multicast bit says that it is not the address of a network card.
 const NODE: [u8; 6] = [0x01, b'e', b's', b'p', b'a', b'l'];
@@ -35,13 +39,16 @@ pub(crate) struct Trace {
     request: &'static str,
     /// The parameters of the request, as a CQL map with Cassandra's keys.
     parameters: String,
+    /// For a long text, until it is written.
+    memory: Option<Lease>,
 }
 
 impl Trace {
-    pub(crate) fn begin(client: Option<SocketAddr>) -> Trace {
+    pub(crate) fn begin(client: &ClientState) -> Trace {
         Trace {
             id: Uuid::now_v1(&NODE),
-            client,
+            client: client.address,
+            memory: client.memory.clone().map(Lease::new),
             log: Arc::new(TraceLog::begin()),
             started_at: SystemTime::now(),
             request: "",
@@ -93,32 +100,49 @@ impl Trace {
         &self.log
     }
 
-    /// Writes the session and its events. If that fails, the trace is lost, but not the request.
-    pub(crate) async fn record<H: QueryHandler>(self, shared: Arc<Shared<H>>) {
-        let _ = spawn_blocking(move || self.write(&shared)).await;
+    /// Writes the session and its events in the background, since a client gets its answer before its trace. If that
+    /// fails, or if too many traces wait, the trace is lost, but not the request.
+    pub(crate) fn record<H: QueryHandler>(mut self, shared: &Arc<Shared<H>>) {
+        // The text is held three times: here, in an event, and in the statement that inserts it.
+        let held_bytes = 3 * self.parameters.len();
+        if held_bytes > FREE_BYTES {
+            self.memory.iter_mut().for_each(|memory| memory.grow(held_bytes));
+        }
+        let writer = shared.clone();
+        match shared.pools.traces.run(&shared.trace_line, async move { self.write(&writer) }) {
+            Ok(written) => drop(tokio::spawn(written)),
+            Err(Overloaded) => shared.notices.traces.tell(|left_out| {
+                tracing::warn!("trace not written: too many traces wait{left_out}");
+            }),
+        }
     }
 
-    /// Does the same in the background, for a request that does not wait for its trace.
-    pub(crate) fn record_in_background<H: QueryHandler>(self, shared: Arc<Shared<H>>) {
-        drop(spawn_blocking(move || self.write(&shared)));
-    }
-
+    /// The session is written last, since clients read the events once the session is there.
     fn write<H: QueryHandler>(&self, shared: &Shared<H>) {
+        let mut begun = Vec::new();
+        self.insert_events(shared, &mut begun);
+        self.insert_session(shared, &mut begun);
+        for outcome in begun {
+            if let Err(error) = outcome.and_then(Outcome::into_response) {
+                shared.notices.traces.tell(|left_out| tracing::warn!(%error, "trace not written{left_out}"));
+            }
+        }
+    }
+
+    fn insert_session<H: QueryHandler>(&self, shared: &Shared<H>, begun: &mut Vec<Result<Outcome, QueryError>>) {
         let duration = micros(self.log.elapsed());
         let Trace { request, parameters, .. } = self;
         let coordinator = address_bytes(shared.local.ip());
         let client = self.client.map(|address| address_bytes(address.ip()));
-        let since_epoch = self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let started_at = since_epoch.as_millis() as i64;
+        let started_at = self.since_epoch().as_millis() as i64;
         let port = i32::from(shared.local.port()).to_be_bytes();
-        let id = self.id.as_bytes();
-        let session = format!(
+        let text = format!(
             "INSERT INTO system_traces.sessions (session_id, client, command, coordinator, coordinator_port, duration, \
              parameters, request, started_at) VALUES (?, ?, 'QUERY', ?, ?, ?, {parameters}, ?, ?) USING TTL \
              {TTL_SECONDS}"
         );
         let values = [
-            Value::Bytes(id),
+            Value::Bytes(self.id.as_bytes()),
             client.as_deref().map_or(Value::Null, Value::Bytes),
             Value::Bytes(&coordinator),
             Value::Bytes(&port),
@@ -126,23 +150,32 @@ impl Trace {
             Value::Bytes(request.as_bytes()),
             Value::Bytes(&started_at.to_be_bytes()),
         ];
-        insert(shared, &session, &values);
-        let insert_event = format!(
+        begun.push(begin_insert(shared, &text, &values));
+    }
+
+    fn insert_events<H: QueryHandler>(&self, shared: &Shared<H>, begun: &mut Vec<Result<Outcome, QueryError>>) {
+        let text = format!(
             "INSERT INTO system_traces.events (session_id, event_id, activity, source, source_port, source_elapsed, thread) \
              VALUES (?, ?, ?, ?, ?, ?, 'espalier') USING TTL {TTL_SECONDS}"
         );
+        let source = address_bytes(shared.local.ip());
+        let port = i32::from(shared.local.port()).to_be_bytes();
         for (place, event) in self.log.events().iter().enumerate() {
-            let event_id = event_id(since_epoch + event.elapsed, place);
+            let event_id = event_id(self.since_epoch() + event.elapsed, place);
             let values = [
-                Value::Bytes(id),
+                Value::Bytes(self.id.as_bytes()),
                 Value::Bytes(event_id.as_bytes()),
                 Value::Bytes(event.activity.as_bytes()),
-                Value::Bytes(&coordinator),
+                Value::Bytes(&source),
                 Value::Bytes(&port),
                 Value::Bytes(&micros(event.elapsed)),
             ];
-            insert(shared, &insert_event, &values);
+            begun.push(begin_insert(shared, &text, &values));
         }
+    }
+
+    fn since_epoch(&self) -> Duration {
+        self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default()
     }
 }
 
@@ -156,17 +189,14 @@ fn micros(elapsed: Duration) -> [u8; 4] {
     i32::try_from(elapsed.as_micros()).unwrap_or(i32::MAX).to_be_bytes()
 }
 
-fn insert<H: QueryHandler>(shared: &Shared<H>, text: &str, values: &[Value<'_>]) {
+/// Begins a write; the log makes those that are begun together durable together.
+fn begin_insert<H: QueryHandler>(shared: &Shared<H>, text: &str, values: &[Value<'_>]) -> Result<Outcome, QueryError> {
     let options = QueryOptions { values: Values::Positional(values), ..QueryOptions::default() };
     let client = Arc::default();
-    let outcome = shared.handler.prepare(&client, text, None, KeptForms::NOTHING).and_then(|statement| {
-        let statement = Statement::Prepared { statement: &statement, client_columns: None };
-        let request = Request { statement, client: &client, options: &options, version: Version::V5, trace: None };
-        shared.handler.begin(&request, Turn::BLOCKING, None).into_response()
-    });
-    if let Err(error) = outcome {
-        shared.notices.traces.tell(|left_out| tracing::warn!(%error, "trace not written{left_out}"));
-    }
+    let statement = shared.handler.prepare(&client, text, None, KeptForms::NOTHING)?;
+    let statement = Statement::Prepared { statement: &statement, client_columns: None };
+    let request = Request { statement, client: &client, options: &options, version: Version::V5, trace: None };
+    Ok(shared.handler.begin(&request, Turn::NON_BLOCKING, None))
 }
 
 fn address_bytes(address: IpAddr) -> Vec<u8> {

@@ -172,7 +172,7 @@ impl<H: QueryHandler> Requests<'_, H> {
     }
 
     fn prepare(&mut self, envelope: Envelope<'_>, text: &str, named: Option<&str>) -> Begun<H::Plan> {
-        let trace = envelope.is_traced().then(|| Trace::begin(self.session.client.address));
+        let trace = envelope.is_traced().then(|| Trace::begin(&self.session.client));
         let prepared = self.shared.prepared.prepare(&*self.shared.handler, &self.session.client, text, named);
         let reply = match prepared {
             Ok((id, statement)) => {
@@ -185,7 +185,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         };
         let tracing_id = trace.as_ref().map(Trace::id);
         if let Some(trace) = trace {
-            trace.of_prepare(text).record_in_background(self.shared.clone());
+            trace.of_prepare(text).record(&self.shared);
         }
         let to = ReplyTo::new(envelope.header.stream, self.session.take_warnings(), tracing_id);
         Begun::Answered(to, Box::new(reply))
@@ -230,7 +230,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         envelope: Envelope<'_>,
         describe: impl FnOnce(Trace) -> Trace,
     ) -> Begun<H::Plan> {
-        let trace = envelope.is_traced().then(|| describe(Trace::begin(self.session.client.address)));
+        let trace = envelope.is_traced().then(|| describe(Trace::begin(&self.session.client)));
         let Header { version, stream, .. } = *envelope.header;
         let (client, log) = (&self.session.client, trace.as_ref().map(Trace::log));
         let request = query::Request { statement, client, options, version, trace: log };
@@ -245,7 +245,7 @@ impl<H: QueryHandler> Requests<'_, H> {
             Outcome::Done(Answer::Written) => Begun::Written,
             Outcome::Done(Answer::Response(response)) => {
                 if let Some(trace) = trace {
-                    trace.record_in_background(self.shared.clone());
+                    trace.record(&self.shared);
                 }
                 Begun::Answered(reply, Box::new(Reply::Response(*response)))
             }
@@ -276,13 +276,12 @@ impl<H: QueryHandler> Requests<'_, H> {
                 });
             }
         }
-        let trace =
-            envelope.is_traced().then(|| Trace::begin(self.session.client.address)).map(|trace| match request {
-                Request::Query { query, options } => trace.of_query(query, options),
-                Request::Batch(batch) => trace.of_batch(&batch.options),
-                Request::Prepare { query, .. } => trace.of_prepare(query),
-                _ => trace,
-            });
+        let trace = envelope.is_traced().then(|| Trace::begin(&self.session.client)).map(|trace| match request {
+            Request::Query { query, options } => trace.of_query(query, options),
+            Request::Batch(batch) => trace.of_batch(&batch.options),
+            Request::Prepare { query, .. } => trace.of_prepare(query),
+            _ => trace,
+        });
         match request {
             Request::Query { .. } => self.shared.metrics.regular_statements_executed.add(1),
             Request::Batch(_) => self.shared.metrics.batches_executed.add(1),
@@ -302,7 +301,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         let answering: Answering<H::Plan> = Box::pin(async move {
             let answer = long.answer().await;
             if let Some(trace) = trace {
-                trace.record(shared).await;
+                trace.record(&shared);
             }
             answer
         });
@@ -325,7 +324,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         let answering: Answering<H::Plan> = Box::pin(async move {
             let (response, memory) = blocking::run(line, client, work, deadline).await;
             if let Some(trace) = trace {
-                trace.record(shared).await;
+                trace.record(&shared);
             }
             (Reply::Response(response), memory)
         });
