@@ -9,7 +9,7 @@ use std::time::Instant;
 use protocol::ErrorKind;
 use query::{ClientState, Lease, MustBlock, QueryError, Response, ResponseBody};
 
-use crate::blocking_pool::{Line, Overloaded};
+use crate::blocking_pool::{BlockingPool, Line, Overloaded};
 use crate::limits::FREE_BYTES;
 
 /// The answer to a statement, and the memory that it takes of its client's.
@@ -50,12 +50,13 @@ pub(crate) fn hold(client: &ClientState, response: &Result<Response, QueryError>
     Some(lease)
 }
 
-/// Runs the beginning of a request that is long to read on the pool for scans, and then the rest of it.
+/// Runs the beginning of a request that takes long to read on this pool.
 pub(crate) async fn run_long<T: Send + 'static>(
-    line: Arc<Line>,
+    pool: &BlockingPool,
+    line: &Arc<Line>,
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, QueryError> {
-    match line.pools.scans.run(&line, work) {
+    match pool.run(line, work) {
         Ok(outcome) => Ok(outcome.await),
         Err(Overloaded) => Err(overloaded()),
     }

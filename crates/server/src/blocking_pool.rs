@@ -70,6 +70,8 @@ pub(crate) struct Pools {
     pub(crate) devices: BlockingPool,
     /// Schema changes and truncations, which may wait for writes, and each other.
     pub(crate) schema_changes: BlockingPool,
+    /// Requests with large values. They wait for the log, and for a processor while they are copied.
+    pub(crate) large_writes: BlockingPool,
     /// Traces that are written. Those that find too many waiting are lost, as in Cassandra.
     pub(crate) traces: BlockingPool,
 }
@@ -88,6 +90,7 @@ impl Pools {
             scans: pool("scan", SCAN_NICENESS, scans, scans - 1),
             devices: pool("device-wait", 0, DEVICE_WAITS_MAX, DEVICE_WAITS_MAX * 3 / 4),
             schema_changes: pool("schema-change", SCAN_NICENESS, SCHEMA_CHANGES_MAX, SCHEMA_CHANGES_MAX - 1),
+            large_writes: pool("large-write", SCAN_NICENESS, scans, scans - 1),
             traces: waiting_up_to(TRACES_WAITING_MAX, "trace", SCAN_NICENESS, 1, 1),
         })
     }

@@ -207,7 +207,10 @@ impl<H: QueryHandler> Connection<H> {
             if !self.may_begin() {
                 self.account.stop_waiting();
             } else if self.slot.is_none() && !self.checks_login() && self.has_room(cx) {
-                progress |= self.read(cx)?;
+                if let Some(count) = self.read(cx)? {
+                    connection_turn.count_read(count);
+                    progress = true;
+                }
             }
             if !progress {
                 self.settle();

@@ -19,6 +19,9 @@ const WEIGHT_PER_LOOK: usize = 8;
 /// The bytes of a request that weigh as much as a small request.
 const BYTES_PER_WEIGHT: usize = 512;
 
+/// A read from the socket of this size is worth a look at the clock.
+const READ_PER_LOOK_BYTES: usize = 64 * 1024;
+
 /// The weight of a request that did the work of many rows.
 pub(crate) const WEIGHT_OF_LARGE: usize = WEIGHT_PER_LOOK;
 
@@ -60,6 +63,13 @@ impl ConnectionTurn {
         self.weight += 1 + weight + size_bytes / BYTES_PER_WEIGHT;
         self.is_over |= self.requests >= REQUESTS_MAX || weight >= WEIGHT_OF_TURN;
         if self.weight >= self.next_look {
+            self.look(Instant::now());
+        }
+    }
+
+    /// Bytes were read from the socket; their copies take time, too.
+    pub(crate) fn count_read(&mut self, size_bytes: usize) {
+        if size_bytes >= READ_PER_LOOK_BYTES {
             self.look(Instant::now());
         }
     }

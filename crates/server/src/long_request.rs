@@ -1,21 +1,53 @@
-//! Requests whose texts take long to read ([`crate::long_text`]). They are read and begun on the pool for scans, and
-//! continue where their statements need it. The memory for reading a text is taken from the memory of its client first.
+//! Requests that take long to read: because of their texts ([`crate::long_text`]), or because of their size, since a
+//! large value is copied several times on its way to a memtable. They are read, begun and, if they wait for nothing but
+//! the log, completed on a thread of a pool. The memory for reading a text is taken from the memory of its client first.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use protocol::{Batch, Body, ErrorResponse, Header, Request};
 use query::{
-    Answer, BatchEntry, BatchStatement, ClientState, Lease, Outcome, Prepared, QueryError, QueryHandler, Statement,
-    TraceLog, Turn,
+    Answer, BatchEntry, BatchStatement, ClientState, Lease, Outcome, Pending, Prepared, QueryError, QueryHandler,
+    Statement, TraceLog, Turn,
 };
 use tokio::time::timeout;
 
 use crate::blocking::HeldResponse;
-use crate::blocking_pool::Line;
+use crate::blocking_pool::{BlockingPool, Line};
 use crate::turn::Reply;
 use crate::{Shared, blocking, long_text};
+
+/// A request whose body is larger takes long to read: some tenths of a millisecond for each copy.
+const LARGE_BODY_BYTES: usize = 256 * 1024;
+
+/// Why a request takes long to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Long {
+    /// Its text, or the number of statements of a batch.
+    Text,
+    /// The size of its values.
+    Values,
+}
+
+impl Long {
+    /// Why this request takes long, if it does.
+    #[inline]
+    pub(crate) fn of(request: &Request<'_>, body_bytes: usize) -> Option<Long> {
+        if long_text::is_long(request) {
+            return Some(Long::Text);
+        }
+        (body_bytes > LARGE_BODY_BYTES).then_some(Long::Values)
+    }
+
+    fn pool(self, line: &Line) -> &BlockingPool {
+        match self {
+            Long::Text => &line.pools.scans,
+            Long::Values => &line.pools.large_writes,
+        }
+    }
+}
 
 /// A request that owns its parts.
 pub(crate) struct LongRequest<H: QueryHandler> {
@@ -23,8 +55,9 @@ pub(crate) struct LongRequest<H: QueryHandler> {
     pub(crate) client: Arc<ClientState>,
     pub(crate) line: Arc<Line>,
     pub(crate) header: Header,
-    pub(crate) body: Vec<u8>,
-    /// The prepared statement of each entry of a batch that has one.
+    pub(crate) body: Bytes,
+    pub(crate) long: Long,
+    /// The prepared statement of an EXECUTE, or of each entry of a batch that has one.
     pub(crate) prepared: Vec<Option<Arc<Prepared<H::Plan>>>>,
     pub(crate) trace: Option<Arc<TraceLog>>,
 }
@@ -38,14 +71,14 @@ enum LongOutcome<P> {
 impl<H: QueryHandler> LongRequest<H> {
     /// The answer to the request, and the memory that it takes of the client's.
     pub(crate) async fn answer(self) -> (Reply<H::Plan>, Option<Lease>) {
-        let (line, client) = (self.line.clone(), self.client.clone());
-        // The memory is held until the request is complete.
-        let begun = blocking::run_long(line.clone(), async move {
+        let (line, client, long) = (self.line.clone(), self.client.clone(), self.long);
+        // The memory for the text is held until the request is complete.
+        let begun = blocking::run_long(long.pool(&line), &line, async move {
             let memory = Body::parse(&self.header, &self.body)
                 .map_err(ErrorResponse::from)
                 .and_then(|body| long_text::hold(&body.request, &self.client));
             match memory {
-                Ok(memory) => (self.begin(), memory),
+                Ok(memory) => (self.begin_and_write().await, memory),
                 Err(error) => (LongOutcome::Reply(Reply::Error(error)), None),
             }
         });
@@ -59,6 +92,19 @@ impl<H: QueryHandler> LongRequest<H> {
         }
     }
 
+    /// Begins the request, and completes it if it waits for the log or for memory: what was written is then copied to
+    /// its memtable on this thread, too.
+    async fn begin_and_write(self) -> LongOutcome<H::Plan> {
+        let begun = self.begin();
+        drop(self);
+        match begun {
+            LongOutcome::Statement(Outcome::Pending(pending)) => {
+                LongOutcome::Reply(Reply::Response(complete_pending(pending).await.0))
+            }
+            begun => begun,
+        }
+    }
+
     fn begin(&self) -> LongOutcome<H::Plan> {
         let body = match Body::parse(&self.header, &self.body) {
             Ok(body) => body,
@@ -66,9 +112,16 @@ impl<H: QueryHandler> LongRequest<H> {
         };
         match &body.request {
             Request::Query { query, options } => self.begin_statement(Statement::Text(query), options),
+            Request::Execute { id, result_metadata_id, options } => match self.prepared.first() {
+                Some(Some(statement)) => {
+                    let client_columns = *result_metadata_id;
+                    self.begin_statement(Statement::Prepared { statement, client_columns }, options)
+                }
+                _ => LongOutcome::Reply(Reply::Error(ErrorResponse::unprepared(id))),
+            },
             Request::Batch(batch) => self.begin_batch(batch),
             Request::Prepare { query, keyspace } => self.prepare(query, *keyspace),
-            _ => LongOutcome::Reply(Reply::Response(Err(QueryError::server("no request has a text but these")))),
+            _ => LongOutcome::Reply(Reply::Response(Err(QueryError::server("no other request takes long")))),
         }
     }
 
@@ -114,20 +167,19 @@ async fn complete(outcome: Outcome, line: Arc<Line>, client: Arc<ClientState>) -
             (*response, memory)
         }
         Outcome::Done(Answer::Written) => (Err(QueryError::server("an answer was written to no output")), None),
-        Outcome::Pending(mut pending) => {
-            let limit = *pending.limit();
-            within(
-                &limit,
-                poll_fn(move |context| pending.poll(Turn::NON_BLOCKING, context).map(|response| (response, None))),
-            )
-            .await
-        }
+        Outcome::Pending(pending) => complete_pending(pending).await,
         Outcome::MustBlock(work) => {
             let limit = *work.limit();
             let deadline = limit.duration().map(|duration| Instant::now() + duration);
             within(&limit, blocking::run(line, client, *work, deadline)).await
         }
     }
+}
+
+async fn complete_pending(mut pending: Box<Pending>) -> HeldResponse {
+    let limit = *pending.limit();
+    within(&limit, poll_fn(move |context| pending.poll(Turn::NON_BLOCKING, context).map(|response| (response, None))))
+        .await
 }
 
 async fn within(limit: &query::TimeLimit, work: impl Future<Output = HeldResponse>) -> HeldResponse {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use protocol::{
     Batch, Body, Encoder, ErrorKind, ErrorResponse, Header, Opcode, ProtocolError, QueryOptions, Request, ResponseHead,
     flags,
@@ -14,11 +15,11 @@ use query::{
 };
 
 use crate::in_flight::{Answering, Blocking, InFlight, ReplyTo};
-use crate::long_request::LongRequest;
+use crate::long_request::{Long, LongRequest};
 use crate::prepared::{Md5Id, RecentStatements};
 use crate::session::Session;
 use crate::trace::Trace;
-use crate::{Shared, blocking, long_text};
+use crate::{Shared, blocking};
 
 /// The state of a request that was begun.
 pub(crate) enum Begun<P> {
@@ -75,12 +76,13 @@ impl Envelope<'_> {
 }
 
 impl<H: QueryHandler> Requests<'_, H> {
-    /// Begins a QUERY, PREPARE, EXECUTE or BATCH.
+    /// Begins a QUERY, PREPARE, EXECUTE or BATCH. `owned` gives the body to a request that outlives the turn.
     pub(crate) fn begin(
         &mut self,
         statements: &mut RecentStatements<H::Plan>,
         header: &Header,
         body: &[u8],
+        owned: &dyn Fn() -> Bytes,
     ) -> Begun<H::Plan> {
         // It is read in its place, because a move costs more than a copy of a rare error.
         let parsed = Body::parse(header, body);
@@ -89,8 +91,8 @@ impl<H: QueryHandler> Requests<'_, H> {
             Err(error) => return self.refuse(header.stream, error.clone().into()),
         };
         let envelope = Envelope { header, size_bytes: body.len() };
-        if long_text::is_long(&parsed.request) {
-            return self.begin_long(statements, envelope, &parsed.request, body);
+        if let Some(long) = Long::of(&parsed.request, body.len()) {
+            return self.begin_long(statements, envelope, &parsed.request, long, owned());
         }
         match &parsed.request {
             Request::Execute { id, result_metadata_id, options } => {
@@ -254,17 +256,27 @@ impl<H: QueryHandler> Requests<'_, H> {
         }
     }
 
-    /// Begins a request whose text takes long to read: on a blocking pool, because nothing of it may be read here.
+    /// Begins a request that takes long to read: on a blocking pool, because nothing of it may be read here.
     #[cold]
     fn begin_long(
         &mut self,
         statements: &mut RecentStatements<H::Plan>,
         envelope: Envelope<'_>,
         request: &Request<'_>,
-        body: &[u8],
+        long: Long,
+        body: Bytes,
     ) -> Begun<H::Plan> {
         self.shared.metrics.requests.add(1);
         let mut prepared = Vec::new();
+        if let Request::Execute { id, .. } = request {
+            let Some(statement) = statements.find(&self.shared.prepared, id) else {
+                return self.refuse(envelope.header.stream, ErrorResponse::unprepared(id));
+            };
+            if statement.keyspace.is_some() && statement.keyspace != self.session.client.keyspace {
+                self.session.warn_about_use(id, statement.keyspace.as_deref());
+            }
+            prepared.push(Some(statement.clone()));
+        }
         if let Request::Batch(batch) = request {
             for query in &batch.queries {
                 prepared.push(match query.statement {
@@ -280,19 +292,26 @@ impl<H: QueryHandler> Requests<'_, H> {
             Request::Query { query, options } => trace.of_query(query, options),
             Request::Batch(batch) => trace.of_batch(&batch.options),
             Request::Prepare { query, .. } => trace.of_prepare(query),
+            Request::Execute { options, .. } => match prepared.first() {
+                Some(Some(statement)) => trace.of_execute(statement, options),
+                _ => trace,
+            },
             _ => trace,
         });
         match request {
             Request::Query { .. } => self.shared.metrics.regular_statements_executed.add(1),
+            Request::Execute { .. } => self.shared.metrics.prepared_statements_executed.add(1),
             Request::Batch(_) => self.shared.metrics.batches_executed.add(1),
             _ => {}
         }
+        let body_bytes = body.len();
         let long = LongRequest {
+            long,
             shared: self.shared.clone(),
             client: self.session.client.clone(),
             line: self.session.line.clone(),
             header: *envelope.header,
-            body: body.to_vec(),
+            body,
             prepared,
             trace: trace.as_ref().map(|trace| trace.log().clone()),
         };
@@ -307,7 +326,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         });
         // A statement's own limit begins once the statement is read.
         let limit = TimeLimit::NONE;
-        let size_bytes = body.len() + size_of_val(&*answering);
+        let size_bytes = body_bytes + size_of_val(&*answering);
         Begun::UnderWay(InFlight::blocking(to, size_bytes, Blocking { answering, limit, deadline: None }))
     }
 

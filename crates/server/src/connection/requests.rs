@@ -3,6 +3,7 @@
 use super::{Connection, OUTPUT_WAITING_BYTES_MAX};
 use crate::in_flight::InFlight;
 use crate::turn::{Begun, Reply, Requests};
+use bytes::Bytes;
 use futures_util::stream::StreamExt;
 use protocol::response::write_void;
 use protocol::{
@@ -56,7 +57,8 @@ impl<H: QueryHandler> Connection<H> {
                 executes: &mut self.executes,
             };
             let size_bytes = body.len();
-            let begun = requests.begin(&mut self.statements, &header, body);
+            let owned = || Bytes::copy_from_slice(body);
+            let begun = requests.begin(&mut self.statements, &header, body, &owned);
             self.decoder.pass(&header);
             // Most requests are complete here, so the larger states are not moved before they are needed.
             if !matches!(begun, Begun::Written) {
@@ -104,7 +106,7 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    pub(super) fn begin(&mut self, header: &Header, body: &[u8], turn: Turn<'_>, cx: &mut Context<'_>) {
+    pub(super) fn begin(&mut self, header: &Header, body: &Bytes, turn: Turn<'_>, cx: &mut Context<'_>) {
         if let Some(message) = self.refusal() {
             self.shared.metrics.requests.add(1);
             self.shared.metrics.requests_discarded.add(1);
@@ -117,7 +119,7 @@ impl<H: QueryHandler> Connection<H> {
             turn,
             executes: &mut self.executes,
         };
-        let begun = requests.begin(&mut self.statements, header, body);
+        let begun = requests.begin(&mut self.statements, header, body, &|| body.clone());
         self.take_on(begun, turn, cx);
     }
 

@@ -50,8 +50,8 @@ impl<H: QueryHandler> Connection<H> {
         self.sent_bytes >= SENT_PER_TURN_BYTES && !self.encoder.output().is_empty()
     }
 
-    /// Reads the bytes that have arrived. True if there were any, or if the input has ended.
-    pub(super) fn read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+    /// Reads the bytes that have arrived, and returns their number; `None` if there are none. At 0 the input has ended.
+    pub(super) fn read(&mut self, cx: &mut Context<'_>) -> io::Result<Option<usize>> {
         let buffer = self.decoder.buffer();
         if buffer.is_empty() && buffer.capacity() > READ_BUFFER_KEPT_BYTES {
             *buffer = BytesMut::new();
@@ -63,7 +63,7 @@ impl<H: QueryHandler> Connection<H> {
         }
         // Unlike `try_read`, this call knows that a read that left free space has emptied the socket. That saves a
         // call.
-        let Poll::Ready(count) = pin!(self.stream.read_buf(buffer)).poll(cx)? else { return Ok(false) };
+        let Poll::Ready(count) = pin!(self.stream.read_buf(buffer)).poll(cx)? else { return Ok(None) };
         if count == 0 {
             self.closing = true;
             self.give_up_blocking();
@@ -72,7 +72,7 @@ impl<H: QueryHandler> Connection<H> {
         self.reads_much = count >= READ_SIZES_BYTES[0] / 2;
         self.shared.metrics.bytes_received.add(count as u64);
         self.restart_idle_timer();
-        Ok(true)
+        Ok(Some(count))
     }
 
     pub(super) fn restart_idle_timer(&mut self) {
