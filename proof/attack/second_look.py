@@ -224,6 +224,22 @@ def groups_and_sorted_rows(target: Target) -> list:
     return target.together(texts, QueryOptions(page_size=None))
 
 
+@attack("H1", seconds=30, expected=r"Void|Error 0x1001 .*")
+def writes_of_large_values(target: Target) -> list:
+    """Of several clients that wait for their answers, to one partition and to several."""
+    target.must("CREATE TABLE IF NOT EXISTS attack.blobs (k int PRIMARY KEY, b blob)")
+
+    def ask(client: int) -> list:
+        with target.connect() as connection:
+            connection.socket.settimeout(PATIENCE_SECONDS)
+            insert = connection.prepare("INSERT INTO attack.blobs (k, b) VALUES (?, ?)")
+            keys = [100 + client] * 3 + [100] * 3
+            return [connection.execute(insert, QueryOptions((int4(key), bytes(10_000_000)))) for key in keys]
+    answers = of_all(ask, 6)
+    target.must("TRUNCATE attack.blobs")
+    return answers
+
+
 @attack("H2", seconds=30, expected=ANY)
 def traced_requests(target: Target) -> list:
     tracing = 2
