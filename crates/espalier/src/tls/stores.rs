@@ -12,6 +12,7 @@ use server::rustls::RootCertStore;
 use server::rustls::pki_types::pem::PemObject;
 use server::rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::path::Path;
+use x509_parser::revocation_list::CertificateRevocationList;
 use x509_parser::time::ASN1Time;
 
 /// The largest store that is read.
@@ -77,11 +78,11 @@ pub(super) fn trusted(options: &Encryption) -> Result<Trusted, String> {
         (contents, path.display().to_string())
     };
     let (certificates, revoked) = contents.map_err(|error| format!("{place}: {error}"))?;
+    check_lists(&revoked, &certificates, &place)?;
     let mut roots = RootCertStore::empty();
     for certificate in certificates {
         roots.add(certificate).map_err(|error| format!("{place}: {error}"))?;
     }
-    check_lists(&revoked, &place)?;
     match roots.is_empty() {
         true => Err(format!("{place}: there is no certificate in it")),
         false => Ok(Trusted { roots, revoked }),
@@ -241,9 +242,14 @@ fn warn_of_validity(chain: &[CertificateDer<'_>], place: &str) -> Result<(), Str
     Ok(())
 }
 
-/// Refuses lists of revoked certificates that cannot be read. Warns of those that a newer one should have replaced, and
-/// that stay in force.
-fn check_lists(lists: &[CertificateRevocationListDer<'_>], place: &str) -> Result<(), String> {
+/// Refuses lists of revoked certificates that cannot be read, or that the authority whose name they bear did not sign:
+/// with such a list every certificate of that authority would be refused. Warns of those that a newer one should have
+/// replaced, and that stay in force.
+fn check_lists(
+    lists: &[CertificateRevocationListDer<'_>],
+    authorities: &[CertificateDer<'_>],
+    place: &str,
+) -> Result<(), String> {
     for list in lists {
         let (_, parsed) = x509_parser::parse_x509_crl(list)
             .map_err(|error| format!("{place}: a list of revoked certificates in it cannot be read: {error}"))?;
@@ -251,6 +257,10 @@ fn check_lists(lists: &[CertificateRevocationListDer<'_>], place: &str) -> Resul
             return Err(format!(
                 "{place}: a list of revoked certificates in it has version 1; only version 2 is supported"
             ));
+        }
+        if !is_signed(&parsed, authorities) {
+            let issuer = parsed.issuer();
+            return Err(format!("{place}: the list of revoked certificates of {issuer} has a wrong signature"));
         }
         let next = parsed.next_update().filter(|next| *next < ASN1Time::now());
         if let Some(next) = next {
@@ -261,4 +271,13 @@ fn check_lists(lists: &[CertificateRevocationListDer<'_>], place: &str) -> Resul
         }
     }
     Ok(())
+}
+
+/// Whether one of the authorities of the list's name signed it. True if there is no such authority, since the list is
+/// then not used.
+fn is_signed(list: &CertificateRevocationList<'_>, authorities: &[CertificateDer<'_>]) -> bool {
+    let parsed =
+        authorities.iter().filter_map(|authority| Some(x509_parser::parse_x509_certificate(authority).ok()?.1));
+    let mut named = parsed.filter(|authority| authority.subject().as_raw() == list.issuer().as_raw()).peekable();
+    named.peek().is_none() || named.any(|authority| list.verify_signature(authority.public_key()).is_ok())
 }

@@ -284,3 +284,17 @@ fn a_damaged_list_of_revoked_certificates_is_refused() {
     let error = refusal(&Encryption { client_auth: ClientAuth::Required, ..stores.pem() });
     assert!(error.contains("trusted: a list of revoked certificates in it cannot be read"), "{error}");
 }
+
+#[test]
+fn a_list_that_its_authority_did_not_sign_is_refused() {
+    let stores = Stores::new();
+    let [authority, namesake] = ["listing"; 2].map(Authority::new);
+    let options = Encryption { client_auth: ClientAuth::Required, ..stores.pem() };
+    fs::write(stores.0.join("trusted"), authority.0.pem() + &namesake.list(2, 4000)).unwrap();
+    let error = refusal(&options);
+    assert!(error.contains("the list of revoked certificates of"), "{error}");
+    assert!(error.contains("has a wrong signature"), "{error}");
+    // An authority whose key was replaced has two certificates of one name.
+    fs::write(stores.0.join("trusted"), authority.0.pem() + &namesake.0.pem() + &namesake.list(2, 4000)).unwrap();
+    assert!(options.verifier(&Arc::new(ring::default_provider())).is_ok());
+}

@@ -11,18 +11,27 @@ const PASSWORD: &str = "password";
 /// The table whose rows contain hashes of passwords.
 const ROLES: &str = "roles";
 
+/// The column of that table with the hashes.
+const HASH: &str = "salted_hash";
+
 /// The text of a statement, which is cut after PASSWORD if the statement sets one. Cassandra does the same. It is also
-/// cut after the name of the table if it writes to `system_auth.roles`, where hashes of passwords are kept.
+/// cut after the name of the table if it writes to `system_auth.roles`, where hashes of passwords are kept, or compares
+/// such hashes with its own.
 pub fn without_passwords(text: &str) -> Cow<'_, str> {
     let (password, roles) = (place_behind(PASSWORD, text), place_behind(ROLES, text));
     if password.is_none() && roles.is_none() {
         return Cow::Borrowed(text);
     }
     let has = |word| place_behind(word, text).is_some();
+    let compares_hashes = |end: &usize| place_behind(HASH, &text[*end..]).is_some();
     let end = match cql::parse(text).map(|parsed| parsed.statement) {
         // It may be a statement about a role with a mistake, or such a write with one. Messages of errors are neither.
-        Err(_) => password.or(roles.filter(|_| has("system_auth") && (has("insert") || has("update")))),
+        Err(_) => password.or(roles.filter(|end| {
+            has("system_auth") && (has("insert") || has("update") || (has("where") && compares_hashes(end)))
+        })),
         Ok(Statement::CreateRole(_) | Statement::AlterRole(_)) => password,
+        Ok(Statement::Select(select)) => roles.filter(|end| is_of_roles(&select.table) && compares_hashes(end)),
+        Ok(Statement::Delete(delete)) => roles.filter(|end| is_of_roles(&delete.table) && compares_hashes(end)),
         Ok(statement) => roles.filter(|_| writes_hashes(&statement)),
     };
     match end {
@@ -37,12 +46,13 @@ fn place_behind(word: &str, text: &str) -> Option<usize> {
     Some(place + word.len())
 }
 
-/// Whether a statement writes rows with hashes. A table without a keyspace may be in `system_auth`.
+/// Whether this may be the table of roles. A table without a keyspace may be in `system_auth`.
+fn is_of_roles(table: &QualifiedName) -> bool {
+    table.name.as_str() == ROLES && table.keyspace.as_ref().is_none_or(|keyspace| keyspace.as_str() == "system_auth")
+}
+
+/// Whether a statement writes rows with hashes.
 fn writes_hashes(statement: &Statement) -> bool {
-    let is_of_roles = |table: &QualifiedName| {
-        table.name.as_str() == ROLES
-            && table.keyspace.as_ref().is_none_or(|keyspace| keyspace.as_str() == "system_auth")
-    };
     match statement {
         Statement::Insert(insert) => is_of_roles(&insert.table),
         Statement::InsertJson(insert) => is_of_roles(&insert.table),
@@ -96,6 +106,15 @@ mod tests {
             (
                 "INSERT INTO system_auth.roles (role, salted_hash) VALUES ('r', '$2a$",
                 "INSERT INTO system_auth.roles *******",
+            ),
+            (
+                "SELECT role FROM system_auth.roles WHERE salted_hash = '$2a$' ALLOW FILTERING",
+                "SELECT role FROM system_auth.roles *******",
+            ),
+            ("SELECT * FROM system_auth.roles WHERE salted_hash = '$2a$", "SELECT * FROM system_auth.roles *******"),
+            (
+                "DELETE FROM system_auth.roles WHERE role = 'r' IF salted_hash = '$2a$'",
+                "DELETE FROM system_auth.roles *******",
             ),
         ] {
             assert_eq!(without_passwords(text), shown);
