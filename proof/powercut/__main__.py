@@ -23,6 +23,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from random import Random
 
@@ -65,7 +66,7 @@ def main() -> None:
         machine = Machine(options.seed, first // CASES_PER_NODE, "periodic" if options.periodic else None)
         try:
             for case in range(first, min(first + CASES_PER_NODE, options.cases)):
-                wrong = machine.case()
+                wrong = machine.case_or_failure()
                 ran += 1
                 failed += bool(wrong)
                 for line in wrong[:20]:
@@ -107,6 +108,13 @@ class Machine:
         self.node.launch()
         with Connection(self.node.host, self.node.port) as connection:
             create_schema(connection, in_memory=True)
+
+    def case_or_failure(self) -> list[str]:
+        """Like `case`; whatever else fails is a fault too, for example a node that does not answer in time, and keeps all evidence."""
+        try:
+            return self.case()
+        except Exception:
+            return [f"{self.sync}: {traceback.format_exc()}{self.node.log_tail()}"]
 
     def case(self) -> list[str]:
         """Loads until the power is cut, restarts on the remaining data, checks, and returns the faults."""
@@ -266,7 +274,10 @@ def coverage_of(directory: Path) -> str:
 
 def output_of(*arguments: str) -> str:
     command = [str(places.espalier_binary()), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
+    except subprocess.TimeoutExpired as late:
+        return f"{late}\n"
     return done.stdout + done.stderr
 
 
