@@ -21,6 +21,7 @@ help:
 	@echo 'make node drivers catalog errors roles tables upgrade kill log flights  one stage alone'
 	@echo 'make torture SEED=1 CASES=10000  power cuts and faults at any point of random histories of the log and the engine'
 	@echo 'make powercut SEED=1 CASES=200  power cuts under the unmodified binary, on a disk in memory (FUSE)'
+	@echo 'make stuck-table             an hour of load while a table cannot be flushed'
 	@echo 'make attack SECONDS=1800    hostile requests beside an honest client, and then a random mixture of them'
 	@echo 'make many-tables             ten thousand written tables, and a thousand connections with 1024 files'
 	@echo 'make linearizability SEED=1 SECONDS=60  concurrent conditional writes under kill -9, explained by one order of them'

@@ -34,6 +34,7 @@ class Espalier:
 
     flags: tuple[str, ...] = ()         # of `espalier serve`, besides directory and port
     under: tuple[str, ...] = ()         # a program that runs it
+    ready_timeout_seconds = READY_TIMEOUT_SECONDS
 
     def __init__(self, directory: Path, port: int, environment: dict[str, str], keep: bool):
         self.directory = directory
@@ -67,7 +68,7 @@ class Espalier:
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=environment(**self.environment), start_new_session=True)
-        deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+        deadline = time.monotonic() + self.ready_timeout_seconds
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.process.kill()

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from random import Random
 
@@ -49,6 +50,8 @@ SETTINGS = {"commitlog_segment_size": "1MiB", "commitlog_total_space": "6MiB", "
 OPERATIONS_MAX = {"batch": 3000, "group": 1500, "each": 5000, "periodic": 1000}
 DURABLE = ("batch", "each", "group")
 LONGEST_SECONDS = 2
+# Long runs have the lowest priority on a busy machine. A process that ends is noticed at once.
+TIMEOUT_SECONDS = 600
 
 
 def main() -> None:
@@ -60,12 +63,13 @@ def main() -> None:
     cannot_mount = in_own_namespace("proof.powercut")
     if cannot_mount:
         sys.exit(f"powercut: {cannot_mount}")
+    Connection.timeout_seconds = TIMEOUT_SECONDS
     ran = failed = cuts = deaths = failures = short = acknowledged = 0
     for first in range(0, options.cases, CASES_PER_NODE):
         machine = Machine(options.seed, first // CASES_PER_NODE, "periodic" if options.periodic else None)
         try:
             for case in range(first, min(first + CASES_PER_NODE, options.cases)):
-                wrong = machine.case()
+                wrong = machine.case_or_failure()
                 ran += 1
                 failed += bool(wrong)
                 for line in wrong[:20]:
@@ -98,6 +102,7 @@ class Machine:
                     "commit_failure_policy": self.rng.choice(POLICIES)}
         self.node = Espalier(self.directory, places.free_ports(1)[0],
                              {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}, True)
+        self.node.ready_timeout_seconds = TIMEOUT_SECONDS
         self.loads = [SchemaChanger(seed)] + [Writer(number, seed) for number in range(CROWD)]
         self.cases = self.cuts = self.deaths = self.failures = self.short_writes = 0
         self.keep = False
@@ -107,6 +112,13 @@ class Machine:
         self.node.launch()
         with Connection(self.node.host, self.node.port) as connection:
             create_schema(connection, in_memory=True)
+
+    def case_or_failure(self) -> list[str]:
+        """Like `case`; whatever else fails is a fault too, for example a node that does not answer in time, and keeps all evidence."""
+        try:
+            return self.case()
+        except Exception:
+            return [f"{self.sync}: {traceback.format_exc()}{self.node.log_tail()}"]
 
     def case(self) -> list[str]:
         """Loads until the power is cut, restarts on the remaining data, checks, and returns the faults."""
@@ -212,6 +224,7 @@ class Machine:
             (self.directory / f"{name}-coverage").write_text(coverage_of(volume))
         (self.directory / "second-check").write_text(self.look_again(self.node))
         copy = Espalier(self.directory / "again", places.free_ports(1)[0], dict(self.node.environment), True)
+        copy.ready_timeout_seconds = TIMEOUT_SECONDS
         write_files(copy.data, self.found)
         try:
             copy.launch()
@@ -266,7 +279,10 @@ def coverage_of(directory: Path) -> str:
 
 def output_of(*arguments: str) -> str:
     command = [str(places.espalier_binary()), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
+    except subprocess.TimeoutExpired as late:
+        return f"{late}\n"
     return done.stdout + done.stderr
 
 

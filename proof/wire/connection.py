@@ -28,11 +28,13 @@ class LoginRefused(Exception):
 class Connection:
     """A connection after STARTUP. Events that arrive while waiting for an answer are kept in `events`."""
 
+    timeout_seconds = TIMEOUT_SECONDS       # for each answer
+
     def __init__(self, host: str, port: int, version: int = 5, compression: str | None = None, startup: bool = True,
                  login: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None, source: str | None = None):
         self.version = version
         self.compression = compression
-        self.socket = socket.create_connection((host, port), TIMEOUT_SECONDS, source_address=(source, 0) if source else None)
+        self.socket = socket.create_connection((host, port), self.timeout_seconds, source_address=(source, 0) if source else None)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")

@@ -191,7 +191,8 @@ impl LogFile {
             let count = per_chunk.min(segments - first);
             debug_assert!(count > 0 && count as usize * BLOCK_SIZE <= buffer.len());
             for (index, block) in (first..first + count).zip(buffer.chunks_exact_mut(BLOCK_SIZE)) {
-                BookkeepingEntry { index, state: SegmentState::Free, id: last_id, without: 0 }.encode(self.seed, block);
+                BookkeepingEntry { index, state: SegmentState::Free, id: last_id, without: 0, durable_blocks: 0 }
+                    .encode(self.seed, block);
             }
             let blocks = buffer.blocks(0..count as usize * BLOCK_SIZE);
             self.file.write_blocks(blocks, self.geometry().bookkeeping_offset(first), Durability::AtNextSync)?;

@@ -11,7 +11,7 @@ pub use block::{
     BLOCK_HEADER_SIZE, BLOCK_PAYLOAD_SIZE, BlockHeader, BlockState, NO_RECORD_STARTS, classify_block,
     write_block_header,
 };
-pub use bookkeeping::{BookkeepingEntry, EntryFault, SegmentState, tables_checksum};
+pub use bookkeeping::{BookkeepingEntry, DURABLE_BLOCKS_MAX, EntryFault, SegmentState, tables_checksum};
 pub(crate) use checksum::{checksum_before, seed_of};
 pub use geometry::{Geometry, advance, record_start};
 pub use record::{RECORD_OVERHEAD, RecordFault, RecordHead, TABLE_ID_SIZE, body_crc};

@@ -161,7 +161,7 @@ impl LogInspector {
     ) -> Result<Option<Inspected>, LogError> {
         let read = |entry: &BookkeepingEntry| self.file.read_image(entry.index, entry.id, None);
         let mut image = ahead.take().map_or_else(|| read(&entry), Ok)?;
-        let mut horizon_blocks = image.horizon_of(entry.id);
+        let mut horizon_blocks = image.horizon_of(entry.id).max(entry.durable_blocks);
         if let Some(next) = next {
             let next = ahead.insert(read(next)?);
             horizon_blocks = horizon_blocks.max(next.horizon_of(entry.id));

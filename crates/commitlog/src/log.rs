@@ -266,6 +266,11 @@ impl CommitLog {
         tables
     }
 
+    /// Whether the next start would replay records again that were found at this one.
+    pub fn has_replayed_segments(&self) -> bool {
+        self.shared.segments().has_found()
+    }
+
     /// The id of the oldest segment in use. A start replays records of this segment and later ones.
     pub fn oldest_segment(&self) -> i64 {
         self.shared.segments().oldest_id().unwrap_or(i64::MAX)
@@ -297,7 +302,8 @@ impl CommitLog {
             return Err(error);
         }
         self.shared.close(SHUT_DOWN);
-        self.shared.free_if(SegmentUse::is_clean)
+        self.shared.free_if(SegmentUse::is_clean)?;
+        self.shared.keep_ends()
     }
 
     /// Closes the log because of a failure outside of it: a record that it holds could not be applied. Makes everything

@@ -173,7 +173,7 @@ fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogEr
     // If the blocks of several segments claim the same use, all of them are replayed.
     entries.retain(is_read);
     entries.sort_by_key(|entry| entry.id);
-    let live = entries.iter().map(|entry| Arc::new(SegmentUse::found(entry.id, entry.index, entry.without))).collect();
+    let live = entries.iter().map(|entry| Arc::new(SegmentUse::found(entry))).collect();
     Ok(Opened { file, last_id, live, gaps })
 }
 
@@ -195,5 +195,5 @@ fn restore_entry(file: &LogFile, slot: u32) -> Result<BookkeepingEntry, LogError
 fn guess_entry(file: &LogFile, slot: u32) -> Result<BookkeepingEntry, LogError> {
     let id = file.read_image(slot, i64::MAX, None)?.greatest_stale_id();
     let state = if id.is_some() { SegmentState::Live } else { SegmentState::Free };
-    Ok(BookkeepingEntry { index: slot, state, id: id.unwrap_or(0), without: 0 })
+    Ok(BookkeepingEntry { index: slot, state, id: id.unwrap_or(0), without: 0, durable_blocks: 0 })
 }

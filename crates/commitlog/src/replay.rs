@@ -324,7 +324,7 @@ impl Replay {
             return Err(LogError::Refused { path: self.shared.file.path().to_path_buf(), reason });
         }
         let noted = self.durable_blocks.get(&segment.id).copied().unwrap_or(0);
-        let mut horizon = image.horizon_of(segment.id).max(noted);
+        let mut horizon = image.horizon_of(segment.id).max(noted).max(segment.durable_blocks());
         if !self.pending.is_empty() {
             // The first frame of the next segment says how far this one is durable.
             let next = self.next_image()?;
@@ -334,6 +334,8 @@ impl Replay {
         let verdict = image.judge(horizon);
         self.report_damage(&segment, &image, &verdict)?;
         debug_assert_eq!(image.id(), segment.id, "images come in the order of segments");
+        // Everything found was made durable when the log was opened.
+        segment.note_durable_blocks(horizon.max(verdict.sound_blocks()));
         self.report.segments += 1;
         Ok(CurrentSegment { segment, image, runs: verdict.runs.into(), cursor: None, last: None })
     }

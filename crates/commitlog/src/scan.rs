@@ -38,6 +38,13 @@ pub struct Verdict {
     pub damaged: Vec<Range<u32>>,
 }
 
+impl Verdict {
+    /// The number of sound blocks from the segment's first up to the first gap.
+    pub fn sound_blocks(&self) -> u32 {
+        self.runs.first().filter(|run| run.blocks.start == 0).map_or(0, |run| run.blocks.end)
+    }
+}
+
 /// A run of sound blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -434,7 +441,7 @@ pub fn count_records(file: &[u8]) -> u64 {
         let bytes = block(geometry.segment_offset(slot));
         let bytes = bytes.get(..geometry.segment_size_bytes as usize).unwrap_or(bytes);
         let image = SegmentImage::new(superblock.log_id, entry.id, bytes, geometry.segment_size_bytes);
-        let horizon = image.horizon_of(entry.id);
+        let horizon = image.horizon_of(entry.id).max(entry.durable_blocks);
         records += image.judge(horizon).runs.into_iter().map(|run| count_in_run(&image, run)).sum::<u64>();
     }
     records

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use uuid::Uuid;
 
+use crate::format::{BookkeepingEntry, DURABLE_BLOCKS_MAX, SegmentState};
 use crate::{IntervalSet, LogError, LogPosition, PositionInterval};
 
 /// A segment from its activation until it is free again.
@@ -22,13 +23,25 @@ pub(crate) struct SegmentUse {
     closed_at: AtomicU64,
     /// It was found at open and is not replayed yet, so not all of its records are known.
     replaying: AtomicBool,
-    /// What its bookkeeping promises: see [`crate::BookkeepingEntry::without`]. It changes only while `promising` is
-    /// held, and only to 0.
+    /// What its bookkeeping promises: see [`crate::BookkeepingEntry::without`]. It changes only while `entry` is held,
+    /// and only to 0.
     without: AtomicU32,
-    promising: Mutex<()>,
+    /// For a segment found at open: how many of its blocks are known to be durable.
+    durable_blocks: AtomicU32,
+    /// What its bookkeeping says besides. Held while the bookkeeping of a segment in use is written again.
+    entry: Mutex<WrittenEntry>,
     /// The range of each table that has had records in this use.
     dirty: RwLock<HashMap<Uuid, Arc<DirtyRange>, BuildHasherDefault<TableHasher>>>,
     clean: Mutex<HashMap<Uuid, IntervalSet>>,
+}
+
+/// What the bookkeeping of a use says.
+#[derive(Debug, Default)]
+struct WrittenEntry {
+    /// See [`crate::BookkeepingEntry::durable_blocks`].
+    durable_blocks: u32,
+    /// The use has ended. Another one may have begun, so this one writes nothing any more.
+    is_free: bool,
 }
 
 /// Hashes a table's id, which is looked up for every record. Ids are random or time-based, and chosen by users who may
@@ -119,15 +132,22 @@ impl SegmentUse {
             closed_at: AtomicU64::new(u64::MAX),
             replaying: AtomicBool::new(false),
             without: AtomicU32::new(without),
-            promising: Mutex::default(),
+            durable_blocks: AtomicU32::new(0),
+            entry: Mutex::default(),
             dirty: RwLock::default(),
             clean: Mutex::default(),
         }
     }
 
     /// A segment found at open, to be replayed.
-    pub fn found(id: i64, slot: u32, without: u32) -> SegmentUse {
-        let found = SegmentUse { number: None, ..SegmentUse::new(id, slot, 0, without) };
+    pub fn found(entry: &BookkeepingEntry) -> SegmentUse {
+        let durable_blocks = entry.durable_blocks;
+        let found = SegmentUse {
+            number: None,
+            durable_blocks: AtomicU32::new(durable_blocks),
+            entry: Mutex::new(WrittenEntry { durable_blocks, is_free: false }),
+            ..SegmentUse::new(entry.id, entry.index, 0, entry.without)
+        };
         found.closed_at.store(0, Ordering::Relaxed);
         found.replaying.store(true, Ordering::Relaxed);
         found
@@ -157,12 +177,52 @@ impl SegmentUse {
 
     /// Withdraws the promise by calling `write`, unless that was already done.
     pub fn withdraw(&self, write: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
-        let _one_at_a_time = self.promising.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
+        debug_assert!(!written.is_free && written.durable_blocks == 0, "records are still added to it");
         if self.without() != 0 {
             write()?;
             self.without.store(0, Ordering::Release);
             debug_assert_eq!(self.without(), 0, "a promise that was withdrawn is never made again");
         }
+        Ok(())
+    }
+
+    /// How many of its blocks were durable when the log was opened, as far as that is known; 0 for a segment of this
+    /// run.
+    pub fn durable_blocks(&self) -> u32 {
+        self.durable_blocks.load(Ordering::Acquire)
+    }
+
+    /// Records that so many blocks of a segment found at open are durable.
+    pub fn note_durable_blocks(&self, blocks: u32) {
+        debug_assert!(self.number.is_none(), "the blocks of this run's segments are counted as they are written");
+        self.durable_blocks.fetch_max(blocks, Ordering::AcqRel);
+    }
+
+    /// Makes its bookkeeping say that so many of its blocks are durable, by calling `write`. Does nothing if it says so
+    /// already, or if the use has ended.
+    pub fn write_end(
+        &self,
+        durable_blocks: u32,
+        write: impl FnOnce(BookkeepingEntry) -> Result<(), LogError>,
+    ) -> Result<(), LogError> {
+        let durable_blocks = durable_blocks.min(DURABLE_BLOCKS_MAX);
+        let mut written = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
+        if !written.is_free && written.durable_blocks < durable_blocks {
+            let (index, state, without) = (self.slot, SegmentState::Live, self.without());
+            write(BookkeepingEntry { index, state, id: self.id, without, durable_blocks })?;
+            written.durable_blocks = durable_blocks;
+        }
+        Ok(())
+    }
+
+    /// Makes its bookkeeping say that the use has ended, by calling `write`.
+    pub fn write_free(&self, write: impl FnOnce(BookkeepingEntry) -> Result<(), LogError>) -> Result<(), LogError> {
+        let mut written = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
+        debug_assert!(!written.is_free, "a use ends once");
+        let (index, state) = (self.slot, SegmentState::Free);
+        write(BookkeepingEntry { index, state, id: self.id, without: 0, durable_blocks: 0 })?;
+        written.is_free = true;
         Ok(())
     }
 

@@ -39,6 +39,13 @@ enum Next {
     Refused,
 }
 
+/// A segment that nothing needs any more, and the nearest one before it that is still needed.
+pub(crate) struct Unneeded {
+    pub segment: Arc<SegmentUse>,
+    /// Its end is known from blocks of `segment`, if that is the one that followed it.
+    pub before: Option<Arc<SegmentUse>>,
+}
+
 /// A slot taken for a new use that nothing on the device records yet.
 pub(crate) struct Claim {
     slot: u32,
@@ -189,11 +196,20 @@ impl Segments {
 
     /// Removes and returns the segments that `unused` says are not needed. The caller is then the only one to free
     /// them.
-    pub fn take_unused(&mut self, unused: impl Fn(&SegmentUse) -> bool) -> Vec<Arc<SegmentUse>> {
-        let (taken, live) = self.live.drain(..).partition::<VecDeque<_>, _>(|segment| unused(segment));
-        self.live = live;
-        self.freeing.extend(taken.iter().cloned());
-        taken.into()
+    pub fn take_unused(&mut self, unused: impl Fn(&SegmentUse) -> bool) -> Vec<Unneeded> {
+        let mut taken = Vec::new();
+        let mut before: Option<Arc<SegmentUse>> = None;
+        self.live.retain(|segment| {
+            let is_unused = unused(segment);
+            if is_unused {
+                taken.push(Unneeded { segment: Arc::clone(segment), before: before.clone() });
+            } else {
+                before = Some(Arc::clone(segment));
+            }
+            !is_unused
+        });
+        self.freeing.extend(taken.iter().map(|taken| Arc::clone(&taken.segment)));
+        taken
     }
 
     /// Marks a removed segment free, after its bookkeeping says so.
@@ -211,6 +227,11 @@ impl Segments {
     /// The id of the oldest segment that a start would find in use now, if any.
     pub fn oldest_id(&self) -> Option<i64> {
         self.live.front().into_iter().chain(&self.freeing).map(|segment| segment.id).min()
+    }
+
+    /// Whether a start would still find a segment in use that this run found at its own start.
+    pub fn has_found(&self) -> bool {
+        self.live.iter().chain(&self.freeing).any(|segment| segment.number.is_none())
     }
 
     /// The segments in use, oldest first.
@@ -264,7 +285,8 @@ impl Claim {
     pub fn make(&self, file: &LogFile, without: u32) -> Result<(), LogError> {
         assert!(self.slot < file.geometry().segments, "the slot is one of the file's");
         reserve_space(file, self.slot)?;
-        file.write_entry(BookkeepingEntry { index: self.slot, state: SegmentState::Live, id: self.id, without })
+        let (index, state) = (self.slot, SegmentState::Live);
+        file.write_entry(BookkeepingEntry { index, state, id: self.id, without, durable_blocks: 0 })
     }
 }
 

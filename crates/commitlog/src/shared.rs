@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::record_starts::RecordStarts;
 use crate::room::Room;
 use crate::segment::SegmentUse;
-use crate::segments::Segments;
+use crate::segments::{Segments, Unneeded};
 use crate::signals::Signals;
 use crate::tail::Tail;
 use crate::waiters::Waiters;
@@ -233,7 +233,8 @@ impl Shared {
                 *self.recent_slot(number).write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&segment));
             }
             let (index, state) = (segment.slot, SegmentState::Live);
-            let entry = BookkeepingEntry { index, state, id: segment.id, without: segment.without() };
+            let entry =
+                BookkeepingEntry { index, state, id: segment.id, without: segment.without(), durable_blocks: 0 };
             self.failing(self.file.write_entry(entry))?;
         }
         Ok(())
@@ -265,7 +266,7 @@ impl Shared {
             return Ok(());
         }
         let (index, state) = (segment.slot, SegmentState::Live);
-        let entry = BookkeepingEntry { index, state, id: segment.id, without: 0 };
+        let entry = BookkeepingEntry { index, state, id: segment.id, without: 0, durable_blocks: 0 };
         segment.withdraw(|| self.failing(self.file.write_entry(entry)))
     }
 
@@ -348,16 +349,38 @@ impl Shared {
     /// Frees the segments that `unused` says are not needed, and announces the room.
     pub fn free_if(&self, unused: impl Fn(&SegmentUse) -> bool) -> Result<(), LogError> {
         let taken = self.segments().take_unused(unused);
-        for segment in &taken {
-            let (index, state) = (segment.slot, SegmentState::Free);
-            let entry = BookkeepingEntry { index, state, id: segment.id, without: 0 };
-            self.failing(self.file.write_entry(entry))?;
+        for Unneeded { segment, before } in &taken {
+            if let Some(before) = before {
+                self.keep_end(before)?;
+            }
+            segment.write_free(|entry| self.failing(self.file.write_entry(entry)))?;
             self.segments().freed(segment);
         }
         if !taken.is_empty() {
             self.room.announce();
         }
         Ok(())
+    }
+
+    /// Writes to a segment's bookkeeping how many of its blocks are durable. The first frame of the next segment says
+    /// that too, but a start does not read a segment that is free.
+    fn keep_end(&self, segment: &SegmentUse) -> Result<(), LogError> {
+        let durable_blocks = match segment.number {
+            None => segment.durable_blocks(),
+            Some(number) => {
+                let durable = self.waiters.horizon().min(segment.closed_at());
+                let blocks = durable.saturating_sub(number * self.segment_size()).div_ceil(BLOCK);
+                debug_assert!(blocks * BLOCK <= self.segment_size(), "its records end inside it");
+                u32::try_from(blocks).unwrap_or(u32::MAX)
+            }
+        };
+        segment.write_end(durable_blocks, |entry| self.failing(self.file.write_entry(entry)))
+    }
+
+    /// Writes the ends of all segments that stay in use when the log is shut down: no later block tells them.
+    pub fn keep_ends(&self) -> Result<(), LogError> {
+        let live: Vec<_> = self.segments().live().cloned().collect();
+        live.iter().try_for_each(|segment| self.keep_end(segment))
     }
 
     /// Notes that a segment may soon be unused but is not durable yet; segments are checked again when the horizon

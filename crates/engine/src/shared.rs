@@ -6,7 +6,7 @@
 
 mod groups;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     replaying: AtomicBool,
     last_timestamp_micros: AtomicI64,
     faults: Mutex<Vec<String>>,
+    /// See [`note_flushed_by_replay`](Shared::note_flushed_by_replay).
+    flushed_by_replay: Mutex<HashSet<TableId>>,
     /// Keeps other processes out.
     _directory: DirectoryLock,
 }
@@ -127,6 +129,7 @@ impl Shared {
             replaying: AtomicBool::new(true),
             last_timestamp_micros: AtomicI64::new(0),
             faults: Mutex::default(),
+            flushed_by_replay: Mutex::default(),
             _directory: directory,
             options,
         }
@@ -357,7 +360,15 @@ impl Shared {
     /// deletions that shadow them must stay, whatever they were merged with. Call this before a merge begins: later
     /// writes are not among its inputs.
     pub fn has_uncovered(&self, table: model::TableId, view: &View) -> bool {
-        view.has_uncovered() || self.log().replayed_tables().contains(&table.0)
+        view.has_uncovered()
+            || self.log().replayed_tables().contains(&table.0)
+            || lock(&self.flushed_by_replay).contains(&table) && self.log().has_replayed_segments()
+    }
+
+    /// Notes a table whose replayed records are all in SSTables, which need not cover them: nothing was left for a
+    /// flush that would. As long as another table needs these records' segments, the next start replays them again.
+    pub fn note_flushed_by_replay(&self, table: TableId) {
+        lock(&self.flushed_by_replay).insert(table);
     }
 
     /// Whether the log is so short of room that only flushes make some.

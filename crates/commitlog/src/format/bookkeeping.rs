@@ -32,7 +32,13 @@ pub struct BookkeepingEntry {
     pub id: i64,
     /// The [`checksum`](tables_checksum) of a set of tables of which this use has no record; 0 makes no promise.
     pub without: u32,
+    /// How many blocks of this use, from its first, are known to be durable; 0 if that is not known, or if the blocks
+    /// of the next segment tell it. It is at most [`DURABLE_BLOCKS_MAX`].
+    pub durable_blocks: u32,
 }
+
+/// The greatest number of durable blocks that an entry can tell: it has 3 bytes for it.
+pub const DURABLE_BLOCKS_MAX: u32 = (1 << 24) - 1;
 
 /// The checksum by which a promise names a set of tables, given in any order. It is 0 for an empty set.
 pub fn tables_checksum(tables: &[Uuid]) -> u32 {
@@ -65,9 +71,13 @@ impl BookkeepingEntry {
         block.fill(0);
         debug_assert!(block.len() >= SIZE);
         debug_assert!(self.state == SegmentState::Live || self.without == 0, "a free segment promises nothing");
+        debug_assert!(self.state == SegmentState::Live || self.durable_blocks == 0, "a free segment has no end");
+        debug_assert!(self.durable_blocks <= DURABLE_BLOCKS_MAX, "a segment has fewer blocks");
         put(block, 0, &MAGIC);
         put(block, 4, &self.index.to_be_bytes());
         put(block, 8, &[self.state as u8]);
+        let [_, durable_blocks @ ..] = self.durable_blocks.min(DURABLE_BLOCKS_MAX).to_be_bytes();
+        put(block, 9, &durable_blocks);
         put(block, 12, &self.without.to_be_bytes());
         put(block, 16, &self.id.to_be_bytes());
         let crc = crc(seed, block);
@@ -95,11 +105,13 @@ impl BookkeepingEntry {
             Some(2) => SegmentState::Live,
             other => return Err(EntryFault::Damaged(format!("state {}", other.copied().unwrap_or_default()))),
         };
+        let [a, b, c] = array(block, 9);
         let entry = BookkeepingEntry {
             index: u32::from_be_bytes(array(block, 4)),
             state,
             id: i64::from_be_bytes(array(block, 16)),
             without: u32::from_be_bytes(array(block, 12)),
+            durable_blocks: u32::from_be_bytes([0, a, b, c]),
         };
         if entry.index == index { Ok(entry) } else { Err(EntryFault::Misplaced(entry.index)) }
     }

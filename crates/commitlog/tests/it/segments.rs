@@ -196,3 +196,96 @@ fn a_failed_bookkeeping_write_ends_all_syncs_and_frees_no_segment() {
     // All of it is on the device; but it may contain a record that was refused.
     assert!(log.sync().is_err());
 }
+
+/// Appends a record of each of these tables, one after another, each on the device before the next. Returns the place of
+/// the last one.
+fn append_of(log: &CommitLog, tables: &[Uuid]) -> LogPosition {
+    let places = tables.iter().map(|table| {
+        let at = log.append(&[*table], &[1; 20_000]).unwrap().position;
+        log.durable(at).wait().unwrap();
+        at
+    });
+    places.last().unwrap()
+}
+
+/// What a start finds after a bit of the block before the position has flipped: the number of records, or damage.
+fn records_after_a_flip(disk: &SimulatedDisk, sync: SyncMode, at: LogPosition) -> Result<usize, LogError> {
+    let options = LogOptions { sync, ..options() };
+    let disk = disk.crash_image(3);
+    let path = log_path(Path::new("/log"));
+    let inspected = LogInspector::open(&disk, &path).unwrap();
+    let slot = inspected.live().iter().find(|entry| entry.id == at.segment).unwrap().index;
+    let offset = inspected.geometry().segment_offset(slot) + at.offset as u64 - 1;
+    disk.flip_bit(&path, offset, 2).unwrap();
+    let (_log, mut replay) = CommitLog::open(Arc::new(disk), options)?;
+    let mut records = 0;
+    while replay.next_record()?.is_some() {
+        records += 1;
+    }
+    Ok(records)
+}
+
+/// Three records of 20,000 bytes fill a segment of 64 KiB.
+#[test]
+fn the_end_of_a_segment_is_known_after_the_next_one_was_freed() {
+    let modes = [
+        SyncMode::Batch,
+        SyncMode::Each,
+        SyncMode::Group { window: Duration::from_micros(50) },
+        SyncMode::Periodic { period: Duration::from_micros(100) },
+    ];
+    let other = Uuid::from_u128(2);
+    for sync in modes {
+        let disk = SimulatedDisk::new();
+        let options = LogOptions { sync, ..options() };
+        let (log, _) = CommitLog::open(Arc::new(disk.clone()), options.clone()).unwrap();
+        let last = append_of(&log, &[TABLE; 3]);
+        append_of(&log, &[other; 4]);
+        log.sync().unwrap();
+        let all = PositionInterval { start: LogPosition::NONE, end: log.position() };
+        log.flushed(other, all).unwrap();
+        let of = |entry: &commitlog::BookkeepingEntry| (entry.id == last.segment, entry.durable_blocks);
+        let entries: Vec<_> =
+            LogInspector::open(&disk, &log_path(Path::new("/log"))).unwrap().live().iter().map(of).collect();
+        assert_eq!(entries[0], (true, (last.offset as u32).div_ceil(4096)), "{sync:?}");
+        assert!(entries[1..].iter().all(|entry| *entry == (false, 0)), "{sync:?}: {entries:?}");
+        drop(log);
+        let damaged = records_after_a_flip(&disk, sync, last);
+        assert!(matches!(damaged, Err(LogError::Corrupt(_))), "{sync:?}: {damaged:?}");
+
+        // A start that finds both segments knows the end too, and keeps it when it frees the second one.
+        let disk = disk.crash_image(1);
+        let (log, mut replay) = CommitLog::open(Arc::new(disk.clone()), options.clone()).unwrap();
+        while replay.next_record().unwrap().is_some() {}
+        log.flushed(other, PositionInterval { start: LogPosition::NONE, end: log.position() }).unwrap();
+        drop(log);
+        let damaged = records_after_a_flip(&disk, sync, last);
+        assert!(matches!(damaged, Err(LogError::Corrupt(_))), "{sync:?}: {damaged:?}");
+    }
+}
+
+#[test]
+fn a_start_that_frees_the_segment_behind_one_that_it_found_keeps_the_end_of_that_one() {
+    let other = Uuid::from_u128(2);
+    let disk = SimulatedDisk::new();
+    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options()).unwrap();
+    let last = append_of(&log, &[TABLE; 3]);
+    append_of(&log, &[other]);
+    drop(log);
+    let disk = disk.crash_image(1);
+    let (log, mut replay) = CommitLog::open(Arc::new(disk.clone()), options()).unwrap();
+    while replay.next_record().unwrap().is_some() {}
+    log.flushed(other, PositionInterval { start: LogPosition::NONE, end: log.position() }).unwrap();
+    let damaged = records_after_a_flip(&disk, SyncMode::Batch, last);
+    assert!(matches!(damaged, Err(LogError::Corrupt(_))), "{damaged:?}");
+}
+
+#[test]
+fn a_log_that_is_shut_down_knows_the_ends_of_the_segments_that_stay() {
+    let disk = SimulatedDisk::new();
+    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options()).unwrap();
+    let last = append_of(&log, &[TABLE]);
+    log.shutdown().unwrap();
+    let damaged = records_after_a_flip(&disk, SyncMode::Batch, last);
+    assert!(matches!(damaged, Err(LogError::Corrupt(_))), "{damaged:?}");
+}

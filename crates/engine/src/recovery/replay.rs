@@ -138,7 +138,10 @@ impl Replayer {
         for id in self.shared.log().replayed_tables().into_iter().map(TableId) {
             match stores.iter().find(|store| store.table.load().id == id) {
                 Some(store) if self.ends_replay(store) => self.flush.request(store),
-                _ => self.shared.forget_log(id, end)?,
+                _ => {
+                    self.shared.note_flushed_by_replay(id);
+                    self.shared.forget_log(id, end)?;
+                }
             }
         }
         Ok(())

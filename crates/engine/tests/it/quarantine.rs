@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::fixture::{Directory, create_table, insert, insertion, open_with, options, rows, small_options};
 
 /// A node with the table `ks.t` of [`create_table`] and a similar table `other.u`.
-fn two_tables(options: &EngineOptions) -> (Arc<Engine>, Arc<Table>, Arc<Table>) {
+pub fn two_tables(options: &EngineOptions) -> (Arc<Engine>, Arc<Table>, Arc<Table>) {
     let engine = open_with(options);
     create_table(&engine);
     let builder = TableBuilder::new("other", "u", TableId(Uuid::new_v4())).partition_key("k", CqlType::Int);

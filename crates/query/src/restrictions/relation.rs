@@ -28,6 +28,10 @@ pub(super) fn prepare(
     table: &Arc<Table>,
     preparing: &mut Preparing<'_>,
 ) -> Result<Restriction, QueryError> {
+    // Cassandra looks at nothing else of such a relation.
+    if relation.operator() == Operator::Neq {
+        return Err(QueryError::invalid(format!("Unsupported \"!=\" relation: {relation}")));
+    }
     match relation {
         Relation::SingleColumn { column, operator, value } => {
             let column = find_column(table, column)?;
@@ -46,16 +50,16 @@ pub(super) fn prepare(
         }
         Relation::MapElement { column, key, operator, value } => {
             let column = find_column(table, column)?;
-            let (key_spec, value_spec) = map_entry_specs(&column, *operator, relation, table)?;
+            let (key_spec, value_spec) = map_entry_specs(&column, *operator, table)?;
             let entry = (prepare_term(key, &key_spec, preparing)?, prepare_term(value, &value_spec, preparing)?);
             Ok(of_column(column, Kind::Contains(Contains { entries: vec![entry], ..Contains::default() })))
         }
         Relation::Token { columns, operator, value } => {
-            token(columns, *operator, value, relation, table, preparing).map(Restriction::Token)
+            token(columns, *operator, value, table, preparing).map(Restriction::Token)
         }
         Relation::MultiColumn { columns, operator, value } => {
             let columns = multi_columns(columns, relation, table)?;
-            multi(&columns, *operator, value, relation, table, preparing).map(Restriction::Clustering)
+            multi(&columns, *operator, value, table, preparing).map(Restriction::Clustering)
         }
         Relation::MultiColumnIn { columns, values } => {
             let columns = multi_columns(columns, relation, table)?;
@@ -112,13 +116,10 @@ fn single(
                 "LIKE restriction is only supported on properly indexed columns. {relation} is not valid."
             )))
         }
-        Operator::Neq => Err(unsupported(relation)),
-        Operator::In | Operator::IsNot => Err(QueryError::invalid(format!("Unsupported restriction: {relation}"))),
+        Operator::In | Operator::IsNot | Operator::Neq => {
+            Err(QueryError::invalid(format!("Unsupported restriction: {relation}")))
+        }
     }
-}
-
-fn unsupported(relation: &Relation) -> QueryError {
-    QueryError::invalid(format!("Unsupported \"{}\" relation: {relation}", relation.operator()))
 }
 
 fn slice(operator: Operator, term: Term) -> Kind {
@@ -174,16 +175,10 @@ fn element_spec(column: &ColumnSpec, key: bool) -> ColumnSpec {
     }
 }
 
-fn map_entry_specs(
-    column: &Column,
-    operator: Operator,
-    relation: &Relation,
-    table: &Table,
-) -> Result<(ColumnSpec, ColumnSpec), QueryError> {
+fn map_entry_specs(column: &Column, operator: Operator, table: &Table) -> Result<(ColumnSpec, ColumnSpec), QueryError> {
     let name = &column.name;
     let refuse = |message: String| Err(QueryError::invalid(message));
     match &column.ty {
-        _ if operator == Operator::Neq => return Err(unsupported(relation)),
         CqlType::List { .. } => {
             return refuse(format!("Indexes on list entries ({name}[index] = value) are not currently supported."));
         }
@@ -204,7 +199,6 @@ fn token(
     columns: &[Identifier],
     operator: Operator,
     value: &ast::Term,
-    relation: &Relation,
     table: &Arc<Table>,
     preparing: &mut Preparing<'_>,
 ) -> Result<TokenRestriction, QueryError> {
@@ -218,7 +212,6 @@ fn token(
         (Operator::Lt | Operator::Lte | Operator::Gt | Operator::Gte, Kind::Slice { start, end }) => {
             Ok(TokenRestriction::Slice { start, end })
         }
-        (Operator::Neq, _) => Err(unsupported(relation)),
         _ => Err(QueryError::invalid(format!("{operator} cannot be used with the token function"))),
     }
 }
@@ -273,15 +266,11 @@ fn multi(
     columns: &[Arc<Column>],
     operator: Operator,
     value: &ast::Term,
-    relation: &Relation,
     table: &Table,
     preparing: &mut Preparing<'_>,
 ) -> Result<ClusteringRestriction, QueryError> {
     let specs: Vec<ColumnSpec> = columns.iter().map(|column| column_spec(table, column)).collect();
     let is_slice = matches!(operator, Operator::Lt | Operator::Lte | Operator::Gt | Operator::Gte);
-    if operator == Operator::Neq {
-        return Err(unsupported(relation));
-    }
     if operator != Operator::Eq && !is_slice {
         return Err(QueryError::invalid(format!("{operator} cannot be used for multi-column relations")));
     }

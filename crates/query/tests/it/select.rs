@@ -305,6 +305,20 @@ fn the_ttl_of_a_cell_is_an_int_to_functions_and_operators() {
     );
 }
 
+/// As in Cassandra 5.0.8, which looks at no column of such a relation.
+#[test]
+fn a_relation_that_asks_for_other_values_is_refused_whatever_its_columns_are() {
+    let node = TestNode::with(&["CREATE TABLE t (a int, b int, c int, m map<int, int>, PRIMARY KEY (a, b))"]);
+    for relation in
+        ["b != 0", "(b) != (0)", "(c) != (0)", "(c, a) != (0, 1)", "nosuch != 0", "m[1] != 2", "token(b) != 0"]
+    {
+        assert_eq!(
+            node.failure(&format!("SELECT * FROM t WHERE a = 0 AND {relation}")),
+            format!("Unsupported \"!=\" relation: {relation}")
+        );
+    }
+}
+
 #[test]
 fn parts_of_a_column_are_the_same_however_many_of_them_are_selected() {
     let node = TestNode::with(&[
