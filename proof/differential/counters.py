@@ -1,8 +1,10 @@
 """Tables of counters, and what is written to them: increments, batches of them, deletions, and what is refused.
 
 Their timestamps rise. Where an increment is older than a deletion, what is counted depends on when memtables were flushed, on each server
-by itself. Cassandra keeps its counter cache through deletions, so that a counter of a deleted row may go on from its old total
-(docs/differences.md). The oracle has no such cache, and counts from 0 again.
+by itself. A counter that was itself deleted stays deleted, whatever is counted in it; if its row is deleted later, Cassandra lets it count
+again only where a memtable was flushed between. So a table has deletions of counters or of rows, not both. Cassandra keeps its counter cache
+through deletions, so that a counter of a deleted row may go on from its old total (docs/differences.md). The oracle has no such cache, and
+counts from 0 again.
 """
 
 from random import Random
@@ -35,6 +37,7 @@ def make_counting(rng: Random, table: Table) -> None:
         table.columns.append(Column("s0", Counter(), "static"))
     for column in table.data_columns:
         column.type = Counter()
+    table.deletes_counters = rng.random() < 0.3
 
 
 def is_counting(table: Table) -> bool:
@@ -74,8 +77,9 @@ def increments(text: Text, table: Table) -> str:
     data = rng.sample(table.data_columns, min(len(table.data_columns), rng.choice((1, 1, 1, 2, 3))))
     data += data[:1] if rng.random() < 0.05 else []
     keys = table.partition_key + ([] if all(c.kind == "static" for c in data) else table.clustering)
+    changes = ", ".join(increment(text, c) for c in data)       # markers are numbered as they are written
     where = " AND ".join(relation(text, table, c, 0.1) for c in keys)
-    return f"UPDATE {table.full_name} SET {', '.join(increment(text, c) for c in data)} WHERE {where}"
+    return f"UPDATE {table.full_name} SET {changes} WHERE {where}"
 
 
 def increment(text: Text, column: Column) -> str:
@@ -89,8 +93,7 @@ def delete(text: Text, table: Table) -> str:
     rng = text.rng
     head = f"DELETE FROM {table.full_name} WHERE "
     relations = [relation(text, table, c, 0.08) for c in table.partition_key]
-    if rng.random() < 0.15 and table.data_columns:
-        # Such a counter stays deleted, whatever is counted in it.
+    if table.deletes_counters and table.data_columns:
         column = rng.choice(table.data_columns)
         keys = [] if column.kind == "static" else table.clustering
         head = f"DELETE {column.name} FROM {table.full_name} WHERE "
