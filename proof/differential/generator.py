@@ -4,6 +4,7 @@ from dataclasses import replace
 from random import Random
 
 from proof.differential.compact import COMPACT, drop_compact_storage, make_compact
+from proof.differential.counters import COUNTING, added_column, counting_write, is_counting, make_counting
 from proof.differential.indexes import INDEXED, create_index
 from proof.differential.mistakes import spoil
 from proof.differential.reads import read
@@ -54,13 +55,16 @@ def history(seed: int, number: int, steps: int) -> History:
     packing = packing if packing.random() < COMPACT else None
     # In tables with COMPACT STORAGE Cassandra's indexes of static columns fail (docs/differences.md).
     indexing = indexing if indexing.random() < INDEXED and packing is None else None
-    made = Generator(rng, keyspace, version, conditional, indexing, packing).steps(steps)
+    counting = Random(f"{seed}/{number}/counters")
+    # Such tables have no indexes, and no conditions.
+    counting = counting if counting.random() < COUNTING and packing is None and indexing is None and not conditional else None
+    made = Generator(rng, keyspace, version, conditional, indexing, packing, counting).steps(steps)
     return History(f"seed {seed}, history {number}", keyspace, version, compression, made, replication)
 
 
 class Generator:
     def __init__(self, rng: Random, keyspace: str, version: int, conditional: bool = False, indexing: Random | None = None,
-                 packing: Random | None = None):
+                 packing: Random | None = None, counting: Random | None = None):
         self.rng = rng
         self.packing = packing          # what makes tables with COMPACT STORAGE, in a history with such tables
         self.indexing = indexing        # what makes indexes, in a history with indexes
@@ -72,6 +76,8 @@ class Generator:
         for table in self.tables:
             if packing is not None and packing.random() < 0.8:
                 make_compact(packing, table, self.types)
+            if counting is not None and counting.random() < 0.8:
+                make_counting(counting, table)
         self.clock = Clock(rng)
         self.prepared: list[Step] = []
         self.is_calm = rng.random() < 0.5
@@ -105,16 +111,21 @@ class Generator:
         if self.is_calm and roll >= UPKEEP and rng.random() < 0.85:
             roll = rng.random() * UPKEEP
         if roll < 0.48:
-            return self.at_some_level(write(rng, table, self.clock, now, self.conditional))
+            return self.at_some_level(self.write(table, now))
         if roll < 0.85:
             return self.remember(self.at_some_level(self.read(table, now)))
         if roll < 0.88 and self.prepared:
             return replace(rng.choice(self.prepared), reuse=True, now=now)
         if roll < UPKEEP:
-            return spoil(rng, write(rng, table, self.clock, now) if rng.random() < 0.4 else self.read(table, now))
+            return spoil(rng, self.write(table, now, is_plain=True) if rng.random() < 0.4 else self.read(table, now))
         if roll < 0.965:
             return Step(rng.choice(("flush", "flush", "flush", "flush", "flush", "compact", "compact", "restart", "kill")))
         return self.schema_step(table)
+
+    def write(self, table: Table, now: int | None, is_plain: bool = False) -> Step:
+        if is_counting(table):
+            return replace(counting_write(self.rng, table, self.clock), now=now)
+        return write(self.rng, table, self.clock, now, self.conditional and not is_plain)
 
     def read(self, table: Table, now: int | None) -> Step:
         """The timestamps of conditional writes are those of each server's clock: no read shows them."""
@@ -176,6 +187,9 @@ class Generator:
         if not free:
             return Step("flush")
         gone = [name for name in table.dropped if name not in {c.name for c in table.columns}]
+        if is_counting(table):
+            name = rng.choice(gone if gone and rng.random() < 0.2 else free)
+            return added_column(rng, table, name, bool(table.clustering) and rng.random() < 0.2, self.types)
         if rng.random() < 0.7 and gone:
             return self.add_again(table, table.dropped[rng.choice(gone)])
         name = rng.choice(free)

@@ -8,7 +8,8 @@ from proof.differential.steps import Step
 from proof.differential.values import NUMERIC, List, Map, Set, Tuple, UserType, Vector, quoted
 from proof.differential.writes import Text, relation, slice_relation
 
-CASTS = {name: (*NUMERIC, "text", "ascii") for name in NUMERIC} | {
+NUMBERS = (*NUMERIC, "counter")
+CASTS = {name: (*NUMERIC, "text", "ascii") for name in NUMBERS} | {
     "text": ("ascii", "text"), "ascii": ("text",), "boolean": ("text", "ascii"), "timestamp": ("date", "text"), "date": ("timestamp", "text"),
     "timeuuid": ("timestamp", "date", "text"), "uuid": ("text",), "inet": ("text", "ascii"), "time": ("text",), "duration": ("text",)}
 HASHES = ("", ", 'MD5'", ", 'SHA-1'", ", 'SHA-256'", ", 'sha-512'", ", 'SHA3-256'")
@@ -151,7 +152,7 @@ def selection(text: Text, table: Table, distinct: bool, grouped: bool, now: int 
 def aggregate(rng: Random, column: Column) -> str:
     if rng.random() < 0.2:
         return "count(*)"
-    if column.type.name in NUMERIC and rng.random() < 0.5:
+    if column.type.name in NUMBERS and rng.random() < 0.5:
         return f"{rng.choice(('sum', 'avg'))}({column.name})"
     return f"{rng.choice(('count', 'min', 'max'))}({column.name})"
 
@@ -215,7 +216,7 @@ def computed(text: Text, table: Table, column: Column) -> str:
 
 def scalar_computed(text: Text, table: Table, column: Column) -> str:
     rng, kind, name = text.rng, column.type, column.name
-    if kind.name in NUMERIC:
+    if kind.name in NUMBERS:
         roll = rng.random()
         if roll < 0.25:
             return f"{name} {rng.choice('+-*/%')} {rng.choice(('1', '2', '7', '-3', '0', '1.5', '1e3'))}"

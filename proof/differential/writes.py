@@ -59,6 +59,11 @@ class Clock:
         self.newest = max(self.newest, self.last)
         return self.last
 
+    def rising(self) -> int:
+        """Later than all before."""
+        self.newest += 1000
+        return self.newest
+
     def earlier(self) -> int:
         """The time of a write, often of one of the last."""
         written = (self.newest - BASE_TIMESTAMP) // 1000

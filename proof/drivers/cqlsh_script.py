@@ -43,7 +43,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         cqlsh = Cqlsh(sys.argv[1], sys.argv[2], Path(home))
         clean(cqlsh)
-        for part in (schema, describe, output, paging, tracing, copy, errors, versions):
+        for part in (schema, describe, output, conditions, counters, paging, tracing, copy, errors, versions):
             with checks.part(part.__name__):
                 part(checks, cqlsh)
         clean(cqlsh)
@@ -102,6 +102,25 @@ def output(checks: Checks, cqlsh: Cqlsh) -> None:
     says(checks, "consistency", cqlsh.run("CONSISTENCY QUORUM; SELECT name FROM cqlsh_script.people WHERE name = 'Ada'"),
          "Consistency level set to QUORUM.", "Ada")
     says(checks, "execute", cqlsh.run("", "-e", "SELECT release_version FROM system.local"), "5.0.")
+
+
+def conditions(checks: Checks, cqlsh: Cqlsh) -> None:
+    insert = "INSERT INTO cqlsh_script.jobs (n, owner) VALUES (1, '{}') IF NOT EXISTS;"
+    done = cqlsh.run("CREATE TABLE cqlsh_script.jobs (n int PRIMARY KEY, owner text);" + insert.format("ada") + insert.format("bob"))
+    silent(checks, "conditions", done)
+    says(checks, "not exists", done, " [applied]\n-----------\n      True", " [applied] | n | owner\n-----------+---+-------\n     False | 1 |   ada")
+    done = cqlsh.run("UPDATE cqlsh_script.jobs SET owner = 'bob' WHERE n = 1 IF owner = 'eve'; SERIAL CONSISTENCY LOCAL_SERIAL;"
+                     "CONSISTENCY SERIAL; SELECT owner FROM cqlsh_script.jobs WHERE n = 1; DROP TABLE cqlsh_script.jobs;")
+    says(checks, "condition", done, " [applied] | owner\n-----------+-------\n     False |   ada", "Serial consistency level set to LOCAL_SERIAL.", "(1 rows)")
+
+
+def counters(checks: Checks, cqlsh: Cqlsh) -> None:
+    done = cqlsh.run("CREATE TABLE cqlsh_script.hits (page text PRIMARY KEY, n counter);"
+                     "UPDATE cqlsh_script.hits SET n = n + 5 WHERE page = 'home'; UPDATE cqlsh_script.hits SET n -= 7 WHERE page = 'home';"
+                     "BEGIN COUNTER BATCH UPDATE cqlsh_script.hits SET n += 40 WHERE page = 'home'; APPLY BATCH;"
+                     "SELECT * FROM cqlsh_script.hits; DROP TABLE cqlsh_script.hits;")
+    silent(checks, "counters", done)
+    says(checks, "sum", done, " home | 38")
 
 
 def paging(checks: Checks, cqlsh: Cqlsh) -> None:

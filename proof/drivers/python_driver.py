@@ -11,7 +11,7 @@ from cassandra import AlreadyExists, ConsistencyLevel, InvalidRequest, Unavailab
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import FallthroughRetryPolicy, WhiteListRoundRobinPolicy
 from cassandra.protocol import SyntaxException
-from cassandra.query import UNSET_VALUE, BatchStatement, SimpleStatement
+from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, SimpleStatement
 from cassandra.util import Date, Duration, OrderedMapSerializedKey, SortedSet, Time
 
 from proof.drivers.checks import Checks
@@ -66,7 +66,7 @@ def script(checks: Checks, name: str, cluster: Cluster, session) -> None:
     session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}")
     session.execute(f"CREATE KEYSPACE {KEYSPACE} WITH replication = {REPLICATION}")
     session.set_keyspace(KEYSPACE)
-    for part in (scalars, collections, user_types, statements, paging, schema_metadata, schema_events, bad_statements, concurrency):
+    for part in (scalars, collections, user_types, statements, conditions, counters, paging, schema_metadata, schema_events, bad_statements, concurrency):
         with checks.part(f"{name}: {part.__name__}"):
             part(Named(checks, f"{name}: {part.__name__}"), cluster, session)
     if name != LAST:                # the last one's is left for the proof that what is accepted survives
@@ -183,6 +183,48 @@ def statements(checks: Named, cluster, session) -> None:
     checks.equal("count", count, 3)
     trace = session.execute("SELECT * FROM wide", trace=True).get_query_trace(max_wait_sec=10)
     checks.true("trace", trace.duration is not None and len(trace.events) > 0, str(trace))
+
+
+def conditions(checks: Named, cluster, session) -> None:
+    session.execute("CREATE TABLE jobs (q int, n int, owner text, s int static, PRIMARY KEY (q, n))")
+    insert = session.prepare("INSERT INTO jobs (q, n, owner) VALUES (?, ?, ?) IF NOT EXISTS")
+    checks.equal("applied", session.execute(insert, (1, 1, "ada")).one()._asdict(), {"applied": True})
+    checks.true("was applied", session.execute(insert, (1, 2, "eve")).was_applied)
+    refused = session.execute(insert, (1, 1, "bob"))
+    checks.equal("refused", tuple(refused.one()), (False, 1, 1, None, "ada"))
+    checks.true("was not applied", not session.execute(insert, (1, 1, "bob")).was_applied)
+    update = session.prepare("UPDATE jobs SET owner = ? WHERE q = 1 AND n = 1 IF owner = ?")
+    checks.equal("another owner", tuple(session.execute(update, ("bob", "eve")).one()), (False, "ada"))
+    checks.true("the owner", session.execute(update, ("bob", "ada")).was_applied)
+    batch = BatchStatement()
+    batch.add(update, ("cid", "bob"))
+    batch.add(session.prepare("INSERT INTO jobs (q, n, owner) VALUES (1, 3, 'dan') IF NOT EXISTS"))
+    checks.true("batch", session.execute(batch).was_applied)
+    checks.true("batch again", not session.execute(batch).was_applied)
+    serial = SimpleStatement("SELECT n, owner FROM jobs WHERE q = 1", consistency_level=ConsistencyLevel.SERIAL)
+    checks.equal("serial read", [tuple(row) for row in session.execute(serial)], [(1, "cid"), (2, "eve"), (3, "dan")])
+    checks.true("delete", session.execute("DELETE FROM jobs WHERE q = 1 AND n = 2 IF EXISTS").was_applied)
+    checks.true("delete again", not session.execute("DELETE FROM jobs WHERE q = 1 AND n = 2 IF EXISTS").was_applied)
+
+
+def counters(checks: Named, cluster, session) -> None:
+    session.execute("CREATE TABLE hits (page text, day int, n counter, total counter static, PRIMARY KEY (page, day))")
+    add = session.prepare("UPDATE hits SET n = n + ?, total = total + ? WHERE page = ? AND day = ?")
+    futures = [session.execute_async(add, (2, 1, "home", day % 3)) for day in range(60)]
+    for future in futures:
+        future.result()
+    rows = session.execute("SELECT day, n, total FROM hits WHERE page = 'home'")
+    checks.equal("sums", [tuple(row) for row in rows], [(0, 40, 60), (1, 40, 60), (2, 40, 60)])
+    batch = BatchStatement(batch_type=BatchType.COUNTER)
+    batch.add(add, (-50, 0, "home", 0))
+    batch.add(SimpleStatement("UPDATE hits SET n -= 1 WHERE page = 'home' AND day = 7"))
+    session.execute(batch)
+    rows = session.execute("SELECT day, n FROM hits WHERE page = 'home'")
+    checks.equal("batch", [tuple(row) for row in rows], [(0, -10), (1, 40), (2, 40), (7, -1)])
+    checks.raises("insert", InvalidRequest, "INSERT statements are not allowed on counter tables",
+                  lambda: session.execute("INSERT INTO hits (page, day, n) VALUES ('home', 1, 1)"))
+    session.execute("DELETE FROM hits WHERE page = 'home' AND day = 0")
+    checks.equal("delete", session.execute("SELECT count(*) FROM hits").one()[0], 3)
 
 
 def paging(checks: Named, cluster, session) -> None:

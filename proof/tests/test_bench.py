@@ -36,7 +36,7 @@ class Lengths(unittest.TestCase):
             self.assertEqual(set(plan), set(Length))
 
     def test_the_long_ones_run_only_by_name(self):
-        self.assertEqual(set(SCENARIOS) - set(BY_DEFAULT), {"commitlog-paper", "inmemory", "inmemory-exhausted", "tls"})
+        self.assertEqual(set(SCENARIOS) - set(BY_DEFAULT), {"commitlog-paper", "inmemory", "inmemory-exhausted", "tls", "conditions", "counters"})
 
 
 class Records(unittest.TestCase):

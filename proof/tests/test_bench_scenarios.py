@@ -21,6 +21,7 @@ LATENCIES = {"count": 9, "mean": 5.0, "p50": 5.0, "p90": 6.0, "p99": 7.0, "p999"
 def run(node, keyspace: str, workload: dict, rate=None, **_) -> Run:
     samples = [{"seconds": at, "operations": 100 * at, "server_cpu_seconds": at / 2, "server_resident_bytes": 1 << 20} for at in (0, 1, 2)]
     report = {"seconds": 2.0, "operations": 200, "server_cpu_seconds": 1.0, "server_system_seconds": 0.5, "client_cpu_seconds": 0.5, "failures": 0,
+              "timeouts": 0,
               "server_resident_bytes": 1 << 20, "server_written_bytes": 1 << 20, "latency": LATENCIES, "read_latency": LATENCIES, "write_latency": LATENCIES,
               "samples": samples}
     return Run(report, 0.0, 0.0, 0.0, {"rate": rate})

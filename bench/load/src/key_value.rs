@@ -64,7 +64,7 @@ impl KeyValueWorker {
                 };
                 (table, *value_bytes, 1, None, chooser)
             }
-            Workload::Columns { .. } | Workload::Partition { .. } => return Err("not a key-value load".to_owned()),
+            _ => return Err("not a key-value load".to_owned()),
         };
         let with_row = matches!(spec.workload, Workload::Skew { .. });
         let (write, read) = if with_row {

@@ -7,6 +7,8 @@
 //! check answers while the load runs, and read a sample of everything that was written back at the end.
 
 mod columns;
+mod conditions;
+mod counters;
 mod key_value;
 mod lz4;
 mod measure;

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use scylla::client::PoolSize;
@@ -9,6 +10,7 @@ use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::deserialize::row::ColumnIterator;
+use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::policies::timestamp_generator::MonotonicTimestampGenerator;
@@ -26,6 +28,17 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 pub struct Client {
     session: Session,
     consistency: statement::Consistency,
+    /// Conditional writes that timed out.
+    timeouts: AtomicU64,
+}
+
+/// The answer to a conditional write.
+pub enum Conditional {
+    Applied,
+    /// The last column of the row that is there.
+    Refused(Vec<u8>),
+    /// The server does not know whether it is written.
+    TimedOut,
 }
 
 impl Client {
@@ -51,7 +64,7 @@ impl Client {
             Consistency::One => statement::Consistency::One,
             Consistency::LocalQuorum => statement::Consistency::LocalQuorum,
         };
-        Ok(Self { session, consistency })
+        Ok(Self { session, consistency, timeouts: AtomicU64::new(0) })
     }
 
     pub async fn prepare(&self, text: &str) -> Result<PreparedStatement, String> {
@@ -71,6 +84,37 @@ impl Client {
 
     pub async fn write(&self, statement: &PreparedStatement, values: impl SerializeRow) -> Result<(), String> {
         self.session.execute_unpaged(statement, values).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Executes a conditional write. A timeout is no failure but an answer, and is counted.
+    pub async fn write_if(
+        &self,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+    ) -> Result<Conditional, String> {
+        let result = match self.session.execute_unpaged(statement, values).await {
+            Ok(result) => result.into_rows_result().map_err(|error| error.to_string())?,
+            Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::WriteTimeout { .. }, _))) => {
+                self.timeouts.fetch_add(1, Ordering::Relaxed);
+                return Ok(Conditional::TimedOut);
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        let mut cells = Vec::with_capacity(4);
+        let row = result.single_row::<ColumnIterator>().map_err(|error| error.to_string())?;
+        for column in row {
+            cells.push(column.map_err(|error| error.to_string())?.slice.map(|slice| slice.as_slice()));
+        }
+        match cells[..] {
+            [Some([1]), ..] => Ok(Conditional::Applied),
+            [Some([0]), .., Some(held)] => Ok(Conditional::Refused(held.to_vec())),
+            _ => Err(format!("wrong answer: {} columns and no [applied]", cells.len())),
+        }
+    }
+
+    /// How many conditional writes timed out.
+    pub fn timeouts(&self) -> u64 {
+        self.timeouts.load(Ordering::Relaxed)
     }
 
     /// Calls `row` with the cells of every row, and returns the number of rows.

@@ -105,6 +105,24 @@ pub enum Workload {
         #[serde(default)]
         reversed: bool,
     },
+    /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: `INSERT … IF NOT EXISTS` of rows of 100 B, in
+    /// partitions from `first` on, of which earlier runs wrote none.
+    Conditions { table: String, first: u64, meeting: Meeting },
+    /// `key blob PRIMARY KEY, c counter`: increments of the counters of partitions 0 to `partitions`, all with the
+    /// same chance.
+    Counters { table: String, partitions: u64 },
+}
+
+/// Where the conditional inserts of a load meet.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum Meeting {
+    /// Nowhere: every row has a partition of its own.
+    Nothing,
+    /// All rows are in one partition.
+    Partition,
+    /// All insert the same row.
+    Row,
 }
 
 /// The partitions that a key-value load meets.

@@ -1,6 +1,8 @@
 //! A worker's operations: one write or one read at a time, on keys that are its own.
 
 use crate::columns::ColumnsWorker;
+use crate::conditions::ConditionsWorker;
+use crate::counters::CountersWorker;
 use crate::key_value::KeyValueWorker;
 use crate::partition::PartitionWorker;
 use crate::session::Client;
@@ -11,6 +13,8 @@ pub enum Worker {
     KeyValue(KeyValueWorker),
     Columns(ColumnsWorker),
     Partition(PartitionWorker),
+    Conditions(ConditionsWorker),
+    Counters(CountersWorker),
 }
 
 impl Worker {
@@ -19,6 +23,8 @@ impl Worker {
         Ok(match &spec.workload {
             Workload::Columns { .. } => Self::Columns(ColumnsWorker::new(client, spec, place).await?),
             Workload::Partition { .. } => Self::Partition(PartitionWorker::new(client, spec, place).await?),
+            Workload::Conditions { .. } => Self::Conditions(ConditionsWorker::new(client, spec, place).await?),
+            Workload::Counters { .. } => Self::Counters(CountersWorker::new(client, spec, place).await?),
             _ => Self::KeyValue(KeyValueWorker::new(client, spec, place).await?),
         })
     }
@@ -29,6 +35,8 @@ impl Worker {
             Self::KeyValue(worker) => worker.operate(client).await,
             Self::Columns(worker) => worker.operate(client).await,
             Self::Partition(worker) => worker.operate(client).await,
+            Self::Conditions(worker) => worker.operate(client).await,
+            Self::Counters(worker) => worker.operate(client).await,
         }
     }
 
@@ -38,6 +46,8 @@ impl Worker {
             Self::KeyValue(worker) => worker.check(client, limit).await,
             Self::Columns(worker) => worker.check(client, limit).await,
             Self::Partition(worker) => worker.check(client, limit).await,
+            Self::Conditions(worker) => worker.check(client, limit).await,
+            Self::Counters(worker) => worker.check(client, limit).await,
         }
     }
 }

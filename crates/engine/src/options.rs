@@ -47,6 +47,8 @@ pub struct EngineOptions {
     pub column_index_size_bytes: u32,
     /// Memory for pages and chunks of SSTables, bytes (`file_cache_size`).
     pub cache_bytes: u64,
+    /// Memory for what counters hold, bytes (`counter_cache_size`); 0 means that increments read it from the tables.
+    pub counter_cache_bytes: u64,
     /// Whether SSTables go past the kernel's page cache (`disk_access_mode`).
     pub disk_access: DiskAccess,
     /// The number of compactions that run at the same time; 0 disables compaction.
@@ -97,6 +99,7 @@ impl EngineOptions {
             memtable_shards: std::thread::available_parallelism().map_or(2, |cores| cores.get()),
             column_index_size_bytes: 16 << 10,
             cache_bytes: 128 << 20,
+            counter_cache_bytes: 50 << 20,
             disk_access: DiskAccess::default(),
             concurrent_compactors: 1,
             compaction_throughput_bytes: 64 << 20,

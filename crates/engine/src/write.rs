@@ -5,7 +5,7 @@
 //! [`admission`] limits what writes may take of memory, the write groups let flushes wait for writes under way,
 //! [`apply`] puts a logged mutation into memtables, [`batch`] writes logged batches that no log record can hold, and
 //! [`abandoned`] finishes writes whose callers gave up. [`derived`] writes what follows from what was read, under
-//! [`locks`] of the partitions; [`readers`] are threads for such reads.
+//! [`locks`] of the partitions; [`readers`] are threads for such reads, and [`counters`] is a cache that saves some.
 //!
 //! It guarantees that an acknowledged write is as durable as `commitlog_sync` says and visible to every later read,
 //! that a write whose record is in the log becomes visible unless the log fails, and that a refused write shows
@@ -15,6 +15,7 @@ mod abandoned;
 mod admission;
 mod apply;
 mod batch;
+mod counters;
 mod derived;
 mod locks;
 mod order;
@@ -32,6 +33,8 @@ use crate::shared::Shared;
 
 use abandoned::Finisher;
 use batch::Owner;
+use counters::CounterCache;
+pub use counters::{CachedCounters, CounterCacheStats};
 pub use derived::{Derive, Derived};
 use locks::PartitionLocks;
 pub(crate) use order::Durability;
@@ -47,13 +50,15 @@ pub(crate) struct Writes {
     finisher: Finisher,
     locks: Arc<PartitionLocks>,
     readers: Readers,
+    pub counters: CounterCache,
 }
 
 impl Writes {
     pub fn new(shared: &Arc<Shared>, flush: &Arc<Flush>, quarantine: &Arc<Quarantine>) -> Writes {
         let (shared, flush, quarantine) = (Arc::clone(shared), Arc::clone(flush), Arc::clone(quarantine));
         let (finisher, locks, readers) = (Finisher::new(), PartitionLocks::new(), Readers::default());
-        Writes { shared, flush, quarantine, finisher, locks, readers }
+        let counters = CounterCache::new(shared.options().counter_cache_bytes, *shared.host_id().as_bytes());
+        Writes { shared, flush, quarantine, finisher, locks, readers, counters }
     }
 
     /// Starts the thread that finishes abandoned writes.

@@ -105,6 +105,7 @@ enum Verb {
     GetCidrGroupsOfIp,
     ReloadCidrGroupsCache,
     CidrFilteringStats,
+    InvalidateCounterCache,
     InvalidateRolesCache,
     InvalidatePermissionsCache,
     InvalidateCredentialsCache,

@@ -141,6 +141,8 @@ pub enum Command {
     Reloadcidrgroupscache(Node),
     /// Print what the checks of addresses found, and how long they took
     Cidrfilteringstats(Node),
+    /// Empty the counter cache; each counter is read again when it is next counted in
+    Invalidatecountercache(Node),
     /// Read roles again, after their rows were written directly
     Invalidaterolescache(Roles),
     /// Read permissions again, after their rows were written directly

@@ -135,6 +135,7 @@ pub struct Config {
     pub memtable_flush_writers: usize,
     pub column_index_size_bytes: u32,
     pub file_cache_size_bytes: u64,
+    pub counter_cache_size_bytes: u64,
     /// `disk_access_mode`.
     pub disk_access: engine::DiskAccess,
     pub concurrent_compactors: usize,
@@ -210,6 +211,7 @@ impl Default for Config {
             memtable_flush_writers: 2,
             column_index_size_bytes: 16 << 10,
             file_cache_size_bytes: 128 << 20,
+            counter_cache_size_bytes: 50 << 20,
             disk_access: engine::DiskAccess::default(),
             concurrent_compactors: 1,
             compaction_throughput_bytes: 64 << 20,

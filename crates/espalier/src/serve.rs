@@ -397,6 +397,7 @@ fn engine_options(config: &Config) -> EngineOptions {
     options.memtable_flush_writers = config.memtable_flush_writers;
     options.column_index_size_bytes = config.column_index_size_bytes;
     options.cache_bytes = config.file_cache_size_bytes;
+    options.counter_cache_bytes = config.counter_cache_size_bytes;
     options.disk_access = config.disk_access;
     options.concurrent_compactors = config.concurrent_compactors;
     options.compaction_throughput_bytes = config.compaction_throughput_bytes;

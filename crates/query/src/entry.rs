@@ -153,7 +153,7 @@ impl Processor {
                 outcome.unwrap_or_else(|HasToBlock(need)| self.must_block(need, call, class, values))
             }
             Work::Derived(modification) => {
-                let partitions = modification.partitions(execution);
+                let partitions = modification.partitions(false, execution);
                 self.begin_derived_statement(call, partitions, execution)
             }
             Work::Batch(batch) if batch.derives() => {

@@ -104,14 +104,18 @@ impl ModificationPlan {
         self.is_conditional() || matches!(&self.0, Kind::Terms(modification) if reads(modification))
     }
 
-    /// The partitions that it reads before it writes, after the checks that need no lock.
-    pub fn partitions(&self, execution: &Execution<'_>) -> Result<Vec<(TableId, Token)>, QueryError> {
+    /// The partitions that it reads before it writes, after the checks that need no lock. As in Cassandra, the level of a
+    /// batch is checked after its values.
+    pub fn partitions(&self, in_batch: bool, execution: &Execution<'_>) -> Result<Vec<(TableId, Token)>, QueryError> {
         self.resolve(execution, |modification| {
             modification.validate(execution)?;
             let table = modification.table.id;
             if modification.condition.is_some() {
                 let key = conditional::partition_of(&[(modification, execution)], false)?;
                 return Ok(vec![(table, key.token())]);
+            }
+            if !in_batch {
+                modification.check_level(execution.options.consistency)?;
             }
             Ok(modification.target.keys(execution)?.iter().map(|key| (table, key.token())).collect())
         })
@@ -154,6 +158,14 @@ impl ModificationPlan {
         match &self.0 {
             Kind::Terms(modification) => &modification.table,
             Kind::Document(document) => &document.start.table,
+        }
+    }
+
+    /// Refuses what is refused with any values and for any client, as PREPARE does.
+    pub fn refuse_with_any_values(&self) -> Result<(), QueryError> {
+        match &self.0 {
+            Kind::Terms(modification) => modification.refuse_with_any_values(),
+            Kind::Document(_) => Ok(()),
         }
     }
 

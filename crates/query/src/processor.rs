@@ -16,6 +16,7 @@ use crate::audit::AuditOptions;
 use crate::auth::{Auth, AuthOptions};
 use crate::execution::Execution;
 use crate::list_paths::PrependedPaths;
+use crate::modify::ModificationPlan;
 use crate::prepared::{Class, Plan, Prepared, Work, plan_size_bytes};
 use crate::preparing::Preparing;
 use crate::request_logs::RequestLogs;
@@ -248,13 +249,24 @@ impl Processor {
 
     /// Prepares a statement. Unqualified names belong to `keyspace`.
     pub fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Arc<Prepared>, QueryError> {
-        let prepared = self.prepare_parsed(text, cql::parse(text)?, keyspace)?;
+        let prepared = self.prepare_checked(text, keyspace)?;
         let (count, limit) = (prepared.variables.len(), usize::from(u16::MAX));
         if count > limit {
             let message = format!("Too many markers(?). {count} markers exceed the allowed maximum of {limit}");
             return Err(QueryError::invalid(message));
         }
         Ok(Arc::new(prepared))
+    }
+
+    /// Prepares a statement that is executed later, and so is checked as far as that needs no values.
+    pub(crate) fn prepare_checked(&self, text: &str, keyspace: Option<&str>) -> Result<Prepared, QueryError> {
+        let prepared = self.prepare_parsed(text, cql::parse(text)?, keyspace)?;
+        match &prepared.plan.work {
+            Work::Modification(modification) | Work::Derived(modification) => modification.refuse_with_any_values()?,
+            Work::Batch(batch) => batch.statements().iter().try_for_each(ModificationPlan::refuse_with_any_values)?,
+            _ => {}
+        }
+        Ok(prepared)
     }
 
     /// Prepares a statement, and returns the number of steps in which types and functions were chosen, also if it

@@ -110,6 +110,8 @@ func script(c *checks, host string, port, version int, compressor gocql.Compress
 	scalars(c, session, version)
 	collections(c, session)
 	statements(c, session, version)
+	conditions(c, session)
+	counters(c, session)
 	paging(c, session)
 	metadata(c, session)
 	badStatements(c, session)
@@ -232,6 +234,56 @@ func statements(c *checks, session *gocql.Session, version int) {
 	if version != 3 {
 		c.equal("warnings", warnings, []string{"Aggregation query used without partition key"})
 	}
+}
+
+func conditions(c *checks, session *gocql.Session) {
+	c.noError("create jobs", session.Query("CREATE TABLE jobs (n int PRIMARY KEY, owner text)").Exec())
+	insert := "INSERT INTO jobs (n, owner) VALUES (?, ?) IF NOT EXISTS"
+	var n int
+	var owner string
+	applied, err := session.Query(insert, 1, "ada").ScanCAS(&n, &owner)
+	c.noError("insert if not exists", err)
+	c.equal("applied", applied, true)
+	applied, err = session.Query(insert, 1, "bob").ScanCAS(&n, &owner)
+	c.noError("insert again", err)
+	c.equal("refused", fmt.Sprintf("%v %v %v", applied, n, owner), "false 1 ada")
+	update := "UPDATE jobs SET owner = ? WHERE n = 1 IF owner = ?"
+	applied, err = session.Query(update, "bob", "eve").ScanCAS(&owner)
+	c.noError("update if", err)
+	c.equal("another owner", fmt.Sprintf("%v %v", applied, owner), "false ada")
+	found := map[string]any{}
+	applied, err = session.Query(update, "bob", "ada").MapScanCAS(found)
+	c.noError("update if again", err)
+	c.equal("the owner", applied, true)
+	batch := session.Batch(gocql.LoggedBatch)
+	batch.Query(update, "cid", "bob")
+	applied, _, err = session.ExecuteBatchCAS(batch)
+	c.noError("batch", err)
+	c.equal("batch applied", applied, true)
+	c.noError("serial read", session.Query("SELECT owner FROM jobs WHERE n = 1").Consistency(gocql.Serial).Scan(&owner))
+	c.equal("owner", owner, "cid")
+}
+
+func counters(c *checks, session *gocql.Session) {
+	c.noError("create hits", session.Query("CREATE TABLE hits (page text, day int, n counter, total counter static, PRIMARY KEY (page, day))").Exec())
+	var group sync.WaitGroup
+	for i := 0; i < 60; i++ {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			err := session.Query("UPDATE hits SET n = n + ?, total = total + 1 WHERE page = 'home' AND day = ?", int64(2), i%3).Exec()
+			if err != nil {
+				c.noError("increment", err)
+			}
+		}()
+	}
+	group.Wait()
+	batch := session.Batch(gocql.CounterBatch)
+	batch.Query("UPDATE hits SET n = n - ? WHERE page = 'home' AND day = 0", int64(50))
+	c.noError("counter batch", session.ExecuteBatch(batch))
+	var n, total int64
+	c.noError("select counters", session.Query("SELECT n, total FROM hits WHERE page = 'home' AND day = 0").Scan(&n, &total))
+	c.equal("sums", fmt.Sprint(n, total), "-10 60")
 }
 
 func paging(c *checks, session *gocql.Session) {

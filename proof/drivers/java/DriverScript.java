@@ -90,6 +90,8 @@ public class DriverScript
             part("scalars", () -> scalars(session));
             part("collections", () -> collections(session));
             part("statements", () -> statements(session, version));
+            part("conditions", () -> conditions(session));
+            part("counters", () -> counters(session));
             part("paging", () -> paging(session));
             part("metadata", () -> metadata(session, announced));
             part("bad statements", () -> badStatements(session));
@@ -229,6 +231,40 @@ public class DriverScript
         List<String> warnings = session.execute("SELECT count(*) FROM wide").getExecutionInfo().getWarnings();
         if (!"V3".equals(version))
             check("warnings", List.of("Aggregation query used without partition key"), warnings);
+    }
+
+    private static void conditions(CqlSession session)
+    {
+        session.execute("CREATE TABLE jobs (n int PRIMARY KEY, owner text)");
+        PreparedStatement insert = session.prepare("INSERT INTO jobs (n, owner) VALUES (?, ?) IF NOT EXISTS");
+        check("applied", true, session.execute(insert.bind(1, "ada")).wasApplied());
+        ResultSet refused = session.execute(insert.bind(1, "bob"));
+        check("not applied", false, refused.wasApplied());
+        Row row = refused.one();
+        check("refused", "false 1 ada", row.getBoolean("[applied]") + " " + row.getInt("n") + " " + row.getString("owner"));
+        PreparedStatement update = session.prepare("UPDATE jobs SET owner = ? WHERE n = 1 IF owner = ?");
+        check("another owner", "ada", session.execute(update.bind("bob", "eve")).one().getString("owner"));
+        check("the owner", true, session.execute(update.bind("bob", "ada")).wasApplied());
+        BatchStatement batch = BatchStatement.newInstance(DefaultBatchType.LOGGED, update.bind("cid", "bob"));
+        check("batch", true, session.execute(batch).wasApplied());
+        check("batch again", false, session.execute(batch).wasApplied());
+        SimpleStatement read = SimpleStatement.newInstance("SELECT owner FROM jobs WHERE n = 1")
+            .setConsistencyLevel(com.datastax.oss.driver.api.core.DefaultConsistencyLevel.SERIAL);
+        check("serial read", "cid", session.execute(read).one().getString("owner"));
+    }
+
+    private static void counters(CqlSession session)
+    {
+        session.execute("CREATE TABLE hits (page text, day int, n counter, total counter static, PRIMARY KEY (page, day))");
+        PreparedStatement add = session.prepare("UPDATE hits SET n = n + ?, total = total + 1 WHERE page = 'home' AND day = ?");
+        List<java.util.concurrent.CompletionStage<?>> increments = new ArrayList<>();
+        for (int i = 0; i < 60; i++)
+            increments.add(session.executeAsync(add.bind(2L, i % 3)));
+        increments.forEach(increment -> increment.toCompletableFuture().join());
+        session.execute(BatchStatement.newInstance(DefaultBatchType.COUNTER,
+            session.prepare("UPDATE hits SET n -= ? WHERE page = 'home' AND day = 0").bind(50L)));
+        Row row = session.execute("SELECT n, total FROM hits WHERE page = 'home' AND day = 0").one();
+        check("sums", "-10 60", row.getLong("n") + " " + row.getLong("total"));
     }
 
     private static void paging(CqlSession session)

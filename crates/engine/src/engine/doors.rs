@@ -25,7 +25,7 @@ use crate::shared::BorrowedSchema;
 use crate::system::SystemWrite;
 use crate::transfer::{AdoptedTable, SnapshotInfo};
 use crate::turn::Turn;
-use crate::write::Derive;
+use crate::write::{CachedCounters, CounterCacheStats, Derive};
 
 /// Reads.
 impl Engine {
@@ -125,6 +125,18 @@ impl Engine {
     /// does. With `may_block` its reads wait for devices on this thread.
     pub async fn write_derived<D: Derive>(&self, derive: &Arc<D>, may_block: bool) -> Result<D::Answer, D::Error> {
         self.writes.write_derived(derive, may_block).await
+    }
+
+    /// The counters of a partition in the counter cache, from now on; `None` if there is no such cache or the table is
+    /// not served. Called under the lock of the partition, before it is read.
+    pub fn cached_counters(&self, table: &Table, key: &PartitionKey) -> Option<CachedCounters<'_>> {
+        let schema = self.shared.borrow_schema();
+        self.writes.counters.partition(schema.catalog().store(table).ok()?, key)
+    }
+
+    /// Empties the counter cache.
+    pub fn forget_counters(&self) {
+        self.writes.counters.clear();
     }
 
     /// Writes columns of the node's row of `system.local`, durably. Blocks on the log.
@@ -365,6 +377,11 @@ impl Engine {
     /// Bytes of SSTables' pages and chunks in memory.
     pub fn cache_bytes(&self) -> u64 {
         self.shared.files().cache_bytes()
+    }
+
+    /// Numbers of the counter cache.
+    pub fn counter_cache_stats(&self) -> CounterCacheStats {
+        self.writes.counters.stats()
     }
 
     /// Bytes that dropped memtables left, which those that come use before they ask the system.

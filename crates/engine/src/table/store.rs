@@ -7,7 +7,7 @@
 //! successor's records.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -41,6 +41,10 @@ pub(crate) struct TableStore {
     pub table: ArcSwap<Table>,
     /// The table's incarnation, which never changes.
     pub incarnation: u64,
+    /// Whether it is a table of counters, which never changes.
+    pub counts: bool,
+    /// A number that no store had before, and another one after rows have come or gone otherwise than by writes.
+    data_epoch: AtomicU64,
     pub durable_writes: AtomicBool,
     /// Whether a write since the start may be missing from the log.
     has_unlogged: AtomicBool,
@@ -88,6 +92,8 @@ impl TableStore {
         TableStore {
             directory,
             incarnation: table.incarnation(),
+            counts: table.is_counter(),
+            data_epoch: AtomicU64::new(next_epoch()),
             table: ArcSwap::new(table),
             durable_writes: AtomicBool::new(true),
             has_unlogged: AtomicBool::new(false),
@@ -195,6 +201,7 @@ impl TableStore {
     pub fn forget(&self, active: Arc<Generation>) {
         debug_assert!(active.memtable.is_empty(), "nothing is left of the data");
         self.change_view(|_| View { active, frozen: Vec::new(), sstables: Vec::new() });
+        self.begin_epoch();
     }
 
     /// Marks that the directory may hold other SSTables than the view: a flush or a compaction failed half way, and the
@@ -341,6 +348,7 @@ impl TableStore {
             let frozen = kept.split_off(1.min(kept.len()));
             View { active: kept.pop().unwrap_or_else(|| first.clone()), frozen, sstables: Vec::new() }
         });
+        self.begin_epoch();
         debug_assert!(
             self.view().generations().last().is_some_and(|oldest| Arc::ptr_eq(oldest, first)),
             "no older generation is left",
@@ -373,14 +381,35 @@ impl TableStore {
         sstables.into_iter().map(move |sstable| under(sstable, &table))
     }
 
-    /// Removes SSTables and adds others.
+    /// Removes SSTables and adds others. If both are given, the added ones hold the rows of the removed ones.
     pub fn replace_sstables(&self, removed: &[Arc<SSTableReader>], added: Vec<Arc<SSTableReader>>) {
+        let is_other_data = removed.is_empty() || added.is_empty();
         self.change_view(|view| View {
             active: view.active.clone(),
             frozen: view.frozen.clone(),
             sstables: self.current(added).chain(without(&view.sstables, removed)).collect(),
         });
+        if is_other_data {
+            self.begin_epoch();
+        }
     }
+
+    /// The number of the present epoch of its data. What was read from the tables is still true as far as writes go, if
+    /// the epoch is still the same.
+    pub fn data_epoch(&self) -> u64 {
+        self.data_epoch.load(Ordering::Acquire)
+    }
+
+    /// Begins a new epoch, once the change is in the view.
+    fn begin_epoch(&self) {
+        self.data_epoch.store(next_epoch(), Ordering::Release);
+    }
+}
+
+/// A number that no epoch of any store had.
+fn next_epoch() -> u64 {
+    static EPOCHS: AtomicU64 = AtomicU64::new(0);
+    EPOCHS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// SSTables without the removed ones.

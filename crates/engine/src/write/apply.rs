@@ -29,6 +29,9 @@ impl Write<'_> {
                 prefetch(stores[index..].iter().zip(&updates[index..]).take(PREFETCHED_UPDATES));
             }
             self.writes.apply(store, update, logged);
+            if store.counts {
+                self.writes.counters.note(store, update);
+            }
         }
     }
 }

@@ -147,6 +147,7 @@ fn request(command: Command) -> Result<(Node, Request), String> {
             (node, Request { addresses: vec![address], ..Request::new(Verb::GetCidrGroupsOfIp) })
         }
         Command::Cidrfilteringstats(node) => bare(Verb::CidrFilteringStats, node),
+        Command::Invalidatecountercache(node) => bare(Verb::InvalidateCounterCache, node),
         Command::Invalidaterolescache(roles) => of_roles(Verb::InvalidateRolesCache, roles),
         Command::Invalidatepermissionscache(roles) => of_roles(Verb::InvalidatePermissionsCache, roles),
         Command::Invalidatecredentialscache(roles) => of_roles(Verb::InvalidateCredentialsCache, roles),

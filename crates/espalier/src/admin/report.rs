@@ -15,6 +15,7 @@ pub(super) fn status(node: &NodeState) -> String {
     let seconds = node.started.elapsed().as_secs();
     let metrics = &node.metrics;
     let compactions = node.engine.compaction_stats();
+    let counters = node.engine.counter_cache_stats();
     let lines = [
         ("Cluster", node.cluster_name.clone()),
         ("ID", node.engine.host_id().to_string()),
@@ -27,6 +28,10 @@ pub(super) fn status(node: &NodeState) -> String {
         ("Memtables", size(node.engine.memtable_bytes())),
         ("Memtables, spare", size(node.engine.spare_memtable_bytes())),
         ("Chunk Cache (bytes)", node.engine.cache_bytes().to_string()),
+        ("Counter Cache (entries)", counters.entries.to_string()),
+        ("Counter Cache (bytes)", counters.size_bytes.to_string()),
+        ("Counter Cache, requests", counters.requests.to_string()),
+        ("Counter Cache, hits", counters.hits.to_string()),
         ("Pending compactions", compactions.pending.to_string()),
         ("Active compactions", compactions.active.len().to_string()),
         ("Compaction.CompletedTasks", compactions.completed.to_string()),

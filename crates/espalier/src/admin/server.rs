@@ -217,6 +217,7 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
         | Verb::ReloadCidrGroupsCache => {
             return cidr_groups::carry_out(&node.processor, request).map_err(|error| error.message);
         }
+        Verb::InvalidateCounterCache => engine.forget_counters(),
         Verb::InvalidateRolesCache
         | Verb::InvalidatePermissionsCache
         | Verb::InvalidateCredentialsCache

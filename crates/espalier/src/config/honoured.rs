@@ -540,6 +540,12 @@ pub(super) const HONOURED: &[Honoured] = &[
         apply: |config, value| set(&mut config.file_cache_size_bytes, size_bytes(value)),
     },
     Honoured {
+        name: "counter_cache_size",
+        default: "50MiB",
+        note: "the memory for what counters hold, so that an increment need not read it; 0 means no such cache",
+        apply: |config, value| set(&mut config.counter_cache_size_bytes, size_bytes(value)),
+    },
+    Honoured {
         name: "disk_access_mode",
         default: "auto",
         note: "`auto`: flushes and compactions write Data.db past the kernel's page cache where the file system \

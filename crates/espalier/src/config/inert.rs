@@ -149,6 +149,10 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
     ),
     ("two passwords are hashed at a time, beside all requests", &["native_transport_max_auth_threads"]),
     (
+        "the counter cache is not saved: counters are read once after a start, and then it has them",
+        &["counter_cache_save_period", "counter_cache_keys_to_save"],
+    ),
+    (
         "there is no such cache: file_cache_size sets the only cache of SSTable pages",
         &[
             "key_cache_migrate_during_compaction",
@@ -160,9 +164,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "row_cache_size",
             "row_cache_save_period",
             "row_cache_keys_to_save",
-            "counter_cache_size",
-            "counter_cache_save_period",
-            "counter_cache_keys_to_save",
             "paxos_cache_size",
             "cache_load_timeout",
             "saved_caches_directory",

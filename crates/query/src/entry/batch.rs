@@ -64,11 +64,10 @@ impl Processor {
         self.check_keyspace(request.options.keyspace)?;
         let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());
         // Cassandra does not trace the preparation of the statements in a BATCH.
-        let prepare = |text: &str| self.prepare_parsed(text, cql::parse(text)?, keyspace);
         let mut statements = Vec::with_capacity(entries.len());
         for entry in entries {
             statements.push(match &entry.statement {
-                BatchStatement::Text(text) => Arc::new(prepare(text)?),
+                BatchStatement::Text(text) => Arc::new(self.prepare_checked(text, keyspace)?),
                 BatchStatement::Prepared(known) if self.is_current(known) => known.clone(),
                 BatchStatement::Prepared(known) => self.renew(known)?,
             });

@@ -1,7 +1,7 @@
 //! `abs`, `exp`, `log`, `log10` and `round`.
 
 use num_traits::Signed;
-use types::{CqlType, Decimal};
+use types::Decimal;
 
 use super::number::{NUMERIC_TYPES, Number};
 use super::{Function, precise};
@@ -15,8 +15,8 @@ pub(super) fn functions(name: &str) -> Vec<Function> {
         "exp" | "log" | "log10" => transcendental,
         _ => return Vec::new(),
     };
-    let types = NUMERIC_TYPES.iter().filter(|ty| **ty != CqlType::Counter);
-    types
+    NUMERIC_TYPES
+        .iter()
         .map(|ty| {
             Function::of_values(name, vec![ty.clone()], ty.clone(), move |call, values| {
                 let Some(number) = Number::read(&call.function.arguments[0], values[0]) else { return Ok(None) };

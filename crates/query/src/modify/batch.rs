@@ -135,9 +135,11 @@ fn partitions_of(statements: &[(&ModificationPlan, &Execution<'_>)]) -> Result<V
             Ok(parts.iter().take(1).map(|(modification, _)| (modification.table.id, key.token())).collect())
         });
     }
+    // All statements are checked before the values of any.
+    statements.iter().try_for_each(|(statement, _)| statement.refuse_with_any_values())?;
     let mut partitions = Vec::new();
     for (statement, execution) in statements.iter().filter(|(statement, _)| statement.derives()) {
-        partitions.extend(statement.partitions(execution)?);
+        partitions.extend(statement.partitions(true, execution)?);
     }
     Ok(partitions)
 }

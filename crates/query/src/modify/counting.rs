@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use engine::CachedCounters;
 use model::{
-    Cell, ColumnData, Mutation, NodeCount, PartitionUpdate, PartitionUpdateBuilder, Row, RowBuilder, Slice, Slices,
-    Table, counter_total,
+    Cell, ColumnData, ColumnId, Mutation, NodeCount, PartitionUpdate, PartitionUpdateBuilder, Row, RowBuilder, Slice,
+    Slices, Table, counter_total,
 };
 
 use super::change::Change;
@@ -55,8 +56,8 @@ pub(super) fn counted(mutation: Option<Mutation>, execution: &Execution<'_>) -> 
     Ok(Some(Mutation::new(updates.collect::<Result<_, QueryError>>()?)))
 }
 
-/// The node's total of each counter of a row, by the index of the column.
-type RowTotals = BTreeMap<usize, NodeCount>;
+/// The node's total of each counter of a row, by the index of the column, and the timestamp of its cell, microseconds.
+type RowTotals = BTreeMap<usize, (NodeCount, i64)>;
 
 /// The node's totals of a partition's counters that have increments.
 struct Totals {
@@ -81,6 +82,7 @@ impl Totals {
             return Ok(None);
         }
         let engine = execution.processor.engine();
+        let mut cached = engine.cached_counters(table, update.key());
         let mut totals = Totals {
             statics: RowTotals::new(),
             rows: Vec::with_capacity(rows.len()),
@@ -88,6 +90,9 @@ impl Totals {
             now_micros: execution.now_micros,
             now_seconds: execution.now_seconds,
         };
+        if cached.as_mut().is_some_and(|cached| totals.find_all(update, cached)) {
+            return Ok(Some(totals));
+        }
         let slices = match rows.is_empty() {
             true => Slices::none(),
             false => Slices::new(rows.iter().map(|row| Slice::prefix(row)).collect(), table.comparator()),
@@ -100,14 +105,56 @@ impl Totals {
             }
             true
         })?;
+        if let Some(cached) = &mut cached {
+            totals.keep_in(cached, update);
+        }
         Ok(Some(totals))
+    }
+
+    /// Finds the totals of all increments in the counter cache, or returns false.
+    fn find_all(&mut self, update: &PartitionUpdate, cached: &mut CachedCounters<'_>) -> bool {
+        let is_complete = for_each_increment(update, &mut |clustering, index, column| {
+            let Some(count) = cached.get(clustering.unwrap_or_default(), column) else { return false };
+            // It is in the cache already, with the timestamp that counts there.
+            let found = (count, i64::MIN);
+            match clustering {
+                None => drop(self.statics.insert(index, found)),
+                Some(clustering) if self.rows.last().is_some_and(|(last, _)| last == clustering) => {
+                    self.rows.last_mut().map(|(_, totals)| totals.insert(index, found));
+                }
+                Some(clustering) => self.rows.push((clustering.to_vec(), RowTotals::from([(index, found)]))),
+            }
+            true
+        });
+        if !is_complete {
+            self.statics.clear();
+            self.rows.clear();
+        }
+        is_complete
+    }
+
+    /// Puts what was read of the counters that have increments into the counter cache.
+    fn keep_in(&self, cached: &mut CachedCounters<'_>, update: &PartitionUpdate) {
+        for_each_increment(update, &mut |clustering, index, column| {
+            let totals = clustering.map_or(Some(&self.statics), |clustering| self.row(clustering, update.table()));
+            if let Some((count, timestamp)) = totals.and_then(|totals| totals.get(&index)) {
+                cached.put(clustering.unwrap_or_default(), column, *count, *timestamp);
+            }
+            true
+        });
+    }
+
+    fn row(&self, clustering: &[u8], table: &Table) -> Option<&RowTotals> {
+        let comparator = table.comparator();
+        let place = self.rows.binary_search_by(|(known, _)| comparator.compare(known, clustering));
+        place.ok().map(|place| &self.rows[place].1)
     }
 
     /// Deleted counters start again at 0.
     fn of_row(&self, row: Row<'_>, table: &Table) -> RowTotals {
         let total = |(index, data)| match data {
             ColumnData::Simple(cell) if cell.is_live(self.now_seconds) => {
-                Some((index, NodeCount::of(cell.value, self.node)?))
+                Some((index, (NodeCount::of(cell.value, self.node)?, cell.timestamp)))
             }
             _ => None,
         };
@@ -124,10 +171,8 @@ impl Totals {
             self.replace_in_row(row, &self.statics, table, &mut builder, &mut blob);
             changed.static_row(&blob);
         }
-        let comparator = table.comparator();
         for row in update.rows() {
-            let known = self.rows.binary_search_by(|(known, _)| comparator.compare(known, row.clustering));
-            let before = known.map_or(&none, |place| &self.rows[place].1);
+            let before = self.row(row.clustering, table).unwrap_or(&none);
             self.replace_in_row(row.row, before, table, &mut builder, &mut blob);
             changed.row(row.clustering, &blob);
         }
@@ -155,13 +200,26 @@ impl Totals {
                 builder.cell(index, &cell);
                 continue;
             }
-            let before = before.get(&index).copied().unwrap_or_default();
+            let before = before.get(&index).map(|(count, _)| *count).unwrap_or_default();
             let total = before.plus(counter_total(cell.value), self.now_micros).to_context(self.node);
             builder.cell(index, &Cell { value: &total, ..cell });
         }
         blob.clear();
         builder.finish(blob);
     }
+}
+
+/// Passes the increments of an update to `take` until that returns false: the clustering, or `None` of a static counter,
+/// and the index and the id of the column. Returns whether it took all.
+fn for_each_increment(update: &PartitionUpdate, take: &mut dyn FnMut(Option<&[u8]>, usize, ColumnId) -> bool) -> bool {
+    let table = update.table();
+    let mut of_row = |clustering: Option<&[u8]>, row: Row<'_>| {
+        let columns = table.columns(row.is_static());
+        let mut increments = row.columns(table).filter(|(_, data)| is_increment(data));
+        increments.all(|(index, _)| take(clustering, index, columns.columns[index].id))
+    };
+    update.static_row().is_none_or(|row| of_row(None, row))
+        && update.rows().all(|row| of_row(Some(row.clustering), row.row))
 }
 
 /// Whether this cell of a new mutation is an increment. The others are deletions.

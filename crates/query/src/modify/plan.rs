@@ -85,6 +85,19 @@ impl Modification {
             execution.processor.options().guardrails.flags.check_list_read(execution)?;
         }
         execution.processor.options().disk_usage.check(execution)?;
+        self.refuse_with_any_values()?;
+        if self.is_virtual {
+            return Err(self.refuse_virtual());
+        }
+        if self.condition.is_some() && !execution.options.serial_consistency.is_serial() {
+            let message = "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL";
+            return Err(QueryError::invalid(message));
+        }
+        Ok(())
+    }
+
+    /// Refuses what PREPARE refuses too, once all parts of the statement were checked.
+    pub fn refuse_with_any_values(&self) -> Result<(), QueryError> {
         let refusals = [
             (self.condition.is_some() && self.attributes.has_timestamp(), "timestamp for conditional updates"),
             (self.is_counter && self.attributes.has_timestamp(), "timestamp for counter updates"),
@@ -92,13 +105,6 @@ impl Modification {
         ];
         if let Some((_, what)) = refusals.iter().find(|(refused, _)| *refused) {
             return Err(QueryError::invalid(format!("Cannot provide custom {what}")));
-        }
-        if self.is_virtual {
-            return Err(self.refuse_virtual());
-        }
-        if self.condition.is_some() && !execution.options.serial_consistency.is_serial() {
-            let message = "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL";
-            return Err(QueryError::invalid(message));
         }
         Ok(())
     }

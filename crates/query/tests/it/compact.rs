@@ -109,6 +109,53 @@ fn all_forms_survive_a_restart() {
 }
 
 #[test]
+fn all_forms_live_in_memory() {
+    let disk = SimulatedDisk::new();
+    let mut node = TestNode::in_directory(&disk, "/node", options());
+    node.create_keyspace();
+    let memory = "WITH COMPACT STORAGE AND caching = 'none' \
+                  AND compaction = {'class': 'MemoryOnlyStrategy', 'size_limit_in_mb': 1}";
+    for columns in [
+        "sc (k int PRIMARY KEY, a int, b text)",
+        "d0 (k int, c int, PRIMARY KEY (k, c))",
+        "d2 (k int, c1 int, c2 text, v int, PRIMARY KEY (k, c1, c2))",
+        "n (k int, c int, n counter, PRIMARY KEY (k, c))",
+    ] {
+        node.run(&format!("CREATE TABLE {columns} {memory}"));
+    }
+    for round in 0..4 {
+        node.run(&format!("INSERT INTO sc (k, a, b) VALUES (1, {round}, 'b')"));
+        node.run(&format!("INSERT INTO d0 (k, c) VALUES (1, {round})"));
+        node.run(&format!("INSERT INTO d2 (k, c1, v) VALUES (1, {round}, 3)"));
+        node.run("UPDATE n SET n = n + 5 WHERE k = 1 AND c = 1");
+        match round {
+            1 => flush(&node),
+            2 => [
+                "DELETE b FROM sc WHERE k = 1",
+                "DELETE FROM d0 WHERE k = 1 AND c = 0",
+                "DELETE FROM d2 WHERE k = 1 AND c1 < 2",
+            ]
+            .iter()
+            .for_each(|statement| drop(node.run(statement))),
+            _ => {}
+        }
+    }
+    let expect = |node: &TestNode| {
+        assert_eq!(node.rows("SELECT * FROM sc"), ["1 3 'b'"]);
+        assert_eq!(node.rows("SELECT * FROM d0"), ["1 1", "1 2", "1 3"]);
+        assert_eq!(node.rows("SELECT * FROM d2"), ["1 2 null 3", "1 3 null 3"]);
+        assert_eq!(node.rows("SELECT * FROM n"), ["1 1 20"]);
+    };
+    expect(&node);
+    drop(node);
+    let mut node = TestNode::in_directory(&disk, "/node", options());
+    node.use_keyspace("ks");
+    expect(&node);
+    node.run("UPDATE n SET n = n + 5 WHERE k = 1 AND c = 1");
+    assert_eq!(node.rows("SELECT n FROM n"), ["25"]);
+}
+
+#[test]
 fn counters_count_in_rows_without_the_last_clustering_columns() {
     let table = "CREATE TABLE t (k int, c1 int, c2 int, n counter, PRIMARY KEY (k, c1, c2)) WITH COMPACT STORAGE";
     let node = node(&[table]);

@@ -239,6 +239,19 @@ fn counters_cannot_be_set_inserted_or_written_under_conditions() {
         ],
     );
     assert_eq!(node.rows("SELECT * FROM t").len(), 0);
+    // Where nobody is asked for values yet.
+    let update = "UPDATE t USING TTL ? SET c = c + ? WHERE k = ? AND ck = ?";
+    let batch = "BEGIN COUNTER BATCH UPDATE t USING TIMESTAMP ? SET c = c + ? WHERE k = ? AND ck = ?; APPLY BATCH";
+    for (statement, message) in [(update, expiry), (batch, timestamp)] {
+        assert_eq!(node.processor.prepare(statement, Some("ks")).unwrap_err().message, message);
+    }
+}
+
+#[test]
+fn functions_of_numbers_take_counters() {
+    let node = node();
+    node.run("UPDATE t SET c = c - 20, d = d + 100 WHERE k = 1 AND ck = 1");
+    assert_eq!(node.rows("SELECT abs(c), round(c), log10(d), log(d), exp(s) FROM t"), ["20 -20 2 4 null"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod combinations;
 mod compact;
 mod conditions;
 mod cost;
+mod counter_cache;
 mod counters;
 mod describe;
 mod dropped_columns;

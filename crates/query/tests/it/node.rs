@@ -34,11 +34,22 @@ impl TestNode {
 
     /// A node with all its files in this directory.
     pub fn in_directory(disk: &SimulatedDisk, directory: &str, processor_options: ProcessorOptions) -> TestNode {
+        TestNode::with_engine(disk, directory, processor_options, |_| {})
+    }
+
+    /// A node whose engine has other options than most tests need.
+    pub fn with_engine(
+        disk: &SimulatedDisk,
+        directory: &str,
+        processor_options: ProcessorOptions,
+        change: impl FnOnce(&mut EngineOptions),
+    ) -> TestNode {
         let mut options = EngineOptions::new(Arc::new(disk.clone()), directory);
         options.commitlog.segment_size_bytes = 256 << 10;
         options.commitlog.total_space_bytes = 4 << 20;
         options.commitlog.sync = SyncMode::Batch;
         options.concurrent_compactors = 0;
+        change(&mut options);
         let engine = Engine::open(options).unwrap();
         let processor = Arc::new(Processor::new(engine, processor_options));
         TestNode { processor, client: Arc::new(ClientState::default()) }

@@ -97,6 +97,10 @@ async fn script(checks: &mut Checks, node: &str, compression: Option<Compression
     checks.part("collections", outcome);
     let outcome = statements(checks, &session).await;
     checks.part("statements", outcome);
+    let outcome = conditions(checks, &session).await;
+    checks.part("conditions", outcome);
+    let outcome = counters(checks, &session).await;
+    checks.part("counters", outcome);
     let outcome = paging(checks, &session).await;
     checks.part("paging", outcome);
     let outcome = metadata(checks, &session).await;
@@ -251,6 +255,43 @@ async fn statements(checks: &mut Checks, session: &Session) -> Outcome {
     let info = session.get_tracing_info(&id).await?;
     checks.holds("trace", info.duration.is_some() && !info.events.is_empty(), &info);
     let _: Option<Counter> = None;
+    Ok(())
+}
+
+async fn conditions(checks: &mut Checks, session: &Session) -> Outcome {
+    execute(session, "CREATE TABLE jobs (n int PRIMARY KEY, owner text)").await?;
+    let insert = session.prepare("INSERT INTO jobs (n, owner) VALUES (?, ?) IF NOT EXISTS").await?;
+    let result = session.execute_unpaged(&insert, (1, "ada")).await?.into_rows_result()?;
+    checks.equal("applied", result.single_row::<Row>()?.columns[0].clone(), Some(CqlValue::Boolean(true)));
+    let result = session.execute_unpaged(&insert, (1, "bob")).await?.into_rows_result()?;
+    checks.equal("refused", result.single_row::<(bool, i32, String)>()?, (false, 1, "ada".to_owned()));
+    let update = session.prepare("UPDATE jobs SET owner = ? WHERE n = 1 IF owner = ?").await?;
+    let result = session.execute_unpaged(&update, ("bob", "eve")).await?.into_rows_result()?;
+    checks.equal("another owner", result.single_row::<(bool, String)>()?, (false, "ada".to_owned()));
+    let result = session.execute_unpaged(&update, ("bob", "ada")).await?.into_rows_result()?;
+    checks.equal("the owner", result.single_row::<Row>()?.columns[0].clone(), Some(CqlValue::Boolean(true)));
+    let mut read = Statement::new("SELECT owner FROM jobs WHERE n = 1");
+    read.set_consistency(Consistency::Serial);
+    let result = session.query_unpaged(read, ()).await?.into_rows_result()?;
+    checks.equal("serial read", result.single_row::<(String,)>()?, ("bob".to_owned(),));
+    Ok(())
+}
+
+async fn counters(checks: &mut Checks, session: &Session) -> Outcome {
+    let table = "CREATE TABLE hits (page text, day int, n counter, total counter static, PRIMARY KEY (page, day))";
+    execute(session, table).await?;
+    let add = session.prepare("UPDATE hits SET n = n + ?, total = total + ? WHERE page = 'home' AND day = ?").await?;
+    let increments = (0..60).map(|i| session.execute_unpaged(&add, (Counter(2), Counter(1), i % 3)));
+    futures_util::future::try_join_all(increments).await?;
+    let mut batch = Batch::new(BatchType::Counter);
+    batch.append_statement("UPDATE hits SET n = n - ? WHERE page = 'home' AND day = 0");
+    session.batch(&batch, ((Counter(50),),)).await?;
+    let result = session
+        .query_unpaged("SELECT n, total FROM hits WHERE page = 'home' AND day = 0", ())
+        .await?
+        .into_rows_result()?;
+    let (n, total) = result.single_row::<(Counter, Counter)>()?;
+    checks.equal("sums", (n.0, total.0), (-10, 60));
     Ok(())
 }
 
