@@ -1,6 +1,6 @@
 //! Schema changes. The expected results are those of Cassandra 5.0.8.
 
-use query::{ChangeKind, ErrorKind, QueryOptions, ResponseBody, SchemaTarget};
+use query::{ChangeKind, ErrorKind, Node, QueryOptions, ResponseBody, SchemaTarget};
 
 use crate::node::TestNode;
 
@@ -325,4 +325,30 @@ fn many_columns_are_added_and_dropped_at_once() {
     node.run(&format!("ALTER TABLE t ADD ({})", columns(700)));
     node.run("INSERT INTO t (k, c699) VALUES (1, 2)");
     assert_eq!(node.rows("SELECT k, c699 FROM t"), ["1 2"]);
+}
+
+#[test]
+fn a_type_of_another_keyspace_is_refused_by_name() {
+    let node = TestNode::with(&["CREATE TYPE u (a int)"]);
+    node.run("CREATE KEYSPACE other WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    for statement in
+        ["CREATE TABLE other.t (k int PRIMARY KEY, v frozen<ks.u>)", "CREATE TYPE other.t (v frozen<list<ks.u>>)"]
+    {
+        assert_eq!(
+            node.failure(statement),
+            "Statement on keyspace other cannot refer to a user type in keyspace ks; \
+             user types can only be used in the keyspace they are defined in",
+            "{statement}"
+        );
+    }
+}
+
+#[test]
+fn the_row_of_the_node_has_all_its_tokens() {
+    let node = TestNode::new();
+    let tokens = Node::evenly_spaced_tokens(16);
+    Node { tokens: tokens.clone(), ..Node::default() }.write_local(node.processor.engine(), 1).unwrap();
+    let mut texts: Vec<String> = tokens.iter().map(|token| format!("'{token}'")).collect();
+    texts.sort_unstable();
+    assert_eq!(node.rows("SELECT tokens FROM system.local"), [format!("{{{}}}", texts.join(", "))]);
 }
