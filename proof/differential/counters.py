@@ -14,7 +14,7 @@ from proof.differential.steps import Step
 from proof.differential.values import NULL, SCALAR_DOMAINS, Type, Value, integer, random_type
 from proof.differential.writes import Clock, Text, insert, insert_json, relation, rows_relation, update
 
-COUNTING = 0.15         # of the histories have such tables
+COUNTING = 0.16         # of the histories have such tables
 SMALL = integer(">q", 1, 1, 1, 2, 3, 10, -1, -4, 0)
 LOGGED, UNLOGGED, COUNTER = 0, 1, 2
 

@@ -49,15 +49,15 @@ def history(seed: int, number: int, steps: int) -> History:
     version, compression = CONNECTIONS[number % len(CONNECTIONS)] if rng.random() < 0.5 else CONNECTIONS[number % 2]
     keyspace = keyspace_of(number)
     replication = rng.choice(REPLICATIONS) if rng.random() < 0.2 else SIMPLE
-    conditional = Random(f"{seed}/{number}/conditions").random() < CONDITIONAL
+    counting = Random(f"{seed}/{number}/counters")
+    counting = counting if counting.random() < COUNTING else None
+    # Tables of counters have no conditions, and no indexes.
+    conditional = counting is None and Random(f"{seed}/{number}/conditions").random() < CONDITIONAL
     indexing = Random(f"{seed}/{number}/indexes")
     packing = Random(f"{seed}/{number}/compact")
-    packing = packing if packing.random() < COMPACT else None
+    packing = packing if packing.random() < COMPACT and counting is None else None
     # In tables with COMPACT STORAGE Cassandra's indexes of static columns fail (docs/differences.md).
-    indexing = indexing if indexing.random() < INDEXED and packing is None else None
-    counting = Random(f"{seed}/{number}/counters")
-    # Such tables have no indexes, and no conditions.
-    counting = counting if counting.random() < COUNTING and packing is None and indexing is None and not conditional else None
+    indexing = indexing if indexing.random() < INDEXED and packing is None and counting is None else None
     made = Generator(rng, keyspace, version, conditional, indexing, packing, counting).steps(steps)
     return History(f"seed {seed}, history {number}", keyspace, version, compression, made, replication)
 

@@ -26,6 +26,14 @@ class Generating(unittest.TestCase):
             self.assertEqual(history(5, number, 60), history(5, number, 60))
         self.assertNotEqual(history(5, 1, 60).steps, history(6, 1, 60).steps)
 
+    def test_one_history_in_ten_has_tables_of_counters_and_all_kinds_of_writes_to_them(self):
+        counting = [made for made in (history(5, number, 60) for number in range(200))
+                    if any("CREATE TABLE" in step.cql and " counter" in step.cql for step in made.steps)]
+        self.assertGreaterEqual(len(counting), 20)
+        said = "\n".join(str(step) for made in counting for step in made.steps)
+        for text in ("BEGIN COUNTER BATCH", "BATCH message of type 2", "DELETE FROM", " -= ", " counter static", "USING TTL", "INSERT INTO"):
+            self.assertIn(text, said)
+
     def test_a_history_survives_its_file(self):
         made = history(5, 3, 100)
         self.assertEqual(History.from_json(made.to_json()), made)

@@ -60,7 +60,7 @@ def run(session: Session) -> Outcome:
                             seconds=plan.seconds)
 
         def of_tables(system: System, round_number: int) -> load.Run:
-            system.node.flush(KEYSPACE)
+            system.node.flush(KEYSPACE, "counters")
             return load.run(system.node, KEYSPACE, workload, seed=40 + round_number, in_flight=CLIENTS, operations=plan.partitions)
         for sync in SYNCS:
             results[f"commitlog_sync: {sync}"] = interleaved([system for system in others if sync in system.name], plan.rounds, one, progress, sync)

@@ -1,7 +1,7 @@
 //! Conditional modifications, compared with what Cassandra answered to the same statements in the same order.
 
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use query::{Outcome, QueryOptions, ResponseBody, Turn, Value, Values};
 use serde_json::{Value as Json, json};
@@ -95,6 +95,40 @@ fn of_many_clients_one_gets_a_name() {
     });
     assert_eq!(got, 40);
     assert_eq!(node.rows("SELECT name FROM names").len(), 40);
+}
+
+/// They queue for one lock, and none is passed over.
+#[test]
+fn a_thousand_clients_of_one_row_are_each_served() {
+    const CLIENTS: usize = 1_000;
+    let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY, last int, c int)"]);
+    node.run("INSERT INTO t (k, last) VALUES (1, -1)");
+    let update = |client| format!("UPDATE t SET last = {client} WHERE k = 1 IF last != {client}");
+    assert_eq!(on_threads(CLIENTS, |client| usize::from(is_applied(&node, &update(client)))), CLIENTS);
+    let applied = on_threads(CLIENTS, |client| {
+        let insert = format!("INSERT INTO t (k, last) VALUES (2, {client}) IF NOT EXISTS");
+        usize::from(is_applied(&node, &insert))
+    });
+    assert_eq!(applied, 1);
+}
+
+#[test]
+fn who_waits_longer_than_the_contention_timeout_is_told_of_a_conditional_write() {
+    let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY, v int)"]);
+    let update = node.processor.prepare("UPDATE t SET v = 1 WHERE k = 1 IF v = null", Some("ks")).unwrap();
+    let options = QueryOptions::default();
+    // A write that is under way holds the lock until it is polled.
+    let Outcome::Pending(first) = node.begin(&update, &options, Turn::NON_BLOCKING, None) else { panic!("it waits") };
+    let Outcome::Pending(second) = node.begin(&update, &options, Turn::NON_BLOCKING, None) else { panic!("it waits") };
+    assert_eq!(second.limit().duration(), Some(Duration::from_millis(1_800)));
+    let error = second.limit().error();
+    assert_eq!(error.message, "CAS operation timed out: received 0 of 1 required responses after 0 contention retries");
+    assert!(format!("{error:?}").contains("write_type: Cas"), "{error:?}");
+    // Whoever gives up leaves the queue.
+    drop(second);
+    first.wait().unwrap();
+    assert!(!is_applied(&node, "UPDATE t SET v = 2 WHERE k = 1 IF v = null"));
+    assert_eq!(node.rows("SELECT v FROM t"), ["1"]);
 }
 
 #[test]
