@@ -235,7 +235,7 @@ def writes_of_large_values(target: Target) -> list:
             insert = connection.prepare("INSERT INTO attack.blobs (k, b) VALUES (?, ?)")
             keys = [100 + client] * 3 + [100] * 3
             return [connection.execute(insert, QueryOptions((int4(key), bytes(10_000_000)))) for key in keys]
-    answers = of_all(ask, 6)
+    answers = of_all(ask, 4)
     target.must("TRUNCATE attack.blobs")
     return answers
 

@@ -104,8 +104,8 @@ impl ModificationPlan {
         self.is_conditional() || matches!(&self.0, Kind::Terms(modification) if reads(modification))
     }
 
-    /// The partitions that it reads before it writes, after the checks that need no lock. As in Cassandra, the level of a
-    /// batch is checked after its values.
+    /// The partitions that it reads before it writes, after the checks that need no lock. As in Cassandra, the level of
+    /// a batch is checked after its values.
     pub fn partitions(&self, in_batch: bool, execution: &Execution<'_>) -> Result<Vec<(TableId, Token)>, QueryError> {
         self.resolve(execution, |modification| {
             modification.validate(execution)?;

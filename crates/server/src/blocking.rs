@@ -17,8 +17,8 @@ pub(crate) type HeldResponse = (Result<Response, QueryError>, Option<Lease>);
 
 /// Runs a request on the pool for its need. If the future is dropped before it is ready, the request is cancelled.
 ///
-/// The memory of the answer is counted on the thread of the pool, since a connection that has many answers to send looks
-/// at this one much later.
+/// The memory of the answer is counted on the thread of the pool, since a connection that has many answers to send
+/// looks at this one much later.
 pub(crate) async fn run(
     line: Arc<Line>,
     client: Arc<ClientState>,

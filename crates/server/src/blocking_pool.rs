@@ -86,11 +86,13 @@ impl Pools {
             waiting_up_to(WAITING_MAX, name, niceness, threads_max, threads_per_line_max)
         };
         let scans = (SCANS_PER_CORE * cores).max(SCANS_MIN);
+        // Each of them holds several copies of its values.
+        let large_writes = cores.max(2);
         Arc::new(Pools {
             scans: pool("scan", SCAN_NICENESS, scans, scans - 1),
             devices: pool("device-wait", 0, DEVICE_WAITS_MAX, DEVICE_WAITS_MAX * 3 / 4),
             schema_changes: pool("schema-change", SCAN_NICENESS, SCHEMA_CHANGES_MAX, SCHEMA_CHANGES_MAX - 1),
-            large_writes: pool("large-write", SCAN_NICENESS, scans, scans - 1),
+            large_writes: pool("large-write", SCAN_NICENESS, large_writes, large_writes - 1),
             traces: waiting_up_to(TRACES_WAITING_MAX, "trace", SCAN_NICENESS, 1, 1),
         })
     }

@@ -1,6 +1,7 @@
 //! Requests that take long to read: because of their texts ([`crate::long_text`]), or because of their size, since a
 //! large value is copied several times on its way to a memtable. They are read, begun and, if they wait for nothing but
-//! the log, completed on a thread of a pool. The memory for reading a text is taken from the memory of its client first.
+//! the log, completed on a thread of a pool. The memory for reading a text is taken from the memory of its client
+//! first.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;

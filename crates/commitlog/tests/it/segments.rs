@@ -197,8 +197,8 @@ fn a_failed_bookkeeping_write_ends_all_syncs_and_frees_no_segment() {
     assert!(log.sync().is_err());
 }
 
-/// Appends a record of each of these tables, one after another, each on the device before the next. Returns the place of
-/// the last one.
+/// Appends a record of each of these tables, one after another, each on the device before the next. Returns the place
+/// of the last one.
 fn append_of(log: &CommitLog, tables: &[Uuid]) -> LogPosition {
     let places = tables.iter().map(|table| {
         let at = log.append(&[*table], &[1; 20_000]).unwrap().position;

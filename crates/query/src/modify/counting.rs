@@ -209,9 +209,12 @@ impl Totals {
     }
 }
 
-/// Passes the increments of an update to `take` until that returns false: the clustering, or `None` of a static counter,
-/// and the index and the id of the column. Returns whether it took all.
-fn for_each_increment(update: &PartitionUpdate, take: &mut dyn FnMut(Option<&[u8]>, usize, ColumnId) -> bool) -> bool {
+/// Takes an increment: the clustering of its row, or `None` of a static counter, and the index and the id of the
+/// column. Returns false to end.
+type TakeIncrement<'t> = dyn FnMut(Option<&[u8]>, usize, ColumnId) -> bool + 't;
+
+/// Passes the increments of an update to `take` until that returns false. Returns whether it took all.
+fn for_each_increment(update: &PartitionUpdate, take: &mut TakeIncrement<'_>) -> bool {
     let table = update.table();
     let mut of_row = |clustering: Option<&[u8]>, row: Row<'_>| {
         let columns = table.columns(row.is_static());
