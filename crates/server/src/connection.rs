@@ -206,11 +206,13 @@ impl<H: QueryHandler> Connection<H> {
             }
             if !self.may_begin() {
                 self.account.stop_waiting();
-            } else if self.slot.is_none() && !self.checks_login() && self.has_room(cx) {
-                if let Some(count) = self.read(cx)? {
-                    connection_turn.count_read(count);
-                    progress = true;
-                }
+            } else if self.slot.is_none()
+                && !self.checks_login()
+                && self.has_room(cx)
+                && let Some(count) = self.read(cx)?
+            {
+                connection_turn.count_read(count);
+                progress = true;
             }
             if !progress {
                 self.settle();

@@ -187,7 +187,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         };
         let tracing_id = trace.as_ref().map(Trace::id);
         if let Some(trace) = trace {
-            trace.of_prepare(text).record(&self.shared);
+            trace.of_prepare(text).record(self.shared);
         }
         let to = ReplyTo::new(envelope.header.stream, self.session.take_warnings(), tracing_id);
         Begun::Answered(to, Box::new(reply))
@@ -247,7 +247,7 @@ impl<H: QueryHandler> Requests<'_, H> {
             Outcome::Done(Answer::Written) => Begun::Written,
             Outcome::Done(Answer::Response(response)) => {
                 if let Some(trace) = trace {
-                    trace.record(&self.shared);
+                    trace.record(self.shared);
                 }
                 Begun::Answered(reply, Box::new(Reply::Response(*response)))
             }
