@@ -220,7 +220,7 @@ def counters(checks: Named, cluster, session) -> None:
     rows = session.execute("SELECT day, n, total FROM hits WHERE page = 'home'")
     checks.equal("sums", [tuple(row) for row in rows], [(0, 40, 60), (1, 40, 60), (2, 40, 60)])
     batch = BatchStatement(batch_type=BatchType.COUNTER)
-    batch.add(add, (-50, 0, "home", 0))
+    batch.add(add, (-50, "home", 0))
     batch.add(SimpleStatement("UPDATE hits SET n -= 1 WHERE page = 'home' AND day = 7"))
     session.execute(batch)
     rows = session.execute("SELECT day, n FROM hits WHERE page = 'home'")
