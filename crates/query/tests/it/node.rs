@@ -1,6 +1,7 @@
 //! A processor over an engine on a simulated disk, and short functions to use it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use blockio::SimulatedDisk;
 use commitlog::SyncMode;
@@ -12,6 +13,9 @@ use query::{
 };
 use types::collection;
 
+/// Longer than a statement takes on any machine. Tests of time limits set their own.
+const UNHURRIED: Duration = Duration::from_secs(3600);
+
 /// A node and one client of it.
 pub struct TestNode {
     pub processor: Arc<Processor>,
@@ -20,7 +24,12 @@ pub struct TestNode {
 
 impl TestNode {
     pub fn new() -> TestNode {
-        TestNode::with_options(ProcessorOptions::default())
+        TestNode::with_options(ProcessorOptions {
+            read_timeout: UNHURRIED,
+            range_timeout: UNHURRIED,
+            write_timeout: UNHURRIED,
+            ..ProcessorOptions::default()
+        })
     }
 
     pub fn with_options(processor_options: ProcessorOptions) -> TestNode {
