@@ -12,7 +12,7 @@ use crate::spec::{Meeting, Spec, Workload};
 use crate::workload::Own;
 
 const VALUE_BYTES: usize = 100;
-/// One operation in so many inserts a row again.
+/// The number of operations of which one inserts a row again.
 const AGAIN_EVERY: u64 = 8;
 
 pub struct ConditionsWorker {

@@ -193,14 +193,14 @@ impl SegmentUse {
         self.durable_blocks.load(Ordering::Acquire)
     }
 
-    /// Records that so many blocks of a segment found at open are durable.
+    /// Records that the first `blocks` blocks of a segment found at open are durable.
     pub fn note_durable_blocks(&self, blocks: u32) {
         debug_assert!(self.number.is_none(), "the blocks of this run's segments are counted as they are written");
         self.durable_blocks.fetch_max(blocks, Ordering::AcqRel);
     }
 
-    /// Makes its bookkeeping say that so many of its blocks are durable, by calling `write`. Does nothing if it says so
-    /// already, or if the use has ended.
+    /// Makes its bookkeeping say that its first `durable_blocks` blocks are durable, by calling `write`. Does nothing if
+    /// it says so already, or if the use has ended.
     pub fn write_end(
         &self,
         durable_blocks: u32,

@@ -102,7 +102,7 @@ fn a_merge_keeps_a_deletion_while_the_successor_of_a_full_memtable_is_not_flushe
     gated.open_for_all();
 }
 
-/// A node whose memtables may use so many bytes before they are flushed, while the log is replayed too.
+/// A node whose memtables may use `bytes` bytes before they are flushed, also while the log is replayed.
 fn options_with_memory(disk: &SimulatedDisk, bytes: u64) -> (EngineOptions, GatedDisk) {
     let (mut options, gated) = gated_options(disk);
     options.memtable_space_bytes = bytes;
