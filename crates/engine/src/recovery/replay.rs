@@ -48,7 +48,7 @@ impl std::ops::Add for ReplaySummary {
 
 /// Applies records of the log to memtables.
 pub(super) struct Replayer {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     quarantine: Arc<Quarantine>,
     flush: Arc<Flush>,
 }

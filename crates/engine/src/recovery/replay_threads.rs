@@ -3,9 +3,12 @@
 //! memory of the previous one in the cache.
 //!
 //! Records are applied in any order, because the content of a table does not depend on the order of writes. Records for
-//! which the order matters (the schema, truncations) were replayed before. Every update is applied inside a write
-//! group, so that a flush in between contains it as a whole or not at all.
+//! which the order matters (the schema, truncations) were replayed before. Tables of counters are the exception: a
+//! deletion of a counter wins over increments that are merged with it, whatever their timestamps are, until a deletion of
+//! the row hides it. So their records are applied in the order of the log, all by one thread. Every update is applied
+//! inside a write group, so that a flush in between contains it as a whole or not at all.
 
+use std::collections::HashSet;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
@@ -87,7 +90,7 @@ impl Replayer {
                 let thread = thread::Builder::new().name("CommitLogReplayer".into());
                 threads.push(thread.spawn_scoped(scope, move || self.apply_chunks(covered, &to_apply, &done)));
             }
-            let read = read_chunks(replay, &mut lanes);
+            let read = read_chunks(replay, &mut lanes, &self.counter_tables());
             drop(lanes);
             let mut summary = Ok(ReplaySummary::default());
             for thread in threads {
@@ -99,6 +102,10 @@ impl Replayer {
             }
             read.and(summary)
         })
+    }
+
+    fn counter_tables(&self) -> HashSet<TableId> {
+        self.shared.stores().iter().filter(|store| store.counts).map(|store| store.table.load().id).collect()
     }
 
     fn apply_chunks(
@@ -119,15 +126,17 @@ impl Replayer {
 }
 
 /// Reads to the end of the log, or until a record could not be applied.
-fn read_chunks(replay: &mut Replay, lanes: &mut [Lane]) -> Result<(), EngineError> {
+fn read_chunks(replay: &mut Replay, lanes: &mut [Lane], counter_tables: &HashSet<TableId>) -> Result<(), EngineError> {
     while let Some(record) = replay.next_record().map_err(|error| EngineError::Startup(error.to_string()))? {
         // A record of several partitions is sorted by the first one. Most records have only one.
         let (table, token) = Mutation::first_partition(record.data).unwrap_or((TableId(Uuid::nil()), Token(0)));
-        let token = token.0 as u64 ^ 1 << 63;
-        let share = ((u128::from(token) * lanes.len() as u128) >> 64) as usize;
+        // A record with counters has nothing else. Records of one place keep the order of the log.
+        let (share, place) = match counter_tables.contains(&table) {
+            true => (0, 0),
+            false => place_of(table, token, lanes.len()),
+        };
         let lane = &mut lanes[share];
-        let (a, b) = table.0.as_u64_pair();
-        lane.next.push((a ^ b) << 48 | token >> 16, record.data, record.position);
+        lane.next.push(place, record.data, record.position);
         if lane.next.bytes.len() >= CHUNK_SIZE && !lane.send() {
             return Ok(());
         }
@@ -135,4 +144,12 @@ fn read_chunks(replay: &mut Replay, lanes: &mut [Lane]) -> Result<(), EngineErro
     // A thread that takes no chunk has failed, and its result gives the reason.
     lanes.iter_mut().for_each(|lane| _ = lane.send());
     Ok(())
+}
+
+/// The lane of a partition, by its part of the tokens, and its place among the records of a chunk.
+fn place_of(table: TableId, token: Token, lanes: usize) -> (usize, u64) {
+    let token = token.0 as u64 ^ 1 << 63;
+    let share = (u128::from(token) * lanes as u128) >> 64;
+    let (a, b) = table.0.as_u64_pair();
+    (share as usize, (a ^ b) << 48 | token >> 16)
 }

@@ -303,6 +303,32 @@ fn every_acknowledged_increment_survives_a_crash_and_counts_once() {
     }
 }
 
+/// A deletion of a counter wins over increments until the deletion of its row hides it, so a replay in another order
+/// would lose those that came later. A batch is written under its first partition.
+#[test]
+fn increments_after_deletions_survive_a_crash_in_a_batch_that_begins_with_another_partition() {
+    let disk = SimulatedDisk::new();
+    let mut node = TestNode::on_disk(&disk);
+    node.create_keyspace();
+    node.run(TABLE);
+    for k in 0..20 {
+        node.run(&format!("UPDATE t SET c = c + 1 WHERE k = {k} AND ck = 0"));
+        node.run(&format!("DELETE c FROM t WHERE k = {k} AND ck = 0"));
+        node.run(&format!("DELETE FROM t WHERE k = {k} AND ck = 0"));
+        node.run(&format!("UPDATE t SET c = c + 10 WHERE k = {k} AND ck = 0"));
+        node.run(&format!(
+            "BEGIN COUNTER BATCH UPDATE t SET c = c + 1 WHERE k = {} AND ck = 0; \
+             UPDATE t SET c = c + 7 WHERE k = {k} AND ck = 0; APPLY BATCH",
+            k + 1000,
+        ));
+    }
+    let mut node = TestNode::on_disk(&disk.crash_image(1));
+    node.use_keyspace("ks");
+    for k in 0..20 {
+        assert_eq!(node.rows(&format!("SELECT c FROM t WHERE k = {k}")), ["17"], "of partition {k}");
+    }
+}
+
 #[test]
 fn counters_in_memory_count() {
     let disk = SimulatedDisk::new();
