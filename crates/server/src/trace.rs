@@ -100,19 +100,23 @@ impl Trace {
         &self.log
     }
 
-    /// Writes the session and its events in the background, since a client gets its answer before its trace. If that
-    /// fails, or if too many traces wait, the trace is lost, but not the request.
+    /// Writes the session and its events in the background, since a client gets its answer before its trace. The trace
+    /// is lost, but not the request, if that fails, if too many traces wait, or if its client has no memory left for a
+    /// long text.
     pub(crate) fn record<H: QueryHandler>(mut self, shared: &Arc<Shared<H>>) {
         // The text is held three times: here, in an event, and in the statement that inserts it.
         let held_bytes = 3 * self.parameters.len();
-        if held_bytes > FREE_BYTES {
-            self.memory.iter_mut().for_each(|memory| memory.grow(held_bytes));
-        }
+        let has_memory =
+            held_bytes <= FREE_BYTES || self.memory.as_mut().is_none_or(|memory| memory.try_grow(held_bytes));
         let writer = shared.clone();
-        match shared.pools.traces.run(&shared.trace_line, async move { self.write(&writer) }) {
+        let begun = match has_memory {
+            true => shared.pools.traces.run(&shared.trace_line, async move { self.write(&writer) }),
+            false => Err(Overloaded),
+        };
+        match begun {
             Ok(written) => drop(tokio::spawn(written)),
             Err(Overloaded) => shared.notices.traces.tell(|left_out| {
-                tracing::warn!("trace not written: too many traces wait{left_out}");
+                tracing::warn!("trace not written: too many traces wait, or its client's memory is short{left_out}");
             }),
         }
     }
