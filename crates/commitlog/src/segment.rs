@@ -199,8 +199,8 @@ impl SegmentUse {
         self.durable_blocks.fetch_max(blocks, Ordering::AcqRel);
     }
 
-    /// Makes its bookkeeping say that its first `durable_blocks` blocks are durable, by calling `write`. Does nothing if
-    /// it says so already, or if the use has ended.
+    /// Makes its bookkeeping say that its first `durable_blocks` blocks are durable, by calling `write`. Does nothing
+    /// if it says so already, or if the use has ended.
     pub fn write_end(
         &self,
         durable_blocks: u32,

@@ -542,7 +542,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "counter_cache_size",
         default: "50MiB",
-        note: "the memory for what counters hold, so that an increment need not read it; 0 means no such cache",
+        note: "the memory for what counters hold, so that an increment need not read it; 0MiB means no such cache",
         apply: |config, value| set(&mut config.counter_cache_size_bytes, size_bytes(value)),
     },
     Honoured {
