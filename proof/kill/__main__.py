@@ -5,7 +5,7 @@ Each life of the log is in another sync mode than the one before: whatever the m
 usage: python -m proof.kill [--rounds 50] [--seed 1] [--cassandra]
 
 --cassandra proves this program; without DDL and TRUNCATE, for Cassandra killed inside DDL may never start again, and inside
-TRUNCATE keeps a part.
+TRUNCATE keeps a part; and without counters and conditions, for there a counter of a deleted row goes on from what it was.
 """
 
 import argparse
@@ -15,11 +15,13 @@ import time
 from random import Random
 
 from proof.kill.load import KEYSPACE, SchemaChanger, Writer, create_schema
+from proof.kill.steps import Stepper
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import Espalier
 from proof.wire import Connection
 
 WRITERS = 4
+STEPPERS = 2
 # The sync modes that acknowledge durable writes, in turn.
 MODES = ("batch", "group", "each")
 GROUP_WINDOW = "2ms"
@@ -43,10 +45,11 @@ def main() -> None:
             create_schema(connection, in_memory=not options.cassandra)
         rng = Random(f"{options.seed}/rounds")
         writers, changer = [Writer(number, options.seed) for number in range(CROWD)], SchemaChanger(options.seed, ddl=not options.cassandra)
+        steppers = [] if options.cassandra else [Stepper(number, options.seed, KEYSPACE) for number in range(STEPPERS)]
         slowest, of_memory, of_crowd = 0.0, 0, dict.fromkeys(MODES, 0)
         for round_number in range(options.rounds):
             is_crowded = round_number % CROWD_EVERY == CROWD_EVERY - 1
-            loads = [*(writers if is_crowded else writers[:WRITERS]), changer]
+            loads = [*(writers if is_crowded else writers[:WRITERS]), *steppers, changer]
             mode, before = MODES[round_number % len(MODES)], acknowledged(writers[WRITERS:])
             next_mode = MODES[(round_number + 1) % len(MODES)]
             wrong, seconds = one_round(node, loads, rng, CROWD_SECONDS if is_crowded else 0, next_mode)
@@ -60,7 +63,8 @@ def main() -> None:
                 break
         of_modes = ", ".join(f"{count} in {mode}" for mode, count in of_crowd.items())
         print(f"seed {options.seed}: {options.rounds} kills ({of_memory} with the rows in memory), {acknowledged(writers)} writes (of "
-              f"{CROWD - WRITERS} writers in every {CROWD_EVERY}th: {of_modes}) and {changer.acknowledged} schema and table steps acknowledged, "
+              f"{CROWD - WRITERS} writers in every {CROWD_EVERY}th: {of_modes}), {acknowledged(steppers)} conditions, counts and "
+              f"compact rows, and {changer.acknowledged} schema and table steps acknowledged, "
               f"slowest restart {slowest:.2f} s")
         if failed:
             node.keep = True

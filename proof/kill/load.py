@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from random import Random
 
+from proof.kill import steps
 from proof.kill.model import GrowingSet, Partition, Schema, Write
 from proof.wire import Connection, ConnectionClosed, Error, QueryOptions, requests
 
@@ -13,7 +14,7 @@ KEYSPACE = "killed"
 ROWS = 40                   # per partition
 IN_FLIGHT_MAX = 8
 FIRST_TIMESTAMP = 1_000_000
-MOVED = ("rows", "sets", "truncated")
+MOVED = ("rows", "sets", "truncated", *steps.TABLES)
 IN_MEMORY = "{'class': 'MemoryOnlyStrategy', 'size_limit_in_mb': 64}"
 ON_DISK = "{'class': 'UnifiedCompactionStrategy'}"
 
@@ -29,6 +30,7 @@ def create_schema(connection: Connection, in_memory: bool) -> None:
         f"CREATE TABLE {KEYSPACE}.sets (p int PRIMARY KEY, items set<int>)",
         f"CREATE TABLE {KEYSPACE}.changing (k int PRIMARY KEY, stays int)",
         f"CREATE TABLE {KEYSPACE}.truncated (k int PRIMARY KEY, v int)",
+        *(statement.format(KEYSPACE) for statement in steps.TABLES.values()),
     ):
         expect(connection.query(statement))
     for table in MOVED if in_memory else ():

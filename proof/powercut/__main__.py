@@ -29,12 +29,14 @@ from random import Random
 
 from proof import places
 from proof.kill.__main__ import run
-from proof.kill.load import SchemaChanger, Writer, create_schema
+from proof.kill.load import KEYSPACE, SchemaChanger, Writer, create_schema
+from proof.kill.steps import Stepper
 from proof.oracle.espalier import Espalier, environment
 from proof.volume import Disk, Fault, Mount, in_own_namespace
 from proof.wire import Connection
 
 WRITERS = 4
+STEPPERS = 2
 # In one of this many cases, several clients write, so that their writes share the log's frames.
 CROWD, CROWD_EVERY = 64, 4
 CASES_PER_NODE = 20
@@ -103,7 +105,8 @@ class Machine:
         self.node = Espalier(self.directory, places.free_ports(1)[0],
                              {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}, True)
         self.node.ready_timeout_seconds = TIMEOUT_SECONDS
-        self.loads = [SchemaChanger(seed)] + [Writer(number, seed) for number in range(CROWD)]
+        self.loads = [SchemaChanger(seed)] + [Stepper(number, seed, KEYSPACE) for number in range(STEPPERS)]
+        self.loads += [Writer(number, seed) for number in range(CROWD)]
         self.cases = self.cuts = self.deaths = self.failures = self.short_writes = 0
         self.keep = False
         self.records: list[str] = []
@@ -123,7 +126,7 @@ class Machine:
     def case(self) -> list[str]:
         """Loads until the power is cut, restarts on the remaining data, checks, and returns the faults."""
         self.cases += 1
-        loads = self.loads[:1 + (CROWD if self.cases % CROWD_EVERY == 0 else WRITERS)]
+        loads = self.loads[:1 + STEPPERS + (CROWD if self.cases % CROWD_EVERY == 0 else WRITERS)]
         stop, refused = threading.Event(), []
         faults, failure = self.inject()
         for writer in loads[1:]:

@@ -3,6 +3,7 @@
 import unittest
 
 from proof.kill.model import GrowingSet, Partition, Schema, Write
+from proof.kill.steps import DELETED, Progress, Step
 
 
 def partition(*acknowledged: Write, unanswered: tuple = ()) -> Partition:
@@ -73,3 +74,40 @@ class Names(unittest.TestCase):
         self.assertEqual(Schema("table", {"a"}, "b").check({"a", "b"}), [])
         self.assertTrue(Schema("table", {"a"}).check(set()))
         self.assertTrue(Schema("table", {"a"}).check({"a", "b"}))
+
+
+class Steps(unittest.TestCase):
+    def progress(self, held: dict, changes: dict, applies: bool | None = None) -> Progress:
+        progress = Progress("p", dict(held))
+        progress.sent(Step("", changes, applies))
+        return progress
+
+    def test_a_step_without_answer_may_show_or_not_in_each_partition(self):
+        a, b = ("counts", 1, 1), ("counts", 2, 1)
+        for seen in ({a: 1}, {a: 2}, {a: 1, b: 1}, {a: 2, b: 1}):
+            self.assertEqual(self.progress({a: 1}, {a: 2, b: 1}).check(seen), [])
+        for seen in ({}, {a: 3}, {a: 1, b: 2}):
+            self.assertTrue(self.progress({a: 1}, {a: 2, b: 1}).check(seen))
+
+    def test_half_of_a_partition_is_seen(self):
+        a, b = ("registry", 1, 1), ("registry", 1, 2)
+        self.assertTrue(self.progress({}, {a: 1, b: 1}, True).check({a: 1}))
+        self.assertEqual(self.progress({}, {a: 1, b: 1}, True).check({a: 1, b: 1}), [])
+
+    def test_a_step_whose_conditions_do_not_hold_changes_nothing(self):
+        a = ("registry", 1, 1)
+        self.assertTrue(self.progress({a: 1}, {a: 2}, False).check({a: 2}))
+
+    def test_a_deletion_of_a_deleted_counter_is_sent_again(self):
+        a = ("counts", 1, 1)
+        progress = self.progress({a: DELETED}, {a: None})
+        self.assertEqual(progress.check({}), [])
+        self.assertIsNotNone(progress.unanswered)
+        progress.acknowledged()
+        self.assertEqual(progress.truth, {})
+
+    def test_what_showed_once_has_to_stay(self):
+        a = ("pairs", 1, 1)
+        progress = self.progress({a: 1}, {a: 2})
+        self.assertEqual(progress.check({a: 2}), [])
+        self.assertTrue(progress.check({a: 1}))

@@ -127,11 +127,16 @@ impl Engine {
         self.writes.write_derived(derive, may_block).await
     }
 
-    /// The counters of a partition in the counter cache, from now on; `None` if there is no such cache or the table is
-    /// not served. Called under the lock of the partition, before it is read.
+    /// The counters of a partition in the counter cache, from now on. `None` if there is no such cache, if the table is
+    /// not served, or if it has no SSTables: reading a memtable costs less than the cache. Called under the lock of the
+    /// partition, before it is read.
     pub fn cached_counters(&self, table: &Table, key: &PartitionKey) -> Option<CachedCounters<'_>> {
         let schema = self.shared.borrow_schema();
-        self.writes.counters.partition(schema.catalog().store(table).ok()?, key)
+        let store = schema.catalog().store(table).ok()?;
+        if store.borrow_view().sstables.is_empty() {
+            return None;
+        }
+        self.writes.counters.partition(store, key)
     }
 
     /// Empties the counter cache.

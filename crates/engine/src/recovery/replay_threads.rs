@@ -4,9 +4,9 @@
 //!
 //! Records are applied in any order, because the content of a table does not depend on the order of writes. Records for
 //! which the order matters (the schema, truncations) were replayed before. Tables of counters are the exception: a
-//! deletion of a counter wins over increments that are merged with it, whatever their timestamps are, until a deletion of
-//! the row hides it. So their records are applied in the order of the log, all by one thread. Every update is applied
-//! inside a write group, so that a flush in between contains it as a whole or not at all.
+//! deletion of a counter wins over increments that are merged with it, whatever their timestamps are, until a deletion
+//! of the row hides it. So their records are applied in the order of the log, all by one thread. Every update is
+//! applied inside a write group, so that a flush in between contains it as a whole or not at all.
 
 use std::collections::HashSet;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
