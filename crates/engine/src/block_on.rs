@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-struct Unpark(Thread);
+/// Wakes a thread that is parked.
+pub(crate) struct Unpark(pub Thread);
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {

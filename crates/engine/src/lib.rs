@@ -54,4 +54,4 @@ pub use sstable::{Edge, Oversize, PartitionSlice, SizeHook, SizeKind, SizeLimits
 pub use table::in_memory::InMemoryStats;
 pub use transfer::{AdoptedTable, SnapshotInfo};
 pub use turn::Turn;
-pub use write::{CachedCounters, CounterCacheStats, Derive, Derived};
+pub use write::{CachedCounters, CounterCacheStats, Derive, Derived, Unsettled};

@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicBool;
 use commitlog::LogHold;
 use model::{LargeRowLimit, RowMemory};
 
+use crate::write::Unsettled;
+
 /// What the caller of a read or a write permits.
 ///
 /// A thread that serves many connections passes one that does not block; a thread of the blocking pool, a tool or a
@@ -25,6 +27,8 @@ pub struct Turn<'t> {
     /// Of which cursors take memory for copies of large rows. Without it there is no limit, except that a call that may
     /// not block fails where it would copy a large row ([`ReadError::LargeRow`](model::ReadError::LargeRow)).
     pub row_memory: Option<&'t Arc<dyn RowMemory>>,
+    /// The updates of writes in flight that reads find besides what is visible: those of a write that reads first.
+    pub unsettled: Option<&'t Arc<Unsettled>>,
 }
 
 impl Turn<'_> {
@@ -40,7 +44,9 @@ impl Turn<'_> {
 
 impl Turn<'static> {
     /// The call may wait on its thread.
-    pub const BLOCKING: Turn<'static> = Turn { may_block: true, log_hold: None, is_large: None, row_memory: None };
+    pub const BLOCKING: Turn<'static> =
+        Turn { may_block: true, log_hold: None, is_large: None, row_memory: None, unsettled: None };
     /// The call may not wait, and its appends wake the log's writer at once.
-    pub const NON_BLOCKING: Turn<'static> = Turn { may_block: false, log_hold: None, is_large: None, row_memory: None };
+    pub const NON_BLOCKING: Turn<'static> =
+        Turn { may_block: false, log_hold: None, is_large: None, row_memory: None, unsettled: None };
 }

@@ -30,6 +30,11 @@ impl Worker {
         Ok(())
     }
 
+    /// Wakes the thread if it is parked.
+    pub fn unpark(&self) {
+        lock(&self.thread).iter().for_each(|thread| thread.thread().unpark());
+    }
+
     /// Waits for the end of the thread, unless this is that thread, which may drop the last reference to the room.
     pub fn join(&self) {
         let thread = lock(&self.thread).take();

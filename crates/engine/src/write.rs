@@ -1,7 +1,7 @@
 //! The write path: how a mutation becomes durable and visible.
 //!
 //! This module holds the entry points of a write. [`order`] decides the order of its steps, and nothing else does:
-//! admit → lock → read and derive → enter the group → log → durable → apply → leave → answer.
+//! admit → lock → read and derive → enter the group → log → unlock → durable → apply in order → leave → answer.
 //! [`admission`] limits what writes may take of memory, the write groups let flushes wait for writes under way,
 //! [`apply`] puts a logged mutation into memtables, [`batch`] writes logged batches that no log record can hold, and
 //! [`abandoned`] finishes writes whose callers gave up. [`derived`] writes what follows from what was read, under
@@ -20,6 +20,8 @@ mod derived;
 mod locks;
 mod order;
 mod readers;
+mod unsettled;
+mod visible_order;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -41,6 +43,7 @@ pub(crate) use order::Durability;
 use order::Write;
 pub(crate) use order::{WriteUnderWay, begin};
 use readers::Readers;
+pub use unsettled::Unsettled;
 
 /// Writes mutations.
 pub(crate) struct Writes {

@@ -1,10 +1,10 @@
 //! The context in which a statement is executed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use engine::Turn;
+use engine::{Turn, Unsettled};
 use model::Schema;
 use protocol::QueryOptions;
 
@@ -50,6 +50,8 @@ pub(crate) struct Execution<'a> {
     pub now_micros: i64,
     /// Whether the statement may wait for a device on its thread. See [`Turn`].
     pub may_block: bool,
+    /// The updates in flight that its reads find. See [`Turn`].
+    unsettled: Option<&'a Arc<Unsettled>>,
     /// Set when the statement has done the work of many rows. See [`Turn`].
     pub is_large: Option<&'a AtomicBool>,
     /// The log of events, if the request is traced.
@@ -90,6 +92,7 @@ impl<'a> Execution<'a> {
             now_micros,
             may_block: control.turn.may_block,
             is_large: control.turn.is_large,
+            unsettled: control.turn.unsettled,
             trace: request.trace,
             deadline: control.deadline,
             cancelled: control.cancelled,
@@ -103,7 +106,7 @@ impl<'a> Execution<'a> {
     /// What reads of the statement may do on this thread.
     pub fn turn(&self) -> Turn<'_> {
         let row_memory = if self.may_block { self.large_rows() } else { None };
-        Turn { may_block: self.may_block, log_hold: None, is_large: None, row_memory }
+        Turn { may_block: self.may_block, log_hold: None, is_large: None, row_memory, unsettled: self.unsettled }
     }
 
     /// Adds an event to the trace, if the request is traced.

@@ -55,20 +55,23 @@ fn read_purgeable(
     commitlog::release_held_wake_ups();
     let catalog = shared.catalog();
     let store = catalog.store(table)?;
+    // Before the view is taken: what is no longer in flight is visible there.
+    let unsettled = turn.unsettled.and_then(|unsettled| unsettled.cursor(table, range));
+    let unsettled = unsettled.map(|source| limited(source, turn));
     let view = store.borrow_view();
     if let Some(resident) = view.resident() {
         let source = resident.data.cursor(table, range);
         // If it missed a write meanwhile, it lets go of what it has.
         if resident.is_complete() {
-            let source = limited(source, turn);
-            return Ok(Box::new(MergeCursor::new(table, range.reversed, vec![source])));
+            let sources = unsettled.into_iter().chain([limited(source, turn)]).collect();
+            return Ok(Box::new(MergeCursor::new(table, range.reversed, sources)));
         }
     }
     let mut sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
     leave_out_expired(&mut sstables, &view, gc_before);
     let sources = match newest_first::applies(range) && !sstables.is_empty() {
-        true => newest_sources(&view, sstables, table, range, turn)?,
-        false => all_sources(&view, &sstables, table, range, turn)?,
+        true => newest_sources(&view, unsettled, sstables, table, range, turn)?,
+        false => all_sources(&view, unsettled, &sstables, table, range, turn)?,
     };
     let mut merged = MergeCursor::new(table, range.reversed, sources);
     merged.limit_large_rows(turn.large_rows());
@@ -90,7 +93,8 @@ pub(crate) fn rows(
     turn: Turn<'_>,
     take: &mut dyn FnMut(RowRef<'_>) -> bool,
 ) -> Result<Rows, EngineError> {
-    if look_up(&shared.catalog().store(table)?.borrow_view(), table, target, take) {
+    let is_settled = turn.unsettled.is_none_or(|unsettled| !unsettled.has_any(table, &target.range(table)));
+    if is_settled && look_up(&shared.catalog().store(table)?.borrow_view(), table, target, take) {
         return Ok(Rows::Taken);
     }
     read_at(shared, table, &target.range(table), now_seconds, turn).map(Rows::Cursor)
@@ -253,13 +257,15 @@ fn memtable_sources(view: &View, table: &Arc<Table>, range: &ReadRange) -> impl 
 
 fn all_sources(
     view: &View,
+    unsettled: Option<BoxCursor<'static>>,
     sstables: &[Arc<SSTableReader>],
     table: &Arc<Table>,
     range: &ReadRange,
     turn: Turn<'_>,
 ) -> Result<Vec<BoxCursor<'static>>, EngineError> {
     let mode = ReadMode::Cached { may_block: turn.may_block };
-    let mut sources: Vec<_> = memtable_sources(view, table, range).map(|source| limited(source, turn)).collect();
+    let memtables = memtable_sources(view, table, range).map(|source| limited(source, turn));
+    let mut sources: Vec<_> = unsettled.into_iter().chain(memtables).collect();
     for sstable in sstables {
         sources.push(limited(open_cursor(sstable, table, range, mode)?, turn));
     }
@@ -269,6 +275,7 @@ fn all_sources(
 /// The sources that can matter, the newest SSTable first.
 fn newest_sources(
     view: &View,
+    unsettled: Option<BoxCursor<'static>>,
     mut sstables: Vec<Arc<SSTableReader>>,
     table: &Arc<Table>,
     range: &ReadRange,
@@ -278,9 +285,10 @@ fn newest_sources(
     let max_timestamp = |sstable: &SSTableReader| sstable.statistics().stats.max_timestamp;
     sstables.sort_by_key(|sstable| std::cmp::Reverse(max_timestamp(sstable)));
     let mut search = NewestFirst::new(table, range);
-    let mut sources = Vec::with_capacity(1 + sstables.len());
-    for source in memtable_sources(view, table, range) {
-        sources.push(search.enter(limited(source, turn))?);
+    let mut sources = Vec::with_capacity(2 + sstables.len());
+    let memtables = memtable_sources(view, table, range).map(|source| limited(source, turn));
+    for source in unsettled.into_iter().chain(memtables) {
+        sources.push(search.enter(source)?);
     }
     for (index, sstable) in sstables.iter().enumerate() {
         if search.ends_before(max_timestamp(sstable)) {

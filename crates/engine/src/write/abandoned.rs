@@ -3,12 +3,17 @@
 //! A client that disconnects or times out drops the future of its write. If the record is in the log by then, the write
 //! must still become visible when it is durable, because flushes wait for its group, and their intervals will cover the
 //! record. A separate thread does that. A flushing thread cannot do it, because it may be waiting for that group.
+//!
+//! The thread waits for all of these writes together, because one of them may become visible only after another.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Waker};
+use std::thread;
 
 use super::Writes;
-use super::order::AbandonedWrite;
+use super::order::{AbandonedWrite, Finishing};
+use crate::block_on::Unpark;
 use crate::error::EngineError;
 use crate::lock::lock;
 use crate::worker::Worker;
@@ -35,15 +40,16 @@ impl Finisher {
     /// Takes over a write, or returns it if the thread has not started or has ended: the write must not be left half
     /// way.
     pub(super) fn take_over(&self, write: AbandonedWrite) -> Option<AbandonedWrite> {
-        match &*lock(&self.abandoned) {
-            Some(abandoned) => abandoned.send(write).err().map(|unsent| unsent.0),
-            None => Some(write),
-        }
+        let Some(abandoned) = &*lock(&self.abandoned) else { return Some(write) };
+        let unsent = abandoned.send(write).err().map(|unsent| unsent.0);
+        self.worker.unpark();
+        unsent
     }
 
     /// Ends the thread after it has finished all writes that it took over.
     pub fn stop(&self) {
         drop(lock(&self.abandoned).take());
+        self.worker.unpark();
         self.worker.join();
     }
 }
@@ -65,10 +71,24 @@ impl Drop for Finisher {
 }
 
 fn run(writes: &Weak<Writes>, abandoned: &Receiver<AbandonedWrite>) {
-    while let Ok(write) = abandoned.recv() {
-        let Some(writes) = writes.upgrade() else {
-            return;
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut finishing: Vec<Finishing<Arc<Writes>>> = Vec::new();
+    loop {
+        let is_over = loop {
+            match abandoned.try_recv() {
+                Ok(write) => {
+                    let Some(writes) = writes.upgrade() else { return };
+                    finishing.push(write.resume(writes));
+                }
+                Err(nothing) => break nothing == TryRecvError::Disconnected,
+            }
         };
-        write.finish(&writes);
+        finishing.retain_mut(|write| write.poll(&mut context).is_pending());
+        if is_over && finishing.is_empty() {
+            return;
+        }
+        // Wakers of these writes end this, and whoever sends another write or leaves.
+        thread::park();
     }
 }

@@ -1,8 +1,11 @@
 //! Writes that follow from what is read before them: conditions, and lists whose elements are named by index.
 //!
-//! The locks of the partitions make one step of reading, deciding and writing. A later write reads the
-//! result, because a lock is passed on only when the write is visible. Plain writes take no lock, as in Cassandra.
+//! The locks of the partitions make one step of reading, deciding and entering the log. The next write reads what is
+//! visible, and the updates that are only in the log ([`Unsettled`]). It becomes visible, and is answered, after the
+//! writes that it follows, also where it writes nothing. So many writes of one partition wait for the device together,
+//! and no client learns of a write that a power cut may undo. Plain writes take no lock, as in Cassandra.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use model::{Mutation, TableId};
@@ -11,6 +14,7 @@ use types::Token;
 use super::Writes;
 use super::locks::HeldLocks;
 use super::order::{Attempt, Write, drive_under};
+use super::unsettled::Unsettled;
 use crate::error::EngineError;
 use crate::table::Taken;
 use crate::table::in_memory::{self, Reservations};
@@ -58,43 +62,67 @@ impl Writes {
     /// devices on this thread.
     ///
     /// The future may be dropped before it completes. A write that is in the log by then is finished in the background,
-    /// and its locks are held until it is visible.
+    /// and keeps its place in the order of its partitions.
     pub async fn write_derived<D: Derive>(&self, derive: &Arc<D>, may_block: bool) -> Result<D::Answer, D::Error> {
         let partitions = derive.partitions();
         let mut reserved = None;
         loop {
             let locks = self.locks.lock(&partitions).await;
-            let Derived { mutation, answer } = self.derive(derive, may_block).await?;
-            let Some(mutation) = mutation else { return Ok(answer) };
-            if self.attempt(&mutation, locks, &mut reserved).await? {
-                return Ok(answer);
+            let unsettled = Arc::new(locks.unsettled());
+            match self.derive(derive, &unsettled, may_block).await {
+                Ok(Derived { mutation: Some(mutation), answer }) => {
+                    if self.attempt(Arc::new(mutation), locks, &mut reserved).await? {
+                        return Ok(answer);
+                    }
+                }
+                decided => {
+                    self.settle(locks, &unsettled).await?;
+                    return decided.map(|derived| derived.answer);
+                }
             }
         }
     }
 
-    async fn derive<D: Derive>(&self, derive: &Arc<D>, may_block: bool) -> Result<Derived<D::Answer>, D::Error> {
+    async fn derive<D: Derive>(
+        &self,
+        derive: &Arc<D>,
+        unsettled: &Arc<Unsettled>,
+        may_block: bool,
+    ) -> Result<Derived<D::Answer>, D::Error> {
+        let unsettled = unsettled.end().is_some().then_some(unsettled);
         if may_block {
-            return derive.derive(Turn::BLOCKING);
+            return derive.derive(Turn { unsettled, ..Turn::BLOCKING });
         }
-        match derive.derive(Turn::NON_BLOCKING) {
+        match derive.derive(Turn { unsettled, ..Turn::NON_BLOCKING }) {
             Err(error) if D::would_wait(&error) => {
-                let derive = Arc::clone(derive);
-                self.readers.run(move || derive.derive(Turn::BLOCKING)).await?
+                let (derive, unsettled) = (Arc::clone(derive), unsettled.cloned());
+                let run = move || derive.derive(Turn { unsettled: unsettled.as_ref(), ..Turn::BLOCKING });
+                self.readers.run(run).await?
             }
             derived => derived,
         }
+    }
+
+    /// Gives the locks back, and waits until everything that was read under them is durable and visible.
+    async fn settle(&self, locks: HeldLocks, unsettled: &Unsettled) -> Result<(), EngineError> {
+        let Some(end) = unsettled.end() else { return Ok(()) };
+        let place = locks.into_place(None);
+        poll_fn(|context| place.poll_first(context)).await;
+        let (log, mut wait) = (self.shared.log(), self.shared.log().wait_for(end));
+        let durable = poll_fn(|context| log.poll_wait(&mut wait, context)).await;
+        durable.map_err(|error| self.shared.log_failed(error))
     }
 
     /// Writes a mutation under these locks. Returns false if it did not come to that: then the locks were given back
     /// before it waited for memory or for room in the log, and the mutation must be derived again.
     async fn attempt<'w>(
         &'w self,
-        mutation: &Mutation,
+        mutation: Arc<Mutation>,
         locks: HeldLocks,
         reserved: &mut Option<Reserved<'w>>,
     ) -> Result<bool, EngineError> {
-        let stores = self.stores_of(mutation)?;
-        let write = Write { writes: self, mutation, stores: &stores };
+        let stores = self.stores_of(&mutation)?;
+        let write = Write { writes: self, mutation: &mutation, stores: &stores };
         let size_bytes = mutation.record_size();
         let admitted = match reserved.take().filter(|reserved| size_bytes <= reserved.size_bytes + SLACK_BYTES) {
             Some(Reserved { room, memory, .. }) => Some(write.admitted_with(room, memory)),
@@ -102,12 +130,12 @@ impl Writes {
         };
         let Some(mut admitted) = admitted else {
             drop(locks);
-            let room = in_memory::reserve(mutation, &stores).await?;
+            let room = in_memory::reserve(&mutation, &stores).await?;
             let memory = self.shared.pool().take(size_bytes).await;
             *reserved = Some(Reserved { room, memory, size_bytes });
             return Ok(false);
         };
-        admitted.locks = locks;
+        admitted.locks = locks.of(Arc::clone(&mutation));
         let room = self.shared.log().room();
         match drive_under(admitted).await? {
             Attempt::Written => Ok(true),

@@ -5,6 +5,9 @@
 //! future that registers its waker, and leaves the queue when it is dropped. A write that needs several locks takes
 //! them in ascending order, so that no two writes wait for each other.
 //!
+//! A write holds its locks from its first read until its record is in the log. From then on it has a place in the
+//! [`VisibleOrder`] of each lock. The next holder reads the updates in that order besides what is visible.
+//!
 //! | event                         | lock     | queue         | woken        |
 //! |-------------------------------|----------|---------------|--------------|
 //! | a taker finds it free         | held     | stays empty   | nobody       |
@@ -17,12 +20,16 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use model::TableId;
+use commitlog::LogPosition;
+use model::{Mutation, TableId};
 use types::Token;
 
+use super::unsettled::Unsettled;
+use super::visible_order::VisibleOrder;
 use crate::lock::lock;
 
 /// 4,096 locks: with 64 writers at a time, one in 64 waits for a writer of another partition.
@@ -31,6 +38,8 @@ const STRIPE_BITS: u32 = 12;
 /// The locks of one engine.
 pub(crate) struct PartitionLocks {
     stripes: Box<[Mutex<Stripe>]>,
+    /// The places that were given out in the orders of all locks.
+    places: AtomicU64,
 }
 
 /// One lock and the queue for it.
@@ -43,6 +52,7 @@ struct Stripe {
     waiting: VecDeque<(u64, Waker)>,
     /// The tickets given out so far.
     tickets: u64,
+    order: VisibleOrder,
 }
 
 impl Stripe {
@@ -102,7 +112,7 @@ impl PartitionLocks {
 
     fn with_stripes(count: usize) -> Arc<PartitionLocks> {
         debug_assert!(count.is_power_of_two(), "the stripe is taken from the bits of a hash");
-        Arc::new(PartitionLocks { stripes: (0..count).map(|_| Mutex::default()).collect() })
+        Arc::new(PartitionLocks { stripes: (0..count).map(|_| Mutex::default()).collect(), places: AtomicU64::new(0) })
     }
 
     /// Takes the locks of these partitions, once all who came before have left them.
@@ -116,13 +126,19 @@ impl PartitionLocks {
     /// Takes the locks with these numbers, which ascend.
     async fn lock_stripes(self: &Arc<Self>, stripes: &[usize]) -> HeldLocks {
         debug_assert!(stripes.is_sorted_by(|one, next| one < next), "an order that all takers share");
-        let mut held = LockedStripes { locks: Arc::clone(self), stripes: Vec::with_capacity(stripes.len()) };
+        let mut held = LockedStripes {
+            locks: Arc::clone(self),
+            stripes: Vec::with_capacity(stripes.len()),
+            mutation: None,
+            is_held: true,
+            place: None,
+        };
         for &stripe in stripes {
             let mut taker = Taker { locks: self, stripe, ticket: None };
             poll_fn(|context| taker.poll(context)).await;
             held.stripes.push(stripe);
         }
-        HeldLocks { _held: Some(Box::new(held)) }
+        HeldLocks { held: Some(Box::new(held)) }
     }
 
     fn stripe_of(&self, table: TableId, token: Token) -> usize {
@@ -168,22 +184,116 @@ impl Drop for Taker<'_> {
 /// The locks that a write holds. They are passed on when this is dropped. Most writes hold none.
 #[derive(Default)]
 pub(crate) struct HeldLocks {
-    _held: Option<Box<LockedStripes>>,
+    held: Option<Box<LockedStripes>>,
 }
 
 impl HeldLocks {
     /// The locks of a write that reads nothing.
-    pub const NONE: HeldLocks = HeldLocks { _held: None };
+    pub const NONE: HeldLocks = HeldLocks { held: None };
+
+    /// The updates in these partitions that are in the log and not visible yet.
+    pub fn unsettled(&self) -> Unsettled {
+        let mut unsettled = Unsettled::default();
+        for (locked, stripe) in self.held.iter().flat_map(|locked| locked.stripes.iter().map(move |at| (locked, *at))) {
+            let locks = &locked.locks;
+            for (mutation, end) in lock(&locks.stripes[stripe]).order.writes() {
+                unsettled
+                    .add(mutation, *end, |update| locks.stripe_of(update.table().id, update.key().token()) == stripe);
+            }
+        }
+        unsettled
+    }
+
+    /// The locks of a write of this mutation.
+    pub fn of(mut self, mutation: Arc<Mutation>) -> HeldLocks {
+        self.held.iter_mut().for_each(|locked| locked.mutation = Some(Arc::clone(&mutation)));
+        self
+    }
+
+    /// Whether writes that were decided under these locks before are not visible yet.
+    #[inline]
+    pub fn follow_others(&self) -> bool {
+        self.held.as_ref().is_some_and(|locked| locked.any(|stripe| !stripe.order.is_empty()))
+    }
+
+    /// Takes a place in the orders of these locks, and passes the locks on unless too many writes are in flight. The
+    /// record of the write ends at `end`; an answer has none.
+    #[inline]
+    pub fn into_place(mut self, end: Option<LogPosition>) -> VisiblePlace {
+        self.held.iter_mut().for_each(|locked| locked.enter(end));
+        VisiblePlace { entered: self.held }
+    }
 }
 
+/// The place of a write in the orders of its locks. It is left when this is dropped. Most writes have none.
+#[must_use = "the next write becomes visible when it is dropped"]
+pub(crate) struct VisiblePlace {
+    entered: Option<Box<LockedStripes>>,
+}
+
+impl VisiblePlace {
+    /// Ready once all writes before it are visible or lost.
+    #[inline]
+    pub fn poll_first(&self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(entered) = &self.entered else { return Poll::Ready(()) };
+        let is_behind = |stripe: &mut Stripe| {
+            entered.place.is_some_and(|number| stripe.order.poll_first(number, context.waker()).is_pending())
+        };
+        if entered.any(is_behind) { Poll::Pending } else { Poll::Ready(()) }
+    }
+}
+
+/// Locks that are held, and the place in their orders that is entered next.
 struct LockedStripes {
     locks: Arc<PartitionLocks>,
     stripes: Vec<usize>,
+    /// The mutation that is written under the locks.
+    mutation: Option<Arc<Mutation>>,
+    /// Whether the locks were not passed on yet.
+    is_held: bool,
+    /// The number of the place, once it is entered.
+    place: Option<u64>,
+}
+
+impl LockedStripes {
+    fn any(&self, is_so: impl FnMut(&mut Stripe) -> bool) -> bool {
+        let mut is_so = is_so;
+        self.stripes.iter().any(|stripe| is_so(&mut lock(&self.locks.stripes[*stripe])))
+    }
+
+    fn enter(&mut self, end: Option<LogPosition>) {
+        debug_assert!(self.is_held && self.place.is_none(), "the locks decide the order");
+        let number = self.locks.places.fetch_add(1, Ordering::Relaxed);
+        let write = self.mutation.take().zip(end);
+        let mut is_full = false;
+        for stripe in &self.stripes {
+            let mut stripe = lock(&self.locks.stripes[*stripe]);
+            stripe.order.enter(number, write.clone());
+            is_full |= stripe.order.is_full();
+        }
+        self.place = Some(number);
+        if !is_full {
+            self.pass_on();
+        }
+    }
+
+    fn pass_on(&mut self) {
+        self.is_held = false;
+        self.stripes.iter().for_each(|stripe| self.locks.pass_on(*stripe));
+    }
 }
 
 impl Drop for LockedStripes {
     fn drop(&mut self) {
-        self.stripes.iter().for_each(|stripe| self.locks.pass_on(*stripe));
+        if let Some(number) = self.place {
+            for stripe in &self.stripes {
+                let next = lock(&self.locks.stripes[*stripe]).order.leave(number);
+                next.into_iter().for_each(Waker::wake);
+            }
+        }
+        if self.is_held {
+            self.pass_on();
+        }
     }
 }
 

@@ -10,21 +10,22 @@
 //!
 //! Each state is a type and each step consumes the state before it, so that a wrong order does not compile. The steps
 //! in brackets are those of writes that read before they write ([`super::derived`]). Such a write takes the locks of
-//! its partitions and holds them until it is visible. Only then is its size known. If there is no memory for it, or no
-//! room in the log, it gives the locks back, waits, and starts again at the lock.
+//! its partitions and holds them until its record is in the log. It becomes visible after those that held the locks
+//! before it ([`super::visible_order`]). Its size is known when it is derived. If there is no memory for it, or no room
+//! in the log, it gives the locks back, waits, and starts again at the lock.
 //!
 //! | state        | it holds                                   | it may wait for      | dropped there                |
 //! |--------------|--------------------------------------------|----------------------|------------------------------|
 //! | [`Write`]    | nothing                                    | room, then memory    | nothing happened             |
 //! | [`Admitted`] | room in tables in memory, memory, [locks]  | room in the log      | nothing happened             |
 //! | [`Entered`]  | also a place in the group and in the log   | nothing              | never: no step between waits |
-//! | [`InFlight`] | the same                                   | the device           | finished in the background   |
+//! | [`InFlight`] | the same, without the locks                | earlier writes, the device | finished in the background |
 //!
 //! So nobody waits for memory or for room inside a group or under a lock, nor for a lock inside a group. There are four
 //! drivers: [`begin`] waits for nothing and returns what waits for the device, to be polled by a connection; [`drive`]
-//! is a future that waits for everything; [`drive_under`] is one that waits for the device alone, under locks;
+//! is a future that waits for everything; [`drive_under`] is one that took locks and waits for the device alone;
 //! [`block`] waits on its thread for the device alone. What is dropped in flight goes to [`super::abandoned`], with its
-//! locks.
+//! place among the writes of its partitions.
 
 use std::borrow::Borrow;
 use std::future::poll_fn;
@@ -40,7 +41,7 @@ use model::Mutation;
 use super::Writes;
 use super::admission::Admitted;
 use super::apply::prefetch;
-use super::locks::HeldLocks;
+use super::locks::{HeldLocks, VisiblePlace};
 use crate::error::EngineError;
 use crate::shared::{Membership, Shared};
 use crate::table::TableStore;
@@ -124,14 +125,21 @@ impl Admitted<'_> {
     #[inline(always)]
     fn apply_unless_waiting(self, entered: Entered, durability: Durability) -> Option<Kept> {
         let log = self.write.writes.shared.log();
-        let waits = |end: &LogPosition| durability == Durability::OnDevice || !log.is_durable(*end);
+        let waits = |end: &LogPosition| {
+            durability == Durability::OnDevice || !log.is_durable(*end) || self.locks.follow_others()
+        };
         match entered.logged.filter(waits) {
             None => {
                 self.apply(entered);
                 None
             }
             Some(end) => Some(Kept {
-                logged: Logged { room: self.room, membership: entered.membership.that_waits(), end, locks: self.locks },
+                logged: Logged {
+                    room: self.room,
+                    membership: entered.membership.that_waits(),
+                    end,
+                    place: self.locks.into_place(Some(end)),
+                },
                 wait: log.wait_for(end),
                 taken_bytes: self.memory.into_bytes(),
             }),
@@ -164,7 +172,7 @@ pub(super) struct Logged {
     membership: Membership,
     /// The end of its record.
     end: LogPosition,
-    locks: HeldLocks,
+    place: VisiblePlace,
 }
 
 /// The parts of a write that it keeps while it waits for the device.
@@ -207,10 +215,14 @@ where
         self.logged.is_none()
     }
 
-    /// Applies the write when its record is durable; no other code polls the log. Afterwards it stays done.
+    /// Applies the write when those before it are visible and its record is durable; no other code polls the log.
+    /// Afterwards it stays done.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EngineError>> {
         let Some(logged) = &self.logged else { return Poll::Ready(Ok(())) };
         debug_assert!(logged.membership.is_counted(), "flushes wait for it");
+        if logged.place.poll_first(context).is_pending() {
+            return Poll::Pending;
+        }
         match self.writes.shared.log().poll_wait(&mut self.wait, context) {
             Poll::Ready(durable) => Poll::Ready(self.settle(durable)),
             Poll::Pending => Poll::Pending,
@@ -232,11 +244,11 @@ where
     fn settle(&mut self, durable: Result<(), LogError>) -> Result<(), EngineError> {
         debug_assert!(self.logged.is_some(), "a write is applied once");
         let outcome = durable.map_err(|error| self.writes.shared.log_failed(error));
-        if let Some(Logged { room, membership, end, locks }) = self.logged.take() {
+        if let Some(Logged { room, membership, end, place }) = self.logged.take() {
             if outcome.is_ok() {
                 self.write().apply(Some(end));
             }
-            drop((room, membership, locks));
+            drop((room, membership, place));
         }
         self.give_back();
         outcome
@@ -274,12 +286,29 @@ pub(super) struct AbandonedWrite {
     logged: Logged,
 }
 
+/// An abandoned write that is being finished. An error has no receiver any more.
+pub(super) struct Finishing<E: Deref<Target = Writes>>(InFlight<E, Mutation, WrittenStores>);
+
+impl<E: Deref<Target = Writes>> Finishing<E> {
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.poll(context).map(|_| ())
+    }
+}
+
 impl AbandonedWrite {
-    /// Finishes the write on this thread. An error has no receiver any more.
-    pub fn finish(self, writes: &Writes) {
+    /// The write, to be polled until it is visible.
+    pub fn resume<E: Deref<Target = Writes>>(self, writes: E) -> Finishing<E> {
         let wait = writes.shared.log().wait_for(self.logged.end);
         let kept = Kept { logged: self.logged, wait, taken_bytes: 0 };
-        let _ = InFlight::new(writes, self.mutation, self.stores, kept).block(Durability::Configured);
+        Finishing(InFlight::new(writes, self.mutation, self.stores, kept))
+    }
+
+    /// Finishes the write on this thread. It waits for no other write, because this thread may have to finish that one
+    /// too.
+    pub fn finish(mut self, writes: &Writes) {
+        self.logged.place = HeldLocks::NONE.into_place(None);
+        let mut finishing = self.resume(writes);
+        crate::block_on(poll_fn(|context| finishing.poll(context)));
     }
 }
 

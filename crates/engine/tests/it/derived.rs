@@ -1,12 +1,12 @@
 //! Writes that read before they write: counts, which would be wrong if two of them read the same state.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use blockio::SimulatedDisk;
+use blockio::{Fault, SimulatedDisk};
 use commitlog::SyncMode;
 use engine::{Derive, Derived, Engine, EngineError, Turn, block_on};
 use model::{KeyRange, PartitionKey, ReadRange, Table, TableId, Unfiltered, UnfilteredCursor};
@@ -141,4 +141,175 @@ fn an_increment_that_is_dropped_in_flight_keeps_its_lock_until_it_is_visible() {
         assert_eq!(next, 2 * step + 2);
     }
     assert!(in_flight > 0, "the device is never so fast");
+}
+
+/// Answers with the number in a row, and writes nothing.
+struct Look(Increment);
+
+impl Derive for Look {
+    type Answer = i64;
+    type Error = EngineError;
+
+    fn partitions(&self) -> Vec<(TableId, Token)> {
+        self.0.partitions()
+    }
+
+    fn derive(&self, turn: Turn<'_>) -> Result<Derived<i64>, EngineError> {
+        Ok(Derived { mutation: None, answer: self.0.read(turn)? })
+    }
+
+    fn would_wait(error: &EngineError) -> bool {
+        error.would_wait()
+    }
+}
+
+type Writing<'e> = Pin<Box<dyn Future<Output = Result<i64, EngineError>> + 'e>>;
+
+fn begin<'e>(engine: &'e Arc<Engine>, table: &Arc<Table>, key: i32) -> Writing<'e> {
+    let increment = increment(engine, table, key, 0);
+    Box::pin(async move { engine.write_derived(&increment, false).await })
+}
+
+fn look<'e>(engine: &'e Arc<Engine>, table: &Arc<Table>, key: i32) -> Writing<'e> {
+    let look = Increment { engine: Arc::clone(engine), table: Arc::clone(table), key, padding: 0 };
+    Box::pin(async move { engine.write_derived(&Arc::new(Look(look)), false).await })
+}
+
+fn poll(writing: &mut Writing<'_>) -> Option<Result<i64, EngineError>> {
+    match writing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => None,
+    }
+}
+
+/// Waits until everything that is in the log is on the device.
+fn wait_for_the_log(engine: &Arc<Engine>, table: &Arc<Table>) {
+    block_on(engine.write(&insertion(table, 1000, 0, "another partition", 1))).unwrap();
+}
+
+/// A partition of which these writes are all in flight, and the writes. Where the device was faster, another one.
+fn begin_all<'e>(engine: &'e Arc<Engine>, table: &Arc<Table>, count: i64) -> (i32, Vec<Writing<'e>>) {
+    let attempts = (1..1000).map(|key| (key, (0..count).map(|_| begin(engine, table, key)).collect::<Vec<_>>()));
+    let mut slow = attempts
+        .filter_map(|(key, mut writes)| writes.iter_mut().all(|write| poll(write).is_none()).then_some((key, writes)));
+    slow.next().expect("the device is not always so fast")
+}
+
+#[test]
+fn writes_of_a_partition_are_in_flight_together_and_become_visible_in_their_order() {
+    const WRITES: i64 = 12;
+    let engine = open(&SimulatedDisk::new());
+    let table = create_table(&engine);
+    let (key, mut writes) = begin_all(&engine, &table, WRITES);
+    let mut answer = look(&engine, &table, key);
+    assert!(poll(&mut answer).is_none());
+    wait_for_the_log(&engine, &table);
+    // Each of them has a record, and only the first one may become visible.
+    assert!(writes[1..].iter_mut().rev().all(|write| poll(write).is_none()) && poll(&mut answer).is_none());
+    assert!(!rows(&engine, &table).iter().any(|(other, ..)| *other == key));
+    for (place, write) in writes.iter_mut().enumerate() {
+        let number = place as i64 + 1;
+        assert_eq!(poll(write).expect("those before it are visible").unwrap(), number);
+        assert_eq!(number_in(&engine, &table, key), number);
+        assert_eq!(poll(&mut look(&engine, &table, 2000)).expect("of another partition").unwrap(), 0);
+    }
+    assert_eq!(poll(&mut answer).expect("all is visible").unwrap(), WRITES);
+}
+
+#[test]
+fn writes_of_a_partition_that_are_dropped_in_flight_in_any_order_are_finished() {
+    for seed in testkit::seeds(0..40) {
+        let mut random = testkit::Random(seed);
+        let engine = open(&SimulatedDisk::new());
+        let table = create_table(&engine);
+        let (key, mut writes) = begin_all(&engine, &table, 10);
+        while !writes.is_empty() {
+            let place = random.below(writes.len());
+            drop(poll(&mut writes[place]));
+            drop(writes.swap_remove(place));
+        }
+        assert_eq!(block_on(look(&engine, &table, key)).unwrap(), 10, "seed {seed}");
+        engine.flush(&table).unwrap();
+        assert_eq!(number_in(&engine, &table, key), 10, "seed {seed}");
+    }
+}
+
+#[test]
+fn more_writes_than_may_be_in_flight_and_large_ones_wait_for_the_lock() {
+    for (count, padding) in [(40, 0), (6, 40 << 10)] {
+        let engine = open(&SimulatedDisk::new());
+        let table = create_table(&engine);
+        let writes = (0..count).map(|_| {
+            let increment = increment(&engine, &table, 1, padding);
+            let engine = &engine;
+            Box::pin(async move { engine.write_derived(&increment, false).await }) as Writing<'_>
+        });
+        let mut writes: Vec<_> = writes.collect();
+        let begun: Vec<_> = writes.iter_mut().map(poll).collect();
+        let finished = writes.into_iter().zip(begun).map(|(write, begun)| begun.unwrap_or_else(|| block_on(write)));
+        let numbers: Vec<i64> = finished.map(Result::unwrap).collect();
+        assert_eq!(numbers, (1..=count).collect::<Vec<i64>>());
+    }
+}
+
+#[test]
+fn a_log_that_fails_refuses_writes_in_flight_and_answers_that_follow_them() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let table = create_table(&engine);
+    block_on(begin(&engine, &table, 1)).unwrap();
+    disk.inject(Fault::Fail, 0);
+    let mut begun: Vec<_> = (0..3).map(|_| begin(&engine, &table, 1)).chain([look(&engine, &table, 1)]).collect();
+    let mut polled: Vec<_> = begun.iter_mut().map(poll).collect();
+    drop((begun.remove(1), polled.remove(1)));
+    for (refused, polled) in begun.into_iter().zip(polled) {
+        assert!(matches!(polled.unwrap_or_else(|| block_on(refused)), Err(EngineError::ClosedForWrites(_))));
+    }
+    assert_eq!(number_in(&engine, &table, 1), 1);
+    assert_eq!(block_on(look(&engine, &table, 1)).unwrap(), 1, "what is visible is still answered");
+}
+
+/// Random clients begin, poll and drop increments of two partitions. Each number is given out once.
+#[test]
+fn no_history_of_writes_in_flight_gives_a_number_twice() {
+    for seed in testkit::seeds(0..60) {
+        let mut random = testkit::Random(seed);
+        let disk = SimulatedDisk::new();
+        let engine = open(&disk);
+        let table = create_table(&engine);
+        let mut writes: Vec<(i32, Writing<'_>)> = Vec::new();
+        let mut given = [Vec::new(), Vec::new()];
+        for _ in 0..120 {
+            match random.below(10) {
+                0..=3 => {
+                    let key = random.below(2) as i32;
+                    let mut write = begin(&engine, &table, key);
+                    match poll(&mut write) {
+                        Some(number) => given[key as usize].push(number.unwrap()),
+                        None => writes.push((key, write)),
+                    }
+                }
+                4 if !writes.is_empty() => drop(writes.swap_remove(random.below(writes.len()))),
+                // A flush waits for writes in flight, which are polled by this thread alone.
+                5 if writes.is_empty() => engine.flush(&table).unwrap(),
+                _ if !writes.is_empty() => {
+                    let place = random.below(writes.len());
+                    if let Some(number) = poll(&mut writes[place].1) {
+                        let (key, _) = writes.swap_remove(place);
+                        given[key as usize].push(number.unwrap());
+                    }
+                }
+                _ => {}
+            }
+        }
+        // Out of order, so that some wait for others that are polled by nobody any more.
+        writes.reverse();
+        drop(writes);
+        for (key, given) in given.iter_mut().enumerate() {
+            let last = block_on(look(&engine, &table, key as i32)).unwrap();
+            given.sort_unstable();
+            assert!(given.is_sorted_by(|one, next| one < next), "seed {seed}: {given:?}");
+            assert!(given.last().is_none_or(|number| *number <= last), "seed {seed}: {given:?} and then {last}");
+        }
+    }
 }

@@ -82,7 +82,11 @@ impl Totals {
             return Ok(None);
         }
         let engine = execution.processor.engine();
-        let mut cached = engine.cached_counters(table, update.key());
+        // The cache knows nothing of writes in flight.
+        let mut cached = match execution.turn().unsettled {
+            None => engine.cached_counters(table, update.key()),
+            Some(_) => None,
+        };
         let mut totals = Totals {
             statics: RowTotals::new(),
             rows: Vec::with_capacity(rows.len()),

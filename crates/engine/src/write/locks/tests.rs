@@ -87,7 +87,7 @@ fn a_partition_twice_is_one_lock() {
     let locks = PartitionLocks::new();
     let partition = (TableId(Uuid::from_u128(7)), Token(3));
     let held = crate::block_on(locks.lock(&[partition, partition]));
-    assert_eq!(held._held.as_ref().map(|held| held.stripes.len()), Some(1));
+    assert_eq!(held.held.as_ref().map(|held| held.stripes.len()), Some(1));
 }
 
 #[test]

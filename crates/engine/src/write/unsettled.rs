@@ -1,0 +1,60 @@
+//! What a decision reads besides memtables and SSTables: the updates of the writes before it that are in the log and
+//! not visible yet.
+
+use std::sync::Arc;
+
+use commitlog::LogPosition;
+use memtable::{Memtable, SkipListMemtable};
+use model::{BoxCursor, Mutation, PartitionUpdate, ReadRange, Table};
+
+/// The updates of writes that a decision follows, in the order of their records.
+#[derive(Debug, Default)]
+pub struct Unsettled {
+    /// Mutations, and the index of an update in each.
+    updates: Vec<(Arc<Mutation>, usize)>,
+    /// The end of the last record.
+    end: Option<LogPosition>,
+}
+
+impl Unsettled {
+    /// Adds those updates of a write that are wanted.
+    pub(super) fn add(
+        &mut self,
+        mutation: &Arc<Mutation>,
+        end: LogPosition,
+        is_wanted: impl Fn(&PartitionUpdate) -> bool,
+    ) {
+        self.end = self.end.max(Some(end));
+        let wanted = mutation.updates().iter().enumerate().filter(|(_, update)| is_wanted(update));
+        self.updates.extend(wanted.map(|(index, _)| (Arc::clone(mutation), index)));
+    }
+
+    /// The end of the last record of these writes; `None` if there are none.
+    pub(super) fn end(&self) -> Option<LogPosition> {
+        self.end
+    }
+
+    /// Whether one of the updates is in this range of the table.
+    pub(crate) fn has_any(&self, table: &Table, range: &ReadRange) -> bool {
+        self.of(table, range).next().is_some()
+    }
+
+    /// A source of the rows that the updates make; `None` if none is in this range of the table.
+    pub(crate) fn cursor(&self, table: &Arc<Table>, range: &ReadRange) -> Option<BoxCursor<'static>> {
+        if !self.has_any(table, range) {
+            return None;
+        }
+        let memtable = Arc::new(SkipListMemtable::sharded(table, 1, true));
+        for update in self.of(table, range) {
+            // Such a memtable is never full.
+            memtable.apply(update, None).ok()?;
+        }
+        Some(memtable.cursor(table, range))
+    }
+
+    fn of<'s>(&'s self, table: &Table, range: &'s ReadRange) -> impl Iterator<Item = &'s PartitionUpdate> + use<'s> {
+        let id = table.id;
+        let updates = self.updates.iter().map(|(mutation, index)| &mutation.updates()[*index]);
+        updates.filter(move |update| update.table().id == id && range.keys.contains(update.key()))
+    }
+}
