@@ -1,9 +1,9 @@
 //! The counter cache: what counters hold, so that an increment need not read it from the tables.
 //!
-//! A statement looks its counters up under the locks of their partitions. What it does not find it reads, and puts
-//! here. When its write becomes visible, still under the locks, the totals of the write replace those that are here. A
-//! write that fails changes nothing here, as it changes nothing in the tables. A counter that is not here is not added
-//! by a write, because only a read shows whether a deletion hides it.
+//! A statement looks its counters up under the locks of their partitions, unless writes that were decided under these
+//! locks are not visible yet. What it does not find it reads, and puts here. When its write becomes visible, the totals
+//! of the write replace those that are here. A write that fails changes nothing here, as it changes nothing in the
+//! tables. A counter that is not here is not added by a write, because only a read shows whether a deletion hides it.
 //!
 //! The key of an entry has two epochs, and an entry is only found in the epochs in which it was made:
 //!

@@ -14,12 +14,12 @@
 //! before it ([`super::visible_order`]). Its size is known when it is derived. If there is no memory for it, or no room
 //! in the log, it gives the locks back, waits, and starts again at the lock.
 //!
-//! | state        | it holds                                   | it may wait for      | dropped there                |
-//! |--------------|--------------------------------------------|----------------------|------------------------------|
-//! | [`Write`]    | nothing                                    | room, then memory    | nothing happened             |
-//! | [`Admitted`] | room in tables in memory, memory, [locks]  | room in the log      | nothing happened             |
-//! | [`Entered`]  | also a place in the group and in the log   | nothing              | never: no step between waits |
-//! | [`InFlight`] | the same, without the locks                | earlier writes, the device | finished in the background |
+//! | state        | it holds                                  | it may wait for            | dropped there            |
+//! |--------------|-------------------------------------------|----------------------------|--------------------------|
+//! | [`Write`]    | nothing                                   | room, then memory          | nothing happened         |
+//! | [`Admitted`] | room in tables in memory, memory, [locks] | room in the log            | nothing happened         |
+//! | [`Entered`]  | also a place in the group and in the log  | nothing                    | never                    |
+//! | [`InFlight`] | the same, without the locks               | earlier writes, the device | finished in background   |
 //!
 //! So nobody waits for memory or for room inside a group or under a lock, nor for a lock inside a group. There are four
 //! drivers: [`begin`] waits for nothing and returns what waits for the device, to be polled by a connection; [`drive`]
