@@ -12,7 +12,7 @@ COUNT ?= 100000000
 TARGET ?= protocol
 SECONDS ?= 60
 
-.PHONY: attack many-tables fuzz large torture powercut stuck-table help run test install build oracle drivers catalog errors kill linearizability log roles tables upgrade node flights cassandra bench asan overwrites
+.PHONY: plugin attack many-tables fuzz large torture powercut stuck-table help run test install build oracle drivers catalog errors kill linearizability log roles tables upgrade node flights cassandra bench asan overwrites
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
@@ -29,6 +29,7 @@ help:
 	@echo 'make asan SEED=1             the tests of the crates with unsafe code under AddressSanitizer (nightly)'
 	@echo 'make large                   a table in memory of more than 4 GiB'
 	@echo 'make overwrites COUNT=100000000  memory of the trie under this many overwrites beside a scan'
+	@echo 'make plugin                  the memtable plugin for Apache Cassandra 5.0: java/target/espalier-cassandra-0.1.0.jar'
 	@echo 'make cassandra               starts a Cassandra 5.0.8 for experiments'
 	@echo 'make bench [SCENARIO=start]  benchmarks beside Cassandra 5.0.8 (bench/README.md): 35 minutes for all, 5 with QUICK=1; CHECK=1 fails on a missed bar'
 
@@ -50,6 +51,15 @@ oracle: install build
 
 node drivers catalog errors kill log roles tables upgrade: install build
 	@$(PYTHON) -m proof.$@
+
+# The native library is for this machine's architecture. For another one, build it there, or with `cargo build --target`, and put it
+# into java/target/native/linux/ARCH/ beside this one.
+ARCH := $(subst x86_64,amd64,$(shell uname -m))
+plugin:
+	@cargo build --release --quiet -p jni
+	@mkdir -p java/target/native/linux/$(ARCH)
+	@cp target/release/libespalier_jni.so java/target/native/linux/$(ARCH)/
+	@mvn --batch-mode --quiet -f java/pom.xml package
 
 flights: install build
 	@$(PYTHON) examples/nycflights/load.py --own-node

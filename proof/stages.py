@@ -78,6 +78,8 @@ OTHERS = [
     Stage("errors", [PYTHON, "-m", "proof.errors"], needs=BINARY),
     Stage("catalog", [PYTHON, "-m", "proof.catalog"], needs=BINARY),
     Stage("nycflights", [PYTHON, "examples/nycflights/load.py", "--limit", "20000", "--own-node"], needs=BINARY),
+    Stage("plugin-build", ["make", "--no-print-directory", "plugin"], "single", needs=BINARY),
+    Stage("plugin", [PYTHON, "-m", "proof.plugin"], needs=("plugin-build",)),
     Stage("log", [PYTHON, "-m", "proof.log"], needs=BINARY),
     # It times an honest client's answers, so the tests must not take the processors from that client.
     Stage("attack", [PYTHON, "-m", "proof.attack"], needs=(*BINARY, "cargo-test")),

@@ -21,6 +21,7 @@ import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from proof import places
@@ -44,7 +45,7 @@ def main() -> None:
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))     # the lanes' too: nothing they started stays
     with Cassandra.start(ephemeral=True, long_run=options.ops >= LONG_RUN) as left, ExitStack() as begun:
-        other = second_cassandra if options.self else espalier
+        other = partial(second_cassandra, options.plugin) if options.self else espalier
         lanes = [begun.enter_context(Lane(left, other)) for _ in range(options.lanes)]
         totals = Totals(options)
         if not options.self and not options.replay:
@@ -76,7 +77,9 @@ def espalier() -> Espalier:
     return Espalier.start(in_memory=True, commitlog_sync="batch")
 
 
-def second_cassandra() -> Cassandra:
+def second_cassandra(plugin: Path | None) -> Cassandra:
+    if plugin is not None:
+        return Cassandra.start(plugin=plugin, plugin_for_all=True)
     return Cassandra.start(ephemeral=True)
 
 
@@ -88,12 +91,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="number of a seed's first history")
     parser.add_argument("--resume", action="store_true", help="go on with the long run of this seed: count what is in its journal")
     parser.add_argument("--self", action="store_true", help="Cassandra against a second Cassandra: proves this program")
+    parser.add_argument("--plugin", type=Path, help="the same, and the second one has our memtables: the jar of `make plugin`")
     parser.add_argument("--replay", type=Path, help="run one kept history")
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--shrink-seconds", type=float, default=40)
     parser.add_argument("--stop-at", type=int, default=10, help="differences looked for in one history")
     parser.add_argument("--max-found", type=int, default=12, help="different differences after which to stop")
     options = parser.parse_args()
+    options.self = options.self or options.plugin is not None
     if options.self or options.replay:
         options.lanes = 1
     return options

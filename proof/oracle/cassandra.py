@@ -42,13 +42,14 @@ ADD_OPENS = [
 ]
 
 
-def java_flags(heap_mb: int = 1024) -> list[str]:
-    """What the JVM needs to run Cassandra 5.0 on Java 17."""
+def java_flags(heap_mb: int = 1024, more_classes: list[Path] = ()) -> list[str]:
+    """What the JVM needs to run Cassandra 5.0 on Java 17; `more_classes` are jars and directories of classes beside Cassandra's."""
     library = places.CASSANDRA / "lib"
+    class_path = ":".join([*map(str, more_classes), str(places.CASSANDRA / "classes"), f"{library}/*"])
     flags = [f"-Xms{heap_mb // 2}m", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss1m",
              "-Djdk.attach.allowAttachSelf=true", "-Dio.netty.tryReflectionSetAccessible=true",
              f"-javaagent:{library / 'jamm-0.4.0.jar'}",
-             "-cp", f"{places.CASSANDRA / 'classes'}:{library}/*"]
+             "-cp", class_path]
     for package in ADD_EXPORTS:
         flags += ["--add-exports", package + "=ALL-UNNAMED"]
     for package in ADD_OPENS:
@@ -63,13 +64,14 @@ class Cassandra:
     host = "127.0.0.1"
 
     def __init__(self, directory: Path, port: int, heap_mb: int, keep: bool, properties: dict[str, str],
-                 long_run: bool = False):
+                 long_run: bool = False, plugin: Path | None = None):
         self.directory = directory
         self.port = port
         self.heap_mb = heap_mb
         self.keep = keep
         self.properties = properties
         self.long_run = long_run
+        self.plugin = plugin
         self.process = None
         self.lock = multiprocessing.Lock()      # a process may be forked, and then both may give commands
 
@@ -77,7 +79,7 @@ class Cassandra:
     def start(cls, views_and_functions: bool = True, heap_mb: int = 1024, keep: bool = False,
               log_level: str = "WARN", durable: bool = False, sstable_format: str = "da", data: Path | None = None,
               long_run: bool = False, ephemeral: bool = False, auto_snapshot: bool = False,
-              roles: bool = False) -> "Cassandra":
+              roles: bool = False, plugin: Path | None = None, plugin_for_all: bool = False) -> "Cassandra":
         """Starts a node in a fresh directory and returns once it serves clients.
 
         `durable`: the log is synced before a write is acknowledged, and system tables are flushed as in production.
@@ -85,6 +87,7 @@ class Cassandra:
         `long_run`: its code is compiled as well as the JVM can, which pays after some ten thousand statements.
         `ephemeral`: nothing of it is to outlive the process: no commit log, files in memory, no JMX. Many schemas cost less so.
         `auto_snapshot`: it keeps a snapshot of what is truncated or dropped.
+        `plugin`: the jar of our memtables, which tables have that say `memtable = 'espalier'`; `plugin_for_all`: all tables have them.
         `roles`: clients log in (the first as cassandra/cassandra), and have the permissions of their roles; `audit_log` has the
         entries of the audit log.
         """
@@ -94,6 +97,8 @@ class Cassandra:
         native, storage, ssl = places.free_ports(3)
         write_configuration(directory, native, storage, ssl, views_and_functions, durable, sstable_format, ephemeral,
                             auto_snapshot, roles)
+        if plugin is not None:
+            add_plugin(directory, plugin_for_all)
         properties = {
             "cassandra.config": f"file://{directory}/cassandra.yaml",
             "logback.configurationFile": f"file://{HERE}/logback.xml",
@@ -109,13 +114,13 @@ class Cassandra:
             "cassandra.disable_tcactive_openssl": "true",
             "org.apache.cassandra.disable_mbean_registration": str(ephemeral).lower(),
         }
-        node = cls(directory, native, heap_mb, keep, properties, long_run)
+        node = cls(directory, native, heap_mb, keep, properties, long_run, plugin)
         node.launch()
         return node
 
     def launch(self) -> None:
         """Starts the process on the node's directory and ports, and returns once it serves clients."""
-        command = ["java", *([] if self.long_run else ["-XX:TieredStopAtLevel=1"]), *java_flags(self.heap_mb)]
+        command = ["java", *([] if self.long_run else ["-XX:TieredStopAtLevel=1"]), *java_flags(self.heap_mb, [self.plugin] if self.plugin else [])]
         command += [f"-D{name}={value}" for name, value in self.properties.items()]
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(command + ["OracleNode"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -230,6 +235,14 @@ def write_configuration(directory: Path, native: int, storage: int, ssl: int, vi
     for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))
     (directory / "cassandra.yaml").write_text(text)
+
+
+def add_plugin(directory: Path, for_all: bool) -> None:
+    """Adds the configuration `espalier` of memtables, and makes it the default if it is `for_all` tables."""
+    configuration = directory / "cassandra.yaml"
+    text = configuration.read_text().replace("    default:\n", "    espalier:\n      class_name: EspalierMemtable\n      parameters:\n"
+                                             "        mode: memtable\n    default:\n")
+    configuration.write_text(text.replace("inherits: trie", "inherits: espalier") if for_all else text)
 
 
 def tool(main_class: str, *arguments: str) -> subprocess.CompletedProcess:

@@ -23,6 +23,9 @@ use crate::{CorruptMutation, DeletionTime, NO_DELETION_TIME, Table};
 /// The TTL of data that does not expire.
 pub const TTL_NONE: i32 = 0;
 
+/// The TTL of the liveness that Cassandra gives rows of views which their base rows left.
+const TTL_EXPIRED: i32 = i32::MAX;
+
 pub(crate) mod flag {
     pub const TIMESTAMP: u8 = 0x01;
     pub const LIVENESS: u8 = 0x02;
@@ -76,11 +79,14 @@ impl Liveness {
         !self.is_empty() && (!self.is_expiring() || now_seconds < self.expiration)
     }
 
-    /// Whether this wins over `other`: the newer wins; at equal timestamps the one that expires, then the one that
-    /// expires later.
+    /// Whether this wins over `other`: the newer wins; at equal timestamps one that Cassandra made expired, then one that
+    /// expires, then the one that expires later.
     pub fn supersedes(&self, other: &Liveness) -> bool {
         if self.timestamp != other.timestamp {
             return self.timestamp > other.timestamp;
+        }
+        if (self.ttl == TTL_EXPIRED) != (other.ttl == TTL_EXPIRED) {
+            return self.ttl == TTL_EXPIRED;
         }
         if self.is_expiring() != other.is_expiring() {
             return self.is_expiring();

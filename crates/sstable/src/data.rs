@@ -4,9 +4,28 @@ mod columns;
 mod decode;
 mod encode;
 
-pub(crate) use columns::{FileColumn, FileColumns};
+use model::{Cells, Row, Table};
+
+pub(crate) use columns::{FileColumn, FileColumns, MESSAGE};
 pub(crate) use decode::{Decoder, UnfilteredHead, Wanted, read_deletion, read_partition_deletion};
-pub(crate) use encode::{Encoder, write_deletion};
+pub(crate) use encode::{Encoder, NoStats, write_deletion};
+
+/// Where unfiltereds are. In a file each has its length and that of the one before it; in a message it does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnfilteredForm {
+    File,
+    Message,
+}
+
+impl UnfilteredForm {
+    /// What is written of a row. A file keeps cells of dropped columns that are newer than the drop.
+    fn columns<'a, 't>(self, row: Row<'a>, table: &'t Table) -> Cells<'a, 't> {
+        match self {
+            UnfilteredForm::File => row.kept_columns(table),
+            UnfilteredForm::Message => row.columns(table),
+        }
+    }
+}
 
 /// Flags of an unfiltered.
 pub(crate) mod flag {

@@ -24,6 +24,7 @@ mod header_table;
 mod index_file;
 mod input;
 mod lifecycle;
+mod messaging;
 mod new_files;
 mod page_checksums;
 mod partition_index;
@@ -45,6 +46,7 @@ pub use dump::{DumpError, DumpLayout, DumpOptions, dump_json};
 pub use error::{Corruption, SSTableError};
 pub use filter::BloomFilter;
 pub use lifecycle::{ReplaceError, missing_tocs, remove_all_tables, remove_leftovers, remove_tables, replace_tables};
+pub use messaging::{MessageEncoder, read_update};
 pub use new_files::PreparedSSTable;
 pub use reader::{
     Edge, PartitionSlice, ReadMode, RowLookup, SSTableCursor, SSTableReader, find_only_row, find_rows, list_tables,

@@ -5,8 +5,12 @@ use std::sync::Arc;
 use model::{Column, ColumnKind, Table};
 use types::{CqlType, MarshalClass};
 
+use super::UnfilteredForm;
 use crate::error::{Corruption, SSTableError};
 use crate::stats::{HeaderColumn, SerializationHeader};
+
+/// What errors name in place of a file.
+pub(crate) const MESSAGE: &str = "message";
 
 /// A static or regular column of a file.
 #[derive(Clone, Debug)]
@@ -19,11 +23,15 @@ pub(crate) struct FileColumn {
     pub fixed_length: Option<usize>,
     /// Whether cells have paths.
     pub complex: bool,
+    /// In a message, the type of a complex column, by which the order of its cells is checked.
+    pub ordered_by: Option<CqlType>,
 }
 
 /// The columns of a file, and the encodings of its keys.
 #[derive(Clone, Debug)]
 pub(crate) struct FileColumns {
+    /// Whether unfiltereds are in a file or in a message.
+    pub form: UnfilteredForm,
     pub statics: Vec<FileColumn>,
     pub regulars: Vec<FileColumn>,
     /// How many of the first regular columns are simple, were never dropped, and are the table's first in the same
@@ -59,6 +67,47 @@ impl FileColumns {
         }
         let mut unknown = None;
         let regulars = Self::relate(file, &header.regulars, table, ColumnKind::Regular, &mut unknown)?;
+        let statics = Self::relate(file, &header.statics, table, ColumnKind::Static, &mut unknown)?;
+        Ok(Self::of_columns(UnfilteredForm::File, statics, regulars, clustering, unknown, table))
+    }
+
+    /// The columns of a message, of which the names are known.
+    pub fn of_message(statics: &[&str], regulars: &[&str], table: &Table) -> Result<Self, SSTableError> {
+        let relate = |names: &[&str], is_static: bool| -> Result<Vec<FileColumn>, SSTableError> {
+            let current = table.columns(is_static);
+            let mut related: Vec<FileColumn> = Vec::with_capacity(names.len());
+            for name in names {
+                let target = current.index_of(name);
+                let Some(column) = target.and_then(|index| current.columns.get(index)) else {
+                    let what = format!("column {name}, which table {} does not have", table.name);
+                    return Err(SSTableError::Unsupported { file: MESSAGE.into(), what });
+                };
+                if related.last().is_some_and(|last| last.target >= target) {
+                    return Err(Corruption::new(MESSAGE, 0, "columns in Cassandra's order", name.to_string()).into());
+                }
+                related.push(FileColumn {
+                    target,
+                    dropped_until: i64::MIN,
+                    fixed_length: column.ty.fixed_length(),
+                    complex: column.is_complex(),
+                    ordered_by: column.is_complex().then(|| column.ty.clone()),
+                });
+            }
+            Ok(related)
+        };
+        let clustering = table.clustering().iter().map(|column| column.ty.fixed_length()).collect();
+        let (statics, regulars) = (relate(statics, true)?, relate(regulars, false)?);
+        Ok(Self::of_columns(UnfilteredForm::Message, statics, regulars, clustering, None, table))
+    }
+
+    fn of_columns(
+        form: UnfilteredForm,
+        statics: Vec<FileColumn>,
+        regulars: Vec<FileColumn>,
+        clustering: Vec<Option<usize>>,
+        unknown: Option<String>,
+        table: &Table,
+    ) -> Self {
         let is_copied = |(index, column): &(usize, &FileColumn)| {
             column.target == Some(*index) && !column.complex && column.dropped_until == i64::MIN
         };
@@ -67,8 +116,9 @@ impl FileColumns {
         let is_alike = |(column, file): (&Arc<Column>, &FileColumn)| {
             column.ty.fixed_length() == file.fixed_length && !matches!(column.ty, CqlType::Counter)
         };
-        Ok(FileColumns {
-            statics: Self::relate(file, &header.statics, table, ColumnKind::Static, &mut unknown)?,
+        FileColumns {
+            form,
+            statics,
             are_alike: copied_regulars == regulars.len()
                 && current.len() == regulars.len()
                 && current.iter().zip(&regulars).all(is_alike),
@@ -76,7 +126,7 @@ impl FileColumns {
             regulars,
             clustering,
             unknown,
-        })
+        }
     }
 
     pub fn of(&self, is_static: bool) -> &[FileColumn] {
@@ -116,7 +166,8 @@ impl FileColumns {
             }
             last_target = target.or(last_target);
             let dropped_until = dropped.map_or(i64::MIN, |dropped| dropped.dropped_time_micros);
-            related.push(FileColumn { target, dropped_until, fixed_length: ty.fixed_length(), complex });
+            let fixed_length = ty.fixed_length();
+            related.push(FileColumn { target, dropped_until, fixed_length, complex, ordered_by: None });
         }
         Ok(related)
     }

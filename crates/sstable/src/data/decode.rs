@@ -1,10 +1,14 @@
 //! Reading unfiltereds cell by cell into the model's row blobs.
 
-use model::{Cell, DeletionTime, Liveness, NO_DELETION_TIME, RowBuilder, Side, TTL_NONE, Table, begin_plain_row};
+use model::{
+    Cell, DeletionTime, Liveness, NO_DELETION_TIME, RowBuilder, Side, TTL_NONE, Table, begin_plain_row, compare_paths,
+};
 
 use crate::descriptor::Version;
 
-use super::{BITMAP_COLUMNS_MAX, FileColumn, FileColumns, LIVE_DELETION, STORED_ROW, cell_flag, extended, flag};
+use super::{
+    BITMAP_COLUMNS_MAX, FileColumn, FileColumns, LIVE_DELETION, STORED_ROW, UnfilteredForm, cell_flag, extended, flag,
+};
 use crate::clustering::{kind, read_value, read_values};
 use crate::error::Decoded;
 use crate::input::Input;
@@ -62,6 +66,10 @@ impl UnfilteredHead {
         self.flags & flag::IS_MARKER != 0
     }
 
+    pub fn is_static(&self) -> bool {
+        self.extended & extended::IS_STATIC != 0
+    }
+
     /// Whether a row has its own deletion.
     pub fn has_deletion(&self) -> bool {
         self.flags & flag::HAS_DELETION != 0
@@ -116,7 +124,7 @@ impl Decoder<'_> {
     }
 
     /// Reads a deletion stored as deltas.
-    fn deletion(&self, input: &mut Input<'_>) -> Decoded<DeletionTime> {
+    pub fn deletion(&self, input: &mut Input<'_>) -> Decoded<DeletionTime> {
         let timestamp = self.timestamp(input)?;
         let local_deletion_time = self.local_deletion_time(input)?;
         Ok(match timestamp {
@@ -155,14 +163,16 @@ impl Decoder<'_> {
                 read_values(&self.columns.clustering, self.columns.clustering.len(), input, clustering)?;
             }
         }
-        head.body_length = input.length("row size")?;
+        if self.columns.form == UnfilteredForm::File {
+            head.body_length = input.length("row size")?;
+        }
         head.head_length = input.consumed() - start;
         Ok(head)
     }
 
     /// The deletions before and after a marker, from its body.
     pub fn marker(&self, head: &UnfilteredHead, body: &mut Input<'_>) -> Decoded<(DeletionTime, DeletionTime)> {
-        body.uvint("previous size")?;
+        self.pass_previous_size(body)?;
         let first = self.deletion(body)?;
         let both = match head.kind {
             kind::EXCL_END_INCL_START_BOUNDARY | kind::INCL_END_EXCL_START_BOUNDARY => (first, self.deletion(body)?),
@@ -173,9 +183,22 @@ impl Decoder<'_> {
         Ok(both)
     }
 
+    /// The body of an unfiltered in a file begins with the size of the one before it.
+    fn pass_previous_size(&self, body: &mut Input<'_>) -> Decoded<()> {
+        match self.columns.form {
+            UnfilteredForm::File => body.uvint("previous size").map(drop),
+            UnfilteredForm::Message => Ok(()),
+        }
+    }
+
+    /// Whether a body was read to its end. In a message the next unfiltered follows it.
+    fn is_at_end(&self, body: &Input<'_>) -> bool {
+        self.columns.form == UnfilteredForm::Message || body.is_empty()
+    }
+
     fn check_end(&self, body: &Input<'_>) -> Decoded<()> {
         match body.remaining() {
-            0 => Ok(()),
+            _ if self.is_at_end(body) => Ok(()),
             left => Err(body.damaged("the end of the row", format!("{left} more bytes"))),
         }
     }
@@ -188,9 +211,9 @@ impl Decoder<'_> {
         wanted: Option<&Wanted<'_>>,
         builder: &mut RowBuilder,
     ) -> Decoded<()> {
-        let is_static = head.extended & extended::IS_STATIC != 0;
+        let is_static = head.is_static();
         builder.start(self.table.columns(is_static), is_static);
-        body.uvint("previous size")?;
+        self.pass_previous_size(body)?;
         let mut liveness = Liveness::EMPTY;
         if head.flags & flag::HAS_TIMESTAMP != 0 {
             liveness.timestamp = self.timestamp(body)?;
@@ -232,18 +255,18 @@ impl Decoder<'_> {
         if head.flags != STORED_ROW || !self.columns.are_alike {
             return Ok(false);
         }
-        body.uvint("previous size")?;
+        self.pass_previous_size(body)?;
         let timestamp = self.timestamp(body)?;
         row.clear();
         begin_plain_row(self.table.regulars(), timestamp, row);
         let copied = self.copy_cells(body, row)?;
-        Ok(timestamp != i64::MIN && copied == self.columns.regulars.len() && body.is_empty())
+        Ok(timestamp != i64::MIN && copied == self.columns.regulars.len() && self.is_at_end(body))
     }
 
     /// The timestamp of a row and where in its body its cells begin, if the row may be passed on in stored form: see
     /// [`model::StoredRow`]. A row that this crate's writer would encode differently may not.
     pub fn stored_row(&self, head: &UnfilteredHead, body: &mut Input<'_>) -> Decoded<Option<(i64, usize)>> {
-        if head.flags != STORED_ROW || !self.columns.are_alike {
+        if head.flags != STORED_ROW || !self.columns.are_alike || self.columns.form != UnfilteredForm::File {
             return Ok(None);
         }
         body.uvint("previous size")?;
@@ -409,8 +432,15 @@ impl Decoder<'_> {
             builder.complex(target, if dropped { DeletionTime::LIVE } else { deletion });
         }
         let count = body.uvint("cell count")?;
+        let mut last: Option<&[u8]> = None;
         for _ in 0..body.checked_count(count, 1, "cells")? {
             let cell = self.cell(column, liveness, body)?;
+            if let Some(ty) = &column.ordered_by {
+                if last.is_some_and(|last| compare_paths(ty, last, cell.path).is_ge()) {
+                    return Err(body.damaged("cells in the order of their paths", "others"));
+                }
+                last = Some(cell.path);
+            }
             if column.target.is_some() && !is_dropped(column, cell.timestamp) {
                 builder.complex_cell(&cell);
             }

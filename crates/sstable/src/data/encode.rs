@@ -3,10 +3,48 @@
 use model::{Cell, ColumnData, ComplexCells, DeletionTime, Liveness, Marker, PlainRow, Row, Side, StoredRow, Table};
 use types::vint;
 
-use super::{BITMAP_COLUMNS_MAX, LIVE_DELETION, STORED_ROW, cell_flag, extended, flag};
+use super::{BITMAP_COLUMNS_MAX, LIVE_DELETION, STORED_ROW, UnfilteredForm, cell_flag, extended, flag};
 use crate::clustering::{component_count, kind, write_value, write_values};
 use crate::error::SSTableError;
 use crate::stats::{EncodingBase, StatsCollector, push_vbytes};
+
+/// What encoding reports of the data that it writes.
+pub(crate) trait RowStats {
+    fn deletion(&mut self, deletion: DeletionTime);
+    fn liveness(&mut self, liveness: &Liveness);
+    fn cell(&mut self, cell: &Cell<'_>);
+    fn plain_row(&mut self, timestamp: i64, cells: usize);
+    fn row(&mut self, columns_set: usize);
+}
+
+impl RowStats for StatsCollector {
+    fn deletion(&mut self, deletion: DeletionTime) {
+        StatsCollector::deletion(self, deletion);
+    }
+    fn liveness(&mut self, liveness: &Liveness) {
+        StatsCollector::liveness(self, liveness);
+    }
+    fn cell(&mut self, cell: &Cell<'_>) {
+        StatsCollector::cell(self, cell);
+    }
+    fn plain_row(&mut self, timestamp: i64, cells: usize) {
+        StatsCollector::plain_row(self, timestamp, cells);
+    }
+    fn row(&mut self, columns_set: usize) {
+        StatsCollector::row(self, columns_set);
+    }
+}
+
+/// Statistics that nobody asks for.
+pub(crate) struct NoStats;
+
+impl RowStats for NoStats {
+    fn deletion(&mut self, _: DeletionTime) {}
+    fn liveness(&mut self, _: &Liveness) {}
+    fn cell(&mut self, _: &Cell<'_>) {}
+    fn plain_row(&mut self, _: i64, _: usize) {}
+    fn row(&mut self, _: usize) {}
+}
 
 /// Appends a partition deletion or an open marker of the row index.
 pub(crate) fn write_deletion(deletion: DeletionTime, out: &mut Vec<u8>) -> Result<(), SSTableError> {
@@ -63,6 +101,7 @@ pub(crate) struct Encoder {
     statics: WrittenColumns,
     regulars: WrittenColumns,
     clustering: Vec<Option<usize>>,
+    form: UnfilteredForm,
     body: Vec<u8>,
     /// Indexes in the file of the row's columns.
     present: Vec<usize>,
@@ -71,7 +110,19 @@ pub(crate) struct Encoder {
 impl Encoder {
     /// Encodes the given columns (indexes among the table's static and regular ones) relative to `base`.
     pub fn new(table: &Table, base: EncodingBase, statics: &[usize], regulars: &[usize]) -> Self {
+        Encoder::of_form(UnfilteredForm::File, table, base, statics, regulars)
+    }
+
+    /// Like `new`, for messages too. A message has only columns that the table has now.
+    pub fn of_form(
+        form: UnfilteredForm,
+        table: &Table,
+        base: EncodingBase,
+        statics: &[usize],
+        regulars: &[usize],
+    ) -> Self {
         Encoder {
+            form,
             base,
             statics: WrittenColumns::new(table, true, statics),
             regulars: WrittenColumns::new(table, false, regulars),
@@ -108,7 +159,7 @@ impl Encoder {
         &mut self,
         marker: &Marker<'_>,
         previous_size: u64,
-        stats: &mut StatsCollector,
+        stats: &mut impl RowStats,
         out: &mut Vec<u8>,
     ) -> Result<(), SSTableError> {
         let kind = marker_kind(marker);
@@ -116,14 +167,29 @@ impl Encoder {
         let count = component_count(marker.prefix) as u16;
         out.extend_from_slice(&count.to_be_bytes());
         write_values(&self.clustering, marker.prefix, out)?;
-        self.body.clear();
-        vint::write_uvint(previous_size, &mut self.body);
+        self.begin_body(previous_size);
         for deletion in [marker.before, marker.after].iter().filter(|deletion| !deletion.is_live()) {
             Self::deletion(&self.base, *deletion, &mut self.body);
             stats.deletion(*deletion);
         }
-        push_vbytes(&self.body, out);
+        self.push_body(out);
         Ok(())
+    }
+
+    /// Empties the body and begins it with the size of the unfiltered before.
+    fn begin_body(&mut self, previous_size: u64) {
+        self.body.clear();
+        if self.form == UnfilteredForm::File {
+            vint::write_uvint(previous_size, &mut self.body);
+        }
+    }
+
+    /// Appends the body, in files behind its length.
+    fn push_body(&self, out: &mut Vec<u8>) {
+        match self.form {
+            UnfilteredForm::File => push_vbytes(&self.body, out),
+            UnfilteredForm::Message => out.extend_from_slice(&self.body),
+        }
     }
 
     /// Appends the static row of a partition, empty if there is none.
@@ -131,19 +197,18 @@ impl Encoder {
         &mut self,
         table: &Table,
         row: Option<Row<'_>>,
-        stats: &mut StatsCollector,
+        stats: &mut impl RowStats,
         out: &mut Vec<u8>,
     ) -> Result<(), SSTableError> {
         match row {
             Some(row) => self.any_row(table, true, &[], row, 0, stats, out),
             None => {
-                self.body.clear();
-                self.body.push(0);
+                self.begin_body(0);
                 let mut flags = flag::EXTENSION;
                 self.present.clear();
                 self.write_subset(true, &mut flags);
                 out.extend_from_slice(&[flags, extended::IS_STATIC]);
-                push_vbytes(&self.body, out);
+                self.push_body(out);
                 Ok(())
             }
         }
@@ -156,7 +221,7 @@ impl Encoder {
         clustering: &[u8],
         row: Row<'_>,
         previous_size: u64,
-        stats: &mut StatsCollector,
+        stats: &mut impl RowStats,
         out: &mut Vec<u8>,
     ) -> Result<(), SSTableError> {
         match row.plain(table) {
@@ -171,7 +236,7 @@ impl Encoder {
         clustering: &[u8],
         row: PlainRow<'_>,
         previous_size: u64,
-        stats: &mut StatsCollector,
+        stats: &mut impl RowStats,
         out: &mut Vec<u8>,
     ) -> Result<bool, SSTableError> {
         let columns = &self.regulars.columns;
@@ -189,9 +254,11 @@ impl Encoder {
         self.check_clustering(clustering)?;
         out.push(flag::HAS_TIMESTAMP | flag::HAS_ALL_COLUMNS);
         write_values(&self.clustering, clustering, out)?;
-        vint::write_uvint(size as u64, out);
-        out.reserve(size);
-        vint::write_uvint(previous_size, out);
+        if self.form == UnfilteredForm::File {
+            vint::write_uvint(size as u64, out);
+            out.reserve(size);
+            vint::write_uvint(previous_size, out);
+        }
         vint::write_uvint(timestamp, out);
         for (column, value) in columns.iter().zip(row.values) {
             match value {
@@ -211,7 +278,7 @@ impl Encoder {
         &self,
         row: &StoredRow<'_>,
         previous_size: u64,
-        stats: &mut StatsCollector,
+        stats: &mut impl RowStats,
         out: &mut Vec<u8>,
     ) -> Result<(), SSTableError> {
         let WrittenColumns { columns, places } = &self.regulars;
@@ -240,18 +307,17 @@ impl Encoder {
         clustering: &[u8],
         row: Row<'_>,
         previous_size: u64,
-        stats: &mut StatsCollector,
+        stats: &mut impl RowStats,
         out: &mut Vec<u8>,
     ) -> Result<(), SSTableError> {
         let (liveness, deletion) = (row.liveness(), row.deletion());
         let mut flags = self.survey(table, is_static, row)?;
-        self.body.clear();
+        self.begin_body(previous_size);
         let is_large = row.as_bytes().len() > LARGE_ROW_BYTES;
         if is_large {
             // In steps it would become twice as large.
             self.body.reserve_exact(row.as_bytes().len() + row.as_bytes().len() / 8);
         }
-        vint::write_uvint(previous_size, &mut self.body);
         if !liveness.is_empty() {
             flags |= flag::HAS_TIMESTAMP;
             Self::timestamp(&self.base, liveness.timestamp, &mut self.body);
@@ -279,7 +345,7 @@ impl Encoder {
             self.check_clustering(clustering)?;
             write_values(&self.clustering, clustering, out)?;
         }
-        push_vbytes(&self.body, out);
+        self.push_body(out);
         if is_large {
             self.body = Vec::new();
         }
@@ -300,7 +366,7 @@ impl Encoder {
         self.present.clear();
         let written = if is_static { &self.statics } else { &self.regulars };
         let mut flags = 0;
-        for (index, data) in row.kept_columns(table) {
+        for (index, data) in self.form.columns(row, table) {
             let Some(place) = written.places.get(index).copied().flatten() else {
                 let what = format!("column {index}, which the table being written does not include");
                 return Err(SSTableError::Unwritable { what });
@@ -352,12 +418,12 @@ impl Encoder {
         row: Row<'_>,
         liveness: &Liveness,
         flags: u8,
-        stats: &mut StatsCollector,
+        stats: &mut impl RowStats,
     ) -> Result<usize, SSTableError> {
-        let Encoder { base, statics, regulars, body, .. } = self;
+        let Encoder { base, statics, regulars, form, body, .. } = self;
         let written = if is_static { statics } else { regulars };
         let mut columns_set = 0;
-        for (index, data) in row.kept_columns(table) {
+        for (index, data) in form.columns(row, table) {
             let Some(place) = written.places[index] else { continue };
             let column = &written.columns[place];
             match data {
@@ -383,7 +449,7 @@ fn write_complex(
     cells: ComplexCells<'_>,
     liveness: &Liveness,
     with_deletion: bool,
-    stats: &mut StatsCollector,
+    stats: &mut impl RowStats,
     body: &mut Vec<u8>,
 ) -> Result<usize, SSTableError> {
     if with_deletion {

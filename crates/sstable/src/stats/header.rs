@@ -21,6 +21,15 @@ pub struct EncodingBase {
     pub ttl: i32,
 }
 
+impl EncodingBase {
+    pub(crate) fn read(input: &mut Input<'_>) -> Decoded<Self> {
+        let timestamp = (input.uvint("minimal timestamp")? as i64).wrapping_add(TIMESTAMP_EPOCH);
+        let local_deletion_time = (input.uvint("minimal deletion time")? as u32).wrapping_add(DELETION_TIME_EPOCH);
+        let ttl = input.uvint("minimal ttl")? as i32;
+        Ok(EncodingBase { timestamp, local_deletion_time, ttl })
+    }
+}
+
 impl Default for EncodingBase {
     fn default() -> Self {
         EncodingBase { timestamp: TIMESTAMP_EPOCH, local_deletion_time: DELETION_TIME_EPOCH, ttl: 0 }
@@ -53,11 +62,8 @@ pub struct SerializationHeader {
 
 impl SerializationHeader {
     pub(super) fn read(input: &mut Input<'_>) -> Decoded<Self> {
-        let timestamp = (input.uvint("minimal timestamp")? as i64).wrapping_add(TIMESTAMP_EPOCH);
-        let local_deletion_time = (input.uvint("minimal deletion time")? as u32).wrapping_add(DELETION_TIME_EPOCH);
-        let ttl = input.uvint("minimal ttl")? as i32;
         Ok(SerializationHeader {
-            base: EncodingBase { timestamp, local_deletion_time, ttl },
+            base: EncodingBase::read(input)?,
             key_class: input.vstring("partition key class")?.to_owned(),
             clustering_classes: read_classes(input)?,
             statics: read_columns(input)?,

@@ -1,0 +1,389 @@
+//! The native methods of `espalier.cassandra.Native`. All unsafe code of the crate is here.
+//!
+//! What Java promises, by number; each unsafe block names the promises that it needs:
+//!
+//! 1. An address with a length denotes memory that Java owns, that nobody writes during the call, and that stays valid
+//!    until the call returns. It is 0 only if the length is 0.
+//! 2. The buffer of a reply is memory as in 1, and nobody else reads or writes it during the call.
+//! 3. The handle of a memtable came from `open`, and `free` was not called with it. `free` is called once, when no
+//!    other call with the handle runs or will run: when the Java object that has it was found unreachable.
+//! 4. The handle of pages came from a reply of `read` or `more`; one thread at a time uses it; after `closePages`, or a
+//!    reply with content and without a handle, it is not used again.
+//!
+//! A panic does not leave this module: it becomes an error like any other.
+#![allow(unsafe_code, non_snake_case)]
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::guest::Guest;
+use crate::pages::{Filled, Pages};
+use crate::reply::{Reply, Status};
+
+/// Changes when the two halves no longer fit together.
+const VERSION: i32 = 1;
+
+/// The result of a call that failed; the reply has the reason.
+const FAILED: i64 = i64::MIN;
+
+/// The longest buffer, bytes. Java's buffers cannot be longer.
+const BUFFER_BYTES_MAX: i64 = i32::MAX as i64;
+
+/// # Safety
+/// Promise 1.
+unsafe fn bytes<'a>(address: i64, length: i64) -> &'a [u8] {
+    if length <= 0 || length > BUFFER_BYTES_MAX || address == 0 {
+        return &[];
+    }
+    // SAFETY: promise 1, for as long as the call runs; no caller keeps the slice.
+    unsafe { std::slice::from_raw_parts(address as *const u8, length as usize) }
+}
+
+/// # Safety
+/// Promise 2.
+unsafe fn buffer<'a>(address: i64, length: i64) -> &'a mut [u8] {
+    if length <= 0 || length > BUFFER_BYTES_MAX || address == 0 {
+        return &mut [];
+    }
+    // SAFETY: promise 2, for as long as the call runs; no caller keeps the slice.
+    unsafe { std::slice::from_raw_parts_mut(address as *mut u8, length as usize) }
+}
+
+/// # Safety
+/// Promise 3.
+unsafe fn guest<'a>(handle: i64) -> Result<&'a Guest, String> {
+    // SAFETY: promise 3, for as long as the call runs; no caller keeps the reference.
+    unsafe { (handle as *const Guest).as_ref() }.ok_or_else(|| "there is no memtable".to_owned())
+}
+
+fn text_of_panic(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("panic: {}", text.unwrap_or_else(|| "unknown".into()))
+}
+
+/// Runs a call. If it fails or panics, the reply says so and the result is [`FAILED`].
+fn guard(out: &mut [u8], call: impl FnOnce(&mut [u8]) -> Result<i64, String>) -> i64 {
+    let result = catch_unwind(AssertUnwindSafe(|| call(out)));
+    let error = match result {
+        Ok(Ok(result)) => return result,
+        Ok(Err(error)) => error,
+        Err(panic) => text_of_panic(&*panic),
+    };
+    Reply::new(out).fail(&error);
+    FAILED
+}
+
+/// The handle of what lives on until Java closes it.
+fn into_handle<T>(value: Box<T>) -> i64 {
+    Box::into_raw(value) as i64
+}
+
+/// `int version()`.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_espalier_cassandra_Native_version(_: *mut c_void, _: *mut c_void) -> i32 {
+    VERSION
+}
+
+/// `long open(long description, long length, int shards, long out, long capacity)`: the handle of a new memtable.
+///
+/// # Safety
+/// Promises 1 and 2.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_open(
+    _: *mut c_void,
+    _: *mut c_void,
+    description: i64,
+    length: i64,
+    shards: i32,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promises 1 and 2.
+    let (description, out) = unsafe { (bytes(description, length), buffer(out, capacity)) };
+    guard(out, |_| Ok(into_handle(Box::new(Guest::open(description, usize::try_from(shards).unwrap_or(1))?))))
+}
+
+/// `long alter(long memtable, long description, long length, long out, long capacity)`: the index of the table's new
+/// version.
+///
+/// # Safety
+/// Promises 1 to 3.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_alter(
+    _: *mut c_void,
+    _: *mut c_void,
+    memtable: i64,
+    description: i64,
+    length: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promises 1 and 2.
+    let (description, out) = unsafe { (bytes(description, length), buffer(out, capacity)) };
+    // SAFETY: promise 3.
+    let memtable = unsafe { guest(memtable) };
+    guard(out, |_| Ok(memtable?.alter(description)? as i64))
+}
+
+/// `long put(long memtable, long update, long length, long out, long capacity)`: by how many bytes the memory grew.
+///
+/// # Safety
+/// Promises 1 to 3.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_put(
+    _: *mut c_void,
+    _: *mut c_void,
+    memtable: i64,
+    update: i64,
+    length: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promises 1 and 2.
+    let (update, out) = unsafe { (bytes(update, length), buffer(out, capacity)) };
+    // SAFETY: promise 3.
+    let memtable = unsafe { guest(memtable) };
+    guard(out, |_| memtable?.put(update))
+}
+
+/// `long putObserved(long memtable, int version, long update, long length, long out, long capacity)`: like `put`. The
+/// reply has the changed rows under a version of the table, or a handle for `takeChanges` if they do not fit.
+///
+/// # Safety
+/// Promises 1 to 3.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_putObserved(
+    _: *mut c_void,
+    _: *mut c_void,
+    memtable: i64,
+    version: i32,
+    update: i64,
+    length: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promises 1 and 2.
+    let (update, out) = unsafe { (bytes(update, length), buffer(out, capacity)) };
+    // SAFETY: promise 3.
+    let memtable = unsafe { guest(memtable) };
+    guard(out, |out| {
+        let version = usize::try_from(version).map_err(|_| "a version below 0".to_owned())?;
+        let (grown, changes) = memtable?.put_observed(version, update)?;
+        let mut reply = Reply::new(out);
+        if reply.push(&changes, 0) {
+            reply.finish(0, Status::Content);
+        } else {
+            let wanted = changes.len();
+            reply.too_small(into_handle(Box::new(changes)), wanted);
+        }
+        Ok(grown)
+    })
+}
+
+/// `long takeChanges(long changes, long out, long capacity)`: the changed rows that did not fit; frees them.
+///
+/// # Safety
+/// Promise 2. The handle came from a reply of `putObserved` and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_takeChanges(
+    _: *mut c_void,
+    _: *mut c_void,
+    changes: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promise 2.
+    let out = unsafe { buffer(out, capacity) };
+    // SAFETY: the handle is that of a box which `putObserved` made, and this is its only use.
+    let changes = unsafe { Box::from_raw(changes as *mut Vec<u8>) };
+    guard(out, |out| {
+        let mut reply = Reply::new(out);
+        if !reply.push(&changes, 0) {
+            return Err("the buffer is too small for the changed rows".into());
+        }
+        reply.finish(0, Status::Content);
+        Ok(0)
+    })
+}
+
+/// `long read(long memtable, int version, long request, long length, long out, long capacity)`: the first page of what a
+/// request selects.
+///
+/// # Safety
+/// Promises 1 to 3.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_read(
+    _: *mut c_void,
+    _: *mut c_void,
+    memtable: i64,
+    version: i32,
+    request: i64,
+    length: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promises 1 and 2.
+    let (request, out) = unsafe { (bytes(request, length), buffer(out, capacity)) };
+    // SAFETY: promise 3.
+    let memtable = unsafe { guest(memtable) };
+    guard(out, |out| {
+        let version = usize::try_from(version).map_err(|_| "a version below 0".to_owned())?;
+        let pages = memtable?.read(version, request)?;
+        let mut reply = Reply::new(out);
+        let Some(mut pages) = pages else {
+            reply.finish(0, Status::Absent);
+            return Ok(0);
+        };
+        let filled = pages.fill(&mut reply)?;
+        let handle = if filled == Filled::Last { 0 } else { into_handle(Box::new(pages)) };
+        filled.finish(handle, reply);
+        Ok(0)
+    })
+}
+
+/// `long more(long pages, long out, long capacity)`: the next page. After the last one, which has no handle, the pages
+/// are freed.
+///
+/// # Safety
+/// Promises 2 and 4.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_more(
+    _: *mut c_void,
+    _: *mut c_void,
+    pages: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promise 2.
+    let out = unsafe { buffer(out, capacity) };
+    if pages == 0 {
+        return guard(out, |_| Err("there are no pages".into()));
+    }
+    let mut filled = None;
+    let result = guard(out, |out| {
+        // SAFETY: promise 4; the reference ends with this closure.
+        let read = unsafe { &mut *handle_of(pages) };
+        let mut reply = Reply::new(out);
+        let done = read.fill(&mut reply)?;
+        done.finish(pages, reply);
+        filled = Some(done);
+        Ok(0)
+    });
+    if filled == Some(Filled::Last) {
+        // SAFETY: promise 4: the reply had no handle, so Java does not use it again.
+        drop(unsafe { Box::from_raw(handle_of(pages)) });
+    }
+    result
+}
+
+fn handle_of(pages: i64) -> *mut Pages {
+    pages as *mut Pages
+}
+
+/// `void closePages(long pages)`: frees pages before their end.
+///
+/// # Safety
+/// Promise 4.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_closePages(_: *mut c_void, _: *mut c_void, pages: i64) {
+    if pages != 0 {
+        guard(&mut [], |_| {
+            // SAFETY: promise 4.
+            drop(unsafe { Box::from_raw(handle_of(pages)) });
+            Ok(0)
+        });
+    }
+}
+
+/// `long countKeys(long memtable, int version, long request, long length, long out, long capacity)`: the reply has the
+/// number of partitions that a request selects and the bytes of their keys.
+///
+/// # Safety
+/// Promises 1 to 3.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_countKeys(
+    _: *mut c_void,
+    _: *mut c_void,
+    memtable: i64,
+    version: i32,
+    request: i64,
+    length: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promises 1 and 2.
+    let (request, out) = unsafe { (bytes(request, length), buffer(out, capacity)) };
+    // SAFETY: promise 3.
+    let memtable = unsafe { guest(memtable) };
+    guard(out, |out| {
+        let version = usize::try_from(version).map_err(|_| "a version below 0".to_owned())?;
+        let (count, bytes) = memtable?.count_keys(version, request)?;
+        let mut reply = Reply::new(out);
+        reply.push(&[count.to_be_bytes(), bytes.to_be_bytes()].concat(), 0);
+        reply.finish(0, Status::Content);
+        Ok(0)
+    })
+}
+
+/// `long usage(long memtable, long out, long capacity)`: the reply has the number of partitions and the bytes in use,
+/// reusable and held.
+///
+/// # Safety
+/// Promises 2 and 3.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_usage(
+    _: *mut c_void,
+    _: *mut c_void,
+    memtable: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promise 2.
+    let out = unsafe { buffer(out, capacity) };
+    // SAFETY: promise 3.
+    let memtable = unsafe { guest(memtable) };
+    guard(out, |out| {
+        let mut reply = Reply::new(out);
+        if let Some((statistics, memory)) = memtable?.usage() {
+            let numbers =
+                [statistics.partition_count, memory.used_bytes, memory.reusable_bytes, memory.committed_bytes];
+            numbers.iter().for_each(|number| {
+                reply.push(&number.to_be_bytes(), 0);
+            });
+        } else {
+            reply.push(&[0; 32], 0);
+        }
+        reply.finish(0, Status::Content);
+        Ok(0)
+    })
+}
+
+/// `void discard(long memtable)`: frees the content as soon as the reads that have begun end.
+///
+/// # Safety
+/// Promise 3.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_discard(_: *mut c_void, _: *mut c_void, memtable: i64) {
+    // SAFETY: promise 3.
+    let memtable = unsafe { guest(memtable) };
+    guard(&mut [], |_| {
+        memtable?.discard();
+        Ok(0)
+    });
+}
+
+/// `void free(long memtable)`: frees everything.
+///
+/// # Safety
+/// Promise 3.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_free(_: *mut c_void, _: *mut c_void, memtable: i64) {
+    if memtable != 0 {
+        guard(&mut [], |_| {
+            // SAFETY: promise 3.
+            drop(unsafe { Box::from_raw(memtable as *mut Guest) });
+            Ok(0)
+        });
+    }
+}

@@ -1,0 +1,152 @@
+//! Cassandra's description of a table, as a table of the model.
+//!
+//! ```text
+//! description := 16 bytes id, text keyspace, text name
+//!                i32 count, count * (u8 kind: 0 partition key, 1 clustering, 2 static, 3 regular; text name, text class)
+//!                i32 count, count * (text name, text class, u8 is static, i64 time of the drop)
+//! text := u32 length, UTF-8
+//! ```
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use model::{ColumnKind, DroppedColumn, Table, TableBuilder, TableId};
+use types::{CqlType, MarshalClass};
+use uuid::Uuid;
+
+use crate::request::{Request, RequestError};
+
+struct DescribedColumn<'a> {
+    kind: ColumnKind,
+    name: &'a str,
+    ty: CqlType,
+    reversed: bool,
+}
+
+struct Description<'a> {
+    id: TableId,
+    keyspace: &'a str,
+    name: &'a str,
+    columns: Vec<DescribedColumn<'a>>,
+    dropped: Vec<DroppedColumn>,
+}
+
+fn read_class(request: &mut Request<'_>) -> Result<(CqlType, bool), RequestError> {
+    let class = request.text("the class of a column")?;
+    match MarshalClass::parse(class) {
+        Ok(MarshalClass::Plain(ty)) => Ok((ty, false)),
+        Ok(MarshalClass::Reversed(ty)) => Ok((ty, true)),
+        _ => Err(request.error("the class of a column's type")),
+    }
+}
+
+impl<'a> Description<'a> {
+    fn read(request: &mut Request<'a>) -> Result<Description<'a>, RequestError> {
+        let id = TableId(Uuid::from_bytes(request.id()?));
+        let (keyspace, name) = (request.text("a keyspace")?, request.text("a table")?);
+        let mut columns = Vec::new();
+        for _ in 0..request.count("a count of columns")? {
+            let kind = match request.u8("a kind of column")? {
+                0 => ColumnKind::PartitionKey,
+                1 => ColumnKind::Clustering,
+                2 => ColumnKind::Static,
+                3 => ColumnKind::Regular,
+                _ => return Err(request.error("a kind of column")),
+            };
+            let name = request.text("the name of a column")?;
+            let (ty, reversed) = read_class(request)?;
+            if ty.any(&|ty| matches!(ty, CqlType::Custom(_))) {
+                return Err(request.error("a type of CQL, not a custom one"));
+            }
+            columns.push(DescribedColumn { kind, name, ty, reversed });
+        }
+        let mut dropped = Vec::new();
+        for _ in 0..request.count("a count of dropped columns")? {
+            let name = request.text("the name of a dropped column")?;
+            let (ty, _) = read_class(request)?;
+            let kind = if request.u8("a kind of column")? != 0 { ColumnKind::Static } else { ColumnKind::Regular };
+            let dropped_time_micros = request.i64("the time of a drop")?;
+            dropped.push(DroppedColumn { name: name.into(), ty, kind, dropped_time_micros });
+        }
+        request.end()?;
+        Ok(Description { id, keyspace, name, columns, dropped })
+    }
+
+    fn of_kind(&self, kind: ColumnKind) -> impl Iterator<Item = &DescribedColumn<'a>> {
+        self.columns.iter().filter(move |column| column.kind == kind)
+    }
+
+    fn others(&self) -> impl Iterator<Item = &DescribedColumn<'a>> {
+        self.columns.iter().filter(|column| matches!(column.kind, ColumnKind::Static | ColumnKind::Regular))
+    }
+
+    /// The table as the first of its versions.
+    fn first(self) -> Table {
+        let mut builder = TableBuilder::new(self.keyspace, self.name, self.id);
+        for column in self.of_kind(ColumnKind::PartitionKey) {
+            builder = builder.partition_key(column.name, column.ty.clone());
+        }
+        for column in self.of_kind(ColumnKind::Clustering) {
+            builder = builder.clustering(column.name, column.ty.clone(), column.reversed);
+        }
+        let others: Vec<_> = self.others().map(|column| (column.name, column.ty.clone(), column.kind)).collect();
+        builder.add_all(others).record_dropped(self.dropped).build()
+    }
+
+    /// The table as the version that follows `older`: rows that were written under that one can be read under it.
+    fn after(self, older: &Table) -> Table {
+        let names: HashSet<&str> = self.others().map(|column| column.name).collect();
+        let mut builder = older.to_builder();
+        for is_static in [true, false] {
+            for column in older.columns(is_static).shown().filter(|column| !names.contains(&*column.name)) {
+                let record = self.dropped.iter().find(|dropped| dropped.name == column.name);
+                let (ty, time) = match record {
+                    Some(record) => (record.ty.clone(), record.dropped_time_micros),
+                    None => (column.ty.clone(), i64::MIN),
+                };
+                builder = builder.drop_column(&column.name, ty, time);
+            }
+        }
+        builder = builder.record_dropped(self.dropped.clone());
+        let is_new = |column: &&DescribedColumn<'_>| {
+            let known = older.columns(column.kind == ColumnKind::Static);
+            known.shown().all(|known| *known.name != *column.name)
+        };
+        let added: Vec<_> =
+            self.others().filter(is_new).map(|column| (column.name, column.ty.clone(), column.kind)).collect();
+        let altered = builder.add_all(added).build();
+        self.with_types(altered)
+    }
+
+    /// The table with the types of the description: a user type may have more fields now.
+    fn with_types(&self, table: Table) -> Table {
+        let pairs: Vec<(CqlType, CqlType)> = self
+            .columns
+            .iter()
+            .filter_map(|column| {
+                let known = table.stored_column(column.name)?;
+                (known.ty != column.ty).then(|| (known.ty.clone(), column.ty.clone()))
+            })
+            .collect();
+        if pairs.is_empty() {
+            return table;
+        }
+        let replace = |ty: &CqlType| {
+            let pair = pairs.iter().find(|(old, _)| old == ty);
+            pair.map_or_else(|| ty.clone(), |(_, new)| new.clone())
+        };
+        table.to_builder().map_types(replace).build()
+    }
+}
+
+/// The table of a description; a version of `older`, if that is given.
+///
+/// Fails if the description is damaged or has a type that CQL does not have.
+pub(crate) fn table_of(bytes: &[u8], older: Option<&Table>) -> Result<Arc<Table>, RequestError> {
+    let mut request = Request::new(bytes);
+    let description = Description::read(&mut request)?;
+    Ok(Arc::new(match older {
+        None => description.first(),
+        Some(older) => description.after(older),
+    }))
+}

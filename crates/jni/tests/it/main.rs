@@ -1,0 +1,3 @@
+//! The native half of the plugin, without Java: updates that Cassandra 5.0.8 serialized, and damaged ones.
+
+mod vectors;

@@ -1,0 +1,114 @@
+//! `updates.bin` was written by `proof/plugin/java/espalier/cassandra/WriteVectors.java` with Cassandra 5.0.8.
+
+use espalier_jni::{Filled, Guest, Pages, Reply};
+
+static UPDATES: &[u8] = include_bytes!("../vectors/updates.bin");
+
+struct Vector {
+    table: &'static [u8],
+    update: &'static [u8],
+    request: &'static [u8],
+    page: &'static [u8],
+}
+
+fn vectors() -> Vec<Vector> {
+    let mut rest = UPDATES;
+    let mut part = || {
+        let (length, tail) = rest.split_first_chunk::<4>()?;
+        let (part, tail) = tail.split_at(u32::from_be_bytes(*length) as usize);
+        rest = tail;
+        Some(part)
+    };
+    let mut vectors = Vec::new();
+    while let Some(table) = part() {
+        let mut next = || part().expect("a vector has four parts");
+        vectors.push(Vector { table, update: next(), request: next(), page: next() });
+    }
+    assert!(vectors.len() > 40);
+    vectors
+}
+
+/// What follows in pages with room for `room` bytes each, without the ends of the parts.
+fn content(mut pages: Pages, room: usize) -> Vec<u8> {
+    let mut content = Vec::new();
+    let mut room = room;
+    loop {
+        let mut buffer = vec![0; 16 + room];
+        let mut reply = Reply::new(&mut buffer);
+        let filled = pages.fill(&mut reply).unwrap();
+        filled.finish(1, reply);
+        let length = u32::from_be_bytes(*buffer[12..].first_chunk().unwrap()) as usize;
+        match filled {
+            Filled::Nothing { wanted } => {
+                assert!(wanted > room);
+                assert_eq!(length, 16 + wanted);
+                room = wanted;
+            }
+            Filled::Part => content.extend_from_slice(&buffer[16..16 + length - 1]),
+            Filled::Last => {
+                content.extend_from_slice(&buffer[16..16 + length]);
+                return content;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cassandra_serialized_is_read_back_as_its_own_memtable_would_give_it() {
+    for (index, vector) in vectors().iter().enumerate() {
+        for room in [1 << 16, 100, 1] {
+            let guest = Guest::open(vector.table, 2).unwrap();
+            assert!(guest.put(vector.update).unwrap() > 0, "vector {index} takes memory");
+            let pages = guest.read(0, vector.request).unwrap().expect("the partition exists");
+            assert_eq!(content(pages, room), vector.page, "vector {index}, pages of {room} bytes");
+        }
+    }
+}
+
+#[test]
+fn an_update_that_is_applied_twice_changes_nothing_more_but_for_counters() {
+    for vector in vectors() {
+        let guest = Guest::open(vector.table, 1).unwrap();
+        guest.put(vector.update).unwrap();
+        guest.put_observed(0, vector.update).unwrap();
+        let pages = guest.read(0, vector.request).unwrap().unwrap();
+        assert_eq!(content(pages, 1 << 16), vector.page);
+    }
+}
+
+#[test]
+fn damaged_updates_requests_and_descriptions_are_errors_or_harmless() {
+    for vector in vectors().iter().step_by(5) {
+        let guest = Guest::open(vector.table, 1).unwrap();
+        for length in 0..vector.update.len() {
+            assert!(guest.put(&vector.update[..length]).is_err(), "{length} bytes of an update");
+        }
+        for length in 0..vector.request.len() {
+            assert!(guest.read(0, &vector.request[..length]).is_err());
+        }
+        for length in 0..vector.table.len() {
+            assert!(Guest::open(&vector.table[..length], 1).is_err());
+        }
+        for at in 0..vector.update.len() {
+            for bit in 0..8 {
+                let mut damaged = vector.update.to_vec();
+                damaged[at] ^= 1 << bit;
+                let _ = guest.put(&damaged);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_discarded_memtable_refuses_and_reads_that_began_go_on() {
+    let vectors = vectors();
+    let vector = &vectors[0];
+    let guest = Guest::open(vector.table, 1).unwrap();
+    guest.put(vector.update).unwrap();
+    let pages = guest.read(0, vector.request).unwrap().unwrap();
+    guest.discard();
+    assert!(guest.put(vector.update).is_err());
+    assert!(guest.read(0, vector.request).is_err());
+    assert!(guest.usage().is_none());
+    assert_eq!(content(pages, 10), vector.page);
+}

@@ -1,0 +1,210 @@
+//! Updates and rows as Cassandra 5.0's nodes send them to each other: the grammar of Data.db without the sizes of rows.
+//!
+//! ```text
+//! update := 16 bytes table id, partition
+//! partition := vbytes key, u8 flags (1 empty, 2 reversed, 4 deletion, 8 static row, 16 row estimate)
+//!              unless empty: header [deltas of a deletion] [static row] [uvint estimate] unfiltereds, 0x01
+//! header := uvint timestamp, uvint deletion time, uvint ttl [columns: statics, if there is a static row] columns: regulars
+//! columns := uvint count, count * vbytes name
+//! ```
+//!
+//! `UnfilteredRowIteratorSerializer` and `PartitionUpdate.serializer` are Cassandra's sources for it.
+
+use std::sync::Arc;
+
+use model::{
+    ClusteringBound, DeletionTime, Marker, PartitionKey, PartitionUpdate, PartitionUpdateBuilder, Row, RowBuilder,
+    RowRef, Side, Slice, Table,
+};
+
+use crate::data::{Decoder, Encoder, FileColumns, MESSAGE, NoStats, UnfilteredForm, UnfilteredHead};
+use crate::error::{Decoded, SSTableError};
+use crate::input::Input;
+use crate::stats::EncodingBase;
+
+mod flag {
+    pub const IS_EMPTY: u8 = 0x01;
+    pub const IS_REVERSED: u8 = 0x02;
+    pub const HAS_PARTITION_DELETION: u8 = 0x04;
+    pub const HAS_STATIC_ROW: u8 = 0x08;
+    pub const HAS_ROW_ESTIMATE: u8 = 0x10;
+}
+
+/// Ends the unfiltereds of a partition.
+const END_OF_PARTITION: u8 = crate::data::flag::END_OF_PARTITION;
+
+/// Reads the bytes of `PartitionUpdate.serializer` (messaging version 5.0) as an update of `table`. A partition deletion
+/// with a negative timestamp is left out, because no SSTable can store it.
+///
+/// Fails if the bytes are damaged, are of another table, or have a column that `table` does not know.
+pub fn read_update(table: &Arc<Table>, bytes: &[u8]) -> Result<PartitionUpdate, SSTableError> {
+    let mut input = Input::new(MESSAGE, 0, bytes);
+    let id = input.take(16, "table id")?;
+    if id != table.id.0.as_bytes() {
+        return Err(input.damaged("the id of the table", format!("{id:02x?}")).into());
+    }
+    let key = input.vbytes("partition key")?;
+    if key.len() > usize::from(u16::MAX) {
+        return Err(input.damaged("a key of at most 65535 bytes", format!("{} bytes", key.len())).into());
+    }
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(key));
+    let flags = input.u8("flags")?;
+    if flags & flag::IS_EMPTY == 0 {
+        read_partition(flags, &mut input, &mut update)?;
+    }
+    if !input.is_empty() {
+        return Err(input.damaged("the end of the update", format!("{} more bytes", input.remaining())).into());
+    }
+    Ok(update.build())
+}
+
+fn read_partition(flags: u8, input: &mut Input<'_>, update: &mut PartitionUpdateBuilder) -> Result<(), SSTableError> {
+    if flags & flag::IS_REVERSED != 0 {
+        return Err(input.damaged("rows in clustering order", "a reversed partition").into());
+    }
+    let table = update.table().clone();
+    let base = EncodingBase::read(input)?;
+    let statics = if flags & flag::HAS_STATIC_ROW != 0 { read_names(input)? } else { Vec::new() };
+    let regulars = read_names(input)?;
+    let columns = FileColumns::of_message(&statics, &regulars, &table)?;
+    let decoder = Decoder { base, columns: &columns, table: &table };
+    if flags & flag::HAS_PARTITION_DELETION != 0 {
+        update.delete_partition(decoder.deletion(input)?);
+    }
+    let mut rows = RowReader::default();
+    if flags & flag::HAS_STATIC_ROW != 0 {
+        let head = decoder.head(input, &mut rows.clustering)?;
+        if head.is_end() || head.is_marker() || !head.is_static() {
+            return Err(input.damaged("a static row", "something else").into());
+        }
+        rows.read(&decoder, &head, input)?;
+        if !rows.blob.is_empty() {
+            update.static_row(&rows.blob);
+        }
+    }
+    if flags & flag::HAS_ROW_ESTIMATE != 0 {
+        input.uvint("row estimate")?;
+    }
+    let mut open = None;
+    loop {
+        let head = decoder.head(input, &mut rows.clustering)?;
+        if head.is_end() {
+            break;
+        }
+        if head.is_marker() {
+            let (before, after) = decoder.marker(&head, input)?;
+            close_range(&mut open, &rows.clustering, head.side(), before, update, input)?;
+            let bound = ClusteringBound::new(rows.clustering.clone(), head.side());
+            open = (!after.is_live()).then_some((bound, after));
+            continue;
+        }
+        if head.is_static() {
+            return Err(input.damaged("a row that is not static", "a static row").into());
+        }
+        rows.read(&decoder, &head, input)?;
+        if !rows.blob.is_empty() {
+            update.row(&rows.clustering, &rows.blob);
+        }
+    }
+    match open {
+        None => Ok(()),
+        Some(_) => Err(input.damaged("the end of a deleted range", "the end of the partition").into()),
+    }
+}
+
+/// Ends the range that is open, if a marker does so.
+fn close_range(
+    open: &mut Option<(ClusteringBound, DeletionTime)>,
+    prefix: &[u8],
+    side: Side,
+    before: DeletionTime,
+    update: &mut PartitionUpdateBuilder,
+    input: &Input<'_>,
+) -> Decoded<()> {
+    match open.take() {
+        None if before.is_live() => Ok(()),
+        Some((start, deletion)) if deletion == before => {
+            let end = ClusteringBound::new(prefix.to_vec(), side);
+            update.delete_range(Slice { start, end }, deletion);
+            Ok(())
+        }
+        _ => Err(input.damaged("a marker that ends the range which is open", "another one")),
+    }
+}
+
+fn read_names<'b>(input: &mut Input<'b>) -> Decoded<Vec<&'b str>> {
+    let count = input.uvint("column count")?;
+    (0..input.checked_count(count, 1, "columns")?).map(|_| input.vstring("column name")).collect()
+}
+
+/// The buffers in which rows are decoded.
+#[derive(Default)]
+struct RowReader {
+    clustering: Vec<u8>,
+    builder: RowBuilder,
+    /// The row that was read last; empty if it had nothing.
+    blob: Vec<u8>,
+}
+
+impl RowReader {
+    /// Reads the body of a row into `blob`.
+    fn read(&mut self, decoder: &Decoder<'_>, head: &UnfilteredHead, input: &mut Input<'_>) -> Decoded<()> {
+        let mut ahead = input.clone();
+        if decoder.plain_row(head, &mut ahead, &mut self.blob)? {
+            *input = ahead;
+            return Ok(());
+        }
+        self.blob.clear();
+        decoder.row(head, input, None, &mut self.builder)?;
+        if !self.builder.is_empty() {
+            self.builder.finish(&mut self.blob);
+        }
+        Ok(())
+    }
+}
+
+/// Writes rows and markers as messages have them, relative to the default base and with all columns that the table has.
+#[derive(Debug)]
+pub struct MessageEncoder {
+    table: Arc<Table>,
+    encoder: Encoder,
+}
+
+impl MessageEncoder {
+    /// An encoder of the rows that are read under `table`.
+    pub fn new(table: &Arc<Table>) -> MessageEncoder {
+        let shown = |is_static: bool| -> Vec<usize> {
+            let columns = table.columns(is_static).columns.iter().enumerate();
+            columns.filter(|(_, column)| !column.is_dropped).map(|(index, _)| index).collect()
+        };
+        let base = EncodingBase::default();
+        let encoder = Encoder::of_form(UnfilteredForm::Message, table, base, &shown(true), &shown(false));
+        MessageEncoder { table: table.clone(), encoder }
+    }
+
+    /// Appends the static row of a partition, empty if there is none.
+    ///
+    /// Fails if the row has a value of a length that its type does not have.
+    pub fn static_row(&mut self, row: Option<Row<'_>>, out: &mut Vec<u8>) -> Result<(), SSTableError> {
+        self.encoder.static_row(&self.table, row, &mut NoStats, out)
+    }
+
+    /// Appends a row.
+    ///
+    /// Fails if the row has a value of a length that its type does not have, or not all clustering values.
+    pub fn row(&mut self, row: RowRef<'_>, out: &mut Vec<u8>) -> Result<(), SSTableError> {
+        self.encoder.row(&self.table, row.clustering, row.row, 0, &mut NoStats, out)
+    }
+
+    /// Appends a marker. In a reversed partition it is the same as in the others.
+    ///
+    /// Fails if the marker has too many clustering values.
+    pub fn marker(&mut self, marker: &Marker<'_>, out: &mut Vec<u8>) -> Result<(), SSTableError> {
+        self.encoder.marker(marker, 0, &mut NoStats, out)
+    }
+
+    /// Appends the end of a partition, or of a part of one.
+    pub fn end(&self, out: &mut Vec<u8>) {
+        out.push(END_OF_PARTITION);
+    }
+}

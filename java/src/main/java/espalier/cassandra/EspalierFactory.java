@@ -1,0 +1,131 @@
+package espalier.cassandra;
+
+import java.util.Map;
+import java.util.Objects;
+import java.util.concurrent.atomic.AtomicReference;
+
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+import org.apache.cassandra.config.Config.MemtableAllocationType;
+import org.apache.cassandra.config.DatabaseDescriptor;
+import org.apache.cassandra.db.commitlog.CommitLogPosition;
+import org.apache.cassandra.db.memtable.Memtable;
+import org.apache.cassandra.db.memtable.TrieMemtable;
+import org.apache.cassandra.dht.Murmur3Partitioner;
+import org.apache.cassandra.exceptions.ConfigurationException;
+import org.apache.cassandra.metrics.TableMetrics;
+import org.apache.cassandra.schema.TableMetadata;
+import org.apache.cassandra.schema.TableMetadataRef;
+import org.apache.cassandra.utils.FBUtilities;
+
+/**
+ * Makes memtables for the tables whose {@code memtable} option names a configuration of EspalierMemtable.
+ *
+ * Parameters: {@code mode} ({@code memtable}), {@code shards} (by default the number of processors).
+ */
+public final class EspalierFactory implements Memtable.Factory
+{
+    private static final Logger logger = LoggerFactory.getLogger(EspalierFactory.class);
+    private static final String MODE = "mode";
+    private static final String SHARDS = "shards";
+    private static final int SHARDS_MAX = 1024;
+
+    private final int shards;
+    /** For the tables that the native memtable does not carry, and for the names of metrics. */
+    private final Memtable.Factory stock;
+
+    private EspalierFactory(int shards, Memtable.Factory stock)
+    {
+        this.shards = shards;
+        this.stock = stock;
+    }
+
+    /** Throws a {@link ConfigurationException} for what is not supported. */
+    public static EspalierFactory of(Map<String, String> options)
+    {
+        String mode = options.remove(MODE);
+        if ("storage".equals(mode))
+            throw new ConfigurationException("EspalierMemtable: mode 'storage' is not supported yet; use mode 'memtable'");
+        if (mode != null && !mode.equals("memtable"))
+            throw new ConfigurationException("EspalierMemtable: unknown mode '" + mode + "'; there is 'memtable'");
+        // Offline tools read schemas too, and have no memtables.
+        if (DatabaseDescriptor.isDaemonInitialized())
+            requireMemoryOutsideOfTheHeap(DatabaseDescriptor.getMemtableAllocationType());
+        int shards = shards(options.remove(SHARDS));
+        return new EspalierFactory(shards, TrieMemtable.factory(new java.util.HashMap<>(Map.of(SHARDS, String.valueOf(shards)))));
+    }
+
+    private static int shards(String option)
+    {
+        if (option == null)
+            return FBUtilities.getAvailableProcessors();
+        try
+        {
+            int shards = Integer.parseInt(option);
+            if (shards >= 1 && shards <= SHARDS_MAX)
+                return shards;
+        }
+        catch (NumberFormatException notANumber)
+        {
+            logger.debug("shards: {}", option);
+        }
+        throw new ConfigurationException("EspalierMemtable: shards must be a number from 1 to " + SHARDS_MAX + ", not '" + option + "'");
+    }
+
+    /** With the other types the limit of memory outside of the heap is 0, and every write would wait for ever. */
+    private static void requireMemoryOutsideOfTheHeap(MemtableAllocationType type)
+    {
+        if (type != MemtableAllocationType.offheap_buffers && type != MemtableAllocationType.offheap_objects)
+            throw new ConfigurationException("EspalierMemtable needs memtable_allocation_type: offheap_objects (or offheap_buffers), not "
+                                             + type);
+    }
+
+    @Override
+    public Memtable create(AtomicReference<CommitLogPosition> lowerBound, TableMetadataRef table, Memtable.Owner owner)
+    {
+        String reason = whyNotCarried(table.get());
+        if (reason == null)
+        {
+            NativeLibrary.ensureLoaded();
+            try
+            {
+                return new NativeMemtable(lowerBound, table, owner, MemtableHandle.open(table.get(), shards));
+            }
+            catch (IllegalStateException refused)
+            {
+                reason = refused.getMessage();
+            }
+        }
+        logger.info("{} has Cassandra's own trie memtable: {}", table, reason);
+        return stock.create(lowerBound, table, owner);
+    }
+
+    /** Why a table gets Cassandra's own memtable; null if it does not. */
+    private static String whyNotCarried(TableMetadata table)
+    {
+        if (!(table.partitioner instanceof Murmur3Partitioner))
+            return "its partitioner is " + table.partitioner.getClass().getSimpleName();
+        if (table.isCompactTable())
+            return "it has COMPACT STORAGE";
+        return null;
+    }
+
+    @Override
+    public TableMetrics.ReleasableMetric createMemtableMetrics(TableMetadataRef table)
+    {
+        return stock.createMemtableMetrics(table);
+    }
+
+    @Override
+    public boolean equals(Object other)
+    {
+        return other instanceof EspalierFactory && shards == ((EspalierFactory) other).shards;
+    }
+
+    @Override
+    public int hashCode()
+    {
+        return Objects.hash(EspalierFactory.class, shards);
+    }
+}

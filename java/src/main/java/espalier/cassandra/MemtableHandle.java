@@ -1,0 +1,118 @@
+package espalier.cassandra;
+
+import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.IdentityHashMap;
+import java.util.Set;
+
+import org.apache.cassandra.schema.TableMetadata;
+
+/** A native memtable, which is freed when nobody can reach this object any more. */
+final class MemtableHandle
+{
+    private static final Cleaner CLEANER = Cleaner.create();
+
+    private final long memtable;
+    private volatile TableVersion newest;
+    private byte[] description;
+    /** Older objects for the table than that of {@code newest}; a thread may still see them for a while. */
+    private final Set<TableMetadata> superseded = Collections.newSetFromMap(new IdentityHashMap<>());
+
+    private MemtableHandle(long memtable, TableMetadata table, byte[] description)
+    {
+        this.memtable = memtable;
+        this.description = description;
+        this.newest = new TableVersion(table, 0);
+        // What frees it must not refer to this object.
+        CLEANER.register(this, () -> Native.free(memtable));
+    }
+
+    /** Throws an {@link IllegalStateException} if the native memtable does not carry the table. */
+    static MemtableHandle open(TableMetadata table, int shards)
+    {
+        Buffers.Output description = Requests.table(table);
+        Buffers.Reply reply = Buffers.reply();
+        long memtable = Native.open(description.address(), description.length(), shards, reply.address(), reply.capacity());
+        return new MemtableHandle(reply.check(memtable), table, description.toByteArray());
+    }
+
+    /** The newest version of the table, which is {@code table} or one that replaced it. */
+    TableVersion version(TableMetadata table)
+    {
+        TableVersion version = newest;
+        return version.metadata == table ? version : follow(table);
+    }
+
+    private synchronized TableVersion follow(TableMetadata table)
+    {
+        TableVersion version = newest;
+        if (version.metadata == table || superseded.contains(table))
+            return version;
+        Buffers.Output altered = Requests.table(table);
+        byte[] bytes = altered.toByteArray();
+        int index = version.index;
+        if (!Arrays.equals(bytes, description))
+        {
+            Buffers.Reply reply = Buffers.reply();
+            long result = Native.alter(memtable, altered.address(), altered.length(), reply.address(), reply.capacity());
+            index = (int) reply.check(result);
+            description = bytes;
+        }
+        superseded.add(version.metadata);
+        newest = new TableVersion(table, index);
+        return newest;
+    }
+
+    /** Applies a serialized update. Returns by how many bytes the memory grew. */
+    long put(Buffers.Output update, Buffers.Reply reply)
+    {
+        long grown = Native.put(memtable, update.address(), update.length(), reply.address(), reply.capacity());
+        Reference.reachabilityFence(this);
+        return reply.check(grown);
+    }
+
+    /** Like {@link #put}; the reply has the rows that changed, under a version of the table. */
+    long putObserved(TableVersion version, Buffers.Output update, Buffers.Reply reply)
+    {
+        long grown = Native.putObserved(memtable, version.index, update.address(), update.length(), reply.address(), reply.capacity());
+        Reference.reachabilityFence(this);
+        return reply.check(grown);
+    }
+
+    /** Writes the first page of a read to the reply. */
+    void read(TableVersion version, Buffers.Output request, Buffers.Reply reply)
+    {
+        long result = Native.read(memtable, version.index, request.address(), request.length(), reply.address(), reply.capacity());
+        Reference.reachabilityFence(this);
+        reply.check(result);
+    }
+
+    /** The number of keys that a request selects, and their bytes. */
+    long[] countKeys(TableVersion version, Buffers.Output request)
+    {
+        Buffers.Reply reply = Buffers.reply();
+        long result = Native.countKeys(memtable, version.index, request.address(), request.length(), reply.address(), reply.capacity());
+        Reference.reachabilityFence(this);
+        reply.check(result);
+        return new long[] { reply.content().getLong(), reply.content().getLong(24) };
+    }
+
+    /** The number of partitions. */
+    long partitionCount()
+    {
+        Buffers.Reply reply = Buffers.reply();
+        long result = Native.usage(memtable, reply.address(), reply.capacity());
+        Reference.reachabilityFence(this);
+        reply.check(result);
+        return reply.content().getLong();
+    }
+
+    /** Frees the content as soon as the reads that have begun end. */
+    void discard()
+    {
+        Native.discard(memtable);
+        Reference.reachabilityFence(this);
+    }
+}

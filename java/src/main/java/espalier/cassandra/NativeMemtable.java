@@ -1,0 +1,340 @@
+package espalier.cassandra;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
+
+import org.apache.cassandra.db.ColumnFamilyStore;
+import org.apache.cassandra.db.DataRange;
+import org.apache.cassandra.db.DecoratedKey;
+import org.apache.cassandra.db.DeletionInfo;
+import org.apache.cassandra.db.PartitionPosition;
+import org.apache.cassandra.db.RangeTombstone;
+import org.apache.cassandra.db.RegularAndStaticColumns;
+import org.apache.cassandra.db.Slices;
+import org.apache.cassandra.db.commitlog.CommitLogPosition;
+import org.apache.cassandra.db.filter.ColumnFilter;
+import org.apache.cassandra.db.memtable.AbstractAllocatorMemtable;
+import org.apache.cassandra.db.memtable.Memtable;
+import org.apache.cassandra.db.partitions.PartitionUpdate;
+import org.apache.cassandra.db.partitions.UnfilteredPartitionIterator;
+import org.apache.cassandra.db.rows.BTreeRow;
+import org.apache.cassandra.db.rows.DeserializationHelper;
+import org.apache.cassandra.db.rows.EncodingStats;
+import org.apache.cassandra.db.rows.Row;
+import org.apache.cassandra.db.rows.Rows;
+import org.apache.cassandra.db.rows.UnfilteredRowIterator;
+import org.apache.cassandra.db.rows.UnfilteredSerializer;
+import org.apache.cassandra.index.transactions.UpdateTransaction;
+import org.apache.cassandra.io.sstable.SSTableReadsListener;
+import org.apache.cassandra.io.util.DataInputBuffer;
+import org.apache.cassandra.net.MessagingService;
+import org.apache.cassandra.schema.TableMetadata;
+import org.apache.cassandra.schema.TableMetadataRef;
+import org.apache.cassandra.utils.concurrent.OpOrder;
+
+/**
+ * A memtable whose partitions and rows are in the native memtable: this object holds nothing for each of them.
+ *
+ * A write crosses to native code once, a read of a partition once for each 64 KiB.
+ */
+final class NativeMemtable extends AbstractAllocatorMemtable
+{
+    /** A memtable this large is flushed, because a shard has room for only so much. */
+    private static final long BYTES_MAX = 2L << 30;
+
+    private final MemtableHandle handle;
+    private final AtomicLong usedBytes = new AtomicLong();
+    private final AtomicBoolean switchRequested = new AtomicBoolean();
+    private volatile boolean isWritten;
+
+    NativeMemtable(AtomicReference<CommitLogPosition> lowerBound, TableMetadataRef table, Memtable.Owner owner, MemtableHandle handle)
+    {
+        super(lowerBound, table, owner);
+        this.handle = handle;
+    }
+
+    MemtableHandle handle()
+    {
+        return handle;
+    }
+
+    TableVersion version()
+    {
+        return handle.version(metadata());
+    }
+
+    /** The columns that anything was written to. */
+    RegularAndStaticColumns columns()
+    {
+        return columnsCollector.get();
+    }
+
+    EncodingStats stats()
+    {
+        return statsCollector.get();
+    }
+
+    @Override
+    public long put(PartitionUpdate update, UpdateTransaction indexer, OpOrder.Group writes)
+    {
+        // Before anything is serialized: a new version of the table is described in the same buffer.
+        TableVersion version = followColumns(update);
+        Buffers.Output serialized = Buffers.output();
+        serialize(update, serialized);
+        // Memory is taken before any lock of the native memtable, so that a writer that waits for memory holds up nobody.
+        long bound = 2 * serialized.length() + 512;
+        allocator.offHeap().allocate(bound, writes);
+        long grown = 0;
+        try
+        {
+            if (indexer == UpdateTransaction.NO_OP)
+                grown = handle.put(serialized, Buffers.reply());
+            else
+                grown = putObserved(update, version, serialized, indexer);
+            isWritten = true;
+        }
+        finally
+        {
+            allocator.offHeap().adjust(grown - bound, writes);
+        }
+        note(update, grown);
+        // Cassandra records how far apart the timestamps of versions are; this memtable does not say.
+        return Long.MAX_VALUE;
+    }
+
+    /** An update may have columns that the reference to the table does not show yet. */
+    private TableVersion followColumns(PartitionUpdate update)
+    {
+        TableVersion version = version();
+        TableMetadata table = update.metadata();
+        if (version.metadata != table && !version.metadata.regularAndStaticColumns().includes(update.columns())
+            && table.regularAndStaticColumns().includes(version.metadata.regularAndStaticColumns()))
+            return handle.version(table);
+        return version;
+    }
+
+    private static void serialize(PartitionUpdate update, Buffers.Output out)
+    {
+        try
+        {
+            PartitionUpdate.serializer.serialize(update, out, MessagingService.VERSION_50);
+        }
+        catch (IOException impossible)
+        {
+            throw new UncheckedIOException(impossible);
+        }
+    }
+
+    private void note(PartitionUpdate update, long grown)
+    {
+        EncodingStats stats = update.stats();
+        updateMin(minTimestamp, stats.minTimestamp);
+        updateMin(minLocalDeletionTime, stats.minLocalDeletionTime);
+        columnsCollector.update(update.columns());
+        statsCollector.update(stats);
+        currentOperations.addAndGet(update.operationCount());
+        if (usedBytes.addAndGet(grown) > BYTES_MAX && !switchRequested.getAndSet(true))
+            owner.signalFlushRequired(this, ColumnFamilyStore.FlushReason.MEMTABLE_LIMIT);
+    }
+
+    /** Applies an update and tells the indexes what it changed. */
+    private long putObserved(PartitionUpdate update, TableVersion version, Buffers.Output serialized, UpdateTransaction indexer)
+    {
+        Buffers.Reply reply = Buffers.reply();
+        long grown = handle.putObserved(version, serialized, reply);
+        if (reply.status() == Buffers.Reply.TOO_SMALL)
+        {
+            long changes = reply.handle();
+            reply = new Buffers.Reply(ByteBuffer.allocateDirect(reply.length()));
+            reply.check(Native.takeChanges(changes, reply.address(), reply.capacity()));
+        }
+        // An index may write to its own memtable, with this thread's buffers: the changes are read first.
+        List<Change> changes = changes(reply.content(), version);
+        indexer.start();
+        try
+        {
+            DeletionInfo deletions = update.deletionInfo();
+            if (!deletions.getPartitionDeletion().isLive())
+                indexer.onPartitionDeletion(deletions.getPartitionDeletion());
+            Iterator<RangeTombstone> ranges = deletions.rangeIterator(false);
+            while (ranges.hasNext())
+                indexer.onRangeTombstone(ranges.next());
+            for (Change change : changes)
+                change.tell(update, indexer);
+        }
+        finally
+        {
+            indexer.commit();
+        }
+        return grown;
+    }
+
+    /** A row that an update changed. */
+    private static final class Change
+    {
+        private static final int IS_NEW = 1;
+
+        private final boolean isNew;
+        /** The row as it is now if it is new, or else as it was. */
+        private final Row row;
+
+        private Change(int kind, Row row)
+        {
+            this.isNew = kind == IS_NEW;
+            this.row = row;
+        }
+
+        /** Rows that only lost what the update deletes are not told: Cassandra's memtables keep them beside the deletion. */
+        private void tell(PartitionUpdate update, UpdateTransaction indexer)
+        {
+            Row written = update.getRow(row.clustering());
+            if (written == null || written.isEmpty())
+                return;
+            if (isNew)
+                indexer.onInserted(written);
+            else
+                indexer.onUpdated(row, Rows.merge(row, written));
+        }
+    }
+
+    private static List<Change> changes(ByteBuffer content, TableVersion version)
+    {
+        List<Change> changes = new ArrayList<>();
+        DeserializationHelper helper =
+            new DeserializationHelper(version.metadata, MessagingService.VERSION_50, DeserializationHelper.Flag.LOCAL);
+        Row.Builder builder = BTreeRow.sortedBuilder();
+        try (DataInputBuffer in = new DataInputBuffer(content, false))
+        {
+            while (in.available() > 0)
+            {
+                int kind = in.readUnsignedByte();
+                boolean isStatic = in.readBoolean();
+                Row row = isStatic ? UnfilteredSerializer.serializer.deserializeStaticRow(in, version.header, helper)
+                                   : (Row) UnfilteredSerializer.serializer.deserialize(in, version.header, helper, builder);
+                changes.add(new Change(kind, row));
+            }
+        }
+        catch (IOException impossible)
+        {
+            throw new UncheckedIOException(impossible);
+        }
+        return changes;
+    }
+
+    @Override
+    public UnfilteredRowIterator rowIterator(DecoratedKey key, Slices slices, ColumnFilter columns, boolean reversed,
+                                             SSTableReadsListener listener)
+    {
+        return NativeRows.read(this, key, slices, columns, reversed);
+    }
+
+    @Override
+    public UnfilteredRowIterator rowIterator(DecoratedKey key)
+    {
+        return NativeRows.read(this, key, Slices.ALL, ColumnFilter.selection(columns()), false);
+    }
+
+    @Override
+    public UnfilteredPartitionIterator partitionIterator(ColumnFilter columns, DataRange range, SSTableReadsListener listener)
+    {
+        return new NativePartitions(this, columns, range);
+    }
+
+    @Override
+    public FlushablePartitionSet<NativePartition> getFlushSet(PartitionPosition from, PartitionPosition to)
+    {
+        long[] counts = handle.countKeys(version(), Requests.keys(from, true, to, false));
+        return new FlushSet(from, to, counts[0], counts[1]);
+    }
+
+    private final class FlushSet extends AbstractFlushablePartitionSet<NativePartition>
+    {
+        private final PartitionPosition from;
+        private final PartitionPosition to;
+        private final long count;
+        private final long keyBytes;
+
+        private FlushSet(PartitionPosition from, PartitionPosition to, long count, long keyBytes)
+        {
+            this.from = from;
+            this.to = to;
+            this.count = count;
+            this.keyBytes = keyBytes;
+        }
+
+        @Override
+        public Memtable memtable()
+        {
+            return NativeMemtable.this;
+        }
+
+        @Override
+        public PartitionPosition from()
+        {
+            return from;
+        }
+
+        @Override
+        public PartitionPosition to()
+        {
+            return to;
+        }
+
+        @Override
+        public long partitionCount()
+        {
+            return count;
+        }
+
+        @Override
+        public long partitionKeysSize()
+        {
+            return keyBytes;
+        }
+
+        /** The inherited method says the opposite. */
+        @Override
+        public boolean isEmpty()
+        {
+            return count == 0;
+        }
+
+        @Override
+        public Iterator<NativePartition> iterator()
+        {
+            return new KeyIterator(NativeMemtable.this, from, true, to, false).partitions();
+        }
+    }
+
+    @Override
+    public long partitionCount()
+    {
+        return handle.partitionCount();
+    }
+
+    @Override
+    public long getLiveDataSize()
+    {
+        return usedBytes.get();
+    }
+
+    @Override
+    public boolean isClean()
+    {
+        return !isWritten;
+    }
+
+    @Override
+    public void discard()
+    {
+        super.discard();
+        handle.discard();
+    }
+}

@@ -1,0 +1,21 @@
+package espalier.cassandra;
+
+import org.apache.cassandra.db.SerializationHeader;
+import org.apache.cassandra.db.rows.EncodingStats;
+import org.apache.cassandra.schema.TableMetadata;
+
+/** A table as it was at some time, and its index among the versions that the native memtable knows. */
+final class TableVersion
+{
+    final TableMetadata metadata;
+    final int index;
+    /** How the native memtable writes rows under this version. */
+    final SerializationHeader header;
+
+    TableVersion(TableMetadata metadata, int index)
+    {
+        this.metadata = metadata;
+        this.index = index;
+        this.header = new SerializationHeader(false, metadata, metadata.regularAndStaticColumns(), EncodingStats.NO_STATS);
+    }
+}

@@ -1,0 +1,73 @@
+"""The memtable plugin: two memtables side by side in one JVM with -Xcheck:jni, and then a node whose tables have our memtables.
+
+usage: python -m proof.plugin [--seed 1] [--seeds 4] [--updates 1500] [--statements 400] [--only memtables|node] [--jar FILE] [--library FILE]
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from proof import places
+from proof.oracle import cassandra
+from proof.plugin import node
+
+HERE = Path(__file__).resolve().parent
+JAR = places.ROOT / "java" / "target" / "espalier-cassandra-0.1.0.jar"
+TOTALS = re.compile(r"^(\d+) passed, (\d+) failed$")
+# Cassandra's own native calls warn too; the trace below a warning says whose it is.
+WARNING_OF_JNI = re.compile(r"^(?:WARNING|FATAL ERROR) in native method.*\n(?:\s+(?:at|-).*\n)*?\s+at espalier\.cassandra\.", re.MULTILINE)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--updates", type=int, default=1500)
+    parser.add_argument("--statements", type=int, default=400)
+    parser.add_argument("--only", choices=("memtables", "node"))
+    parser.add_argument("--jar", type=Path, default=JAR)
+    parser.add_argument("--library", type=Path, help="a native library in place of the one in the jar")
+    options = parser.parse_args()
+    passed = failed = 0
+    if options.only != "node":
+        passed, failed = compare_memtables(options)
+    if options.only != "memtables":
+        more_passed, more_failed = node.prove(options.jar, options.seed, options.statements)
+        passed, failed = passed + more_passed, failed + more_failed
+    print(f"{passed} passed, {failed} failed", flush=True)
+    sys.exit(1 if failed else 0)
+
+
+def compare_memtables(options: argparse.Namespace) -> tuple[int, int]:
+    """Runs MemtableComparison.java. Returns how many cases passed and failed."""
+    directory = places.run_directory("plugin")
+    classes = directory / "classes"
+    classes.mkdir()
+    library = places.CASSANDRA / "lib"
+    subprocess.run(["javac", "-nowarn", "-d", classes, "-cp", f"{options.jar}:{library}/*", *sorted(HERE.glob("java/espalier/*/*.java"))],
+                   check=True)
+    native, storage, ssl = places.free_ports(3)
+    cassandra.write_configuration(directory, native, storage, ssl, True)
+    command = ["java", "-Xcheck:jni", "-ea", *cassandra.java_flags(1024, [options.jar, classes]),
+               f"-Dcassandra.config=file://{directory}/cassandra.yaml", f"-Dcassandra.storagedir={directory}",
+               f"-Dlogback.configurationFile=file://{HERE.parent}/oracle/logback.xml"]
+    if options.library:
+        command.append(f"-Despalier.library={options.library}")
+    command += ["espalier.proof.MemtableComparison", str(options.seed), str(options.seeds), str(options.updates)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=600, cwd=directory)
+    print(done.stdout[-20_000:], flush=True)
+    totals = [TOTALS.match(line) for line in done.stdout.splitlines()]
+    totals = [found for found in totals if found]
+    passed, failed = (int(totals[-1][1]), int(totals[-1][2])) if totals else (0, 1)
+    if WARNING_OF_JNI.search(done.stdout):
+        print("FAIL -Xcheck:jni warns", flush=True)
+        failed += 1
+    if done.returncode != 0 and failed == 0:
+        failed = 1
+    return passed, failed
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,426 @@
+package espalier.proof;
+
+import java.lang.reflect.Method;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeSet;
+import java.util.concurrent.atomic.AtomicReference;
+
+import org.apache.cassandra.config.DatabaseDescriptor;
+import org.apache.cassandra.cql3.FieldIdentifier;
+import org.apache.cassandra.cql3.statements.schema.CreateTableStatement;
+import org.apache.cassandra.db.Clustering;
+import org.apache.cassandra.db.ColumnFamilyStore;
+import org.apache.cassandra.db.DataRange;
+import org.apache.cassandra.db.DecoratedKey;
+import org.apache.cassandra.db.Digest;
+import org.apache.cassandra.db.PartitionPosition;
+import org.apache.cassandra.db.Slices;
+import org.apache.cassandra.db.commitlog.CommitLog;
+import org.apache.cassandra.db.commitlog.CommitLogPosition;
+import org.apache.cassandra.db.filter.ClusteringIndexFilter;
+import org.apache.cassandra.db.filter.ClusteringIndexNamesFilter;
+import org.apache.cassandra.db.filter.ClusteringIndexSliceFilter;
+import org.apache.cassandra.db.filter.ColumnFilter;
+import org.apache.cassandra.db.marshal.Int32Type;
+import org.apache.cassandra.db.marshal.UTF8Type;
+import org.apache.cassandra.db.marshal.UserType;
+import org.apache.cassandra.db.memtable.EspalierMemtable;
+import org.apache.cassandra.db.memtable.Memtable;
+import org.apache.cassandra.db.memtable.ShardBoundaries;
+import org.apache.cassandra.db.memtable.TrieMemtable;
+import org.apache.cassandra.db.partitions.Partition;
+import org.apache.cassandra.db.partitions.PartitionUpdate;
+import org.apache.cassandra.db.partitions.UnfilteredPartitionIterator;
+import org.apache.cassandra.db.rows.Row;
+import org.apache.cassandra.db.rows.Unfiltered;
+import org.apache.cassandra.db.rows.UnfilteredRowIterator;
+import org.apache.cassandra.db.rows.UnfilteredRowIterators;
+import org.apache.cassandra.dht.AbstractBounds;
+import org.apache.cassandra.index.transactions.UpdateTransaction;
+import org.apache.cassandra.io.sstable.SSTableReadsListener;
+import org.apache.cassandra.net.MessagingService;
+import org.apache.cassandra.schema.ColumnMetadata;
+import org.apache.cassandra.schema.TableMetadata;
+import org.apache.cassandra.schema.TableMetadataRef;
+import org.apache.cassandra.utils.ByteBufferUtil;
+import org.apache.cassandra.utils.concurrent.Future;
+import org.apache.cassandra.utils.concurrent.ImmediateFuture;
+import org.apache.cassandra.utils.concurrent.OpOrder;
+
+/**
+ * The same random updates to Cassandra's trie memtable and to ours, in one JVM: every read gives the same digest, and so does everything
+ * that would be flushed. Arguments: the first seed, the number of seeds, the number of updates of each.
+ *
+ * Prints "N passed, N failed" last. A case is a seed with a table.
+ */
+public final class MemtableComparison
+{
+    private static final String[] TABLES = {
+        "CREATE TABLE wide (k int, c1 int, c2 text, s int static, sl list<int> static, v int, w text, b blob, l list<text>, m map<int, text>, "
+        + "st set<uuid>, d decimal, PRIMARY KEY (k, c1, c2)) WITH CLUSTERING ORDER BY (c1 DESC, c2 ASC)",
+        "CREATE TABLE plain (k text PRIMARY KEY, a bigint, m map<text, int>, f frozen<list<int>>, b blob)",
+        "CREATE TABLE counters (k int, c int, n counter, s counter static, PRIMARY KEY (k, c))",
+        "CREATE TABLE simple (k1 int, k2 text, c int, v int, w text, PRIMARY KEY ((k1, k2), c))",
+        "CREATE TABLE odd (k int, c varint, d decimal, e uuid, v double, w text, PRIMARY KEY (k, c, d, e)) "
+        + "WITH CLUSTERING ORDER BY (c ASC, d DESC, e ASC)",
+        "CREATE TABLE many (k int, c int, " + columns(80) + ", PRIMARY KEY (k, c))",
+    };
+
+    private static String columns(int count)
+    {
+        StringBuilder columns = new StringBuilder("v0 int");
+        for (int i = 1; i < count; i++)
+            columns.append(", v").append(i).append(" int");
+        return columns.toString();
+    }
+
+    /** What the memtables ask of their table: nothing here. */
+    public static final class Owner implements Memtable.Owner
+    {
+        @Override
+        public Future<CommitLogPosition> signalFlushRequired(Memtable memtable, ColumnFamilyStore.FlushReason reason)
+        {
+            return ImmediateFuture.success(CommitLogPosition.NONE);
+        }
+
+        @Override
+        public Memtable getCurrentMemtable()
+        {
+            return null;
+        }
+
+        @Override
+        public Iterable<Memtable> getIndexMemtables()
+        {
+            return List.of();
+        }
+
+        @Override
+        public ShardBoundaries localRangeSplits(int shards)
+        {
+            return ShardBoundaries.NONE;
+        }
+    }
+
+    private final TableMetadataRef table;
+    private final RandomUpdates random;
+    private final Memtable stock;
+    private final Memtable ours;
+    private final OpOrder order = new OpOrder();
+    private final List<String> history = new ArrayList<>();
+    private int reads;
+
+    private MemtableComparison(TableMetadata table, long seed)
+    {
+        this.table = TableMetadataRef.forOfflineTools(table);
+        this.random = new RandomUpdates(seed, seed % 2 == 0);
+        AtomicReference<CommitLogPosition> start = new AtomicReference<>(CommitLogPosition.NONE);
+        Memtable.Factory trie = TrieMemtable.factory(new HashMap<>());
+        stock = trie.create(start, this.table, new Owner());
+        ours = EspalierMemtable.factory(new HashMap<>(Map.of("mode", "memtable", "shards", "3"))).create(start, this.table, new Owner());
+        if (ours instanceof TrieMemtable)
+            throw new AssertionError("Cassandra's memtable was made in place of ours");
+    }
+
+    private void run(int updates) throws Exception
+    {
+        check("a new memtable is clean", ours.isClean(), true);
+        for (int i = 0; i < updates; i++)
+        {
+            if (i == updates / 2)
+                alter(false);
+            if (i == updates * 3 / 4)
+                alter(true);
+            PartitionUpdate update = random.update(table.get());
+            if (update.isEmpty())
+                continue;
+            history.add(update.toString());
+            try (OpOrder.Group group = order.start())
+            {
+                stock.put(update, UpdateTransaction.NO_OP, group);
+                ours.put(update, UpdateTransaction.NO_OP, group);
+            }
+            if (i % 8 == 0)
+                compareRead();
+            if (i % 100 == 99)
+                compareRange();
+        }
+        compareFlush();
+        check("operations", ours.operationCount(), stock.operationCount());
+        check("partitions", ours.partitionCount(), stock.partitionCount());
+        check("least timestamp", ours.getMinTimestamp(), stock.getMinTimestamp());
+        check("least deletion time", ours.getMinLocalDeletionTime(), stock.getMinLocalDeletionTime());
+        check("clean", ours.isClean(), stock.isClean());
+        check("memory is counted", Memtable.getMemoryUsage(ours).ownsOffHeap > 0, true);
+        OpOrder.Barrier barrier = order.newBarrier();
+        barrier.issue();
+        for (Memtable memtable : List.of(stock, ours))
+            memtable.switchOut(barrier, new AtomicReference<>(CommitLogPosition.NONE));
+        // Cassandra's own is not: its count of memory may be below zero then, which fails an assertion of Cassandra's.
+        ours.discard();
+        check("memory is given back", Memtable.getMemoryUsage(ours).ownsOffHeap, 0L);
+    }
+
+    /** Drops a column of the table, or adds it again. */
+    private void alter(boolean again) throws Exception
+    {
+        TableMetadata old = table.get();
+        if (old.isCounter())
+            return;
+        ColumnMetadata column = again ? null : old.regularColumns().iterator().next();
+        TableMetadata.Builder builder = old.unbuild();
+        if (again)
+        {
+            ColumnMetadata dropped = old.droppedColumns.values().iterator().next().column;
+            builder.addColumn(dropped);
+        }
+        else
+        {
+            builder.removeRegularOrStaticColumn(column.name);
+            builder.recordColumnDrop(column, RandomUpdates.TIMESTAMPS);
+            random.advanceTime();
+        }
+        Method set = TableMetadataRef.class.getDeclaredMethod("set", TableMetadata.class);
+        set.setAccessible(true);
+        set.invoke(table, builder.build());
+        stock.metadataUpdated();
+        ours.metadataUpdated();
+    }
+
+    private ColumnFilter filter()
+    {
+        TableMetadata metadata = table.get();
+        if (random.chance(50))
+            return ColumnFilter.all(metadata);
+        ColumnFilter.Builder builder = random.chance(50) ? ColumnFilter.allRegularColumnsBuilder(metadata, false)
+                                                         : ColumnFilter.selectionBuilder();
+        for (ColumnMetadata column : metadata.regularAndStaticColumns())
+            if (random.chance(50))
+                builder.add(column);
+        return builder.build();
+    }
+
+    private void compareRead()
+    {
+        DecoratedKey key = random.key(table.get());
+        Slices slices = random.slices(table.get());
+        ColumnFilter filter = filter();
+        boolean reversed = random.chance(50);
+        SSTableReadsListener listener = SSTableReadsListener.NOOP_LISTENER;
+        try (UnfilteredRowIterator one = stock.rowIterator(key, slices, filter, reversed, listener);
+             UnfilteredRowIterator other = ours.rowIterator(key, slices, filter, reversed, listener))
+        {
+            if (one == null || other == null)
+                check("presence of " + key, other != null, one != null);
+            else
+            {
+                check("columns of a read", other.columns(), one.columns());
+                compare("read of " + key + " " + slices + " " + filter + " reversed " + reversed, one, other);
+            }
+        }
+        reads++;
+    }
+
+    private void compareRange()
+    {
+        TableMetadata metadata = table.get();
+        ClusteringIndexFilter rows;
+        boolean reversed = random.chance(50);
+        if (random.chance(70))
+        {
+            rows = new ClusteringIndexSliceFilter(random.slices(metadata), reversed);
+        }
+        else
+        {
+            TreeSet<Clustering<?>> names = new TreeSet<>(metadata.comparator);
+            for (int i = 0; i < 3; i++)
+                names.add(random.clustering(metadata));
+            rows = new ClusteringIndexNamesFilter(names, reversed);
+        }
+        ColumnFilter filter = filter();
+        DataRange range = new DataRange(bounds(metadata), rows);
+        SSTableReadsListener listener = SSTableReadsListener.NOOP_LISTENER;
+        try (UnfilteredPartitionIterator one = stock.partitionIterator(filter, range, listener);
+             UnfilteredPartitionIterator other = ours.partitionIterator(filter, range, listener))
+        {
+            while (one.hasNext() && other.hasNext())
+                try (UnfilteredRowIterator left = one.next(); UnfilteredRowIterator right = other.next())
+                {
+                    compare("range " + range.toString(metadata) + " " + filter, left, right);
+                }
+            check("the end of " + range.toString(metadata), other.hasNext(), one.hasNext());
+        }
+        reads++;
+    }
+
+    private AbstractBounds<PartitionPosition> bounds(TableMetadata metadata)
+    {
+        PartitionPosition left = random.chance(20) ? metadata.partitioner.getMinimumToken().minKeyBound() : position(metadata);
+        PartitionPosition right = random.chance(20) ? metadata.partitioner.getMinimumToken().minKeyBound() : position(metadata);
+        if (!right.isMinimum() && left.compareTo(right) > 0)
+        {
+            PartitionPosition swapped = left;
+            left = right;
+            right = swapped;
+        }
+        boolean includesLeft = random.chance(50), includesRight = random.chance(50);
+        if (left.equals(right))
+            includesLeft = includesRight = true;
+        if (right.isMinimum())
+            includesRight = true;
+        return AbstractBounds.bounds(left, includesLeft, right, includesRight);
+    }
+
+    private PartitionPosition position(TableMetadata metadata)
+    {
+        DecoratedKey key = random.key(metadata);
+        switch (random.below(3))
+        {
+            case 0:
+                return key.getToken().minKeyBound();
+            case 1:
+                return key.getToken().maxKeyBound();
+            default:
+                return key;
+        }
+    }
+
+    private void compareFlush()
+    {
+        Memtable.FlushablePartitionSet<?> one = stock.getFlushSet(null, null), other = ours.getFlushSet(null, null);
+        check("partitions to flush", other.partitionCount(), one.partitionCount());
+        check("bytes of keys to flush", other.partitionKeysSize(), one.partitionKeysSize());
+        check("columns to flush", other.columns(), one.columns());
+        check("statistics of what is flushed", other.encodingStats(), one.encodingStats());
+        check("there is something to flush", other.isEmpty(), false);
+        Iterator<? extends Partition> left = one.iterator(), right = other.iterator();
+        while (left.hasNext() && right.hasNext())
+        {
+            Partition stockPartition = left.next(), ourPartition = right.next();
+            check("key", ourPartition.partitionKey(), stockPartition.partitionKey());
+            check("deletion", ourPartition.partitionLevelDeletion(), stockPartition.partitionLevelDeletion());
+            try (UnfilteredRowIterator rows = stockPartition.unfilteredIterator(); UnfilteredRowIterator ourRows = ourPartition.unfilteredIterator())
+            {
+                compare("flush of " + stockPartition.partitionKey(), rows, ourRows);
+            }
+        }
+        check("the end of what is flushed", right.hasNext(), left.hasNext());
+    }
+
+    private void compare(String what, UnfilteredRowIterator one, UnfilteredRowIterator other)
+    {
+        Content stockContent = new Content(one), ourContent = new Content(other);
+        if (Arrays.equals(stockContent.digest, ourContent.digest))
+            return;
+        throw new AssertionError("differs: " + what + "\nCassandra:\n" + stockContent.text + "ours:\n" + ourContent.text);
+    }
+
+    /** What an iterator returns, once as its digest and once to read. */
+    private static final class Content
+    {
+        private final byte[] digest;
+        private final String text;
+
+        private Content(UnfilteredRowIterator rows)
+        {
+            StringBuilder text = new StringBuilder();
+            TableMetadata metadata = rows.metadata();
+            text.append("  deletion ").append(rows.partitionLevelDeletion()).append('\n');
+            text.append("  ").append(line(rows.staticRow(), metadata)).append('\n');
+            Digest digest = Digest.forReadResponse();
+            List<Unfiltered> read = new ArrayList<>();
+            while (rows.hasNext())
+            {
+                Unfiltered next = rows.next();
+                read.add(next);
+                String line = line(next, metadata);
+                text.append("  ").append(line.length() > 2000 ? line.substring(0, 2000) : line).append('\n');
+            }
+            Iterator<Unfiltered> again = read.iterator();
+            UnfilteredRowIterators.digest(new Replayed(rows, again), digest, MessagingService.VERSION_50);
+            this.digest = digest.digest();
+            this.text = text.toString();
+        }
+    }
+
+    private static String line(Unfiltered next, TableMetadata metadata)
+    {
+        // Cassandra cannot print a deleted counter.
+        if (metadata.isCounter() && next.isRow())
+            return ((Row) next).clustering().toString(metadata) + " " + ((Row) next).columnData().size() + " counters";
+        return next.isRow() ? ((Row) next).toString(metadata, true) : next.toString(metadata);
+    }
+
+    private static final class Replayed extends org.apache.cassandra.db.rows.AbstractUnfilteredRowIterator
+    {
+        private final Iterator<Unfiltered> rows;
+
+        private Replayed(UnfilteredRowIterator of, Iterator<Unfiltered> rows)
+        {
+            super(of.metadata(), of.partitionKey(), of.partitionLevelDeletion(), of.metadata().regularAndStaticColumns(), of.staticRow(), of.isReverseOrder(), of.stats());
+            this.rows = rows;
+        }
+
+        @Override
+        protected Unfiltered computeNext()
+        {
+            return rows.hasNext() ? rows.next() : endOfData();
+        }
+    }
+
+    private static void check(String what, Object got, Object expected)
+    {
+        if (!got.equals(expected))
+            throw new AssertionError(what + ": " + got + " in place of " + expected);
+    }
+
+    /** The tables of the comparison. */
+    public static List<TableMetadata> tables()
+    {
+        List<TableMetadata> tables = new ArrayList<>();
+        for (String statement : TABLES)
+            tables.add(CreateTableStatement.parse(statement, "ks").build());
+        List<FieldIdentifier> names = List.of(FieldIdentifier.forUnquoted("a"), FieldIdentifier.forUnquoted("b"));
+        UserType type = new UserType("ks", ByteBufferUtil.bytes("pair"), names, List.of(Int32Type.instance, UTF8Type.instance), true);
+        TableMetadata.Builder udt = CreateTableStatement.parse("CREATE TABLE udts (k int, c int, v int, PRIMARY KEY (k, c))", "ks");
+        tables.add(udt.addRegularColumn("u", type).addStaticColumn("us", type).build());
+        return tables;
+    }
+
+    public static void main(String[] args) throws Exception
+    {
+        DatabaseDescriptor.daemonInitialization();
+        CommitLog.instance.start();
+        long first = Long.parseLong(args[0]);
+        int seeds = Integer.parseInt(args[1]), updates = Integer.parseInt(args[2]);
+        int passed = 0, failed = 0, reads = 0;
+        for (TableMetadata table : tables())
+            for (long seed = first; seed < first + seeds; seed++)
+            {
+                MemtableComparison comparison = null;
+                try
+                {
+                    comparison = new MemtableComparison(table, seed);
+                    comparison.run(updates);
+                    passed++;
+                }
+                catch (Throwable failure)
+                {
+                    failed++;
+                    System.out.println("FAILED: table " + table.name + ", seed " + seed);
+                    failure.printStackTrace(System.out);
+                }
+                reads += comparison == null ? 0 : comparison.reads;
+            }
+        System.out.println(reads + " reads were the same but for the failures above");
+        System.out.println(passed + " passed, " + failed + " failed");
+        System.out.flush();
+        Runtime.getRuntime().halt(failed == 0 ? 0 : 1);
+    }
+}

@@ -1,0 +1,213 @@
+"""One Cassandra with the plugin and two keyspaces: the tables of `ours` have our memtables, those of `stock` Cassandra's. The same statements
+go to both, and then every read is the same: from memory, after kill -9 and a replay, after a flush, and after ALTER TABLE.
+"""
+
+import re
+import subprocess
+from random import Random
+
+from proof.oracle.cassandra import Cassandra
+from proof.wire import Connection, Error, QueryOptions, Rows
+
+KEYSPACES = {"ours": "espalier", "stock": "default"}
+NOW = 1_700_000_000_000_000
+PAGE_SIZE = 7
+TABLES = ("wide", "plain", "counts", "indexed")
+
+SCHEMA = [
+    "CREATE TYPE {ks}.pair (a int, b text)",
+    "CREATE TABLE {ks}.wide (k int, a int, b text, s text static, sl list<int> static, v int, w text, l list<text>, m map<int, text>, "
+    "st set<int>, u pair, f frozen<pair>, PRIMARY KEY (k, a, b)) WITH CLUSTERING ORDER BY (a DESC, b ASC) AND memtable = '{memtable}'",
+    "CREATE TABLE {ks}.plain (k text PRIMARY KEY, v blob, n bigint, d decimal) WITH memtable = '{memtable}'",
+    "CREATE TABLE {ks}.counts (k int, c int, n counter, s counter static, PRIMARY KEY (k, c)) WITH memtable = '{memtable}'",
+    "CREATE TABLE {ks}.indexed (k int, c int, v int, w text, PRIMARY KEY (k, c)) WITH memtable = '{memtable}'",
+    "CREATE INDEX indexed_v ON {ks}.indexed (v)",
+    "CREATE INDEX indexed_w ON {ks}.indexed (w) USING 'sai'",
+    "CREATE MATERIALIZED VIEW {ks}.by_v AS SELECT * FROM {ks}.indexed WHERE v IS NOT NULL AND k IS NOT NULL AND c IS NOT NULL "
+    "PRIMARY KEY (v, k, c) WITH memtable = '{memtable}'",
+]
+
+READS = [
+    "SELECT * FROM {ks}.wide", "SELECT * FROM {ks}.plain", "SELECT * FROM {ks}.counts", "SELECT * FROM {ks}.indexed", "SELECT * FROM {ks}.by_v",
+    "SELECT DISTINCT k, s FROM {ks}.wide", "SELECT k, a, b, writetime(v), writetime(m) FROM {ks}.wide",
+    "SELECT count(*) FROM {ks}.wide", "SELECT m[1], st, u.a FROM {ks}.wide", "SELECT * FROM {ks}.wide LIMIT 9",
+    *[f"SELECT * FROM {{ks}}.wide WHERE k = {k} {rest}" for k in range(4) for rest in
+      ("", "ORDER BY a ASC", "AND a = 3", "AND a > 1 AND a <= 4", "AND a >= 1 AND a < 4 ORDER BY a ASC, b DESC", "AND a IN (1, 3, 5) AND b = 'b2'",
+       "AND (a, b) > (2, 'b1')", "LIMIT 3", "ORDER BY a ASC LIMIT 3")],
+    *[f"SELECT * FROM {{ks}}.plain WHERE k = 'k{k}'" for k in range(6)],
+    *[f"SELECT * FROM {{ks}}.counts WHERE k = {k}" for k in range(3)],
+    *[f"SELECT * FROM {{ks}}.indexed WHERE v = {v}" for v in range(4)],
+    *[f"SELECT * FROM {{ks}}.indexed WHERE w = 'w{w}'" for w in range(4)],
+    *[f"SELECT * FROM {{ks}}.by_v WHERE v = {v}" for v in range(4)],
+    "SELECT * FROM {ks}.wide WHERE token(k) > -3000000000000000000 AND token(k) <= 4000000000000000000",
+    "SELECT * FROM {ks}.wide WHERE a = 2 ALLOW FILTERING",
+]
+
+
+class Statements:
+    """Random changes with timestamps of their own, so that both keyspaces end with the same cells."""
+
+    def __init__(self, seed: int):
+        self.random = Random(seed)
+        self.time = NOW
+
+    def one(self) -> str:
+        self.time += self.random.choice((0, 1, 1, 1, 5))
+        table = self.random.choice((self.wide, self.wide, self.wide, self.plain, self.counts, self.indexed, self.indexed))
+        return table()
+
+    def using(self, may_expire: bool = True) -> str:
+        expires = may_expire and self.random.random() < 0.15
+        return f"USING TIMESTAMP {self.time}" + (f" AND TTL {self.random.choice((90_000, 900_000))}" if expires else "")
+
+    def wide(self) -> str:
+        n = self.random.randrange
+        row = f"k = {n(4)} AND a = {n(6)} AND b = 'b{n(4)}'"
+        text = f"'{'x' * n(30)}{n(9)}'" if n(40) else f"'{'y' * 100_000}'"
+        return self.random.choice((
+            f"INSERT INTO {{ks}}.wide (k, a, b, v, w) VALUES ({n(4)}, {n(6)}, 'b{n(4)}', {n(9)}, {text}) {self.using()}",
+            f"INSERT INTO {{ks}}.wide (k, a, b, s, l, m, st, u, f) VALUES ({n(4)}, {n(6)}, 'b{n(4)}', 's{n(9)}', ['a', 'b'], "
+            f"{{{{{n(3)}: 'x', {n(3) + 3}: 'y'}}}}, {{{{{n(3)}, {n(3) + 3}}}}}, {{{{a: {n(9)}, b: 'z'}}}}, {{{{a: {n(9)}}}}}) {self.using()}",
+            f"UPDATE {{ks}}.wide {self.using()} SET m[{n(4)}] = 'm{n(9)}', st = st + {{{{{n(9)}}}}}, u.b = 'u{n(9)}' WHERE {row}",
+            f"UPDATE {{ks}}.wide {self.using()} SET v = {n(9)} WHERE {row}",
+            f"UPDATE {{ks}}.wide {self.using()} SET s = 's{n(9)}', sl = [{n(9)}, {n(9)}] WHERE k = {n(4)}",
+            f"DELETE v, m[{n(4)}], u FROM {{ks}}.wide USING TIMESTAMP {self.time} WHERE {row}",
+            f"DELETE FROM {{ks}}.wide USING TIMESTAMP {self.time} WHERE {row}",
+            f"DELETE FROM {{ks}}.wide USING TIMESTAMP {self.time} WHERE k = {n(4)} AND a = {n(6)}",
+            f"DELETE FROM {{ks}}.wide USING TIMESTAMP {self.time} WHERE k = {n(4)} AND a > {n(3)} AND a < {3 + n(3)}",
+            f"DELETE s FROM {{ks}}.wide USING TIMESTAMP {self.time} WHERE k = {n(4)}",
+            f"DELETE FROM {{ks}}.wide USING TIMESTAMP {self.time - n(40)} WHERE k = {n(4)}"))
+
+    def plain(self) -> str:
+        n = self.random.randrange
+        return self.random.choice((
+            f"INSERT INTO {{ks}}.plain (k, v, n) VALUES ('k{n(6)}', 0x{n(1 << 32):08x}, {n(99)}) {self.using()}",
+            f"UPDATE {{ks}}.plain {self.using()} SET d = {n(99)}.{n(9)} WHERE k = 'k{n(6)}'",
+            f"DELETE n FROM {{ks}}.plain USING TIMESTAMP {self.time} WHERE k = 'k{n(6)}'",
+            f"DELETE FROM {{ks}}.plain USING TIMESTAMP {self.time} WHERE k = 'k{n(6)}'"))
+
+    def counts(self) -> str:
+        n = self.random.randrange
+        return self.random.choice((
+            f"UPDATE {{ks}}.counts SET n = n + {n(9)} WHERE k = {n(3)} AND c = {n(4)}",
+            f"UPDATE {{ks}}.counts SET n = n - {n(9)}, s = s + 1 WHERE k = {n(3)} AND c = {n(4)}",
+            f"UPDATE {{ks}}.counts SET s = s + {n(9)} WHERE k = {n(3)}"))
+
+    def indexed(self) -> str:
+        n = self.random.randrange
+        return self.random.choice((
+            f"INSERT INTO {{ks}}.indexed (k, c, v, w) VALUES ({n(4)}, {n(5)}, {n(4)}, 'w{n(4)}') {self.using(False)}",
+            f"UPDATE {{ks}}.indexed {self.using(False)} SET v = {n(4)} WHERE k = {n(4)} AND c = {n(5)}",
+            f"UPDATE {{ks}}.indexed {self.using(False)} SET w = 'w{n(4)}' WHERE k = {n(4)} AND c = {n(5)}",
+            f"DELETE v FROM {{ks}}.indexed USING TIMESTAMP {self.time} WHERE k = {n(4)} AND c = {n(5)}",
+            f"DELETE FROM {{ks}}.indexed USING TIMESTAMP {self.time} WHERE k = {n(4)} AND c = {n(5)}",
+            f"DELETE FROM {{ks}}.indexed USING TIMESTAMP {self.time} WHERE k = {n(4)}"))
+
+
+class Proof:
+    def __init__(self, node: Cassandra, seed: int):
+        self.node = node
+        self.statements = Statements(seed)
+        self.passed = self.failed = 0
+
+    def check(self, name: str, right: bool, detail: str = "") -> None:
+        self.passed, self.failed = self.passed + right, self.failed + (not right)
+        if not right:
+            print(f"FAIL {name}: {detail[:3000]}", flush=True)
+
+    def both(self, connection: Connection, statement: str) -> None:
+        for keyspace, memtable in KEYSPACES.items():
+            answer = connection.query(statement.format(ks=keyspace, memtable=memtable))
+            if isinstance(answer, Error):
+                self.check(statement, False, f"{keyspace}: {answer.message}")
+
+    def write(self, count: int) -> None:
+        with Connection(self.node.host, self.node.port) as connection:
+            for _ in range(count):
+                self.both(connection, self.statements.one())
+
+    def compare(self, when: str) -> None:
+        """Every read gives the same rows."""
+        with Connection(self.node.host, self.node.port) as connection:
+            for read in READS:
+                stock, ours = (rows(connection, read.format(ks=keyspace)) for keyspace in ("stock", "ours"))
+                self.check(f"{when}: {read}", stock == ours, f"\n  Cassandra: {stock}\n  ours:      {ours}")
+
+    def refusal(self, statement: str, part: str) -> None:
+        with Connection(self.node.host, self.node.port) as connection:
+            answer = connection.query(statement)
+        self.check(statement, isinstance(answer, Error) and part in answer.message, str(answer))
+
+
+def rows(connection: Connection, read: str):
+    """The rows of a read, page by page; an error's text."""
+    found, state = [], None
+    while True:
+        answer = connection.query(read, QueryOptions(page_size=PAGE_SIZE, paging_state=state))
+        if not isinstance(answer, Rows):
+            return getattr(answer, "message", str(answer))
+        found += answer.rows
+        state = answer.metadata.paging_state
+        if state is None:
+            return found
+
+
+def memtables(node: Cassandra) -> int:
+    """How many of our memtables are in a node's heap."""
+    histogram = subprocess.run(["jcmd", str(node.process.pid), "GC.class_histogram"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"(\d+) +\d+ +espalier\.cassandra\.NativeMemtable\b", histogram)
+    return int(found[1]) if found else 0
+
+
+def prove(jar, seed: int, statements: int) -> tuple[int, int]:
+    """Returns how many checks passed and failed."""
+    with Cassandra.start(plugin=jar, durable=True) as node:
+        proof = Proof(node, seed)
+        with Connection(node.host, node.port) as connection:
+            for keyspace in KEYSPACES:
+                connection.query(f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")
+            for statement in SCHEMA:
+                proof.both(connection, statement)
+        proof.write(statements)
+        proof.compare("in memory")
+        proof.check("tables have our memtables", memtables(node) >= len(TABLES), f"{memtables(node)} of them")
+        node.kill()
+        node.launch()
+        proof.compare("after kill -9")
+        proof.write(statements // 2)
+        proof.compare("in memory again")
+        for keyspace in KEYSPACES:
+            node.flush(keyspace)
+        proof.compare("flushed")
+        for table in TABLES:
+            proof.check(f"flushed tables of {table}", len(node.sstables("ours", table)) > 0)
+            node.verify("ours", table)
+        proof.write(statements // 2)
+        proof.compare("in memory and on disk")
+        with Connection(node.host, node.port) as connection:
+            proof.both(connection, "ALTER TABLE {ks}.wide DROP v")
+            proof.both(connection, "ALTER TABLE {ks}.wide ADD x int")
+            proof.both(connection, "UPDATE {ks}.wide USING TIMESTAMP 1900000000000000 SET x = 7 WHERE k = 1 AND a = 1 AND b = 'b1'")
+            proof.both(connection, "ALTER TABLE {ks}.wide ADD v int")
+            proof.both(connection, "ALTER TYPE {ks}.pair ADD c int")
+            proof.both(connection, "UPDATE {ks}.wide USING TIMESTAMP 1900000000000000 SET u = {{a: 1, b: 'n', c: 9}} WHERE k = 1 AND a = 1 AND b = 'b2'")
+        proof.compare("after ALTER TABLE and ALTER TYPE")
+        proof.write(statements // 2)
+        with Connection(node.host, node.port) as connection:
+            connection.query("ALTER TABLE ours.wide WITH memtable = 'default'")
+            connection.query("ALTER TABLE ours.plain WITH memtable = 'default'")
+        proof.compare("moved out of our memtables")
+        proof.write(statements // 4)
+        with Connection(node.host, node.port) as connection:
+            connection.query("ALTER TABLE ours.wide WITH memtable = 'espalier'")
+        proof.write(statements // 4)
+        proof.compare("moved back")
+        node.command("drain")
+        node.end()
+        node.launch()
+        proof.compare("after a drain")
+        with Connection(node.host, node.port) as connection:
+            proof.both(connection, "TRUNCATE {ks}.wide")
+        proof.compare("truncated")
+        proof.refusal("CREATE TABLE ours.refused (k int PRIMARY KEY) WITH memtable = 'unknown'", "unknown")
+        return proof.passed, proof.failed
