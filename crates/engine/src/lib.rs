@@ -45,7 +45,7 @@ pub use memtable::{MemtableConfiguration, PutCounts, RowPlace, TrieOptions};
 pub use metrics::TableStats;
 pub use options::{EngineOptions, MemtableConfigurations, default_memtable_configurations};
 pub use quarantine::QuarantinedTable;
-pub use read::{IndexCandidates, IndexedValues, Rows, Target};
+pub use read::{IndexCandidates, IndexedValues, NearestCandidates, NearestStep, Rows, Target};
 pub use recovery::ReplaySummary;
 pub use schema::change::Keyspaces;
 pub use schema_rows::SchemaDamage;

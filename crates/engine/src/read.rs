@@ -5,11 +5,14 @@
 //! CQL, and *now* only as far as its caller says.
 
 mod candidates;
+mod nearest;
 mod newest_first;
 mod rows;
 
 pub use candidates::{IndexCandidates, IndexedValues};
 pub(crate) use candidates::{candidates, is_complete};
+pub(crate) use nearest::nearest;
+pub use nearest::{NearestCandidates, NearestStep};
 pub use rows::{Rows, Target};
 pub(crate) use rows::{has_large_memtables, is_in_memory, prefetch, read, read_at, rows, writes_wait};
 

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use blockio::Disk;
 use model::{IndexKey, IndexPart, PartitionHead, PartitionKey, RowRef, Table, Unfiltered, UnfilteredCursor};
 use sstable::SSTableError;
+use types::Similarity;
 
-use crate::file::Origin;
 use crate::indexer::Indexer;
+use crate::paged::{Origin, stopped};
+use crate::vectors::{VectorOptions, VectorWriter};
 use crate::writer::IndexWriter;
 
 /// The name of the file with these entries, in the directory of its SSTable's indexes.
@@ -18,32 +20,62 @@ pub fn file_name(key: IndexKey) -> String {
         IndexPart::Values => "-values",
         IndexPart::Keys => "-keys",
         IndexPart::Entries => "-entries",
+        IndexPart::Vectors(Similarity::Euclidean) => "-euclidean",
+        IndexPart::Vectors(Similarity::DotProduct) => "-dot-product",
+        IndexPart::Vectors(Similarity::Cosine) => "-cosine",
     };
     format!("{}{part}.db", key.column.0)
 }
 
-/// Takes the rows of an SSTable and writes its index files, one for each index. It holds about 32 MiB of
-/// entries for each of them. The files that are not complete are removed if this is dropped.
+/// Takes the rows of an SSTable and writes its index files, one for each index. It holds about 32 MiB of entries for
+/// each of them, of vectors several times as much. The files that are not complete are removed if this is dropped.
 pub struct IndexBuilder<'i> {
-    parts: Vec<(&'i Indexer, IndexWriter)>,
+    parts: Vec<(&'i Indexer, PartWriter)>,
+    /// Whether the build should go on. It fails soon after this returned false.
+    goes_on: Box<dyn FnMut() -> bool + 'i>,
     /// A buffer for an entry.
     entry: Vec<u8>,
 }
 
+enum PartWriter {
+    Entries(IndexWriter),
+    Vectors(Box<VectorWriter>),
+}
+
+impl PartWriter {
+    fn create(disk: &Arc<dyn Disk>, path: &Path, part: IndexPart) -> Result<PartWriter, SSTableError> {
+        Ok(match part.similarity() {
+            None => PartWriter::Entries(IndexWriter::create(disk, path)?),
+            Some(similarity) => {
+                let writer = VectorWriter::create(disk, path, similarity, VectorOptions::default())?;
+                PartWriter::Vectors(Box::new(writer))
+            }
+        })
+    }
+
+    fn add(&mut self, entry: &[u8], term_length: usize, goes_on: &mut dyn FnMut() -> bool) -> Result<(), SSTableError> {
+        match self {
+            PartWriter::Entries(writer) => writer.add(entry, term_length),
+            PartWriter::Vectors(writer) => writer.add(entry, term_length, goes_on),
+        }
+    }
+}
+
 impl<'i> IndexBuilder<'i> {
     /// Starts the files of these indexes in a directory that exists. A file that is there is replaced when the new one
-    /// is complete.
+    /// is complete. `goes_on` is asked from time to time, and may return false to stop the build.
     pub fn create(
         disk: &Arc<dyn Disk>,
         directory: &Path,
         indexers: impl IntoIterator<Item = &'i Indexer>,
+        goes_on: impl FnMut() -> bool + 'i,
     ) -> Result<IndexBuilder<'i>, SSTableError> {
         let start = |indexer: &'i Indexer| {
             let path = directory.join(file_name(indexer.key()));
-            Ok((indexer, IndexWriter::create(disk, &path)?))
+            Ok((indexer, PartWriter::create(disk, &path, indexer.key().part)?))
         };
         let parts = indexers.into_iter().map(start).collect::<Result<_, SSTableError>>()?;
-        Ok(IndexBuilder { parts, entry: Vec::new() })
+        Ok(IndexBuilder { parts, goes_on: Box::new(goes_on), entry: Vec::new() })
     }
 
     /// Takes the next partition. Its rows follow.
@@ -52,7 +84,7 @@ impl<'i> IndexBuilder<'i> {
         self.parts.iter_mut().try_for_each(|(indexer, writer)| {
             let mut added = Ok(());
             indexer.of_partition(table, key, static_row, &mut self.entry, |entry, term_length| {
-                added = writer.add(entry, term_length);
+                added = writer.add(entry, term_length, &mut self.goes_on);
             });
             added
         })
@@ -63,18 +95,14 @@ impl<'i> IndexBuilder<'i> {
         self.parts.iter_mut().try_for_each(|(indexer, writer)| {
             let mut added = Ok(());
             indexer.of_row(table, key, row, &mut self.entry, |entry, term_length| {
-                added = writer.add(entry, term_length);
+                added = writer.add(entry, term_length, &mut self.goes_on);
             });
             added
         })
     }
 
-    /// Takes all rows of a cursor that has not begun. `go_on` is called after each partition, and may fail to stop it.
-    pub fn scan(
-        &mut self,
-        cursor: &mut dyn UnfilteredCursor,
-        mut go_on: impl FnMut() -> Result<(), SSTableError>,
-    ) -> Result<(), SSTableError> {
+    /// Takes all rows of a cursor that has not begun.
+    pub fn scan(&mut self, cursor: &mut dyn UnfilteredCursor) -> Result<(), SSTableError> {
         let table = cursor.table().clone();
         while cursor.advance_partition()? {
             let key = cursor.partition().key.clone();
@@ -84,13 +112,18 @@ impl<'i> IndexBuilder<'i> {
                     self.row(&table, &key, row)?;
                 }
             }
-            go_on()?;
+            if !(self.goes_on)() {
+                return Err(stopped());
+            }
         }
         Ok(())
     }
 
     /// Completes the files, durably but for their names: the caller syncs the directory.
-    pub fn finish(self, origin: &Origin) -> Result<(), SSTableError> {
-        self.parts.into_iter().try_for_each(|(indexer, writer)| writer.finish(indexer.key(), origin))
+    pub fn finish(mut self, origin: &Origin) -> Result<(), SSTableError> {
+        self.parts.into_iter().try_for_each(|(indexer, writer)| match writer {
+            PartWriter::Entries(writer) => writer.finish(indexer.key(), origin),
+            PartWriter::Vectors(writer) => writer.finish(indexer.key(), origin, &mut self.goes_on),
+        })
     }
 }

@@ -5,37 +5,16 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use blockio::{Disk, File, OpenOptions};
-use model::{IndexKey, IndexPart};
-use sstable::{BlockCache, Corruption, SSTableError, SSTableId, TRIE_PAGE_BYTES, TrieFile};
+use blockio::{Disk, OpenOptions};
+use model::IndexKey;
+use sstable::{BlockCache, Corruption, SSTableError, TRIE_PAGE_BYTES, TrieFile};
 use types::vint;
 
 use crate::batch::{Batch, Source};
+use crate::paged::{Footer, FooterBytes, Form, Origin};
 
-pub(crate) const MAGIC: &[u8; 4] = b"ESPI";
-pub(crate) const VERSION: u32 = 2;
-/// The position of the footer and the magic number.
-const TAIL_BYTES: usize = 12;
-const SEGMENT_BYTES: usize = 32;
-/// More than a footer has besides checksums of pages and segments.
-const FOOTER_HEAD_BYTES_MAX: u64 = 1024;
-
-/// How much of the id of another SSTable an error shows.
-const ID_SHOWN_BYTES: usize = 64;
-
-/// How a file names the part of the column.
-pub(crate) fn part_number(part: IndexPart) -> u32 {
-    IndexPart::ALL.iter().position(|other| *other == part).unwrap_or_default() as u32
-}
-
-/// The SSTable of an index file. A file that belongs to another one is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// Its id, which no other SSTable ever has.
-    pub sstable: SSTableId,
-    /// The bytes of its data, uncompressed.
-    pub data_bytes: u64,
-}
+/// The form of these files.
+pub(crate) const FORM: Form = Form { magic: b"ESPI", version: 2, segment_bytes: 32 };
 
 /// Entries that were sorted together: blocks, and the trie that leads to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +48,12 @@ impl IndexFile {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let file = disk.open(path, OpenOptions::read())?;
         let size_bytes = file.len()?;
-        let (position, bytes) = read_footer(&name, &*file, size_bytes)?;
-        let mut footer = Footer { file: &name, position, bytes: &bytes, at: 0 };
-        let (crcs, segments) = footer.read(key, origin)?;
-        let pages = TrieFile::new(name, file, cache, position, crcs)?;
+        let bytes = FooterBytes::read(FORM, &name, &*file, size_bytes)?;
+        let mut footer = bytes.content(&name);
+        let (crcs, segment_count) = footer.head(FORM, key, origin)?;
+        let segments = (0..segment_count).map(|_| segment(&mut footer, crcs.len() as u64));
+        let segments = segments.collect::<Result<Vec<_>, _>>()?;
+        let pages = TrieFile::new(name, file, cache, bytes.position, crcs)?;
         Ok(IndexFile { pages, segments, size_bytes })
     }
 
@@ -137,121 +118,15 @@ impl IndexFile {
     }
 }
 
-fn read_footer(name: &str, file: &dyn File, size_bytes: u64) -> Result<(u64, Vec<u8>), SSTableError> {
-    let damaged = |offset, expected: &'static str, got: String| Corruption::new(name, offset, expected, got);
-    let Some(tail_position) = size_bytes.checked_sub(TAIL_BYTES as u64) else {
-        return Err(damaged(0, "an index file", format!("{size_bytes} bytes")).into());
-    };
-    let mut tail = [0; TAIL_BYTES];
-    file.read_exact_at(&mut tail, tail_position)?;
-    let (position, magic) = tail.split_at(8);
-    if magic != MAGIC {
-        return Err(damaged(tail_position + 8, "the magic number ESPI", format!("{magic:02x?}")).into());
+/// Reads a segment of a file with this number of pages.
+fn segment(footer: &mut Footer<'_>, page_count: u64) -> Result<Segment, SSTableError> {
+    let (first_page, end_page) = (footer.u64("the first page of a segment")?, footer.u64("the end of a segment")?);
+    let (root, entry_count) = (footer.u64("the root of a trie")?, footer.u64("the number of entries")?);
+    if first_page >= end_page || end_page > page_count || root >= page_count * TRIE_PAGE_BYTES as u64 {
+        let got = format!("pages {first_page} to {end_page}, root {root}");
+        return Err(footer.damaged("a segment within the file", got));
     }
-    let position = position.first_chunk().map_or(0, |position| u64::from_be_bytes(*position));
-    let is_page = position.is_multiple_of(TRIE_PAGE_BYTES as u64);
-    // It has a checksum for each page before it, and not more segments than there are pages.
-    let pages = position / TRIE_PAGE_BYTES as u64;
-    let length_max = FOOTER_HEAD_BYTES_MAX + pages.saturating_mul(4 + SEGMENT_BYTES as u64);
-    let length = tail_position.checked_sub(position).filter(|length| is_page && *length <= length_max);
-    let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else {
-        let expected = "the position of the footer, at a page's start";
-        return Err(damaged(tail_position, expected, position.to_string()).into());
-    };
-    let mut footer = vec![0; length];
-    file.read_exact_at(&mut footer, position)?;
-    let Some((body, crc)) = footer.split_last_chunk::<4>() else {
-        return Err(damaged(position, "a footer with a checksum", format!("{length} bytes")).into());
-    };
-    let (stored, computed) = (u32::from_be_bytes(*crc), crc32fast::hash(body));
-    if stored != computed {
-        let expected = format!("checksum {computed:08x} of the footer");
-        let at = position + body.len() as u64;
-        return Err(Corruption::new(name, at, expected, format!("{stored:08x}")).into());
-    }
-    footer.truncate(length - 4);
-    Ok((position, footer))
-}
-
-/// The footer while it is read.
-struct Footer<'a> {
-    file: &'a str,
-    position: u64,
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl Footer<'_> {
-    fn damaged(&self, expected: impl Into<String>, got: impl std::fmt::Display) -> SSTableError {
-        Corruption::new(self.file, self.position + self.at as u64, expected.into(), got.to_string()).into()
-    }
-
-    fn take<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], SSTableError> {
-        let found = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).copied();
-        let found = found.ok_or_else(|| self.damaged(what, "the end of the footer"))?;
-        self.at += N;
-        Ok(found)
-    }
-
-    fn u32(&mut self, what: &'static str) -> Result<u32, SSTableError> {
-        Ok(u32::from_be_bytes(self.take(what)?))
-    }
-
-    fn u64(&mut self, what: &'static str) -> Result<u64, SSTableError> {
-        Ok(u64::from_be_bytes(self.take(what)?))
-    }
-
-    /// Checks what the file belongs to, and reads the checksums of its pages and its segments.
-    fn read(&mut self, key: IndexKey, origin: &Origin) -> Result<(Vec<u32>, Vec<Segment>), SSTableError> {
-        if &self.take::<4>("the magic number ESPI")? != MAGIC {
-            return Err(self.damaged("the magic number ESPI before this", "another"));
-        }
-        let version = self.u32("a version")?;
-        if version != VERSION {
-            let what = format!("version {version} of index files");
-            return Err(SSTableError::Unsupported { file: self.file.into(), what });
-        }
-        let stored = self.u32("the id of a column")?;
-        if stored != key.column.0 {
-            return Err(self.damaged(format!("column {}", key.column.0), stored));
-        }
-        let stored = self.u32("the number of a part")?;
-        if stored != part_number(key.part) {
-            return Err(self.damaged(format!("part {}", part_number(key.part)), stored));
-        }
-        let length = self.u32("the length of an SSTable's id")? as usize;
-        let id = self.bytes.get(self.at..).and_then(|rest| rest.get(..length)).unwrap_or_default();
-        if id != origin.sstable.as_str().as_bytes() {
-            let got = format!("{:?}", String::from_utf8_lossy(&id[..id.len().min(ID_SHOWN_BYTES)]));
-            return Err(self.damaged(format!("the id {} of an SSTable", origin.sstable.as_str()), got));
-        }
-        self.at += length;
-        let data_bytes = self.u64("the length of an SSTable")?;
-        if data_bytes != origin.data_bytes {
-            return Err(self.damaged(format!("an SSTable of {} bytes", origin.data_bytes), data_bytes));
-        }
-        let page_count = u64::from(self.u32("the number of pages")?);
-        if page_count * TRIE_PAGE_BYTES as u64 != self.position {
-            return Err(self.damaged(format!("a checksum for each page up to {}", self.position), page_count));
-        }
-        let crcs = (0..page_count).map(|_| self.u32("the checksum of a page")).collect::<Result<Vec<_>, _>>()?;
-        let segment_count = self.u32("the number of segments")? as usize;
-        if segment_count.checked_mul(SEGMENT_BYTES) != Some(self.bytes.len() - self.at) {
-            return Err(self.damaged("as many segments as the footer has room for", segment_count));
-        }
-        let segments = (0..segment_count).map(|_| self.segment(page_count)).collect::<Result<Vec<_>, _>>()?;
-        Ok((crcs, segments))
-    }
-
-    fn segment(&mut self, page_count: u64) -> Result<Segment, SSTableError> {
-        let (first_page, end_page) = (self.u64("the first page of a segment")?, self.u64("the end of a segment")?);
-        let (root, entry_count) = (self.u64("the root of a trie")?, self.u64("the number of entries")?);
-        if first_page >= end_page || end_page > page_count || root >= self.position {
-            let got = format!("pages {first_page} to {end_page}, root {root}");
-            return Err(self.damaged("a segment within the file", got));
-        }
-        Ok(Segment { first_page, end_page, root, entry_count })
-    }
+    Ok(Segment { first_page, end_page, root, entry_count })
 }
 
 /// A segment of a file.

@@ -16,7 +16,8 @@ use crate::entry::{TermRange, clustering_types, push_term};
 ///
 /// A regular or clustering column has an entry for each row, a static column or one of the partition key an entry for
 /// each partition. A collection that is not frozen has one for each of its values, keys or entries. Cells that are
-/// deletions have none. Expired cells have one, because an indexer has no clock.
+/// deletions have none. Expired cells have one, because an indexer has no clock. The entry of a vector begins with the
+/// vector as it is.
 #[derive(Debug)]
 pub struct Indexer {
     column: Arc<Column>,
@@ -30,7 +31,7 @@ pub struct Indexer {
 impl Indexer {
     /// For a part of a column of the table. The column is no counter, and not frozen if it has such a part.
     pub fn new(table: &Table, column: &Arc<Column>, part: IndexPart) -> Indexer {
-        debug_assert_eq!(column.is_complex(), part != IndexPart::Whole, "only collections of many cells have parts");
+        debug_assert_eq!(column.is_complex(), part.is_of_collection(), "only collections of many cells have parts");
         Indexer {
             column: column.clone(),
             part,
@@ -146,10 +147,14 @@ impl Indexer {
         }
     }
 
-    /// Writes the term and the partition's position; the length of the term.
+    /// Writes the term and the partition's position; the length of the term. A vector stands for itself, because
+    /// vectors are not looked for by order.
     fn begin(&self, value: &[u8], key: &PartitionKey, entry: &mut Vec<u8>) -> usize {
         entry.clear();
-        push_term(&self.value_type, value, entry);
+        match self.part {
+            IndexPart::Vectors(_) => entry.extend_from_slice(value),
+            _ => push_term(&self.value_type, value, entry),
+        }
         let term_length = entry.len();
         encode_decorated_key(key.token(), key.bytes(), entry);
         term_length

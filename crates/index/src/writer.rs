@@ -1,15 +1,16 @@
 //! Writes an index file. The layout is in FORMAT.md.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use blockio::{Disk, File, OpenOptions};
+use blockio::Disk;
 use bytecomp::separator::write_separator_after;
 use model::IndexKey;
 use sstable::{SSTableError, TRIE_PAGE_BYTES, TrieWriter};
 use types::vint;
 
-use crate::file::{MAGIC, Origin, Segment, VERSION, part_number};
+use crate::file::{FORM, Segment};
+use crate::paged::{Origin, PagedWriter};
 
 /// The bytes of entries that are sorted in memory. More of them make another segment.
 const SEGMENT_BYTES: usize = 32 << 20;
@@ -19,19 +20,12 @@ const BLOCK_BYTES: usize = TRIE_PAGE_BYTES - 4;
 /// An index file that is being written, under a temporary name until it is complete and durable. The file is removed if
 /// this is dropped before.
 pub struct IndexWriter {
-    disk: Arc<dyn Disk>,
-    path: PathBuf,
-    temporary: PathBuf,
-    file: Box<dyn File>,
-    /// The length of the file so far.
-    length: u64,
-    crcs: Vec<u32>,
+    file: PagedWriter,
     segments: Vec<Segment>,
     /// The entries of the next segment, in order of arrival.
     bytes: Vec<u8>,
     entries: Vec<Unsorted>,
     segment_bytes: usize,
-    is_complete: bool,
 }
 
 /// An entry in the bytes of the next segment.
@@ -50,23 +44,8 @@ impl IndexWriter {
 
     /// As [`create`](Self::create), with segments of about this many bytes of entries.
     pub fn with_segments(disk: &Arc<dyn Disk>, path: &Path, segment_bytes: usize) -> Result<IndexWriter, SSTableError> {
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".tmp");
-        let temporary = PathBuf::from(temporary);
-        let file = disk.open(&temporary, OpenOptions::create())?;
-        Ok(IndexWriter {
-            disk: disk.clone(),
-            path: path.to_owned(),
-            temporary,
-            file,
-            length: 0,
-            crcs: Vec::new(),
-            segments: Vec::new(),
-            bytes: Vec::new(),
-            entries: Vec::new(),
-            segment_bytes,
-            is_complete: false,
-        })
+        let file = PagedWriter::create(disk, path)?;
+        Ok(IndexWriter { file, segments: Vec::new(), bytes: Vec::new(), entries: Vec::new(), segment_bytes })
     }
 
     /// Adds an entry. Entries come in any order, and the same one may come again.
@@ -88,38 +67,12 @@ impl IndexWriter {
         if !self.entries.is_empty() {
             self.write_segment()?;
         }
-        let footer = self.footer(key, origin);
-        self.file.write_at(&footer, self.length)?;
-        self.file.sync_data()?;
-        self.disk.rename(&self.temporary, &self.path)?;
-        self.is_complete = true;
-        Ok(())
-    }
-
-    fn footer(&self, key: IndexKey, origin: &Origin) -> Vec<u8> {
-        debug_assert_eq!(self.length, (self.crcs.len() * TRIE_PAGE_BYTES) as u64, "every page has a checksum");
-        let mut out = MAGIC.to_vec();
-        out.extend_from_slice(&VERSION.to_be_bytes());
-        out.extend_from_slice(&key.column.0.to_be_bytes());
-        out.extend_from_slice(&part_number(key.part).to_be_bytes());
-        let id = origin.sstable.as_str().as_bytes();
-        out.extend_from_slice(&(id.len() as u32).to_be_bytes());
-        out.extend_from_slice(id);
-        out.extend_from_slice(&origin.data_bytes.to_be_bytes());
-        out.extend_from_slice(&(self.crcs.len() as u32).to_be_bytes());
-        out.extend(self.crcs.iter().flat_map(|crc| crc.to_be_bytes()));
-        out.extend_from_slice(&(self.segments.len() as u32).to_be_bytes());
+        let mut segments = Vec::new();
         for segment in &self.segments {
-            out.extend_from_slice(&segment.first_page.to_be_bytes());
-            out.extend_from_slice(&segment.end_page.to_be_bytes());
-            out.extend_from_slice(&segment.root.to_be_bytes());
-            out.extend_from_slice(&segment.entry_count.to_be_bytes());
+            let Segment { first_page, end_page, root, entry_count } = segment;
+            [first_page, end_page, root, entry_count].iter().for_each(|n| segments.extend_from_slice(&n.to_be_bytes()));
         }
-        let crc = crc32fast::hash(&out);
-        out.extend_from_slice(&crc.to_be_bytes());
-        out.extend_from_slice(&self.length.to_be_bytes());
-        out.extend_from_slice(MAGIC);
-        out
+        self.file.finish(FORM, key, origin, &segments)
     }
 
     /// Sorts the entries, and writes them as blocks and a trie.
@@ -129,7 +82,7 @@ impl IndexWriter {
         let entry = |place: &Unsorted| &bytes[place.start as usize..place.end as usize];
         entries.sort_unstable_by(|one, other| entry(one).cmp(entry(other)));
         entries.dedup_by(|one, other| entry(one) == entry(other));
-        let first_page = self.length / TRIE_PAGE_BYTES as u64;
+        let first_page = self.file.page();
         let mut separators: Vec<(Vec<u8>, u64)> = Vec::new();
         let mut block = Block::default();
         let mut previous: &[u8] = &[];
@@ -143,13 +96,13 @@ impl IndexWriter {
                 if !separators.is_empty() {
                     write_separator_after(previous, next, &mut separator);
                 }
-                separators.push((separator, self.length / TRIE_PAGE_BYTES as u64));
+                separators.push((separator, self.file.page()));
             }
             block.add(next, place.term_length);
             previous = next;
         }
         self.write_block(&mut block)?;
-        let end_page = self.length / TRIE_PAGE_BYTES as u64;
+        let end_page = self.file.page();
         let root = self.write_trie(&separators)?;
         self.segments.push(Segment { first_page, end_page, root, entry_count: entries.len() as u64 });
         (self.bytes, self.entries) = (bytes, entries);
@@ -162,34 +115,16 @@ impl IndexWriter {
         let mut bytes = (block.content.len() as u32).to_be_bytes().to_vec();
         bytes.append(&mut block.content);
         block.last.clear();
-        self.write_pages(bytes)
+        self.file.write_pages(bytes)
     }
 
     /// Writes the trie of the blocks' separators. Returns the position of its root.
     fn write_trie(&mut self, separators: &[(Vec<u8>, u64)]) -> Result<u64, SSTableError> {
-        let mut trie = TrieWriter::new(self.length);
+        let mut trie = TrieWriter::new(self.file.length());
         separators.iter().for_each(|(separator, page)| trie.add(separator, *page));
         let (root, bytes) = trie.finish();
-        self.write_pages(bytes)?;
+        self.file.write_pages(bytes)?;
         Ok(root)
-    }
-
-    /// Appends bytes, and zeros up to the end of the page.
-    fn write_pages(&mut self, mut bytes: Vec<u8>) -> Result<(), SSTableError> {
-        bytes.resize(bytes.len().next_multiple_of(TRIE_PAGE_BYTES), 0);
-        self.file.write_at(&bytes, self.length)?;
-        self.crcs.extend(bytes.chunks(TRIE_PAGE_BYTES).map(crc32fast::hash));
-        self.length += bytes.len() as u64;
-        Ok(())
-    }
-}
-
-impl Drop for IndexWriter {
-    fn drop(&mut self) {
-        if !self.is_complete {
-            // Best effort: the next start removes what stays behind.
-            let _ = self.disk.remove_file(&self.temporary);
-        }
     }
 }
 

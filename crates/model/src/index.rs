@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use types::CqlType;
 use types::identifier::Quoted;
+use types::{CqlType, Similarity};
 
 use crate::{Column, ColumnId};
 
@@ -13,6 +13,8 @@ use crate::{Column, ColumnId};
 pub const INDEX_TARGET: &str = "target";
 /// The option with the class of an index that is not plain.
 pub const INDEX_CLASS: &str = "class_name";
+/// The option of an index of vectors with the function by which they are compared.
+pub const INDEX_SIMILARITY: &str = "similarity_function";
 /// The names of the class of storage-attached indexes, in small letters.
 const STORAGE_ATTACHED: [&str; 3] =
     ["sai", "storageattachedindex", "org.apache.cassandra.index.sai.storageattachedindex"];
@@ -28,12 +30,11 @@ pub enum IndexPart {
     Keys,
     /// The entries of a map: keys with their values.
     Entries,
+    /// The value as one vector among others, which are found by how similar they are to a given one.
+    Vectors(Similarity),
 }
 
 impl IndexPart {
-    /// All parts, in the order of their numbers in files.
-    pub const ALL: [IndexPart; 4] = [IndexPart::Whole, IndexPart::Values, IndexPart::Keys, IndexPart::Entries];
-
     /// The type of the part's values in a column of this type. An entry is a tuple of key and value.
     pub fn value_type(self, ty: &CqlType) -> CqlType {
         match (self, ty) {
@@ -44,6 +45,19 @@ impl IndexPart {
                 CqlType::tuple([(**key).clone(), (**value).clone()])
             }
             (_, ty) => ty.clone(),
+        }
+    }
+
+    /// Whether it is a part of a collection that is not frozen.
+    pub fn is_of_collection(self) -> bool {
+        matches!(self, IndexPart::Values | IndexPart::Keys | IndexPart::Entries)
+    }
+
+    /// The function by which vectors are compared, if the index is one of vectors.
+    pub fn similarity(self) -> Option<Similarity> {
+        match self {
+            IndexPart::Vectors(similarity) => Some(similarity),
+            _ => None,
         }
     }
 }
@@ -130,6 +144,13 @@ impl Index {
         Some(Index { name: name.into(), class, options, column, part })
     }
 
+    /// The same index as one of the vectors of its column. `None` if there is no such similarity function as it names.
+    pub fn of_vectors(mut self) -> Option<Index> {
+        let named = self.options.get(INDEX_SIMILARITY).map(|name| Similarity::of_name(name));
+        self.part = IndexPart::Vectors(named.unwrap_or(Some(Similarity::Cosine))?);
+        Some(self)
+    }
+
     /// The indexed column and the part of it, as CREATE INDEX has them.
     pub fn target(&self) -> &str {
         self.options.get(INDEX_TARGET).map_or("", String::as_str)
@@ -174,7 +195,7 @@ impl fmt::Display for Target<'_> {
         let column = Quoted(self.column);
         match self.part {
             IndexPart::Whole if self.is_frozen => write!(f, "full({column})"),
-            IndexPart::Whole => write!(f, "{column}"),
+            IndexPart::Whole | IndexPart::Vectors(_) => write!(f, "{column}"),
             IndexPart::Values => write!(f, "values({column})"),
             IndexPart::Keys => write!(f, "keys({column})"),
             IndexPart::Entries => write!(f, "entries({column})"),

@@ -29,7 +29,7 @@ pub use column_sets::{ColumnChange, ColumnSet, ColumnSets};
 pub use cursor::{BoxCursor, Marker, PartitionHead, StoredRow, Unfiltered, UnfilteredCursor};
 pub use deletion::{DeletionTime, NO_DELETION_TIME};
 pub use error::{CorruptMutation, ReadError};
-pub use index::{INDEX_CLASS, INDEX_TARGET, Index, IndexClass, IndexKey, IndexPart};
+pub use index::{INDEX_CLASS, INDEX_SIMILARITY, INDEX_TARGET, Index, IndexClass, IndexKey, IndexPart};
 pub use key::PartitionKey;
 pub use mask::{ColumnMask, MaskArgument};
 pub use merge::MergeCursor;

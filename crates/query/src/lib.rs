@@ -35,6 +35,7 @@ mod selection;
 mod system;
 mod terms;
 mod trace;
+mod vector_index;
 
 pub use audit::{AuditFilter, AuditOptions, Category, Choice};
 pub use auth::{AccessOptions, AuthOptions, Authenticator, CidrChecks, Login, without_passwords};

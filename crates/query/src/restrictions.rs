@@ -5,6 +5,7 @@ mod clustering;
 mod column;
 mod filter;
 mod index;
+mod nearest;
 mod partition;
 mod relation;
 mod target;
@@ -73,6 +74,8 @@ pub(crate) struct Restrictions {
     partition: PartitionRestrictions,
     clustering: ClusteringRestrictions,
     others: Vec<ColumnRestriction>,
+    /// The column by whose vectors the rows are ordered.
+    nearest: Option<Arc<Column>>,
     /// Whether partitions are not given by their keys.
     is_key_range: bool,
     filters_partition: bool,
@@ -92,11 +95,24 @@ impl Restrictions {
         reading: Reading,
         preparing: &mut Preparing<'_>,
     ) -> Result<Restrictions, QueryError> {
+        Restrictions::prepare_ordered(clause, table, reading, Ok(None), preparing)
+    }
+
+    /// As [`prepare`](Self::prepare), of a SELECT whose rows are ordered by the vectors of a column. An error of the
+    /// order comes after those of the relations.
+    pub fn prepare_ordered(
+        clause: &WhereClause,
+        table: &Arc<Table>,
+        reading: Reading,
+        nearest: Result<Option<Arc<Column>>, QueryError>,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Restrictions, QueryError> {
         let mut restrictions = Restrictions {
             table: table.clone(),
             partition: PartitionRestrictions::new(table),
             clustering: ClusteringRestrictions::new(table, reading.statement == StatementType::Select),
             others: Vec::new(),
+            nearest: None,
             is_key_range: false,
             filters_partition: false,
             filters_clustering: false,
@@ -106,6 +122,9 @@ impl Restrictions {
         };
         for relation in &clause.relations {
             restrictions.add(relation, reading, preparing)?;
+        }
+        if let Some(column) = nearest? {
+            restrictions.add_nearest(column)?;
         }
         if let Some(expression) = clause.expressions.first() {
             return Err(refuse_expression(&expression.index, table));
@@ -228,6 +247,11 @@ impl Restrictions {
     }
 
     fn check_others(&mut self, reading: Reading) -> Result<(), QueryError> {
+        if let Some(column) = self.nearest() {
+            self.check_nearest(column, reading.allow_filtering)?;
+            self.indexes.is_used = true;
+            return Ok(());
+        }
         if self.others.is_empty() {
             return Ok(());
         }
@@ -282,9 +306,9 @@ impl Restrictions {
         !self.clustering.is_empty()
     }
 
-    /// The restricted columns outside of the primary key.
+    /// The restricted columns outside of the primary key, and the one by whose vectors rows are ordered.
     pub fn other_columns(&self) -> impl Iterator<Item = &Arc<Column>> {
-        self.others.iter().map(|restriction| &restriction.column)
+        self.others.iter().map(|restriction| &restriction.column).chain(self.nearest())
     }
 
     /// Whether a column of the primary key is restricted to one value.
@@ -298,7 +322,8 @@ impl Restrictions {
 
     /// Whether a partition with nothing but static content yields a row.
     pub fn returns_static_only_partitions(&self) -> bool {
-        self.clustering.is_empty() && !self.others.iter().any(|other| other.column.kind == ColumnKind::Regular)
+        let is_regular = |other: &ColumnRestriction| other.column.kind == ColumnKind::Regular;
+        self.clustering.is_empty() && !self.others.iter().any(is_regular) && !self.is_nearest_regular()
     }
 
     /// Whether every clustering column is restricted to values, so that rows are given one by one.

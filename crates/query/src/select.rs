@@ -1,10 +1,12 @@
 //! SELECT.
 
 mod by_index;
+mod by_similarity;
 mod execute;
 mod grouping;
 mod lookup;
 mod masking;
+mod nearest;
 mod ordering;
 mod paging;
 mod read;
@@ -31,6 +33,7 @@ use crate::{QueryError, ResultColumns};
 use grouping::Grouping;
 use lookup::LookedUp;
 use masking::Masking;
+use nearest::Nearest;
 use ordering::Ordering;
 use writer::PlainWriter;
 
@@ -55,6 +58,8 @@ pub(crate) struct SelectPlan {
     is_distinct: bool,
     grouping: Option<Grouping>,
     ordering: Ordering,
+    /// The order by similarity, if the rows have one.
+    nearest: Option<Box<Nearest>>,
     limit: Option<Term>,
     per_partition_limit: Option<Term>,
     /// The cost of a row besides its bytes, in steps of a [`crate::budget::Budget`].
@@ -107,10 +112,10 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     let only_statics = selects_only_statics(&select.selection, &table);
     // Cassandra looks up selected columns and functions first.
     selection::check_names(&select.selection, &table, preparing)?;
-    ordering::check_names(&select.order_by, &table)?;
+    let by_similarity = nearest::Clauses::prepare(&select.order_by, &table, preparing)?;
     let reading = Reading { statement: StatementType::Select, only_statics, allow_filtering: select.allow_filtering };
-    let restrictions = Restrictions::prepare(&select.where_clause, &table, reading, preparing)?;
-    ordering::refuse_ann(&select.order_by, &table)?;
+    let ordered_by = by_similarity.column();
+    let restrictions = Restrictions::prepare_ordered(&select.where_clause, &table, reading, ordered_by, preparing)?;
     let selection = Selection::prepare(&select.selection, &table, select.is_json, preparing)?;
     if select.is_distinct {
         check_distinct(select, &selection, &restrictions, &table)?;
@@ -119,7 +124,9 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     if selection.is_aggregate() && grouping.is_none() && select.per_partition_limit.is_some() {
         return Err(QueryError::invalid("PER PARTITION LIMIT is not allowed with aggregate queries."));
     }
-    let ordering = Ordering::prepare(&select.order_by, &table, &restrictions)?;
+    let nearest = by_similarity.into_order(&table);
+    let clauses = if nearest.is_some() { &[] } else { select.order_by.as_slice() };
+    let ordering = Ordering::prepare(clauses, &table, &restrictions)?;
     restrictions.check_needs_filtering(select.allow_filtering)?;
     let mut limit = |term: &Option<ast::Term>, name: &str| {
         let receiver = column_spec(&table, &table.partition_key()[0]).sibling(name, CqlType::Int);
@@ -128,7 +135,8 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     let per_partition_limit = limit(&select.per_partition_limit, "[per_partition_limit]")?;
     let limit = limit(&select.limit, "[limit]")?;
     let is_plain = selection.is_plain() && grouping.is_none();
-    let is_whole = limit.is_none() && per_partition_limit.is_none() && !select.is_distinct;
+    let is_in_order = nearest.is_none();
+    let is_whole = limit.is_none() && per_partition_limit.is_none() && !select.is_distinct && is_in_order;
     let plain = if is_plain { PlainWriter::new(&selection, &table) } else { None };
     let regulars = regulars_used(&table, &selection, &restrictions);
     let masking = Masking::prepare(select, &table, &selection, preparing)?;
@@ -138,6 +146,7 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     let finds_rows = plain.is_some()
         && is_for_all
         && !select.is_distinct
+        && is_in_order
         && ordering.sort.is_none()
         && lookup::applies_to_rows(&table, regulars.as_deref());
     let looked_up = match restrictions.target() {
@@ -165,6 +174,7 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
         is_distinct: select.is_distinct,
         grouping,
         ordering,
+        nearest,
         limit,
         per_partition_limit,
         usual_size_bytes: AtomicUsize::new(0),

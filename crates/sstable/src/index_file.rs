@@ -72,7 +72,21 @@ impl IndexFile {
 
     /// Up to `length` bytes at `position`, fewer only at the end of the file.
     pub fn read(&self, position: u64, length: usize, may_block: bool) -> Result<Vec<u8>, SSTableError> {
-        let mut out = Vec::with_capacity(length);
+        let mut out = Vec::new();
+        self.read_into(position, length, may_block, &mut out)?;
+        Ok(out)
+    }
+
+    /// As [`read`](Self::read), into a vector whose content is replaced.
+    pub fn read_into(
+        &self,
+        position: u64,
+        length: usize,
+        may_block: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SSTableError> {
+        out.clear();
+        out.reserve(length);
         let mut at = position;
         while out.len() < length && at < self.length {
             let page = self.block(at / PAGE_SIZE as u64, may_block)?;
@@ -84,7 +98,7 @@ impl IndexFile {
             out.extend_from_slice(taken);
             at += taken.len() as u64;
         }
-        Ok(out)
+        Ok(())
     }
 }
 

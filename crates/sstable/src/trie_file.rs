@@ -71,12 +71,25 @@ impl TrieFile {
 
     /// Exactly `length` bytes at `position`. With `may_block` false it fails where it would have to wait for a device.
     pub fn read(&self, position: u64, length: usize, may_block: bool) -> Result<Vec<u8>, SSTableError> {
+        let mut out = Vec::new();
+        self.read_into(position, length, may_block, &mut out)?;
+        Ok(out)
+    }
+
+    /// As [`read`](Self::read), into a vector whose content is replaced.
+    pub fn read_into(
+        &self,
+        position: u64,
+        length: usize,
+        may_block: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SSTableError> {
         let left = self.0.length().saturating_sub(position);
         if (length as u64) > left {
             let expected = format!("{length} bytes");
             return Err(Corruption::new(self.0.name(), position, expected, format!("{left} bytes")).into());
         }
-        self.0.read(position, length, may_block)
+        self.0.read_into(position, length, may_block, out)
     }
 
     /// The number of the greatest key at or before `key` in the trie with this root; `None` if all keys are greater.

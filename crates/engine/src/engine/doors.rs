@@ -17,7 +17,7 @@ use crate::hooks::DiskFailureKind;
 use crate::metrics::{TableStats, all_table_stats, stats_of};
 use crate::options::EngineOptions;
 use crate::quarantine::{Quarantine, QuarantinedTable};
-use crate::read::{self, IndexCandidates, IndexedValues, Rows, Target};
+use crate::read::{self, IndexCandidates, IndexedValues, NearestCandidates, Rows, Target};
 use crate::recovery::ReplaySummary;
 use crate::schema::change::Keyspaces;
 use crate::schema_rows::SchemaDamage;
@@ -80,6 +80,22 @@ impl Engine {
         turn: Turn<'_>,
     ) -> Result<Option<IndexCandidates>, EngineError> {
         read::candidates(&self.shared, table, index, values, keys, turn)
+    }
+
+    /// The places of the rows within `keys` whose vectors are the most similar to a given one, by an index of vectors.
+    /// About `count` of them will be asked for. `None` if the index is not complete yet: then all rows have to be read.
+    ///
+    /// As of [`Engine::index_candidates`], a caller reads the rows and looks at their vectors. The thread must be one
+    /// that may be blocked.
+    pub fn nearest_candidates(
+        &self,
+        table: &Arc<Table>,
+        index: &Index,
+        wanted: &[f32],
+        keys: &KeyRange,
+        count: usize,
+    ) -> Result<Option<NearestCandidates>, EngineError> {
+        read::nearest(&self.shared, table, index, wanted, keys, count)
     }
 
     /// Whether memtables hold so much of the table that hardly a partition is in the processor's caches.

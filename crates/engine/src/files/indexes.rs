@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use index::{IndexBuilder, IndexFile, Indexer, Origin, file_name};
+use index::{IndexBuilder, Indexer, Origin, file_name};
 use model::{IndexKey, KeyRange, ReadRange, Table, TableId};
 use sstable::{Descriptor, ReadMode, SSTableError, SSTableId, SSTableReader};
 
@@ -89,7 +89,7 @@ impl TableFiles {
         key: IndexKey,
     ) -> Result<Arc<WatchedFile>, SSTableError> {
         let path = self.sstable_indexes(table.id, &sstable.descriptor().id).join(file_name(key));
-        IndexFile::open(&*self.disk, &path, key, &origin_of(sstable), &self.cache).map(WatchedFile::new)
+        WatchedFile::open(&*self.disk, &path, key, &origin_of(sstable), &self.cache)
     }
 
     /// Builds those indexes of an SSTable of the view that it has no sound files of, unless another thread does so now.
@@ -120,7 +120,7 @@ impl TableFiles {
         table: &Arc<Table>,
         sstable: &Arc<SSTableReader>,
         is_built: impl Fn(IndexKey) -> bool,
-        mut goes_on: impl FnMut() -> bool,
+        goes_on: impl FnMut() -> bool,
     ) -> Result<Vec<Held>, EngineError> {
         let mut indexers = indexers_of(table);
         indexers.retain(|indexer| !is_built(indexer.key()));
@@ -133,13 +133,10 @@ impl TableFiles {
             // A file there is replaced.
             let _ = self.disk.remove_dir_all(&directory.join(file_name(indexer.key())));
         }
-        let mut builder = IndexBuilder::create(&self.disk, &directory, &indexers)?;
+        let mut builder = IndexBuilder::create(&self.disk, &directory, &indexers, goes_on)?;
         let all = ReadRange::all_rows(KeyRange::all());
         let mut cursor = open_cursor(sstable, table, &all, ReadMode::Sequential)?;
-        builder.scan(&mut cursor, || match goes_on() {
-            true => Ok(()),
-            false => Err(SSTableError::Unwritable { what: "the building of an index was stopped".into() }),
-        })?;
+        builder.scan(&mut cursor)?;
         builder.finish(&origin_of(sstable))?;
         self.disk.sync_dir(&directory)?;
         let open = |indexer: &Indexer| Ok(Held::own(indexer.key(), self.open_index(table, sstable, indexer.key())?));

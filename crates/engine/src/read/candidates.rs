@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use index::{Candidates, Indexer, KeyBounds, Place, Source, decode_place};
+use index::{Candidates, DecodeError, Indexer, KeyBounds, Place, decode_place};
 use model::{Index, IndexKey, KeyRange, RowRoom, Table};
 use sstable::{Corruption, SSTableError};
 
 use crate::error::EngineError;
 use crate::shared::Shared;
-use crate::table::indexes::is_unreadable;
+use crate::table::indexes::{IndexSource, is_unreadable};
 use crate::table::{TableStore, View};
 use crate::turn::Turn;
 
@@ -49,11 +49,7 @@ impl IndexCandidates {
     /// and where it would have to wait for a device and may not.
     pub fn next_place(&mut self) -> Result<Option<Place>, EngineError> {
         let Some(key) = self.candidates.peek() else { return Ok(None) };
-        let place = decode_place(self.indexer.clustering(), key).map_err(|error| {
-            let file = format!("an index of {}.{}", self.table.keyspace, self.table.name);
-            let got = error.got.map_or("the end".to_owned(), |got| format!("{got:02x}"));
-            failure(Corruption::new(&file, error.offset as u64, error.expected, got).into())
-        })?;
+        let place = decode_place(self.indexer.clustering(), key).map_err(|error| undecodable(&self.table, &error))?;
         self.candidates.advance().map_err(failure)?;
         Ok(Some(place))
     }
@@ -78,10 +74,12 @@ pub(crate) fn candidates(
     if table.index_key(index) != Some(indexer.key()) {
         return Ok(None);
     }
-    let Some(sources) = sources(store, indexer.key()) else {
+    let Some(found) = sources(store, indexer.key()) else {
         shared.files().index_requests().request();
         return Ok(None);
     };
+    let mut sources = Vec::new();
+    found.iter().for_each(|source| source.add_to(&mut sources));
     let mut room = RowRoom::default();
     let terms = match values {
         IndexedValues::One(value) => indexer.terms_of(value),
@@ -105,12 +103,19 @@ pub(crate) fn candidates(
     Ok(candidates.map(|candidates| IndexCandidates { candidates, indexer, table: table.clone(), _room: room }))
 }
 
-fn failure(error: SSTableError) -> EngineError {
+pub(super) fn failure(error: SSTableError) -> EngineError {
     if is_unreadable(&error) { EngineError::UnreadableIndex(Arc::new(error)) } else { error.into() }
 }
 
+/// The error of a key in an index of the table that is none.
+pub(super) fn undecodable(table: &Table, error: &DecodeError) -> EngineError {
+    let file = format!("an index of {}.{}", table.keyspace, table.name);
+    let got = error.got.map_or("the end".to_owned(), |got| format!("{got:02x}"));
+    failure(Corruption::new(&file, error.offset as u64, error.expected, got).into())
+}
+
 /// The entries of an index in all memtables and SSTables of a view; `None` if one of them has no such index.
-fn sources(store: &TableStore, key: IndexKey) -> Option<Vec<Box<dyn Source>>> {
+pub(super) fn sources(store: &TableStore, key: IndexKey) -> Option<Vec<IndexSource>> {
     for _ in 0..VIEWS_MAX {
         let view = store.view();
         if let Some(sources) = sources_of_view(store, &view, key) {
@@ -124,17 +129,17 @@ fn sources(store: &TableStore, key: IndexKey) -> Option<Vec<Box<dyn Source>>> {
     None
 }
 
-fn sources_of_view(store: &TableStore, view: &View, key: IndexKey) -> Option<Vec<Box<dyn Source>>> {
-    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+fn sources_of_view(store: &TableStore, view: &View, key: IndexKey) -> Option<Vec<IndexSource>> {
+    let mut sources = Vec::new();
     for generation in view.generations() {
         match generation.indexes.as_ref().and_then(|indexes| indexes.get(key)) {
-            Some(memory) => sources.extend(memory.parts().into_iter().map(|part| Box::new(part) as Box<dyn Source>)),
+            Some(memory) => sources.push(IndexSource::Memory(memory.clone())),
             None if generation.memtable.is_empty() => {}
             None => return None,
         }
     }
     for sstable in &view.sstables {
-        store.indexes.sources(sstable, key)?.iter().for_each(|source| source.add_to(&mut sources));
+        sources.extend(store.indexes.sources(sstable, key)?);
     }
     Some(sources)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Index, IndexClass, IndexPart, Keyspace, PartitionUpdate, Schema, Table};
+use model::{Index, IndexClass, Keyspace, PartitionUpdate, Schema, Table};
 use types::CqlType;
 
 use super::{BUILT_INDEXES, schema_table, text, text_map};
@@ -69,5 +69,6 @@ pub(super) fn load(row: &SystemRow, table: &Table) -> Option<Index> {
     let index = read(row)?;
     let column = table.column(&index.column)?;
     let is_of_vectors = index.class == IndexClass::StorageAttached && matches!(column.ty, CqlType::Vector { .. });
-    (column.is_complex() == (index.part != IndexPart::Whole) && !is_of_vectors).then_some(index)
+    let index = if is_of_vectors { index.of_vectors()? } else { index };
+    (column.is_complex() == index.part.is_of_collection()).then_some(index)
 }

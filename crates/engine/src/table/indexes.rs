@@ -4,15 +4,17 @@
 //! indexes of the memtable that was flushed, or of the SSTables that were merged. These have an entry for each of its
 //! rows, and may have more, which costs time and no wrong row.
 
+mod parts;
+
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
-use blockio::DiskErrorKind;
-use index::{Batch, IndexFile, Indexer, MemoryIndex, Source};
+use index::Indexer;
 use model::{IndexKey, PartitionUpdate, Table};
-use sstable::{SSTableError, SSTableId, SSTableReader};
+use sstable::{SSTableId, SSTableReader};
+
+pub(crate) use parts::{IndexSource, PartMemory, WatchedFile, is_unreadable};
 
 use super::generation::Generation;
 use crate::lock::lock;
@@ -32,7 +34,7 @@ struct MemtableIndex {
     key: IndexKey,
     /// Knows the types of the newest version of the table.
     indexer: ArcSwap<Indexer>,
-    memory: Arc<MemoryIndex>,
+    memory: PartMemory,
 }
 
 impl MemtableIndexes {
@@ -43,8 +45,8 @@ impl MemtableIndexes {
         }
         let part = |indexer: Indexer| MemtableIndex {
             key: indexer.key(),
+            memory: PartMemory::new(indexer.key(), shards),
             indexer: ArcSwap::from_pointee(indexer),
-            memory: Arc::new(MemoryIndex::new(shards)),
         };
         Some(Box::new(MemtableIndexes { parts: indexers_of(table).into_iter().map(part).collect() }))
     }
@@ -72,7 +74,7 @@ impl MemtableIndexes {
     }
 
     /// The index with this key, if the memtable has it.
-    pub fn get(&self, key: IndexKey) -> Option<&Arc<MemoryIndex>> {
+    pub fn get(&self, key: IndexKey) -> Option<&PartMemory> {
         self.parts.iter().find(|part| part.key == key).map(|part| &part.memory)
     }
 
@@ -83,75 +85,6 @@ impl MemtableIndexes {
     /// What they hold, bytes.
     pub fn used_bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.memory.used_bytes()).sum()
-    }
-}
-
-/// An index file, and whether a read found damage in it.
-pub(crate) struct WatchedFile {
-    pub file: Arc<IndexFile>,
-    is_damaged: AtomicBool,
-}
-
-impl WatchedFile {
-    pub fn new(file: IndexFile) -> Arc<WatchedFile> {
-        Arc::new(WatchedFile { file: Arc::new(file), is_damaged: AtomicBool::new(false) })
-    }
-}
-
-/// What has entries of an SSTable's rows.
-#[derive(Clone)]
-pub(crate) enum IndexSource {
-    Memory(Arc<MemoryIndex>),
-    File(Arc<WatchedFile>),
-}
-
-impl IndexSource {
-    /// Its parts, for a search.
-    pub fn add_to(&self, sources: &mut Vec<Box<dyn Source>>) {
-        match self {
-            IndexSource::Memory(memory) => {
-                sources.extend(memory.parts().into_iter().map(|part| Box::new(part) as Box<dyn Source>));
-            }
-            IndexSource::File(file) => {
-                let watch = |part| Box::new(Watched { part, file: file.clone() }) as Box<dyn Source>;
-                sources.extend(file.file.parts().map(watch));
-            }
-        }
-    }
-
-    fn is_damaged(&self) -> bool {
-        matches!(self, IndexSource::File(file) if file.is_damaged.load(Ordering::Relaxed))
-    }
-}
-
-/// A part of a file that notes damage when it is read.
-struct Watched<P> {
-    part: P,
-    file: Arc<WatchedFile>,
-}
-
-impl<P: Source> Source for Watched<P> {
-    fn read(
-        &self,
-        start: std::ops::Bound<&[u8]>,
-        end: &[u8],
-        may_block: bool,
-        batch: &mut Batch,
-    ) -> Result<(), SSTableError> {
-        self.part.read(start, end, may_block, batch).inspect_err(|error| {
-            if is_unreadable(error) {
-                self.file.is_damaged.store(true, Ordering::Relaxed);
-            }
-        })
-    }
-}
-
-/// Whether the error says that an index file is damaged, or that the disk failed to read it.
-pub(crate) fn is_unreadable(error: &SSTableError) -> bool {
-    match error {
-        SSTableError::Corruption(_) => true,
-        SSTableError::Disk(error) => error.kind() != DiskErrorKind::WouldWait,
-        _ => false,
     }
 }
 

@@ -9,7 +9,7 @@ use index::{
 };
 use memtable::{Memtable, TrieMemtable};
 use model::{ColumnData, IndexPart, KeyRange, ReadRange, Row, RowRef, Table, Unfiltered, UnfilteredCursor};
-use sstable::{BlockCache, Descriptor, ReadMode, SSTableError, SSTableId, SSTableReader, SSTableWriter, WriterOptions};
+use sstable::{BlockCache, Descriptor, ReadMode, SSTableId, SSTableReader, SSTableWriter, WriterOptions};
 use testkit::{Random, seed};
 
 use crate::rows::{COLUMNS, Written, random_row, table, update};
@@ -41,8 +41,8 @@ fn all() -> ReadRange {
 
 /// Builds the indexes of all columns from a cursor; the bytes of the files.
 fn build(disk: &Arc<dyn Disk>, indexers: &[Indexer], cursor: &mut dyn UnfilteredCursor) -> Vec<Vec<u8>> {
-    let mut builder = IndexBuilder::create(disk, Path::new(INDEX), indexers).unwrap();
-    builder.scan(cursor, || Ok(())).unwrap();
+    let mut builder = IndexBuilder::create(disk, Path::new(INDEX), indexers, || true).unwrap();
+    builder.scan(cursor).unwrap();
     builder.finish(&origin()).unwrap();
     let bytes = |indexer: &Indexer| {
         let path = Path::new(INDEX).join(file_name(indexer.key()));
@@ -146,13 +146,13 @@ fn a_scan_that_is_stopped_leaves_no_files() {
     let mut random = Random(seed(13));
     let rows: Vec<Written> = (0..30).map(|_| random_row(&mut random)).collect();
     let memtable = memtable(&table, &rows);
-    let mut builder = IndexBuilder::create(&disk, Path::new(INDEX), &indexers).unwrap();
     let mut partitions = 0;
-    let stopped = builder.scan(&mut memtable.clone().cursor(&table, &all()), || {
+    let goes_on = || {
         partitions += 1;
-        let stop = || SSTableError::Unwritable { what: "it was stopped".into() };
-        if partitions < 3 { Ok(()) } else { Err(stop()) }
-    });
+        partitions < 3
+    };
+    let mut builder = IndexBuilder::create(&disk, Path::new(INDEX), &indexers, goes_on).unwrap();
+    let stopped = builder.scan(&mut memtable.clone().cursor(&table, &all()));
     assert!(stopped.is_err());
     drop(builder);
     assert!(disk.list(Path::new(INDEX)).unwrap().is_empty());

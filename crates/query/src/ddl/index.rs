@@ -1,6 +1,7 @@
 //! CREATE INDEX and DROP INDEX.
 
 mod attached;
+mod vector;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -108,7 +109,7 @@ fn define(
     let index = match class {
         Some((class, options)) => {
             known_class(class)?;
-            Index::storage_attached(&name, column, part, class, options.clone())
+            vector::part(Index::storage_attached(&name, column, part, class, options.clone()), column)
         }
         None => Index::plain(&name, column, part),
     };
@@ -121,6 +122,7 @@ fn define(
     }
     if index.class == IndexClass::StorageAttached {
         attached::check(&index, column, table)?;
+        vector::check(&index, column, execution)?;
     }
     Ok(Some(index))
 }

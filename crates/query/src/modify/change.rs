@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use cql::ast::{self, Deletion, Identifier, Operation};
 use model::{Column, ColumnKind, Table};
-use types::{CqlType, UserType};
+use types::similarity::read_floats;
+use types::{CqlType, Similarity, UserType};
 
 use crate::execution::Execution;
 use crate::names::column_spec;
 use crate::preparing::Preparing;
 use crate::terms::{Term, prepare as prepare_term};
-use crate::{ColumnSpec, ErrorKind, QueryError, Value};
+use crate::{ColumnSpec, ErrorKind, QueryError, Value, vector_index};
 
 /// A change of a column, or of elements of it.
 #[derive(Clone, Debug)]
@@ -131,11 +132,34 @@ pub(super) struct Changes {
     pub regulars: Vec<ColumnChanges>,
     /// The changes of static columns, by index.
     pub statics: Vec<ColumnChanges>,
+    /// The values of columns with an index of vectors.
+    vectors: Vec<(Similarity, Term)>,
 }
 
 impl Changes {
+    /// Refuses vectors that their index cannot compare.
+    #[inline]
+    pub fn check_vectors(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
+        if self.vectors.is_empty() { Ok(()) } else { self.check_indexed(execution) }
+    }
+
+    #[cold]
+    fn check_indexed(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
+        let mut vector = Vec::new();
+        self.vectors.iter().try_for_each(|(similarity, term)| {
+            vector.clear();
+            term.bind(execution)?.as_bytes().iter().for_each(|bytes| read_floats(bytes, &mut vector));
+            if vector.is_empty() { Ok(()) } else { vector_index::check(*similarity, &vector) }
+        })
+    }
+
     /// Adds a change of a column of this table. [`in_order`](Self::in_order) must be called after the last one.
     pub fn push(&mut self, table: &Table, column: &Arc<Column>, change: Change) -> Result<(), QueryError> {
+        if let Change::Set(term) = &change
+            && let Some(similarity) = vector_index::find(table, &column.name).and_then(|index| index.part.similarity())
+        {
+            self.vectors.push((similarity, term.clone()));
+        }
         let is_static = column.kind == ColumnKind::Static;
         let index = table.columns(is_static).index_of(&column.name);
         let index = index.ok_or_else(|| QueryError::server("a column that is not in its table's set"))?;

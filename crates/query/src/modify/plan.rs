@@ -261,6 +261,7 @@ impl Writer<'_> {
             return Err(no_columns_of_ranges());
         }
         guarded::check(changes, self.execution)?;
+        changes.check_vectors(self.execution)?;
         if has_row {
             builder.start(table.regulars(), false);
             let mut columns = changes.regulars.as_slice();

@@ -235,7 +235,8 @@ impl Restrictions {
         if !table.indexes().is_empty() {
             let of_partition = self.partition.restricted().any(|restriction| restriction.indexed(table).is_some());
             let of_others = self.others.iter().any(|restriction| restriction.indexed(table).is_some());
-            self.indexes.is_possible = of_partition || of_others || self.has_clustering_index();
+            let is_possible = of_partition || of_others || self.has_clustering_index();
+            self.indexes.is_possible = is_possible || self.has_nearest_index();
         }
     }
 
@@ -252,7 +253,8 @@ impl Restrictions {
     pub(super) fn refuse_indexed_vectors(&self) -> Result<(), QueryError> {
         let is_refused = |restriction: &ColumnRestriction| {
             let column = &restriction.column;
-            matches!(column.ty, CqlType::Vector { .. }) && find(&self.table, &column.name, IndexPart::Whole).is_some()
+            matches!(column.ty, CqlType::Vector { .. })
+                && self.table.indexes().iter().any(|index| index.column == column.name)
         };
         match self.others.iter().any(is_refused) {
             true => Err(QueryError::invalid("Vector indexes only support ANN queries")),
@@ -272,7 +274,8 @@ impl Restrictions {
     /// leave out, unless filtering is allowed.
     pub(super) fn check_index_filters(&self) -> Result<(), QueryError> {
         let table = &*self.table;
-        let (mut conditions, mut is_indexed, mut is_attached) = (0, true, true);
+        // The order by similarity is a condition, and an index of vectors is storage-attached.
+        let (mut conditions, mut is_indexed, mut is_attached) = (usize::from(self.nearest().is_some()), true, true);
         let mut count = |count: usize, indexed: Option<IndexedRestriction>, attached: bool| {
             conditions += count;
             is_indexed &= indexed.is_some();

@@ -37,6 +37,11 @@ struct InPartition {
 }
 
 impl Places {
+    /// How many are known: all of them if there are few.
+    pub fn known_count(&self) -> usize {
+        self.candidates.known_count()
+    }
+
     fn advance(&mut self) -> Result<(), QueryError> {
         self.next = self.candidates.next_place()?;
         self.count += u64::from(self.next.is_some());

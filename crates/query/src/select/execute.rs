@@ -38,6 +38,11 @@ impl SelectPlan {
         let selection = self.selection_for(execution)?;
         selection.check_constants(execution)?;
         self.grouping.as_ref().map_or(Ok(()), Grouping::check_function)?;
+        let limits = (limit, per_partition_limit);
+        let level = match &self.nearest {
+            Some(nearest) => nearest.check(limits, self, execution)?,
+            None => options.consistency,
+        };
         // As in Cassandra, errors of the filter come first, even if nothing is read (`IN ()`).
         let filter = self.restrictions.filter(execution)?;
         let partitions = self.restrictions.partitions(execution)?;
@@ -62,10 +67,7 @@ impl SelectPlan {
         if !self.names_nothing(&partitions, &slices) {
             // A page is read partition by partition.
             let is_one_read = page_size == u64::MAX && !self.is_grouping();
-            if options.consistency.is_serial()
-                && is_one_read
-                && matches!(&partitions, Partitions::Keys(keys) if keys.len() > 1)
-            {
+            if level.is_serial() && is_one_read && matches!(&partitions, Partitions::Keys(keys) if keys.len() > 1) {
                 return Err(QueryError::invalid(
                     "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time",
                 ));
@@ -76,13 +78,16 @@ impl SelectPlan {
                 // A serial level of a scan is that of a quorum, and nothing else is done for it.
                 Partitions::Range(_) => consistency::check_alive,
             };
-            check(options.consistency, execution.schema, keyspace, data_center)?;
+            check(level, execution.schema, keyspace, data_center)?;
         }
-        let state =
-            options.paging_state.map(|state| PagingState::from_bytes(state, self.shape, &self.table)).transpose()?;
+        // An order by similarity has no pages.
+        let state = options.paging_state.filter(|_| self.nearest.is_none());
+        let state = state.map(|state| PagingState::from_bytes(state, self.shape, &self.table)).transpose()?;
         let read = |selection, filter, slices| {
             let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());
+            let nearest = self.nearest.as_ref().map(|nearest| nearest.rows(limit, execution)).transpose()?;
             let mut page = Page::new((self, selection), execution, filter, limits, &partitions);
+            nearest.into_iter().for_each(|nearest| page.order_by_similarity(nearest));
             self.read_page(&partitions, slices, state.as_ref(), &mut page)?;
             Ok(page)
         };
@@ -195,6 +200,7 @@ impl SelectPlan {
     /// The rows per page; `u64::MAX` if the result has no pages.
     fn page_size(&self, limit: u64, execution: &Execution<'_>) -> Result<u64, QueryError> {
         let asked = execution.options.page_size.and_then(|size| u64::try_from(size).ok()).filter(|size| *size > 0);
+        let asked = asked.filter(|_| self.nearest.is_none());
         if asked.is_some() && self.ordering.sort.is_some() {
             return Err(QueryError::invalid(
                 "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either \

@@ -33,8 +33,9 @@ impl Masking {
             return Ok(None);
         }
         let is_restricted = |name: &str| {
-            let mut columns = select.where_clause.relations.iter().flat_map(|relation| relation.columns());
-            columns.any(|column| column.as_str() == name)
+            let columns = select.where_clause.relations.iter().flat_map(|relation| relation.columns());
+            let ordered = select.order_by.iter().filter(|order| order.ann_of.is_some()).map(|order| &order.column);
+            columns.chain(ordered).any(|column| column.as_str() == name)
         };
         // The order of the names in Cassandra's messages.
         let masked = columns_in_hash_order(table).into_iter().filter(|column| table.masks().contains_key(&column.name));

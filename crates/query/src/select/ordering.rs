@@ -110,20 +110,3 @@ fn distinct(clauses: &[ast::Ordering]) -> Vec<&ast::Ordering> {
     }
     kept
 }
-
-/// Looks up the columns of an ORDER BY.
-pub(super) fn check_names(clauses: &[ast::Ordering], table: &Table) -> Result<(), QueryError> {
-    clauses.iter().try_for_each(|clause| find_column(table, &clause.column).map(drop))
-}
-
-/// Refuses ordering by similarity, which needs an index.
-pub(super) fn refuse_ann(clauses: &[ast::Ordering], table: &Table) -> Result<(), QueryError> {
-    let Some(clause) = clauses.iter().find(|clause| clause.ann_of.is_some()) else { return Ok(()) };
-    let column = find_column(table, &clause.column)?;
-    let is_float_vector = matches!(&column.ty, CqlType::Vector { element, .. } if **element == CqlType::Float);
-    Err(QueryError::invalid(if is_float_vector {
-        "ANN ordering by vector requires the column to be indexed"
-    } else {
-        "ANN ordering is only supported on float vector indexes"
-    }))
-}

@@ -13,6 +13,7 @@ use types::Token;
 
 use super::SelectPlan;
 use super::execute::Segment;
+use super::nearest::NearestRows;
 use super::paging::PagingState;
 use super::sizes::ReadSizes;
 use super::tombstones::Scan;
@@ -71,6 +72,8 @@ pub(super) struct Page<'p> {
     scratch: Scratch,
     /// The rows to be sorted, with the values by which they are sorted.
     sorted: Vec<SortedRow>,
+    /// The rows with the most similar vectors, if they are ordered by similarity.
+    nearest: Option<Box<NearestRows<'p>>>,
     /// The current range, and counts of what was read in it so far.
     range: ReadRange,
     limits_at_start: Limits,
@@ -175,6 +178,7 @@ impl<'p> Page<'p> {
             group_sort_values: Vec::new(),
             scratch: Scratch::default(),
             sorted: Vec::new(),
+            nearest: None,
             range: ReadRange { keys: KeyRange::all(), slices: Slices::all(), reversed: false },
             limits_at_start: limits,
             live_before: 0,
@@ -187,6 +191,11 @@ impl<'p> Page<'p> {
             live_rows: 0,
             state: None,
         }
+    }
+
+    /// Has the page keep the rows with the most similar vectors.
+    pub fn order_by_similarity(&mut self, nearest: NearestRows<'p>) {
+        self.nearest = Some(Box::new(nearest));
     }
 
     /// Prefetches the memtables' memory for partitions that are read next.
@@ -202,14 +211,11 @@ impl<'p> Page<'p> {
         self.execution.work(1 + segment.slices.as_slice().len() as u64)?;
         self.sizes.begin_read();
         (self.live_before, self.tombstones) = (self.live_rows, 0);
-        let goes_on = match self.search(&segment)? {
+        let places = self.search(&segment)?;
+        let goes_on = match places {
+            _ if self.nearest.is_some() => self.read_by_similarity(segment, places)?,
             Some(places) => self.read_places(segment, places)?,
-            None => {
-                let Segment { keys, slices, is_resumed } = segment;
-                let range = ReadRange { keys, slices, reversed: self.plan.ordering.is_reversed };
-                self.note_read(&range);
-                self.read_range(range, is_resumed)? != Flow::Stop
-            }
+            None => self.read_all(segment)?,
         };
         let (live, tombstones) = (self.live_rows - self.live_before, self.tombstones);
         self.execution.note(|| format!("Read {live} live rows and {tombstones} tombstone cells"));
@@ -218,6 +224,14 @@ impl<'p> Page<'p> {
         }
         self.sizes.end_read(&self.scan());
         Ok(goes_on)
+    }
+
+    /// Reads the rows of a segment as they lie. Returns false if the page is full or the limit is reached.
+    pub(super) fn read_all(&mut self, segment: Segment) -> Result<bool, QueryError> {
+        let Segment { keys, slices, is_resumed } = segment;
+        let range = ReadRange { keys, slices, reversed: self.plan.ordering.is_reversed };
+        self.note_read(&range);
+        Ok(self.read_range(range, is_resumed)? != Flow::Stop)
     }
 
     /// Reads the rows of a range.
@@ -266,6 +280,11 @@ impl<'p> Page<'p> {
         self.plan
     }
 
+    /// The rows with the most similar vectors so far.
+    pub(super) fn nearest(&self) -> Option<&NearestRows<'p>> {
+        self.nearest.as_deref()
+    }
+
     pub(super) fn execution(&self) -> &'p Execution<'p> {
         self.execution
     }
@@ -277,7 +296,8 @@ impl<'p> Page<'p> {
 
     /// The number of rows that will be read in a segment, if none of them is dead.
     fn rows_expected(&self, range: &ReadRange, is_resumed: bool) -> Option<usize> {
-        if !self.filter.is_empty() || self.group.is_some() || self.plan.ordering.sort.is_some() {
+        let is_sorted = self.plan.ordering.sort.is_some() || self.nearest.is_some();
+        if !self.filter.is_empty() || self.group.is_some() || is_sorted {
             return None;
         }
         let Limits { remaining, per_partition, remaining_in_partition, page } = self.limits;
@@ -432,7 +452,7 @@ impl<'p> Page<'p> {
         clustering.extend(Clusterings(found.clustering));
         let position = Position { key: found.key, clustering: &clustering, statics: found.statics };
         let taken = match self.plain {
-            Some(plain) if self.filter.is_empty() && self.plan.ordering.sort.is_none() => {
+            Some(plain) if self.filter.is_empty() && self.plan.ordering.sort.is_none() && self.nearest.is_none() => {
                 let context = self.sizes.row_context();
                 let places = &mut self.scratch.places;
                 let tombstones = plain.write(context, &position, found.row, places, &mut self.cells);
@@ -459,6 +479,8 @@ impl<'p> Page<'p> {
             (false, Flow::Next)
         } else if self.group.is_some() {
             (true, self.take_into_group(found, &view)?)
+        } else if self.nearest.is_some() {
+            (true, self.take_by_similarity(found, &view)?)
         } else if self.plan.ordering.sort.is_some() {
             (true, self.take_to_sort(found, &view)?)
         } else {
@@ -598,10 +620,30 @@ impl<'p> Page<'p> {
         Ok(if done { Flow::NextPartition } else { Flow::Next })
     }
 
+    /// Keeps a row if its vector is one of the most similar so far.
+    fn take_by_similarity(&mut self, found: &Found<'_>, view: &RowView<'_>) -> Result<Flow, QueryError> {
+        let Some(nearest) = &mut self.nearest else { return Ok(Flow::Next) };
+        if let Some(score) = nearest.score(view) {
+            let mut cells = Vec::new();
+            let parts = RowParts::default();
+            let input = Input::Row { row: view, parts: &parts, execution: self.execution };
+            self.selection.write_row(&input, &mut cells)?;
+            nearest.keep(score, cells, self.execution)?;
+            let (bytes, rows) = nearest.size();
+            self.sizes.check_answer(bytes, rows)?;
+        }
+        let is_done = self.plan.is_distinct || found.row.is_none();
+        Ok(if is_done { Flow::NextPartition } else { Flow::Next })
+    }
+
     /// Ends the page: sorts the rows if needed, or writes the only group of an aggregate over everything.
     pub fn finish(&mut self) -> Result<(), QueryError> {
         if self.plan.grouping.is_none() && self.group.is_some() {
             self.write_group()?;
+        }
+        if let Some(nearest) = self.nearest.take() {
+            self.row_count = nearest.size().1;
+            nearest.write(&mut self.cells);
         }
         self.plan.note_length(self.row_count, self.state.is_some());
         if self.cells.capacity() > CELLS_BYTES.start {

@@ -56,7 +56,6 @@ fn a_storage_attached_index_is_checked_as_in_cassandra() {
         ("t (du) USING 'sai'", "Secondary indexes are not supported on duration columns"),
         ("t (nu) USING 'sai'", "Cannot create index on non-frozen UDT column nu"),
         ("t (vint) USING 'sai'", "SAI ANN indexes are only allowed on vector columns with float elements"),
-        ("t (vec) USING 'sai'", "a storage-attached index of vectors (ANN) is not supported yet"),
         ("t (x) USING 'sai' WITH OPTIONS = {'case_sensitive': 'maybe'}", "CQL type double cannot be analyzed."),
         ("t (full(fl)) USING 'sai' WITH OPTIONS = {'ascii': 'true'}", "CQL type frozen<list<int>> cannot be analyzed."),
         (

@@ -23,6 +23,8 @@ mod indexes_model;
 mod logins;
 mod masking;
 mod modify;
+mod nearest;
+mod nearest_model;
 mod node;
 mod numbers;
 mod one_row;

@@ -5,13 +5,11 @@ use model::{Column, ColumnKind, Index, IndexClass, IndexPart, Table};
 use types::CqlType;
 use types::identifier::Quoted;
 
+use super::vector::OPTIONS as OF_VECTORS;
 use crate::QueryError;
 
 /// The options that change text before it is indexed and looked for.
 const ANALYSIS: [&str; 3] = ["case_sensitive", "normalize", "ascii"];
-/// The options of indexes of vectors.
-const OF_VECTORS: [&str; 4] =
-    ["similarity_function", "optimize_for", "maximum_node_connections", "construction_beam_width"];
 
 /// The error for an index of several columns.
 pub(super) fn several_columns(targets: &[IndexTarget]) -> QueryError {
@@ -30,9 +28,7 @@ pub(super) fn check(index: &Index, column: &Column, table: &Table) -> Result<(),
     }
     check_analysis(index, column)?;
     let value_type = index.part.value_type(&column.ty);
-    if index.given_options().any(|(key, _)| OF_VECTORS.contains(&key)) && !matches!(column.ty, CqlType::Vector { .. }) {
-        return refuse(format!("CQL type {value_type} cannot have vector options"));
-    }
+    super::vector::check_options(index, column, &value_type)?;
     match (&column.ty, index.part) {
         (CqlType::Map { key, value, .. }, IndexPart::Entries) => check_type(key).and_then(|()| check_type(value)),
         _ => check_type(&value_type),
@@ -93,12 +89,6 @@ fn check_analysis(index: &Index, column: &Column) -> Result<(), QueryError> {
 
 fn check_type(ty: &CqlType) -> Result<(), QueryError> {
     match ty {
-        CqlType::Vector { element, .. } if matches!(**element, CqlType::Float) => {
-            Err(QueryError::not_supported("a storage-attached index of vectors (ANN)"))
-        }
-        CqlType::Vector { .. } => {
-            refuse("SAI ANN indexes are only allowed on vector columns with float elements".into())
-        }
         CqlType::Blob | CqlType::Duration | CqlType::Counter | CqlType::Custom(_) | CqlType::Empty => {
             refuse(format!("Unsupported type: {ty}"))
         }

@@ -1,0 +1,78 @@
+//! The rows whose vectors may be the most similar to a given one, by an index of vectors.
+
+use std::sync::Arc;
+
+use index::{Found, Indexer, KeyBounds, NearestSearch, Place, decode_place};
+use model::{Index, KeyRange, Table};
+
+use super::candidates::{failure, sources, undecodable};
+use crate::error::EngineError;
+use crate::shared::Shared;
+
+/// The places of rows that had vectors similar to a given one in some memtable or SSTable, the most similar first. The
+/// row may have another vector now, or be gone, and a place may come again.
+pub struct NearestCandidates {
+    search: NearestSearch,
+    indexer: Indexer,
+    table: Arc<Table>,
+    key: Vec<u8>,
+}
+
+/// What a step of a search came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NearestStep {
+    /// The next place, and how similar its vector was.
+    Place(Place, f32),
+    /// Nothing yet. About so many vectors were looked at.
+    Nothing(u64),
+    /// There are no more places.
+    End,
+}
+
+impl NearestCandidates {
+    /// Goes on for less than a millisecond. Blocks on the disk. Fails with [`EngineError::UnreadableIndex`] where a file
+    /// cannot be read.
+    pub fn step(&mut self) -> Result<NearestStep, EngineError> {
+        Ok(match self.search.next(&mut self.key).map_err(failure)? {
+            Found::Candidate(score) => {
+                let place = decode_place(self.indexer.clustering(), &self.key);
+                NearestStep::Place(place.map_err(|error| undecodable(&self.table, &error))?, score)
+            }
+            Found::Nothing(count) => NearestStep::Nothing(count),
+            Found::End => NearestStep::End,
+        })
+    }
+
+    /// The bytes that the search holds.
+    pub fn held_bytes(&self) -> usize {
+        self.search.held_bytes()
+    }
+}
+
+/// The places within `keys` of the rows with the most similar vectors, of which about `count` will be asked for. `None`
+/// if the index is not complete yet. The thread must be one that may be blocked.
+pub(crate) fn nearest(
+    shared: &Shared,
+    table: &Arc<Table>,
+    index: &Index,
+    wanted: &[f32],
+    keys: &KeyRange,
+    count: usize,
+) -> Result<Option<NearestCandidates>, EngineError> {
+    let catalog = shared.catalog();
+    let store = catalog.store(table)?;
+    let current = store.table.load_full();
+    let Some(column) = current.column(&index.column) else { return Ok(None) };
+    let indexer = Indexer::new(&current, column, index.part);
+    if table.index_key(index) != Some(indexer.key()) {
+        return Ok(None);
+    }
+    let Some(sources) = sources(store, indexer.key()) else {
+        shared.files().index_requests().request();
+        return Ok(None);
+    };
+    let mut parts = Vec::new();
+    sources.iter().for_each(|source| source.add_nearest(wanted, count, &mut parts));
+    let search = NearestSearch::new(parts, KeyBounds::of(keys));
+    Ok(Some(NearestCandidates { search, indexer, table: table.clone(), key: Vec::new() }))
+}

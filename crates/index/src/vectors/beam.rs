@@ -1,0 +1,198 @@
+//! A walk through a graph that gives points in order of their distance, and goes on as long as more are asked for.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use sstable::SSTableError;
+
+use super::space::Target;
+
+/// How many of the nearest points a walk keeps at first. It ends when all of them were looked at. Measured: see the
+/// notes of the bench about vectors.
+pub(crate) const WIDTH_MIN: usize = 128;
+/// A walk that keeps some number of points gives this part of them, because the last ones are the least certain.
+const CERTAIN_PART: usize = 4;
+/// The width is multiplied by this when more points are asked for.
+const WIDER: usize = 2;
+
+/// The points of a graph and their neighbours.
+pub(crate) trait Nodes {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// Where walks begin; `None` if there is no graph.
+    fn entry(&self) -> Option<u32>;
+
+    /// The square of the distance of a point to the target.
+    fn distance(&self, node: u32, target: &Target) -> Result<f32, SSTableError>;
+
+    /// Replaces `out` with the neighbours of a point, all below [`Nodes::count`].
+    fn neighbours(&self, node: u32, out: &mut Vec<u32>) -> Result<(), SSTableError>;
+}
+
+/// A point and its distance to the target.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Near {
+    pub distance: f32,
+    pub node: u32,
+}
+
+impl Eq for Near {}
+
+impl Ord for Near {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.distance.total_cmp(&other.distance).then(self.node.cmp(&other.node))
+    }
+}
+
+impl PartialOrd for Near {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A walk. Its memory grows with the number of points that it saw.
+#[derive(Debug)]
+pub(crate) struct Beam {
+    /// A bit for each point.
+    seen: Vec<u64>,
+    /// The distances of all points that were seen.
+    distances: Vec<f32>,
+    /// The points whose neighbours were not looked at yet.
+    open: BinaryHeap<Reverse<Near>>,
+    /// The points that were seen and not given.
+    ready: BinaryHeap<Reverse<Near>>,
+    /// The distances of the nearest points, as many as the width says. The greatest is the bound of the walk.
+    nearest: BinaryHeap<Bound>,
+    width: usize,
+    given: usize,
+    /// Where there is no graph, the next point to look at.
+    next: u32,
+    neighbours: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Bound(f32);
+
+impl Eq for Bound {}
+
+impl Ord for Bound {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Bound {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Beam {
+    /// A walk that begins, and will be asked for about this many points.
+    pub fn new(count: usize, wanted: usize) -> Beam {
+        Beam {
+            seen: vec![0; count.div_ceil(64)],
+            distances: Vec::new(),
+            open: BinaryHeap::new(),
+            ready: BinaryHeap::new(),
+            nearest: BinaryHeap::new(),
+            width: WIDTH_MIN.max(wanted.saturating_mul(CERTAIN_PART)),
+            given: 0,
+            next: 0,
+            neighbours: Vec::new(),
+        }
+    }
+
+    /// Walks on, looking at about `steps` points. Returns whether the nearest point of the rest is known.
+    pub fn walk(&mut self, nodes: &dyn Nodes, target: &Target, steps: usize) -> Result<bool, SSTableError> {
+        let Some(entry) = nodes.entry() else { return self.look_at_all(nodes, target, steps) };
+        if self.distances.is_empty() {
+            self.see(entry, nodes, target)?;
+        }
+        let until = self.distances.len().saturating_add(steps);
+        while let Some(Reverse(next)) = self.open.peek().copied() {
+            if self.is_beyond(next.distance) {
+                if self.given < self.width / CERTAIN_PART {
+                    return Ok(true);
+                }
+                self.widen();
+                continue;
+            }
+            if self.distances.len() >= until {
+                return Ok(false);
+            }
+            self.open.pop();
+            let mut neighbours = std::mem::take(&mut self.neighbours);
+            nodes.neighbours(next.node, &mut neighbours)?;
+            for node in &neighbours {
+                self.see(*node, nodes, target)?;
+            }
+            self.neighbours = neighbours;
+        }
+        Ok(true)
+    }
+
+    fn look_at_all(&mut self, nodes: &dyn Nodes, target: &Target, steps: usize) -> Result<bool, SSTableError> {
+        let until = (self.next as usize).saturating_add(steps).min(nodes.count());
+        while (self.next as usize) < until {
+            let node = self.next;
+            self.ready.push(Reverse(Near { distance: nodes.distance(node, target)?, node }));
+            self.next += 1;
+        }
+        Ok(self.next as usize >= nodes.count())
+    }
+
+    /// Whether no point at this distance can be among the nearest.
+    fn is_beyond(&self, distance: f32) -> bool {
+        self.nearest.len() >= self.width && self.nearest.peek().is_some_and(|bound| distance > bound.0)
+    }
+
+    fn see(&mut self, node: u32, nodes: &dyn Nodes, target: &Target) -> Result<(), SSTableError> {
+        let (word, bit) = (node as usize / 64, 1 << (node % 64));
+        // A neighbour that is not there was refused when it was read.
+        let Some(word) = self.seen.get_mut(word) else { return Ok(()) };
+        if *word & bit != 0 {
+            return Ok(());
+        }
+        *word |= bit;
+        let near = Near { distance: nodes.distance(node, target)?, node };
+        self.distances.push(near.distance);
+        self.open.push(Reverse(near));
+        self.ready.push(Reverse(near));
+        self.nearest.push(Bound(near.distance));
+        if self.nearest.len() > self.width {
+            self.nearest.pop();
+        }
+        Ok(())
+    }
+
+    /// Has the walk keep more points, and go on.
+    fn widen(&mut self) {
+        self.width = self.width.saturating_mul(WIDER);
+        let mut distances = self.distances.clone();
+        if distances.len() > self.width {
+            distances.select_nth_unstable_by(self.width, f32::total_cmp);
+            distances.truncate(self.width);
+        }
+        self.nearest = distances.into_iter().map(Bound).collect();
+    }
+
+    /// The nearest point of the rest, if [`Beam::walk`] said that it is known; `None` if all were given.
+    pub fn peek(&self) -> Option<Near> {
+        self.ready.peek().map(|Reverse(near)| *near)
+    }
+
+    /// Takes what `peek` returns. It is known again once the walk went on.
+    pub fn take(&mut self) -> Option<Near> {
+        let Reverse(near) = self.ready.pop()?;
+        self.given += 1;
+        Some(near)
+    }
+
+    /// The bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        let near = self.open.capacity() + self.ready.capacity();
+        size_of_val(&*self.seen) + near * size_of::<Near>() + (self.distances.len() + self.nearest.len()) * 4
+    }
+}

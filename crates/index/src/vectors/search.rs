@@ -1,0 +1,79 @@
+//! The rows with similar vectors that all sources of an index give together, the most similar first.
+
+use sstable::SSTableError;
+
+use crate::entry::KeyBounds;
+
+/// How many vectors a source looks at before it lets the caller look at its limits.
+const STEPS: usize = 1024;
+
+/// The vectors of one index in one source, in order of their similarity to a wanted one.
+pub trait VectorSource: Send {
+    /// Looks at about `steps` more vectors. Returns whether the best one of the rest is known.
+    fn search(&mut self, steps: usize) -> Result<bool, SSTableError>;
+
+    /// How similar the best one of the rest is; `None` behind the last.
+    fn best(&self) -> Option<f32>;
+
+    /// Moves past the best one, and replaces `key` with its key. The next best one has to be searched for.
+    fn take(&mut self, key: &mut Vec<u8>) -> Result<(), SSTableError>;
+
+    /// The bytes that the search holds.
+    fn held_bytes(&self) -> usize;
+}
+
+/// What a step of a search came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Found {
+    /// The next row. Its vector in some source is this similar.
+    Candidate(f32),
+    /// Nothing yet. About so many vectors were looked at.
+    Nothing(u64),
+    /// There are no more rows.
+    End,
+}
+
+/// A search in all sources.
+pub struct NearestSearch {
+    sources: Vec<Searched>,
+    bounds: KeyBounds,
+}
+
+struct Searched {
+    source: Box<dyn VectorSource>,
+    is_known: bool,
+}
+
+impl NearestSearch {
+    /// A search for rows within some partitions.
+    pub fn new(sources: Vec<Box<dyn VectorSource>>, bounds: KeyBounds) -> NearestSearch {
+        let searched = |source| Searched { source, is_known: false };
+        NearestSearch { sources: sources.into_iter().map(searched).collect(), bounds }
+    }
+
+    /// Goes on. The key of a candidate is written to `key`. The same key may come again from another source.
+    pub fn next(&mut self, key: &mut Vec<u8>) -> Result<Found, SSTableError> {
+        if let Some(searched) = self.sources.iter_mut().find(|searched| !searched.is_known) {
+            searched.is_known = searched.source.search(STEPS)?;
+            if !searched.is_known {
+                return Ok(Found::Nothing(STEPS as u64));
+            }
+        }
+        if self.sources.iter().any(|searched| !searched.is_known) {
+            return Ok(Found::Nothing(1));
+        }
+        let best = |searched: &Searched| searched.source.best().unwrap_or(f32::NEG_INFINITY);
+        let by_score = |one: &&mut Searched, other: &&mut Searched| best(one).total_cmp(&best(other));
+        let Some(searched) = self.sources.iter_mut().max_by(by_score) else { return Ok(Found::End) };
+        let Some(score) = searched.source.best() else { return Ok(Found::End) };
+        searched.source.take(key)?;
+        searched.is_known = false;
+        let is_within = *key >= self.bounds.start && *key < self.bounds.end;
+        Ok(if is_within { Found::Candidate(score) } else { Found::Nothing(1) })
+    }
+
+    /// The bytes that the search holds.
+    pub fn held_bytes(&self) -> usize {
+        self.sources.iter().map(|searched| searched.source.held_bytes()).sum()
+    }
+}
