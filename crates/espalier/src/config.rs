@@ -225,7 +225,10 @@ impl Default for Config {
             has_default_index: true,
             dynamic_data_masking_enabled: false,
             drop_compact_storage_enabled: false,
-            guardrails: Guardrails::default(),
+            guardrails: Guardrails {
+                sai_sstable_indexes_per_query: Guardrail { warn: Some(32), fail: None },
+                ..Guardrails::default()
+            },
             disk_usage_warn_percentage: None,
             disk_usage_fail_percentage: None,
             disk_usage_max_bytes: None,

@@ -13,15 +13,15 @@ use types::vint;
 use crate::batch::{Batch, Source};
 
 pub(crate) const MAGIC: &[u8; 4] = b"ESPI";
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// The position of the footer and the magic number.
 const TAIL_BYTES: usize = 12;
 const SEGMENT_BYTES: usize = 32;
 /// More than a footer has besides checksums of pages and segments.
 const FOOTER_HEAD_BYTES_MAX: u64 = 1024;
 
-/// How much of the id of another SSTable an error shows.
-const ID_SHOWN_BYTES: usize = 64;
+/// How much of another text than the expected one an error shows.
+const TEXT_SHOWN_BYTES: usize = 64;
 
 /// How a file names the part of the column.
 pub(crate) fn part_number(part: IndexPart) -> u32 {
@@ -84,6 +84,11 @@ impl IndexFile {
     /// The number of entries.
     pub fn entry_count(&self) -> u64 {
         self.segments.iter().map(|segment| segment.entry_count).sum()
+    }
+
+    /// The number of entries of each segment.
+    pub fn segment_entry_counts(&self) -> Vec<u64> {
+        self.segments.iter().map(|segment| segment.entry_count).collect()
     }
 
     /// The segments, each a source of its own.
@@ -201,6 +206,18 @@ impl Footer<'_> {
         Ok(u64::from_be_bytes(self.take(what)?))
     }
 
+    /// Reads a text with its length. Fails if it is not the wanted one.
+    fn text(&mut self, what: &'static str, wanted: &str, expected: impl Fn() -> String) -> Result<(), SSTableError> {
+        let length = self.u32(what)? as usize;
+        let text = self.bytes.get(self.at..).and_then(|rest| rest.get(..length)).unwrap_or_default();
+        if text.len() != length || text != wanted.as_bytes() {
+            let got = format!("{:?}", String::from_utf8_lossy(&text[..text.len().min(TEXT_SHOWN_BYTES)]));
+            return Err(self.damaged(expected(), got));
+        }
+        self.at += length;
+        Ok(())
+    }
+
     /// Checks what the file belongs to, and reads the checksums of its pages and its segments.
     fn read(&mut self, key: IndexKey, origin: &Origin) -> Result<(Vec<u32>, Vec<Segment>), SSTableError> {
         if &self.take::<4>("the magic number ESPI")? != MAGIC {
@@ -219,13 +236,10 @@ impl Footer<'_> {
         if stored != part_number(key.part) {
             return Err(self.damaged(format!("part {}", part_number(key.part)), stored));
         }
-        let length = self.u32("the length of an SSTable's id")? as usize;
-        let id = self.bytes.get(self.at..).and_then(|rest| rest.get(..length)).unwrap_or_default();
-        if id != origin.sstable.as_str().as_bytes() {
-            let got = format!("{:?}", String::from_utf8_lossy(&id[..id.len().min(ID_SHOWN_BYTES)]));
-            return Err(self.damaged(format!("the id {} of an SSTable", origin.sstable.as_str()), got));
-        }
-        self.at += length;
+        let analysis = key.analysis.to_string();
+        self.text("the length of an analysis", &analysis, || format!("the analysis {analysis:?} of text"))?;
+        let id = origin.sstable.as_str();
+        self.text("the length of an SSTable's id", id, || format!("the id {id} of an SSTable"))?;
         let data_bytes = self.u64("the length of an SSTable")?;
         if data_bytes != origin.data_bytes {
             return Err(self.damaged(format!("an SSTable of {} bytes", origin.data_bytes), data_bytes));

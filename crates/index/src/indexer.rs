@@ -5,12 +5,13 @@ use std::sync::Arc;
 use bytecomp::separator::{EXCLUDED, TERMINATOR};
 use bytecomp::{ClusteringColumnType, encode_decorated_key, encode_serialized_clustering};
 use model::{
-    Cell, Clusterings, Column, ColumnData, ColumnKind, IndexKey, IndexPart, PartitionKey, PartitionUpdate, Row, RowRef,
+    Analysis, Cell, Clusterings, Column, ColumnData, ColumnKind, Index, IndexKey, IndexPart, PartitionKey, PartitionUpdate, Row, RowRef,
     Table,
 };
 use types::{CqlType, collection};
 
 use crate::entry::{TermRange, clustering_types, push_term};
+use crate::text::analysed;
 
 /// Makes the entries of one index. Thread-safe.
 ///
@@ -21,6 +22,7 @@ use crate::entry::{TermRange, clustering_types, push_term};
 pub struct Indexer {
     column: Arc<Column>,
     part: IndexPart,
+    analysis: Analysis,
     /// The type of the indexed values.
     value_type: CqlType,
     key_columns: usize,
@@ -28,12 +30,24 @@ pub struct Indexer {
 }
 
 impl Indexer {
-    /// For a part of a column of the table. The column is no counter, and not frozen if it has such a part.
+    /// For a part of a column of the table, with values as they are. The column is no counter, and not frozen if it has
+    /// such a part.
     pub fn new(table: &Table, column: &Arc<Column>, part: IndexPart) -> Indexer {
+        Indexer::with_analysis(table, column, part, Analysis::NONE)
+    }
+
+    /// For an index of the table; `None` if the table does not have its column.
+    pub fn of_index(table: &Table, index: &Index) -> Option<Indexer> {
+        Some(Indexer::with_analysis(table, table.column(&index.column)?, index.part, index.analysis()))
+    }
+
+    /// As [`new`](Self::new), with values that are text and are changed so.
+    pub fn with_analysis(table: &Table, column: &Arc<Column>, part: IndexPart, analysis: Analysis) -> Indexer {
         debug_assert_eq!(column.is_complex(), part != IndexPart::Whole, "only collections of many cells have parts");
         Indexer {
             column: column.clone(),
             part,
+            analysis,
             value_type: part.value_type(&column.ty),
             key_columns: table.partition_key().len(),
             clustering: clustering_types(table),
@@ -42,12 +56,12 @@ impl Indexer {
 
     /// What it has entries of.
     pub fn key(&self) -> IndexKey {
-        IndexKey { column: self.column.id, part: self.part }
+        IndexKey { column: self.column.id, part: self.part, analysis: self.analysis }
     }
 
     /// The entries of an indexed value.
     pub fn terms_of(&self, value: &[u8]) -> TermRange {
-        TermRange::equal(&self.value_type, value)
+        TermRange::equal(&self.value_type, &analysed(self.analysis, value))
     }
 
     /// The entries of the indexed values between two, both included; without one of them there is no limit.
@@ -84,19 +98,11 @@ impl Indexer {
         entry: &mut Vec<u8>,
         mut put: impl FnMut(&[u8], usize),
     ) {
-        let mut put_value = |value: &[u8]| {
+        self.partition_values(table, key, static_row, &mut |value| {
             let term_length = self.begin(value, key, entry);
             entry.push(EXCLUDED);
             put(entry, term_length);
-        };
-        match self.column.kind {
-            ColumnKind::PartitionKey => {
-                let value = key.parts(self.key_columns).get(self.column.position as usize).copied();
-                value.into_iter().for_each(put_value);
-            }
-            ColumnKind::Static => static_row.iter().for_each(|row| self.values(table, *row, &mut put_value)),
-            ColumnKind::Clustering | ColumnKind::Regular => {}
-        }
+        });
     }
 
     /// Passes the entries of a row to `put`.
@@ -108,18 +114,49 @@ impl Indexer {
         entry: &mut Vec<u8>,
         mut put: impl FnMut(&[u8], usize),
     ) {
-        let mut put_value = |value: &[u8]| {
+        self.row_values(table, row, &mut |value| {
             let term_length = self.begin(value, key, entry);
             encode_serialized_clustering(&self.clustering, row.clustering, TERMINATOR, entry);
             put(entry, term_length);
-        };
+        });
+    }
+
+    /// Passes the indexed values of an update to `take`, as the index changes them.
+    pub fn values_of_update(&self, update: &PartitionUpdate, take: &mut dyn FnMut(&[u8])) {
+        let mut take = |value: &[u8]| take(&analysed(self.analysis, value));
+        if update.row_count() > 0 || update.static_row().is_some() {
+            self.partition_values(update.table(), update.key(), update.static_row(), &mut take);
+        }
+        update.rows().for_each(|row| self.row_values(update.table(), row, &mut take));
+    }
+
+    /// Passes the values of a partition to `take`, if the column belongs to partitions.
+    fn partition_values(
+        &self,
+        table: &Table,
+        key: &PartitionKey,
+        static_row: Option<Row<'_>>,
+        take: &mut dyn FnMut(&[u8]),
+    ) {
+        match self.column.kind {
+            ColumnKind::PartitionKey => {
+                let value = key.parts(self.key_columns).get(self.column.position as usize).copied();
+                value.into_iter().for_each(take);
+            }
+            ColumnKind::Static => static_row.iter().for_each(|row| self.values(table, *row, take)),
+            ColumnKind::Clustering | ColumnKind::Regular => {}
+        }
+    }
+
+    /// Passes the values of a row to `take`, if the column belongs to rows.
+    fn row_values(&self, table: &Table, row: RowRef<'_>, take: &mut dyn FnMut(&[u8])) {
         match self.column.kind {
             // Whatever was not a deletion when it was written was alive at the epoch.
             ColumnKind::Clustering if row.row.is_live(table, 0) => {
                 let value = Clusterings(row.clustering).nth(self.column.position as usize).flatten();
-                value.into_iter().for_each(put_value);
+                value.into_iter().for_each(take);
             }
-            ColumnKind::Regular => self.values(table, row.row, &mut put_value),
+            ColumnKind::Regular => self.values(table, row.row, take),
             _ => {}
         }
     }
@@ -149,7 +186,7 @@ impl Indexer {
     /// Writes the term and the partition's position; the length of the term.
     fn begin(&self, value: &[u8], key: &PartitionKey, entry: &mut Vec<u8>) -> usize {
         entry.clear();
-        push_term(&self.value_type, value, entry);
+        push_term(&self.value_type, &analysed(self.analysis, value), entry);
         let term_length = entry.len();
         encode_decorated_key(key.token(), key.bytes(), entry);
         term_length

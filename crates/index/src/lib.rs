@@ -9,6 +9,8 @@
 //! overwritten, deleted or expired since. Callers read it from all sources and test it again, so an entry is never
 //! removed. For the same reason an index may have too many entries, and must never miss one: long terms are cut.
 //!
+//! An index can have entries of changed text ([`analysed`]), which does not depend on case, for example.
+//!
 //! Start with `entry.rs` (the form of entries), then [`Indexer`] (the entries of a row), [`MemoryIndex`],
 //! [`IndexBuilder`], [`IndexFile`] and [`Candidates`] (the sources of one index together).
 #![doc = include_str!("../FORMAT.md")]
@@ -22,6 +24,7 @@ mod entry;
 mod file;
 mod indexer;
 mod memory;
+mod text;
 mod writer;
 
 pub use batch::{Batch, Source};
@@ -31,4 +34,5 @@ pub use entry::{KeyBounds, Place, TERM_BYTES_MAX, TermRange, decode_place};
 pub use file::{IndexFile, Origin};
 pub use indexer::{Indexer, entry_value};
 pub use memory::{MemoryIndex, MemoryPart};
+pub use text::analysed;
 pub use writer::IndexWriter;

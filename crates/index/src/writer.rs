@@ -102,9 +102,8 @@ impl IndexWriter {
         out.extend_from_slice(&VERSION.to_be_bytes());
         out.extend_from_slice(&key.column.0.to_be_bytes());
         out.extend_from_slice(&part_number(key.part).to_be_bytes());
-        let id = origin.sstable.as_str().as_bytes();
-        out.extend_from_slice(&(id.len() as u32).to_be_bytes());
-        out.extend_from_slice(id);
+        push_text(&key.analysis.to_string(), &mut out);
+        push_text(origin.sstable.as_str(), &mut out);
         out.extend_from_slice(&origin.data_bytes.to_be_bytes());
         out.extend_from_slice(&(self.crcs.len() as u32).to_be_bytes());
         out.extend(self.crcs.iter().flat_map(|crc| crc.to_be_bytes()));
@@ -182,6 +181,11 @@ impl IndexWriter {
         self.length += bytes.len() as u64;
         Ok(())
     }
+}
+
+fn push_text(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(text.len() as u32).to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
 }
 
 impl Drop for IndexWriter {

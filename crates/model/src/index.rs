@@ -7,7 +7,7 @@ use std::sync::Arc;
 use types::CqlType;
 use types::identifier::Quoted;
 
-use crate::{Column, ColumnId};
+use crate::{Analysis, Column, ColumnId, LetterCase};
 
 /// The option with the indexed column and the part of it.
 pub const INDEX_TARGET: &str = "target";
@@ -55,6 +55,8 @@ pub struct IndexKey {
     pub column: ColumnId,
     /// The part of it.
     pub part: IndexPart,
+    /// How text is changed.
+    pub analysis: Analysis,
 }
 
 /// What an index answers. Indexes of all classes have the same entries.
@@ -140,11 +142,18 @@ impl Index {
         self.options.get(INDEX_CLASS).map(String::as_str)
     }
 
-    /// Whether its options ask for changed text: without case, normalized, or folded to ASCII.
-    pub fn analyses(&self) -> bool {
+    /// How its options ask for text to be changed.
+    pub fn analysis(&self) -> Analysis {
+        if self.class != IndexClass::StorageAttached {
+            return Analysis::NONE;
+        }
         let is =
             |key: &str, wanted: &str| self.options.get(key).is_some_and(|value| value.eq_ignore_ascii_case(wanted));
-        is("case_sensitive", "false") || is("normalize", "true") || is("ascii", "true")
+        Analysis {
+            case: if is("case_sensitive", "false") { LetterCase::Lower } else { LetterCase::AsWritten },
+            normalizes: is("normalize", "true"),
+            folds_to_ascii: is("ascii", "true"),
+        }
     }
 
     /// The options that the user gave.

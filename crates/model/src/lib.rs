@@ -6,6 +6,7 @@
 //! of several such cursors ([`MergeCursor`]). The crate does no I/O and has no clock: callers pass *now*.
 #![forbid(unsafe_code)]
 
+mod analysis;
 mod clustering;
 mod column_sets;
 mod cursor;
@@ -24,6 +25,7 @@ mod row_memory;
 mod schema;
 mod table_form;
 
+pub use analysis::{Analysis, LetterCase};
 pub use clustering::{ClusteringBound, ClusteringComparator, Clusterings, Side, Slice, Slices, push_component};
 pub use column_sets::{ColumnChange, ColumnSet, ColumnSets};
 pub use cursor::{BoxCursor, Marker, PartitionHead, StoredRow, Unfiltered, UnfilteredCursor};

@@ -116,6 +116,8 @@ pub struct Processor {
     watches_write_levels: bool,
     /// Whether guardrails watch the sizes of written values.
     watches_values: bool,
+    /// Whether guardrails watch the terms of indexes.
+    watches_terms: bool,
     /// Whether guardrails watch the sizes or the consistency levels of reads.
     watches_reads: bool,
     timeuuids: timeuuid::Generator,
@@ -133,6 +135,7 @@ impl Processor {
         let prepended_paths = PrependedPaths::new(clock_sequence, node);
         let auth = Auth::new(options.auth);
         let (watches_values, watches_reads) = (options.guardrails.watches_values(), options.guardrails.watches_reads());
+        let watches_terms = options.guardrails.watches_terms();
         let watches_write_levels = options.guardrails.write_consistency_levels.is_set();
         let host = SocketAddr::new(options.node.broadcast_address, options.node.storage_port);
         let request_logs = RequestLogs::new(options.audit.clone(), options.query_log.clone(), host);
@@ -144,6 +147,7 @@ impl Processor {
             virtual_tables,
             auth,
             watches_values,
+            watches_terms,
             watches_reads,
             timeuuids,
             prepended_paths,
@@ -168,6 +172,12 @@ impl Processor {
     #[inline]
     pub(crate) fn watches_values(&self) -> bool {
         self.watches_values
+    }
+
+    /// Whether terms of indexes can cause a warning or an error by their size.
+    #[inline]
+    pub(crate) fn watches_terms(&self) -> bool {
+        self.watches_terms
     }
 
     /// Refuses the consistency levels of a write, or warns about them.

@@ -359,8 +359,9 @@ impl Restrictions {
         if self.filters_clustering {
             self.clustering.filter(&mut filter, execution)?;
         }
+        let analyses = self.analyses();
         for restriction in &self.others {
-            restriction.filter(&self.table, &mut filter, execution)?;
+            restriction.filter(&self.table, analyses, &mut filter, execution)?;
         }
         Ok(filter)
     }

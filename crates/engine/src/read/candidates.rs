@@ -35,11 +35,17 @@ pub struct IndexCandidates {
     candidates: Candidates,
     indexer: Indexer,
     table: Arc<Table>,
+    sstable_count: usize,
     /// For sorted places.
     _room: RowRoom,
 }
 
 impl IndexCandidates {
+    /// The number of SSTables whose entries are searched.
+    pub fn sstable_count(&self) -> usize {
+        self.sstable_count
+    }
+
     /// How many places are known to follow: all of them if there are few. A row may count several times.
     pub fn known_count(&self) -> usize {
         self.candidates.known_count()
@@ -73,12 +79,11 @@ pub(crate) fn candidates(
     let store = catalog.store(table)?;
     // Its types have all fields of the keys that were written so far.
     let current = store.table.load_full();
-    let Some(column) = current.column(&index.column) else { return Ok(None) };
-    let indexer = Indexer::new(&current, column, index.part);
+    let Some(indexer) = Indexer::of_index(&current, index) else { return Ok(None) };
     if table.index_key(index) != Some(indexer.key()) {
         return Ok(None);
     }
-    let Some(sources) = sources(store, indexer.key()) else {
+    let Some(Sources { sources, sstable_count }) = sources(store, indexer.key()) else {
         shared.files().index_requests().request();
         return Ok(None);
     };
@@ -102,15 +107,22 @@ pub(crate) fn candidates(
         }
         opened => opened?,
     };
-    Ok(candidates.map(|candidates| IndexCandidates { candidates, indexer, table: table.clone(), _room: room }))
+    let table = table.clone();
+    Ok(candidates.map(|candidates| IndexCandidates { candidates, indexer, table, sstable_count, _room: room }))
 }
 
 fn failure(error: SSTableError) -> EngineError {
     if is_unreadable(&error) { EngineError::UnreadableIndex(Arc::new(error)) } else { error.into() }
 }
 
-/// The entries of an index in all memtables and SSTables of a view; `None` if one of them has no such index.
-fn sources(store: &TableStore, key: IndexKey) -> Option<Vec<Box<dyn Source>>> {
+/// The entries of an index in all memtables and SSTables of a view.
+struct Sources {
+    sources: Vec<Box<dyn Source>>,
+    sstable_count: usize,
+}
+
+/// The entries in the newest view; `None` if a memtable or an SSTable has no such index.
+fn sources(store: &TableStore, key: IndexKey) -> Option<Sources> {
     for _ in 0..VIEWS_MAX {
         let view = store.view();
         if let Some(sources) = sources_of_view(store, &view, key) {
@@ -124,7 +136,7 @@ fn sources(store: &TableStore, key: IndexKey) -> Option<Vec<Box<dyn Source>>> {
     None
 }
 
-fn sources_of_view(store: &TableStore, view: &View, key: IndexKey) -> Option<Vec<Box<dyn Source>>> {
+fn sources_of_view(store: &TableStore, view: &View, key: IndexKey) -> Option<Sources> {
     let mut sources: Vec<Box<dyn Source>> = Vec::new();
     for generation in view.generations() {
         match generation.indexes.as_ref().and_then(|indexes| indexes.get(key)) {
@@ -136,7 +148,7 @@ fn sources_of_view(store: &TableStore, view: &View, key: IndexKey) -> Option<Vec
     for sstable in &view.sstables {
         store.indexes.sources(sstable, key)?.iter().for_each(|source| source.add_to(&mut sources));
     }
-    Some(sources)
+    Some(Sources { sources, sstable_count: view.sstables.len() })
 }
 
 /// Whether every memtable and SSTable of the table has the index.

@@ -54,7 +54,7 @@ fn kind(class: IndexClass) -> &'static str {
 /// The index of a row; `None` if there are no such indexes.
 pub(crate) fn read(row: &SystemRow) -> Option<Index> {
     let index = Index::from_options(&row.text("index_name"), row.text_map("options"))?;
-    (row.text("kind") == kind(index.class) && !index.analyses()).then_some(index)
+    (row.text("kind") == kind(index.class)).then_some(index)
 }
 
 /// The write that says that an index is built.

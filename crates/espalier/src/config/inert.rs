@@ -275,7 +275,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "functions, views, SASI indexes and the limits of storage-attached indexes are not built yet",
+        "functions, views and SASI indexes are not built yet",
         &[
             "user_defined_functions_enabled",
             "scripted_user_defined_functions_enabled",
@@ -292,14 +292,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "force_optimized_index_status_format",
             "materialized_views_per_table_warn_threshold",
             "materialized_views_per_table_fail_threshold",
-            "sai_sstable_indexes_per_query_warn_threshold",
-            "sai_sstable_indexes_per_query_fail_threshold",
-            "sai_string_term_size_warn_threshold",
-            "sai_string_term_size_fail_threshold",
-            "sai_frozen_term_size_warn_threshold",
-            "sai_frozen_term_size_fail_threshold",
-            "sai_vector_term_size_warn_threshold",
-            "sai_vector_term_size_fail_threshold",
         ],
     ),
     (

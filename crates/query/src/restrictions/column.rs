@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use cql::ast::Operator;
-use model::{Column, Table};
+use model::{Column, IndexPart, Table};
 
 use super::filter::{Comparison, RowFilter};
+use super::index::Analyses;
 use crate::QueryError;
 use crate::execution::Execution;
 use crate::terms::{Bound, InTerms, Term};
@@ -92,11 +93,21 @@ impl ColumnRestriction {
         }
     }
 
-    /// Adds what the restriction asks of rows.
-    pub fn filter(&self, table: &Table, filter: &mut RowFilter, execution: &Execution<'_>) -> Result<(), QueryError> {
-        let mut add = |comparison: Comparison| filter.add(table, &self.column, comparison);
+    /// Adds what the restriction asks of rows. Text that an index answers for is compared as that index changes it.
+    pub fn filter(
+        &self,
+        table: &Table,
+        analyses: Analyses<'_>,
+        filter: &mut RowFilter,
+        execution: &Execution<'_>,
+    ) -> Result<(), QueryError> {
+        let mut add_part = |part: IndexPart, comparison: Comparison| {
+            filter.add_analysed(table, &self.column, comparison, analyses.of(&self.column.name, part));
+        };
         match &self.kind {
-            Kind::Equal(term) => add(Comparison::Order(Operator::Eq, self.value(term, execution)?)),
+            Kind::Equal(term) => {
+                add_part(IndexPart::Whole, Comparison::Order(Operator::Eq, self.value(term, execution)?));
+            }
             Kind::In(values) => {
                 let mut alternatives = Vec::new();
                 for value in values.bind(execution)? {
@@ -105,27 +116,29 @@ impl ColumnRestriction {
                         alternatives.push(self.supported(value, "value")?);
                     }
                 }
-                add(Comparison::In(alternatives));
+                filter.add(table, &self.column, Comparison::In(alternatives));
             }
             Kind::Slice { start, end } => {
                 for (bound, open, closed) in [(start, Operator::Gt, Operator::Gte), (end, Operator::Lt, Operator::Lte)]
                 {
                     if let Some(bound) = bound {
                         let operator = if bound.inclusive { closed } else { open };
-                        add(Comparison::Order(operator, self.value(&bound.term, execution)?));
+                        let comparison = Comparison::Order(operator, self.value(&bound.term, execution)?);
+                        filter.add(table, &self.column, comparison);
                     }
                 }
             }
             Kind::Contains(contains) => {
                 for term in &contains.values {
-                    add(Comparison::Contains(self.value(term, execution)?));
+                    add_part(IndexPart::Values, Comparison::Contains(self.value(term, execution)?));
                 }
                 for term in &contains.keys {
-                    add(Comparison::ContainsKey(self.value(term, execution)?));
+                    add_part(IndexPart::Keys, Comparison::ContainsKey(self.value(term, execution)?));
                 }
                 for (key, value) in &contains.entries {
                     let (key, value) = (key.bind(execution)?, value.bind(execution)?);
-                    add(Comparison::Entry(self.supported(key, "map key")?, self.supported(value, "map value")?));
+                    let (key, value) = (self.supported(key, "map key")?, self.supported(value, "map value")?);
+                    filter.add(table, &self.column, Comparison::Entry(key, value));
                 }
             }
         }

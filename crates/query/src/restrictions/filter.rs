@@ -7,7 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cql::ast::Operator;
-use model::{Column, ColumnData, Table};
+use engine::analysed;
+use model::{Analysis, Column, ColumnData, Table};
 use types::identifier::Quoted;
 use types::{CqlType, collection};
 
@@ -30,6 +31,8 @@ struct Expression {
     source: Source,
     ty: CqlType,
     comparison: Comparison,
+    /// How the row's text is changed before it is compared. The text of the comparison is changed already.
+    analysis: Analysis,
     /// Of IN the places of its values in their order.
     sorted: Vec<usize>,
 }
@@ -42,13 +45,30 @@ pub(crate) struct RowFilter {
 
 impl RowFilter {
     pub(super) fn add(&mut self, table: &Table, column: &Arc<Column>, comparison: Comparison) {
+        self.add_analysed(table, column, comparison, Analysis::NONE);
+    }
+
+    /// As [`add`](Self::add), of text that an index changes: an equality, or an element or a key that is contained.
+    pub(super) fn add_analysed(
+        &mut self,
+        table: &Table,
+        column: &Arc<Column>,
+        mut comparison: Comparison,
+        analysis: Analysis,
+    ) {
+        if let Comparison::Order(_, wanted) | Comparison::Contains(wanted) | Comparison::ContainsKey(wanted) =
+            &mut comparison
+            && let Cow::Owned(changed) = analysed(analysis, wanted)
+        {
+            *wanted = changed;
+        }
         let (name, source, ty) = (column.name.clone(), Source::of(table, column), column.ty.clone());
         let mut sorted = Vec::new();
         if let Comparison::In(values) = &comparison {
             sorted.extend(0..values.len());
             sorted.sort_by(|one, other| ty.compare(&values[*one], &values[*other]));
         }
-        self.expressions.push(Expression { name, source, ty, comparison, sorted });
+        self.expressions.push(Expression { name, source, ty, comparison, analysis, sorted });
     }
 
     /// Whether every row is kept.
@@ -106,6 +126,9 @@ impl Expression {
     }
 
     fn holds(&self, row: &RowView<'_>, parts: &RowParts) -> bool {
+        if !self.analysis.is_none() {
+            return self.holds_of_analysed(row);
+        }
         let asks_part =
             matches!(self.comparison, Comparison::Contains(_) | Comparison::ContainsKey(_) | Comparison::Entry(..));
         if asks_part && let Some(parts) = self.parts(row, parts) {
@@ -140,6 +163,22 @@ impl Expression {
                 }
                 _ => false,
             }),
+        }
+    }
+
+    /// Whether it holds of the changed text of the row.
+    fn holds_of_analysed(&self, row: &RowView<'_>) -> bool {
+        let is = |value: &[u8], wanted: &[u8]| *analysed(self.analysis, value) == *wanted;
+        match &self.comparison {
+            Comparison::Order(Operator::Eq, wanted) => {
+                row.value(self.source, &self.ty).is_some_and(|value| is(&value, wanted))
+            }
+            Comparison::Contains(wanted) => self.any_entry(row, |ty, key, value| match ty {
+                CqlType::Set { .. } => is(key, wanted),
+                _ => is(value, wanted),
+            }),
+            Comparison::ContainsKey(wanted) => self.any_entry(row, |_, key, _| is(key, wanted)),
+            Comparison::Order(..) | Comparison::In(_) | Comparison::Entry(..) => false,
         }
     }
 

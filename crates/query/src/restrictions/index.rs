@@ -1,7 +1,7 @@
 //! Restrictions that a secondary index answers, and when Cassandra takes an index for them.
 
 use engine::IndexedValues;
-use model::{Column, Index, IndexClass, IndexPart, Table};
+use model::{Analysis, Column, Index, IndexClass, IndexPart, Table};
 use types::CqlType;
 
 use super::clustering::{ClusteringKind, ClusteringRestriction, TupleBound};
@@ -117,9 +117,22 @@ fn has_ranges(ty: &CqlType) -> bool {
     )
 }
 
-/// The table's index of a part of a column.
+/// The table's index of a part of a column: a plain one, if there are several.
 fn find<'t>(table: &'t Table, column: &str, part: IndexPart) -> Option<&'t Index> {
-    table.indexes().iter().find(|index| *index.column == *column && index.part == part)
+    let mut all = table.indexes().iter().filter(|index| *index.column == *column && index.part == part);
+    let first = all.next()?;
+    all.find(|other| other.class == IndexClass::Plain && first.class != IndexClass::Plain).or(Some(first))
+}
+
+/// How text is changed that the indexes of a SELECT answer for: not at all where none is used.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Analyses<'t>(Option<&'t Table>);
+
+impl Analyses<'_> {
+    /// Of a part of a column.
+    pub fn of(self, column: &str, part: IndexPart) -> Analysis {
+        self.0.and_then(|table| find(table, column, part)).map_or(Analysis::NONE, Index::analysis)
+    }
 }
 
 /// The table's storage-attached index of a part of a column.
@@ -241,6 +254,18 @@ impl Restrictions {
 
     pub(super) fn has_clustering_index(&self) -> bool {
         self.clustering.all().iter().any(|restriction| restriction.indexed(&self.table).is_some())
+    }
+
+    /// How text is changed before rows are compared. As in Cassandra, a plain index leaves all text as it is.
+    pub(super) fn analyses(&self) -> Analyses<'_> {
+        if !self.indexes.is_used || self.table.indexes().iter().all(|index| index.analysis().is_none()) {
+            return Analyses::default();
+        }
+        let is_plain = |found: Option<IndexedRestriction>| found.is_some_and(|it| it.index.class == IndexClass::Plain);
+        let table = &*self.table;
+        let columns = self.partition.restricted().chain(&self.others).any(|known| is_plain(known.indexed(table)));
+        let clustering = || self.clustering.all().iter().any(|known| is_plain(known.indexed(table)));
+        Analyses((!columns && !clustering()).then_some(table))
     }
 
     /// Whether Cassandra uses an index for it.

@@ -9,6 +9,7 @@ use types::Token;
 use super::alternatives::Alternatives;
 use super::column::{ColumnRestriction, Kind, TermBound, join_bound};
 use super::filter::RowFilter;
+use super::index::Analyses;
 use crate::QueryError;
 use crate::execution::Execution;
 use crate::terms::{Bound, Term};
@@ -129,7 +130,8 @@ impl PartitionRestrictions {
     }
 
     pub fn filter(&self, filter: &mut RowFilter, execution: &Execution<'_>) -> Result<(), QueryError> {
-        self.restricted().try_for_each(|restriction| restriction.filter(&self.table, filter, execution))
+        let none = Analyses::default();
+        self.restricted().try_for_each(|restriction| restriction.filter(&self.table, none, filter, execution))
     }
 
     /// The partitions that columns and token give.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use engine::{IndexCandidates, IndexPlace};
-use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices, TableForm};
+use model::{IndexClass, KeyRange, PartitionKey, ReadRange, Slice, Slices, TableForm};
 
 use super::execute::Segment;
 use super::read::{Flow, Page};
@@ -87,18 +87,27 @@ impl Page<'_> {
         if segment.slices.as_slice().is_empty() && !is_static_compact {
             return Ok(None);
         }
-        let mut fewest: Option<Places> = None;
+        let (mut fewest, mut file_count) = (None::<Places>, 0);
         for indexed in plan.restrictions.indexed() {
             let most = fewest.as_ref().map_or(usize::MAX, |places| places.candidates.known_count());
             if most <= FEW_CANDIDATES {
                 break;
             }
             let found = self.candidates(indexed, segment)?;
+            if let Some(candidates) = &found
+                && indexed.index.class == IndexClass::StorageAttached
+            {
+                file_count = file_count.max(candidates.sstable_count());
+            }
             if let Some(candidates) = found.filter(|candidates| candidates.known_count() < most) {
                 fewest = Some(Places { index: indexed.index.name.clone(), candidates, next: None, count: 0 });
             }
         }
         let Some(mut places) = fewest else { return Ok(None) };
+        if let KeyRange::Range { .. } = segment.keys {
+            let range = ReadRange { keys: segment.keys.clone(), slices: segment.slices.clone(), reversed: false };
+            plan.check_index_files(file_count, &self.scan_of(&range), self.execution())?;
+        }
         let (table, name) = (&plan.table, &places.index);
         self.execution().note(|| format!("Executing read on {}.{} using index {name}", table.keyspace, table.name));
         places.advance()?;

@@ -15,10 +15,15 @@ use crate::node::{TestNode, rows_of, texts};
 const STEPS: usize = 150;
 /// The tables: with indexes, and without.
 const TABLES: [&str; 2] = ["indexed", "plain"];
-const COLUMNS: &str = "k1 int, k2 text, c1 int, c2 text, s int static, ss set<int> static, a int, b text, d decimal, \
-     l list<int>, e set<text>, m map<text, int>, f frozen<list<int>>, u frozen<pair>";
-const TARGETS: [&str; 15] =
-    ["k1", "k2", "c1", "c2", "s", "ss", "a", "b", "d", "l", "e", "keys(m)", "values(m)", "entries(m)", "full(f)"];
+const COLUMNS: &str = "k1 int, k2 text, c1 int, c2 text, s int static, ss set<int> static, a int, b text, t text, \
+     d decimal, l list<int>, e set<text>, m map<text, int>, f frozen<list<int>>, u frozen<pair>";
+const TARGETS: [&str; 16] =
+    ["k1", "k2", "c1", "c2", "s", "ss", "a", "b", "t", "d", "l", "e", "keys(m)", "values(m)", "entries(m)", "full(f)"];
+/// The texts of the column whose index does not tell them apart by case and accents.
+const FOLDED: [&str; 6] = ["'Ab'", "'AB'", "'ab'", "'\u{c9}'", "'e'", "'E\u{301}'"];
+/// What is asked of that column of the table with indexes, and of the other one.
+const FOLDED_CONDITIONS: [[&str; 2]; 2] =
+    [["t = 'aB'", "t IN ('Ab', 'AB', 'ab')"], ["t = '\u{e9}'", "t IN ('\u{c9}', 'e', 'E\u{301}')"]];
 /// An expiry that some reads are behind.
 const TTL: i32 = 50;
 
@@ -75,6 +80,7 @@ impl Test {
         match column {
             "k2" => format!("'{}'", ["p", "q"][self.random.below(2)]),
             "c2" | "b" | "e" => self.text(),
+            "t" => FOLDED[self.random.below(FOLDED.len())].to_owned(),
             "d" => ["1", "1.0", "-2.50", "10"][self.random.below(4)].to_owned(),
             "m" => format!("{{{}: {}, {}: {}}}", self.text(), self.number(3), self.text(), self.number(3)),
             "f" => format!("[{}]", ["", "1", "1, 2"][self.random.below(3)]),
@@ -127,7 +133,7 @@ impl Test {
             }
             _ => {
                 let columns: Vec<&str> =
-                    ["a", "b", "d", "l", "e", "m", "f", "u"].into_iter().filter(|_| self.random.one_in(2)).collect();
+                    ["a", "b", "t", "d", "l", "e", "m", "f", "u"].into_iter().filter(|_| self.random.one_in(2)).collect();
                 let mut names = "k1, k2, c1, c2".to_owned();
                 let mut values =
                     format!("{}, {}, {}, {}", self.number(3), self.value("k2"), self.number(4), self.text());
@@ -149,6 +155,7 @@ impl Test {
                 1 => format!("{target} <= {}", self.value(target)),
                 _ => format!("{target} >= {} AND {target} < {}", self.value(target), self.value(target)),
             },
+            "t" => FOLDED_CONDITIONS[self.random.below(2)][0].to_owned(),
             "ss" => format!("ss CONTAINS {}", self.number(3)),
             "l" => format!("l CONTAINS {}", self.number(3)),
             "e" => format!("e CONTAINS {}", self.text()),
@@ -207,13 +214,23 @@ impl Test {
         let conditions = conditions.join(" AND ");
         let statement = format!("SELECT {selected} FROM % WHERE {conditions} {group} {suffix} ALLOW FILTERING");
         let page_size = [None, Some(1), Some(3)][self.random.below(3)];
-        let [found, expected] = TABLES.map(|table| self.pages(&statement.replace('%', table), page_size));
+        let [found, expected] = [0, 1].map(|place| {
+            let statement = statement.replace('%', TABLES[place]);
+            let folded = |statement: String, [of_index, of_other]: [&str; 2]| match place {
+                0 => statement,
+                _ => statement.replace(of_index, of_other),
+            };
+            self.pages(&FOLDED_CONDITIONS.into_iter().fold(statement, folded), page_size)
+        });
         assert_eq!(found, expected, "{statement} with pages of {page_size:?}");
     }
 
     fn create_index(&mut self, target: &'static str) {
         if !self.indexed.contains(&target) {
-            let class = ["", "USING 'sai'"][self.random.below(2)];
+            let class = match target {
+                "t" => "USING 'sai' WITH OPTIONS = {'case_sensitive': 'false', 'normalize': 'true', 'ascii': 'true'}",
+                _ => ["", "USING 'sai'"][self.random.below(2)],
+            };
             self.node().run(&format!("CREATE INDEX ON indexed ({target}) {class}"));
             self.indexed.push(target);
         }
