@@ -40,7 +40,7 @@ pub use error::EngineError;
 pub use files::disk_access::DiskAccess;
 pub use flush::FlushStats;
 pub use hooks::{DiskFailureHook, DiskFailureKind, InMemoryNotice, InMemoryNotices, QuarantineHook};
-pub use index::{Indexer, Place as IndexPlace, analysed, entry_value};
+pub use index::{Indexer, Place as IndexPlace, analysed, entry_value, terms};
 pub use memtable::{MemtableConfiguration, PutCounts, RowPlace, TrieOptions};
 pub use metrics::TableStats;
 pub use options::{EngineOptions, MemtableConfigurations, default_memtable_configurations};

@@ -11,7 +11,7 @@ use model::{
 use types::{CqlType, collection};
 
 use crate::entry::{TermRange, clustering_types, push_term};
-use crate::text::analysed;
+use crate::text::{analysed, cut_suffix, cut_suffixes, terms};
 
 /// Makes the entries of one index. Thread-safe.
 ///
@@ -38,7 +38,8 @@ impl Indexer {
 
     /// For an index of the table; `None` if the table does not have its column.
     pub fn of_index(table: &Table, index: &Index) -> Option<Indexer> {
-        Some(Indexer::with_analysis(table, table.column(&index.column)?, index.part, index.analysis()))
+        let column = table.column(&index.column)?;
+        Some(Indexer::with_analysis(table, column, index.part, index.analysis(&column.ty)))
     }
 
     /// As [`new`](Self::new), with values that are text and are changed so.
@@ -62,6 +63,27 @@ impl Indexer {
     /// The entries of an indexed value.
     pub fn terms_of(&self, value: &[u8]) -> TermRange {
         TermRange::equal(&self.value_type, &analysed(self.analysis, value))
+    }
+
+    /// The entries of this term, which is text that was changed already.
+    pub fn entries_of_term(&self, term: &[u8]) -> TermRange {
+        TermRange::equal(&self.value_type, term)
+    }
+
+    /// The entries of the terms that begin with this text, which was changed already.
+    pub fn terms_that_begin(&self, text: &[u8]) -> TermRange {
+        TermRange::beginning(&self.value_type, text)
+    }
+
+    /// The entries of the terms that contain this text, which was changed already, and of others. With `at_the_end` it
+    /// is what they end with. The index must have suffixes.
+    pub fn terms_that_contain(&self, text: &[u8], at_the_end: bool) -> TermRange {
+        debug_assert!(self.analysis.has_suffixes, "only suffixes show what a term contains");
+        let cut = std::str::from_utf8(text).map_or(text, |text| cut_suffix(text).as_bytes());
+        match at_the_end && cut.len() == text.len() {
+            true => TermRange::equal(&self.value_type, text),
+            false => TermRange::beginning(&self.value_type, cut),
+        }
     }
 
     /// The entries of the indexed values between two, both included; without one of them there is no limit.
@@ -99,9 +121,11 @@ impl Indexer {
         mut put: impl FnMut(&[u8], usize),
     ) {
         self.partition_values(table, key, static_row, &mut |value| {
-            let term_length = self.begin(value, key, entry);
-            entry.push(EXCLUDED);
-            put(entry, term_length);
+            self.each_term(value, &mut |term| {
+                let term_length = self.begin(term, key, entry);
+                entry.push(EXCLUDED);
+                put(entry, term_length);
+            });
         });
     }
 
@@ -115,10 +139,26 @@ impl Indexer {
         mut put: impl FnMut(&[u8], usize),
     ) {
         self.row_values(table, row, &mut |value| {
-            let term_length = self.begin(value, key, entry);
-            encode_serialized_clustering(&self.clustering, row.clustering, TERMINATOR, entry);
-            put(entry, term_length);
+            self.each_term(value, &mut |term| {
+                let term_length = self.begin(term, key, entry);
+                encode_serialized_clustering(&self.clustering, row.clustering, TERMINATOR, entry);
+                put(entry, term_length);
+            });
         });
+    }
+
+    /// Passes the terms of a value to `take`.
+    fn each_term(&self, value: &[u8], take: &mut dyn FnMut(&[u8])) {
+        let analysis = self.analysis;
+        if !analysis.divides() && !analysis.has_suffixes {
+            return take(&analysed(analysis, value));
+        }
+        for term in terms(analysis, value) {
+            take(term.as_bytes());
+            if analysis.has_suffixes {
+                cut_suffixes(&term).for_each(|suffix| take(suffix.as_bytes()));
+            }
+        }
     }
 
     /// Passes the indexed values of an update to `take`, as the index changes them.
@@ -186,7 +226,7 @@ impl Indexer {
     /// Writes the term and the partition's position; the length of the term.
     fn begin(&self, value: &[u8], key: &PartitionKey, entry: &mut Vec<u8>) -> usize {
         entry.clear();
-        push_term(&self.value_type, &analysed(self.analysis, value), entry);
+        push_term(&self.value_type, value, entry);
         let term_length = entry.len();
         encode_decorated_key(key.token(), key.bytes(), entry);
         term_length

@@ -9,7 +9,7 @@
 //! overwritten, deleted or expired since. Callers read it from all sources and test it again, so an entry is never
 //! removed. For the same reason an index may have too many entries, and must never miss one: long terms are cut.
 //!
-//! An index can have entries of changed text ([`analysed`]), which does not depend on case, for example.
+//! An index can have entries of changed text ([`analysed`], [`terms`]), which does not depend on case, for example.
 //!
 //! Start with `entry.rs` (the form of entries), then [`Indexer`] (the entries of a row), [`MemoryIndex`],
 //! [`IndexBuilder`], [`IndexFile`] and [`Candidates`] (the sources of one index together).
@@ -34,5 +34,5 @@ pub use entry::{KeyBounds, Place, TERM_BYTES_MAX, TermRange, decode_place};
 pub use file::{IndexFile, Origin};
 pub use indexer::{Indexer, entry_value};
 pub use memory::{MemoryIndex, MemoryPart};
-pub use text::analysed;
+pub use text::{analysed, terms};
 pub use writer::IndexWriter;

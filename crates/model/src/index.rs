@@ -7,7 +7,7 @@ use std::sync::Arc;
 use types::CqlType;
 use types::identifier::Quoted;
 
-use crate::{Analysis, Column, ColumnId, LetterCase};
+use crate::{Analysis, Column, ColumnId, LetterCase, SasiOptions};
 
 /// The option with the indexed column and the part of it.
 pub const INDEX_TARGET: &str = "target";
@@ -16,6 +16,8 @@ pub const INDEX_CLASS: &str = "class_name";
 /// The names of the class of storage-attached indexes, in small letters.
 const STORAGE_ATTACHED: [&str; 3] =
     ["sai", "storageattachedindex", "org.apache.cassandra.index.sai.storageattachedindex"];
+/// The names of the class of SASI indexes, in small letters.
+const SASI: [&str; 2] = ["sasiindex", "org.apache.cassandra.index.sasi.sasiindex"];
 
 /// The part of a column that an index has the values of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -66,12 +68,19 @@ pub enum IndexClass {
     Plain,
     /// `StorageAttachedIndex`: values and ranges, several restrictions together.
     StorageAttached,
+    /// `SASIIndex`: values, ranges of numbers, and LIKE.
+    Sasi,
 }
 
 impl IndexClass {
     /// The class that `USING` names; `None` if there is no such class.
     pub fn of_name(name: &str) -> Option<IndexClass> {
-        STORAGE_ATTACHED.contains(&name.to_ascii_lowercase().as_str()).then_some(IndexClass::StorageAttached)
+        let name = name.to_ascii_lowercase();
+        match name.as_str() {
+            name if STORAGE_ATTACHED.contains(&name) => Some(IndexClass::StorageAttached),
+            name if SASI.contains(&name) => Some(IndexClass::Sasi),
+            _ => None,
+        }
     }
 }
 
@@ -113,6 +122,18 @@ impl Index {
         index
     }
 
+    /// As [`storage_attached`](Self::storage_attached), a SASI index.
+    pub fn sasi(
+        name: &str,
+        column: &Column,
+        part: IndexPart,
+        class_name: &str,
+        options: BTreeMap<String, String>,
+    ) -> Index {
+        let attached = Index::storage_attached(name, column, part, class_name, options);
+        Index { class: IndexClass::Sasi, ..attached }
+    }
+
     /// The index that is stored with these options; `None` if they name no target, or a class that is not there.
     pub fn from_options(name: &str, options: BTreeMap<String, String>) -> Option<Index> {
         let class = match options.get(INDEX_CLASS) {
@@ -142,10 +163,13 @@ impl Index {
         self.options.get(INDEX_CLASS).map(String::as_str)
     }
 
-    /// How its options ask for text to be changed.
-    pub fn analysis(&self) -> Analysis {
-        if self.class != IndexClass::StorageAttached {
+    /// How its options ask for text to be changed, if the column is of this type.
+    pub fn analysis(&self, column: &CqlType) -> Analysis {
+        if self.class == IndexClass::Plain || !matches!(self.part.value_type(column), CqlType::Ascii | CqlType::Text) {
             return Analysis::NONE;
+        }
+        if self.class == IndexClass::Sasi {
+            return self.sasi_options().analysis();
         }
         let is =
             |key: &str, wanted: &str| self.options.get(key).is_some_and(|value| value.eq_ignore_ascii_case(wanted));
@@ -154,6 +178,11 @@ impl Index {
             normalizes: is("normalize", "true"),
             folds_to_ascii: is("ascii", "true"),
         }
+    }
+
+    /// The options of a SASI index.
+    pub fn sasi_options(&self) -> SasiOptions<'_> {
+        SasiOptions(&self.options)
     }
 
     /// The options that the user gave.

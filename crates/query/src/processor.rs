@@ -61,6 +61,8 @@ pub struct ProcessorOptions {
     pub auto_snapshot_lifetime: Option<Duration>,
     /// The class of an index for which a statement names none (`default_secondary_index`); `None` if it must name one.
     pub default_index_class: Option<String>,
+    /// Whether SASI indexes may be created.
+    pub sasi_indexes_enabled: bool,
     /// Whether columns may be masked, and masks are applied.
     pub dynamic_data_masking_enabled: bool,
     /// Whether ALTER TABLE may DROP COMPACT STORAGE.
@@ -95,6 +97,7 @@ impl Default for ProcessorOptions {
             auto_snapshot: true,
             auto_snapshot_lifetime: None,
             default_index_class: Some("legacy_local_table".into()),
+            sasi_indexes_enabled: false,
             dynamic_data_masking_enabled: false,
             drop_compact_storage_enabled: false,
             auth: AuthOptions::default(),

@@ -5,6 +5,7 @@ mod clustering;
 mod column;
 mod filter;
 mod index;
+mod like;
 mod partition;
 mod relation;
 mod target;

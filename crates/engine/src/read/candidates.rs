@@ -27,6 +27,14 @@ pub enum IndexedValues<'a> {
     /// The values between two, both included; without one of them there is no limit. The thread must be one that may
     /// be blocked, because the places are sorted first.
     Between(Option<&'a [u8]>, Option<&'a [u8]>),
+    /// A term of an index that changes text: what [`terms`](crate::terms) returns.
+    Term(&'a [u8]),
+    /// The terms that begin with such text. The thread must be one that may be blocked, as in the next two.
+    Beginning(&'a [u8]),
+    /// The terms that end with such text.
+    Ending(&'a [u8]),
+    /// The terms that contain such text.
+    Containing(&'a [u8]),
 }
 
 /// The places of rows that had a value in some memtable or SSTable, in reading order, each once. The row may have
@@ -90,15 +98,19 @@ pub(crate) fn candidates(
     let mut room = RowRoom::default();
     let terms = match values {
         IndexedValues::One(value) => indexer.terms_of(value),
-        IndexedValues::Between(first, last) => {
-            debug_assert!(turn.may_block, "a thread that may not be blocked sorts no places");
-            room.set_limit(turn.large_rows());
-            if room.take(SORTED_BYTES_MAX).is_err() {
-                return Ok(None);
-            }
-            indexer.terms_between(first, last)
-        }
+        IndexedValues::Term(term) => indexer.entries_of_term(term),
+        IndexedValues::Between(first, last) => indexer.terms_between(first, last),
+        IndexedValues::Beginning(text) => indexer.terms_that_begin(text),
+        IndexedValues::Ending(text) => indexer.terms_that_contain(text, true),
+        IndexedValues::Containing(text) => indexer.terms_that_contain(text, false),
     };
+    if !matches!(values, IndexedValues::One(_) | IndexedValues::Term(_)) {
+        debug_assert!(turn.may_block, "a thread that may not be blocked sorts no places");
+        room.set_limit(turn.large_rows());
+        if room.take(SORTED_BYTES_MAX).is_err() {
+            return Ok(None);
+        }
+    }
     let bounds = KeyBounds::of(keys);
     let candidates = match Candidates::open(sources, &terms, &bounds, turn.may_block, SORTED_BYTES_MAX) {
         Err(error) if is_unreadable(&error) => {

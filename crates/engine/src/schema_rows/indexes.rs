@@ -47,7 +47,7 @@ fn index_values(index: &Index) -> Vec<(&'static str, Option<Vec<u8>>)> {
 fn kind(class: IndexClass) -> &'static str {
     match class {
         IndexClass::Plain => "COMPOSITES",
-        IndexClass::StorageAttached => "CUSTOM",
+        IndexClass::StorageAttached | IndexClass::Sasi => "CUSTOM",
     }
 }
 

@@ -275,7 +275,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "functions, views and SASI indexes are not built yet",
+        "functions and views are not built yet",
         &[
             "user_defined_functions_enabled",
             "scripted_user_defined_functions_enabled",
@@ -287,7 +287,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "user_function_timeout_policy",
             "materialized_views_enabled",
             "materialized_views_on_repair_enabled",
-            "sasi_indexes_enabled",
             "sai_options",
             "force_optimized_index_status_format",
             "materialized_views_per_table_warn_threshold",

@@ -1,6 +1,7 @@
 //! CREATE INDEX and DROP INDEX.
 
 mod attached;
+mod sasi;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,6 @@ use crate::{ChangeKind, QueryError};
 
 /// The class of plain indexes.
 const LEGACY: &str = "legacy_local_table";
-const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 const SASI_DISABLED: &str = "SASI indexes are disabled. Enable in cassandra.yaml to use.";
 /// The only property of an index.
 const OPTIONS: &str = "options";
@@ -53,7 +53,8 @@ pub(super) fn create(create: &CreateIndex, execution: &Execution<'_>) -> Result<
     if let Some(own) = [INDEX_CLASS, INDEX_TARGET].into_iter().find(|own| options.contains_key(*own)) {
         return Err(QueryError::invalid(format!("Cannot specify {own} as a CUSTOM option")));
     }
-    if class == Some(SASI) {
+    let is_sasi = class.and_then(IndexClass::of_name) == Some(IndexClass::Sasi);
+    if is_sasi && !execution.processor.options().sasi_indexes_enabled {
         return Err(QueryError::invalid(SASI_DISABLED));
     }
     let created = execution.processor.engine().change_schema(|schema, keyspaces| {
@@ -107,8 +108,8 @@ fn define(
     let name = written.map_or_else(|| free_name(keyspace, table, column), str::to_owned);
     let index = match class {
         Some((class, options)) => {
-            known_class(class)?;
-            Index::storage_attached(&name, column, part, class, options.clone())
+            let new = if known_class(class)? == IndexClass::Sasi { Index::sasi } else { Index::storage_attached };
+            new(&name, column, part, class, options.clone())
         }
         None => Index::plain(&name, column, part),
     };
@@ -119,8 +120,10 @@ fn define(
     if !is_valid_name(&name) {
         return Err(QueryError::configuration(format!("Illegal index name {name}")));
     }
-    if index.class == IndexClass::StorageAttached {
-        attached::check(&index, column, table)?;
+    match index.class {
+        IndexClass::Plain => {}
+        IndexClass::StorageAttached => attached::check(&index, column, table)?,
+        IndexClass::Sasi => sasi::check(&index, column, execution)?,
     }
     Ok(Some(index))
 }

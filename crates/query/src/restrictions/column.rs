@@ -6,7 +6,7 @@ use cql::ast::Operator;
 use model::{Column, IndexPart, Table};
 
 use super::filter::{Comparison, RowFilter};
-use super::index::Analyses;
+use super::index::{Analyses, pattern_of};
 use crate::QueryError;
 use crate::execution::Execution;
 use crate::terms::{Bound, InTerms, Term};
@@ -25,6 +25,7 @@ pub(super) enum Kind {
     In(InTerms),
     Slice { start: Option<TermBound>, end: Option<TermBound> },
     Contains(Contains),
+    Like(Term),
 }
 
 /// CONTAINS, CONTAINS KEY and map elements, all of which may be there several times.
@@ -87,6 +88,9 @@ impl ColumnRestriction {
                 contains.join(more);
                 Ok(())
             }
+            (Kind::Like(_), _) => {
+                refuse(format!("{name} cannot be restricted by more than one relation if it includes a LIKE"))
+            }
             (Kind::Contains(_), _) => refuse(format!(
                 "Collection column {name} can only be restricted by CONTAINS, CONTAINS KEY, or map-entry equality"
             )),
@@ -127,6 +131,10 @@ impl ColumnRestriction {
                         filter.add(table, &self.column, comparison);
                     }
                 }
+            }
+            Kind::Like(term) => {
+                let pattern = pattern_of(table, &self.column, &self.value(term, execution)?)?;
+                filter.add(table, &self.column, Comparison::Like(pattern));
             }
             Kind::Contains(contains) => {
                 for term in &contains.values {

@@ -12,6 +12,7 @@ use model::{Analysis, Column, ColumnData, Table};
 use types::identifier::Quoted;
 use types::{CqlType, collection};
 
+use super::like::Pattern;
 use crate::row_view::{RowView, Source};
 use crate::selection::{Parts, RowParts};
 
@@ -23,6 +24,7 @@ pub(super) enum Comparison {
     Contains(Vec<u8>),
     ContainsKey(Vec<u8>),
     Entry(Vec<u8>, Vec<u8>),
+    Like(Pattern),
 }
 
 #[derive(Debug)]
@@ -90,6 +92,7 @@ impl RowFilter {
     pub fn comparison_count(&self) -> usize {
         let count = |expression: &Expression| match &expression.comparison {
             Comparison::In(values) => 1 + values.len().checked_ilog2().unwrap_or(0) as usize,
+            Comparison::Like(pattern) => 1 + pattern.terms.len(),
             _ => 1,
         };
         self.expressions.iter().map(count).sum()
@@ -119,6 +122,10 @@ impl Expression {
             }
             Comparison::Contains(value) => format!("{name} CONTAINS {}", element.to_cql_literal(value)),
             Comparison::ContainsKey(value) => format!("{name} CONTAINS KEY {}", key.to_cql_literal(value)),
+            Comparison::Like(pattern) => {
+                let text = pattern.place.pattern(&String::from_utf8_lossy(&pattern.text));
+                format!("{name} LIKE {}", self.ty.to_cql_literal(text.as_bytes()))
+            }
             Comparison::Entry(entry, value) => {
                 format!("{name}[{}] = {}", key.to_cql_literal(entry), element.to_cql_literal(value))
             }
@@ -146,6 +153,7 @@ impl Expression {
             Comparison::In(values) => row.value(self.source, &self.ty).is_some_and(|value| {
                 self.sorted.binary_search_by(|place| self.ty.compare(&values[*place], &value)).is_ok()
             }),
+            Comparison::Like(pattern) => row.value(self.source, &self.ty).is_some_and(|value| pattern.matches(&value)),
             Comparison::Contains(wanted) => self.any_entry(row, |ty, key, value| match ty {
                 CqlType::Set { element, .. } => element.compare(key, wanted).is_eq(),
                 CqlType::List { element, .. } | CqlType::Map { value: element, .. } => {
@@ -178,7 +186,7 @@ impl Expression {
                 _ => is(value, wanted),
             }),
             Comparison::ContainsKey(wanted) => self.any_entry(row, |_, key, _| is(key, wanted)),
-            Comparison::Order(..) | Comparison::In(_) | Comparison::Entry(..) => false,
+            Comparison::Order(..) | Comparison::In(_) | Comparison::Entry(..) | Comparison::Like(_) => false,
         }
     }
 

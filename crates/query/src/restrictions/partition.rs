@@ -163,7 +163,7 @@ impl PartitionRestrictions {
                     let values = values.bind(execution)?;
                     values.into_iter().map(|value| key_value(value, column)).collect::<Result<_, _>>()?
                 }
-                Kind::Slice { .. } | Kind::Contains(_) => Vec::new(),
+                Kind::Slice { .. } | Kind::Contains(_) | Kind::Like(_) => Vec::new(),
             };
             if values.is_empty() {
                 return Ok(Vec::new()); // what stands behind an `IN ()` is not looked at

@@ -62,7 +62,7 @@ fn column_indexes(processor: &Processor, rows: &mut RowList) {
         let IndexStats { table, index, is_complete, .. } = &stats;
         let Some(column) = table.column(&index.column) else { continue };
         let values = [
-            ("analyzer", text(&analyzer(index.analysis()))),
+            ("analyzer", text(&analyzer(index.analysis(&column.ty)))),
             ("column_name", text(&index.column)),
             ("is_building", boolean(!is_complete)),
             // While it is built, all rows are read.
