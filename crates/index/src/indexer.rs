@@ -91,6 +91,11 @@ impl Indexer {
         TermRange::between(&self.value_type, first, last)
     }
 
+    /// Whether its entries are of rows, and not of whole partitions.
+    pub fn is_of_rows(&self) -> bool {
+        matches!(self.column.kind, ColumnKind::Clustering | ColumnKind::Regular)
+    }
+
     /// The types of the clustering, with which the places of candidates are decoded.
     pub fn clustering(&self) -> &[ClusteringColumnType] {
         &self.clustering

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use index::{Candidates, Indexer, KeyBounds, Place, Source, decode_place};
 use model::{Index, IndexKey, KeyRange, RowRoom, Table};
 use sstable::{Corruption, SSTableError};
+use types::CqlType;
 
 use crate::error::EngineError;
 use crate::shared::Shared;
@@ -44,9 +45,37 @@ pub struct IndexCandidates {
     indexer: Indexer,
     table: Arc<Table>,
     sstable_count: usize,
+    /// Candidates of other indexes, which must have a place too.
+    others: Vec<Other>,
     /// For sorted places.
     _room: RowRoom,
 }
+
+/// Candidates of another index.
+struct Other {
+    candidates: Candidates,
+    /// How much more may be read of them than was saved. They are not looked at any more when it is used up: the caller
+    /// tests the rows in any case.
+    credit: i64,
+    _room: RowRoom,
+}
+
+/// What other indexes say of a place.
+enum Comparison {
+    /// All of them have it.
+    AllHaveNext,
+    /// One has not, and has no place before the one with this key.
+    NextIsNotBefore(Vec<u8>),
+    /// One has neither this nor any later one.
+    NoneHasMore,
+}
+
+/// What a search in another index may cost before it has saved anything.
+const CREDIT: i64 = 4096;
+/// What reading a batch of entries costs, if passing over a place costs one.
+const BATCH_COST: i64 = 64;
+/// What a row costs that need not be read.
+const ROW_COST: i64 = 16;
 
 impl IndexCandidates {
     /// The number of SSTables whose entries are searched.
@@ -59,9 +88,58 @@ impl IndexCandidates {
         self.candidates.known_count()
     }
 
-    /// The next place; `None` behind the last. Fails with [`EngineError::UnreadableIndex`] where a file cannot be read,
-    /// and where it would have to wait for a device and may not.
-    pub fn next_place(&mut self) -> Result<Option<Place>, EngineError> {
+    /// Leaves out places that another index of the table does not have. Does nothing if one of them has entries of
+    /// rows and the other of partitions, or if a clustering can have entries of different bytes, because a user type
+    /// in it got a field.
+    pub fn retain_those_of(&mut self, other: IndexCandidates) {
+        let is_user_type = |ty: &CqlType| matches!(ty, CqlType::Udt { .. });
+        let is_altered = self.table.clustering().iter().any(|column| column.ty.any(&is_user_type));
+        if !is_altered && self.indexer.is_of_rows() == other.indexer.is_of_rows() {
+            self.others.push(Other { candidates: other.candidates, credit: CREDIT, _room: other._room });
+        }
+    }
+
+    /// The next place; `None` behind the last. `work` is called for each place that other indexes leave out, and may
+    /// fail. Fails with [`EngineError::UnreadableIndex`] where a file cannot be read, and where it would have to wait for
+    /// a device and may not.
+    pub fn next_place<E: From<EngineError>>(
+        &mut self,
+        mut work: impl FnMut() -> Result<(), E>,
+    ) -> Result<Option<Place>, E> {
+        while !self.others.is_empty() {
+            match self.compare_with_others().map_err(failure)? {
+                Comparison::AllHaveNext => break,
+                Comparison::NoneHasMore => return Ok(None),
+                Comparison::NextIsNotBefore(key) => {
+                    work()?;
+                    self.candidates.advance_to(&key).map_err(failure)?;
+                }
+            }
+        }
+        Ok(self.take_next()?)
+    }
+
+    /// What the other indexes say of the next place, as far as they are still looked at.
+    fn compare_with_others(&mut self) -> Result<Comparison, SSTableError> {
+        let Some(key) = self.candidates.peek() else { return Ok(Comparison::AllHaveNext) };
+        let mut comparison = Comparison::AllHaveNext;
+        for other in &mut self.others {
+            other.credit -= 1 + other.candidates.advance_to(key)? as i64 * BATCH_COST;
+            match other.candidates.peek() {
+                Some(found) if found == key => {}
+                Some(greater) => {
+                    other.credit += ROW_COST;
+                    comparison = Comparison::NextIsNotBefore(greater.to_vec());
+                    break;
+                }
+                None => return Ok(Comparison::NoneHasMore),
+            }
+        }
+        self.others.retain(|other| other.credit > 0);
+        Ok(comparison)
+    }
+
+    fn take_next(&mut self) -> Result<Option<Place>, EngineError> {
         let Some(key) = self.candidates.peek() else { return Ok(None) };
         let place = decode_place(self.indexer.clustering(), key).map_err(|error| {
             let file = format!("an index of {}.{}", self.table.keyspace, self.table.name);
@@ -120,7 +198,7 @@ pub(crate) fn candidates(
         opened => opened?,
     };
     let table = table.clone();
-    Ok(candidates.map(|candidates| IndexCandidates { candidates, indexer, table, sstable_count, _room: room }))
+    Ok(candidates.map(|candidates| IndexCandidates { candidates, indexer, table, sstable_count, others: Vec::new(), _room: room }))
 }
 
 fn failure(error: SSTableError) -> EngineError {
