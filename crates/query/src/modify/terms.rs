@@ -23,8 +23,9 @@ pub(super) fn check(mutation: &Mutation, execution: &Execution<'_>) -> Result<()
 #[cold]
 fn check_terms(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
     for update in mutation.updates() {
-        let attached = update.table().indexes().iter().filter(|index| index.class == IndexClass::StorageAttached);
-        attached.into_iter().try_for_each(|index| check_update(update, index, execution))?;
+        for index in update.table().indexes().iter().filter(|index| index.class == IndexClass::StorageAttached) {
+            check_update(update, index, execution)?;
+        }
     }
     Ok(())
 }

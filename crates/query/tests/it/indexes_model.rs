@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use blockio::{Disk, OpenOptions, SimulatedDisk};
 use engine::IndexedValues;
 use model::KeyRange;
-use query::{QueryOptions, Turn};
+use query::{ProcessorOptions, QueryOptions, Turn};
 use testkit::{Random, seeds};
 
 use crate::node::{TestNode, rows_of, texts};
@@ -15,15 +15,31 @@ use crate::node::{TestNode, rows_of, texts};
 const STEPS: usize = 150;
 /// The tables: with indexes, and without.
 const TABLES: [&str; 2] = ["indexed", "plain"];
-const COLUMNS: &str = "k1 int, k2 text, c1 int, c2 text, s int static, ss set<int> static, a int, b text, t text, \
+const COLUMNS: &str = "k1 int, k2 text, c1 int, c2 text, s int static, ss set<int> static, a int, b text, t text, x text, \
      d decimal, l list<int>, e set<text>, m map<text, int>, f frozen<list<int>>, u frozen<pair>";
-const TARGETS: [&str; 16] =
-    ["k1", "k2", "c1", "c2", "s", "ss", "a", "b", "t", "d", "l", "e", "keys(m)", "values(m)", "entries(m)", "full(f)"];
+const TARGETS: [&str; 17] = [
+    "k1", "k2", "c1", "c2", "s", "ss", "a", "b", "t", "x", "d", "l", "e", "keys(m)", "values(m)", "entries(m)", "full(f)",
+];
 /// The texts of the column whose index does not tell them apart by case and accents.
 const FOLDED: [&str; 6] = ["'Ab'", "'AB'", "'ab'", "'\u{c9}'", "'e'", "'E\u{301}'"];
-/// What is asked of that column of the table with indexes, and of the other one.
-const FOLDED_CONDITIONS: [[&str; 2]; 2] =
-    [["t = 'aB'", "t IN ('Ab', 'AB', 'ab')"], ["t = '\u{e9}'", "t IN ('\u{c9}', 'e', 'E\u{301}')"]];
+/// The index of that column.
+const FOLDING: &str = "USING 'sai' WITH OPTIONS = {'case_sensitive': 'false', 'normalize': 'true', 'ascii': 'true'}";
+/// The texts of the column that is asked by LIKE, without regard to case.
+const LIKED: [&str; 5] = ["'Hello world'", "'hello'", "'yellow mellow fellow'", "'Abc'", "'xABCx'"];
+/// The index of that column.
+const LIKING: &str = "USING 'org.apache.cassandra.index.sasi.SASIIndex' WITH OPTIONS = {'mode': 'CONTAINS', \
+    'analyzer_class': 'org.apache.cassandra.index.sasi.analyzer.NonTokenizingAnalyzer', 'case_sensitive': 'false'}";
+/// What is asked of these columns of the table with indexes, and of the other one.
+const TEXT_CONDITIONS: [[&str; 2]; 8] = [
+    ["t = 'aB'", "t IN ('Ab', 'AB', 'ab')"],
+    ["t = '\u{e9}'", "t IN ('\u{c9}', 'e', 'E\u{301}')"],
+    ["x LIKE '%ELL%'", "x IN ('Hello world', 'hello', 'yellow mellow fellow')"],
+    ["x LIKE 'h%'", "x IN ('Hello world', 'hello')"],
+    ["x LIKE '%ellow'", "x IN ('yellow mellow fellow', 'none')"],
+    ["x LIKE '%low mellow FEL%'", "x IN ('yellow mellow fellow', 'none')"],
+    ["x LIKE '%abc%'", "x IN ('Abc', 'xABCx')"],
+    ["x LIKE 'HELLO'", "x IN ('hello', 'none')"],
+];
 /// An expiry that some reads are behind.
 const TTL: i32 = 50;
 
@@ -41,10 +57,15 @@ fn now_seconds() -> i32 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i32
 }
 
+fn node_on(disk: &SimulatedDisk) -> TestNode {
+    let options = ProcessorOptions { sasi_indexes_enabled: true, ..ProcessorOptions::default() };
+    TestNode::in_directory(disk, "/node", options)
+}
+
 impl Test {
     fn new(seed: u64) -> Test {
         let disk = SimulatedDisk::new();
-        let mut node = TestNode::on_disk(&disk);
+        let mut node = node_on(&disk);
         node.create_keyspace();
         node.run("CREATE TYPE pair (x int, y text)");
         let order = "WITH CLUSTERING ORDER BY (c1 ASC, c2 DESC)";
@@ -81,6 +102,7 @@ impl Test {
             "k2" => format!("'{}'", ["p", "q"][self.random.below(2)]),
             "c2" | "b" | "e" => self.text(),
             "t" => FOLDED[self.random.below(FOLDED.len())].to_owned(),
+            "x" => LIKED[self.random.below(LIKED.len())].to_owned(),
             "d" => ["1", "1.0", "-2.50", "10"][self.random.below(4)].to_owned(),
             "m" => format!("{{{}: {}, {}: {}}}", self.text(), self.number(3), self.text(), self.number(3)),
             "f" => format!("[{}]", ["", "1", "1, 2"][self.random.below(3)]),
@@ -133,7 +155,7 @@ impl Test {
             }
             _ => {
                 let columns: Vec<&str> =
-                    ["a", "b", "t", "d", "l", "e", "m", "f", "u"].into_iter().filter(|_| self.random.one_in(2)).collect();
+                    ["a", "b", "t", "x", "d", "l", "e", "m", "f", "u"].into_iter().filter(|_| self.random.one_in(2)).collect();
                 let mut names = "k1, k2, c1, c2".to_owned();
                 let mut values =
                     format!("{}, {}, {}, {}", self.number(3), self.value("k2"), self.number(4), self.text());
@@ -155,7 +177,8 @@ impl Test {
                 1 => format!("{target} <= {}", self.value(target)),
                 _ => format!("{target} >= {} AND {target} < {}", self.value(target), self.value(target)),
             },
-            "t" => FOLDED_CONDITIONS[self.random.below(2)][0].to_owned(),
+            "t" => TEXT_CONDITIONS[self.random.below(2)][0].to_owned(),
+            "x" => TEXT_CONDITIONS[2 + self.random.below(6)][0].to_owned(),
             "ss" => format!("ss CONTAINS {}", self.number(3)),
             "l" => format!("l CONTAINS {}", self.number(3)),
             "e" => format!("e CONTAINS {}", self.text()),
@@ -220,7 +243,7 @@ impl Test {
                 0 => statement,
                 _ => statement.replace(of_index, of_other),
             };
-            self.pages(&FOLDED_CONDITIONS.into_iter().fold(statement, folded), page_size)
+            self.pages(&TEXT_CONDITIONS.into_iter().fold(statement, folded), page_size)
         });
         assert_eq!(found, expected, "{statement} with pages of {page_size:?}");
     }
@@ -228,7 +251,8 @@ impl Test {
     fn create_index(&mut self, target: &'static str) {
         if !self.indexed.contains(&target) {
             let class = match target {
-                "t" => "USING 'sai' WITH OPTIONS = {'case_sensitive': 'false', 'normalize': 'true', 'ascii': 'true'}",
+                "t" => FOLDING,
+                "x" => LIKING,
                 _ => ["", "USING 'sai'"][self.random.below(2)],
             };
             self.node().run(&format!("CREATE INDEX ON indexed ({target}) {class}"));
@@ -277,7 +301,7 @@ impl Test {
             1 => self.damage_a_file(),
             _ => {}
         }
-        let mut node = TestNode::on_disk(&self.disk);
+        let mut node = node_on(&self.disk);
         node.use_keyspace("ks");
         self.node = Some(node);
     }
