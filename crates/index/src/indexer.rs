@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytecomp::separator::{EXCLUDED, TERMINATOR};
 use bytecomp::{ClusteringColumnType, encode_decorated_key, encode_serialized_clustering};
 use model::{
-    Analysis, Cell, Clusterings, Column, ColumnData, ColumnKind, Index, IndexKey, IndexPart, PartitionKey, PartitionUpdate, Row, RowRef,
-    Table,
+    Analysis, Cell, Clusterings, Column, ColumnData, ColumnKind, Index, IndexKey, IndexPart, PartitionKey,
+    PartitionUpdate, Row, RowRef, Table,
 };
 use types::{CqlType, collection};
 
@@ -172,7 +172,15 @@ impl Indexer {
         if update.row_count() > 0 || update.static_row().is_some() {
             self.partition_values(update.table(), update.key(), update.static_row(), &mut take);
         }
-        update.rows().for_each(|row| self.row_values(update.table(), row, &mut take));
+        update.rows().for_each(|row| match self.column.kind {
+            // Deleted rows count too, as in Cassandra.
+            ColumnKind::Clustering => self.clustering_value(row).into_iter().for_each(&mut take),
+            _ => self.row_values(update.table(), row, &mut take),
+        });
+    }
+
+    fn clustering_value<'r>(&self, row: RowRef<'r>) -> Option<&'r [u8]> {
+        Clusterings(row.clustering).nth(self.column.position as usize).flatten()
     }
 
     /// Passes the values of a partition to `take`, if the column belongs to partitions.
@@ -198,8 +206,7 @@ impl Indexer {
         match self.column.kind {
             // Whatever was not a deletion when it was written was alive at the epoch.
             ColumnKind::Clustering if row.row.is_live(table, 0) => {
-                let value = Clusterings(row.clustering).nth(self.column.position as usize).flatten();
-                value.into_iter().for_each(take);
+                self.clustering_value(row).into_iter().for_each(take);
             }
             ColumnKind::Regular => self.values(table, row.row, take),
             _ => {}

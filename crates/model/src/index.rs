@@ -16,8 +16,8 @@ pub const INDEX_CLASS: &str = "class_name";
 /// The names of the class of storage-attached indexes, in small letters.
 const STORAGE_ATTACHED: [&str; 3] =
     ["sai", "storageattachedindex", "org.apache.cassandra.index.sai.storageattachedindex"];
-/// The names of the class of SASI indexes, in small letters.
-const SASI: [&str; 2] = ["sasiindex", "org.apache.cassandra.index.sasi.sasiindex"];
+/// The name of the class of SASI indexes.
+const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 
 /// The part of a column that an index has the values of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -75,12 +75,10 @@ pub enum IndexClass {
 impl IndexClass {
     /// The class that `USING` names; `None` if there is no such class.
     pub fn of_name(name: &str) -> Option<IndexClass> {
-        let name = name.to_ascii_lowercase();
-        match name.as_str() {
-            name if STORAGE_ATTACHED.contains(&name) => Some(IndexClass::StorageAttached),
-            name if SASI.contains(&name) => Some(IndexClass::Sasi),
-            _ => None,
+        if name == SASI {
+            return Some(IndexClass::Sasi);
         }
+        STORAGE_ATTACHED.contains(&name.to_ascii_lowercase().as_str()).then_some(IndexClass::StorageAttached)
     }
 }
 
@@ -177,6 +175,7 @@ impl Index {
             case: if is("case_sensitive", "false") { LetterCase::Lower } else { LetterCase::AsWritten },
             normalizes: is("normalize", "true"),
             folds_to_ascii: is("ascii", "true"),
+            ..Analysis::NONE
         }
     }
 

@@ -133,6 +133,9 @@ impl Restrictions {
             return Err(QueryError::invalid(format!("Unsupported restriction: {relation}")));
         }
         let restriction = relation::prepare(relation, &self.table, preparing)?;
+        if operator == Operator::Like && reading.statement != StatementType::Select {
+            return Err(relation::refuse_like(relation));
+        }
         match restriction {
             Restriction::Token(token) => self.partition.add_token(token),
             Restriction::Clustering(restriction) => {

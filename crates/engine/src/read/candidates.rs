@@ -198,7 +198,14 @@ pub(crate) fn candidates(
         opened => opened?,
     };
     let table = table.clone();
-    Ok(candidates.map(|candidates| IndexCandidates { candidates, indexer, table, sstable_count, others: Vec::new(), _room: room }))
+    Ok(candidates.map(|candidates| IndexCandidates {
+        candidates,
+        indexer,
+        table,
+        sstable_count,
+        others: Vec::new(),
+        _room: room,
+    }))
 }
 
 fn failure(error: SSTableError) -> EngineError {

@@ -620,7 +620,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "sasi_indexes_enabled",
         default: "false",
-        note: "whether SASI indexes may be created (`USING 'SASIIndex'`)",
+        note: "whether SASI indexes may be created (`USING 'org.apache.cassandra.index.sasi.SASIIndex'`)",
         apply: |config, value| set(&mut config.sasi_indexes_enabled, boolean(value)),
     },
     Honoured {

@@ -100,9 +100,11 @@ fn define(
         }
         [target] => target_of(target, table)?,
         targets => {
-            known_class(class.map_or("", |(name, _)| name))?;
-            let none = || QueryError::invalid("Failed to retrieve target column for: ");
-            return Err(if targets.is_empty() { none() } else { attached::several_columns(targets) });
+            return Err(match known_class(class.map_or("", |(name, _)| name))? {
+                IndexClass::Sasi => sasi::not_one_column(targets),
+                _ if targets.is_empty() => QueryError::invalid("Failed to retrieve target column for: "),
+                _ => attached::several_columns(targets),
+            });
         }
     };
     let name = written.map_or_else(|| free_name(keyspace, table, column), str::to_owned);

@@ -167,11 +167,12 @@ fn find_of_ranges<'t>(table: &'t Table, column: &Column) -> Option<&'t Index> {
     })
 }
 
-/// The table's SASI index of a column of text.
+/// The table's SASI index of a column of text: one of parts of terms, if there are several.
 fn find_literal<'t>(table: &'t Table, column: &Column) -> Option<&'t Index> {
     let is_text = matches!(column.ty, CqlType::Ascii | CqlType::Text);
-    let mut all = table.indexes().iter().filter(|index| index.class == IndexClass::Sasi && index.column == column.name);
-    all.find(|index| is_text && index.sasi_options().is_literal(is_text))
+    let all = table.indexes().iter().filter(|index| index.class == IndexClass::Sasi && index.column == column.name);
+    let literal = all.filter(|index| is_text && index.sasi_options().is_literal(is_text));
+    literal.min_by_key(|index| index.sasi_options().mode() != Some(SasiMode::Contains))
 }
 
 /// Whether a column may be restricted by LIKE.

@@ -8,7 +8,7 @@ const WILDCARD: u8 = b'%';
 
 /// Where a text must have the wanted one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// It is the wanted one.
     Whole,
     /// `abc%`
@@ -71,7 +71,7 @@ impl Pattern {
         match answers(index, analysis, place) {
             true => Ok(pattern),
             false => Err(QueryError::invalid(format!(
-                "{} {} '{}' is only supported on properly indexed columns",
+                "{} {} {} is only supported on properly indexed columns",
                 index.column,
                 place.operator(),
                 pattern.shown()

@@ -117,14 +117,19 @@ fn single(
             if answers_like(table, column) {
                 return Ok(Kind::Like(term));
             }
-            Err(QueryError::invalid(format!(
-                "LIKE restriction is only supported on properly indexed columns. {relation} is not valid."
-            )))
+            Err(refuse_like(relation))
         }
         Operator::In | Operator::IsNot | Operator::Neq => {
             Err(QueryError::invalid(format!("Unsupported restriction: {relation}")))
         }
     }
+}
+
+/// The error for a LIKE of a column without an index for it.
+pub(super) fn refuse_like(relation: &Relation) -> QueryError {
+    QueryError::invalid(format!(
+        "LIKE restriction is only supported on properly indexed columns. {relation} is not valid."
+    ))
 }
 
 fn slice(operator: Operator, term: Term) -> Kind {

@@ -52,7 +52,8 @@ impl SelectPlan {
         let text = |what: &str, option: &str| {
             let mut text = format!("1 nodes {what} query ");
             self.write_cql(scan, &mut text);
-            execution.warn(format!("{text} (see {option})"));
+            let (first, last) = tokens_between(&scan.range.keys);
+            execution.warn(format!("{text} (see {option}) with token range: ({first}, {last}]"));
         };
         if is_above(fail) {
             let what = format!(
@@ -139,6 +140,19 @@ fn failed_read(reason: FailureReason, name: &str, execution: &Execution<'_>) -> 
     let address = std::net::SocketAddr::new(node.broadcast_address, node.storage_port);
     let text = format!("Operation failed - received 0 responses and 1 failures: {name} from /{address}");
     QueryError::new(kind, text)
+}
+
+/// The tokens at both ends of a range of partitions.
+fn tokens_between(keys: &KeyRange) -> (i64, i64) {
+    let token = |bound: &KeyBound| match bound {
+        KeyBound::Unbounded => Token::MINIMUM.0,
+        KeyBound::Token { token, .. } => token.0,
+        KeyBound::Key { key, .. } => key.token().0,
+    };
+    match keys {
+        KeyRange::Single(key) => (key.token().0, key.token().0),
+        KeyRange::Range { start, end } => (token(start), token(end)),
+    }
 }
 
 fn key_conditions(table: &Table, keys: &KeyRange) -> Vec<String> {

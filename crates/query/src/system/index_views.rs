@@ -77,7 +77,7 @@ fn column_indexes(processor: &Processor, rows: &mut RowList) {
 /// An analyzer as Cassandra prints it.
 fn analyzer(analysis: Analysis) -> String {
     if analysis.is_none() {
-        return "NoOpAnalyzer{}".to_owned();
+        return "NoOpAnalyzer".to_owned();
     }
     format!(
         "NonTokenizingAnalyzer{{caseSensitive={}, normalized={}, ascii={}}}",
@@ -89,7 +89,7 @@ fn analyzer(analysis: Analysis) -> String {
 
 /// Whether Cassandra stores values of this type as strings, and not as numbers.
 fn is_literal(ty: &CqlType, part: IndexPart) -> bool {
-    let is_string = matches!(ty, CqlType::Ascii | CqlType::Text | CqlType::Boolean);
+    let is_string = matches!(ty, CqlType::Ascii | CqlType::Text | CqlType::Boolean | CqlType::Vector { .. });
     let is_whole = matches!(ty, CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. });
     let is_composite = part == IndexPart::Entries || matches!(ty, CqlType::Tuple(_) | CqlType::Udt { .. });
     is_string || is_whole || is_composite

@@ -18,7 +18,23 @@ const TABLES: [&str; 2] = ["indexed", "plain"];
 const COLUMNS: &str = "k1 int, k2 text, c1 int, c2 text, s int static, ss set<int> static, a int, b text, t text, x text, \
      d decimal, l list<int>, e set<text>, m map<text, int>, f frozen<list<int>>, u frozen<pair>";
 const TARGETS: [&str; 17] = [
-    "k1", "k2", "c1", "c2", "s", "ss", "a", "b", "t", "x", "d", "l", "e", "keys(m)", "values(m)", "entries(m)", "full(f)",
+    "k1",
+    "k2",
+    "c1",
+    "c2",
+    "s",
+    "ss",
+    "a",
+    "b",
+    "t",
+    "x",
+    "d",
+    "l",
+    "e",
+    "keys(m)",
+    "values(m)",
+    "entries(m)",
+    "full(f)",
 ];
 /// The texts of the column whose index does not tell them apart by case and accents.
 const FOLDED: [&str; 6] = ["'Ab'", "'AB'", "'ab'", "'\u{c9}'", "'e'", "'E\u{301}'"];
@@ -79,11 +95,11 @@ impl Test {
         self.node.as_ref().unwrap()
     }
 
-    /// Runs a statement about each table, whose name stands in place of `%`.
+    /// Runs a statement about each table, whose name stands in place of `@`.
     fn run(&self, statement: &str) {
         for table in TABLES {
             let options = QueryOptions { now_in_seconds: Some(self.now), ..QueryOptions::default() };
-            let statement = statement.replace('%', table);
+            let statement = statement.replace('@', table);
             self.node().try_run(&statement, &options).unwrap_or_else(|error| panic!("{statement}: {error:?}"));
         }
     }
@@ -137,25 +153,27 @@ impl Test {
 
     fn write(&mut self) {
         let statement = match self.random.below(12) {
-            0 => format!("UPDATE % {} SET s = {} WHERE {}", self.using(), self.whole("s"), self.partition()),
-            1 => format!("UPDATE % {} SET ss = ss + {} WHERE {}", self.using(), self.whole("ss"), self.partition()),
+            0 => format!("UPDATE @ {} SET s = {} WHERE {}", self.using(), self.whole("s"), self.partition()),
+            1 => format!("UPDATE @ {} SET ss = ss + {} WHERE {}", self.using(), self.whole("ss"), self.partition()),
             2 => {
                 let (column, value) = [("l", "[1]"), ("e", "{'x'}"), ("m", "{'x': 1, 'yy': 2}")][self.random.below(3)];
-                format!("UPDATE % {} SET {column} = {column} + {value} WHERE {}", self.using(), self.row())
+                format!("UPDATE @ {} SET {column} = {column} + {value} WHERE {}", self.using(), self.row())
             }
-            3 => format!("DELETE m['x'] FROM % USING TIMESTAMP {} WHERE {}", self.number(60), self.row()),
-            4 => format!("DELETE a, l, f FROM % USING TIMESTAMP {} WHERE {}", self.number(60), self.row()),
-            5 => format!("DELETE FROM % USING TIMESTAMP {} WHERE {}", self.number(60), self.row()),
+            3 => format!("DELETE m['x'] FROM @ USING TIMESTAMP {} WHERE {}", self.number(60), self.row()),
+            4 => format!("DELETE a, l, f FROM @ USING TIMESTAMP {} WHERE {}", self.number(60), self.row()),
+            5 => format!("DELETE FROM @ USING TIMESTAMP {} WHERE {}", self.number(60), self.row()),
             6 => {
                 let (partition, first) = (self.partition(), self.number(4));
-                format!("DELETE FROM % USING TIMESTAMP {} WHERE {partition} AND c1 >= {first}", self.number(40))
+                format!("DELETE FROM @ USING TIMESTAMP {} WHERE {partition} AND c1 >= {first}", self.number(40))
             }
             7 if self.random.one_in(3) => {
-                format!("DELETE FROM % USING TIMESTAMP {} WHERE {}", self.number(30), self.partition())
+                format!("DELETE FROM @ USING TIMESTAMP {} WHERE {}", self.number(30), self.partition())
             }
             _ => {
-                let columns: Vec<&str> =
-                    ["a", "b", "t", "x", "d", "l", "e", "m", "f", "u"].into_iter().filter(|_| self.random.one_in(2)).collect();
+                let columns: Vec<&str> = ["a", "b", "t", "x", "d", "l", "e", "m", "f", "u"]
+                    .into_iter()
+                    .filter(|_| self.random.one_in(2))
+                    .collect();
                 let mut names = "k1, k2, c1, c2".to_owned();
                 let mut values =
                     format!("{}, {}, {}, {}", self.number(3), self.value("k2"), self.number(4), self.text());
@@ -163,7 +181,7 @@ impl Test {
                     names += &format!(", {column}");
                     values += &format!(", {}", self.whole(column));
                 }
-                format!("INSERT INTO % ({names}) VALUES ({values}) {}", self.using())
+                format!("INSERT INTO @ ({names}) VALUES ({values}) {}", self.using())
             }
         };
         self.run(&statement);
@@ -235,10 +253,10 @@ impl Test {
         };
         let suffix = if selected == "count(*)" { String::new() } else { suffix };
         let conditions = conditions.join(" AND ");
-        let statement = format!("SELECT {selected} FROM % WHERE {conditions} {group} {suffix} ALLOW FILTERING");
+        let statement = format!("SELECT {selected} FROM @ WHERE {conditions} {group} {suffix} ALLOW FILTERING");
         let page_size = [None, Some(1), Some(3)][self.random.below(3)];
         let [found, expected] = [0, 1].map(|place| {
-            let statement = statement.replace('%', TABLES[place]);
+            let statement = statement.replace('@', TABLES[place]);
             let folded = |statement: String, [of_index, of_other]: [&str; 2]| match place {
                 0 => statement,
                 _ => statement.replace(of_index, of_other),
@@ -333,7 +351,7 @@ impl Test {
             5 if self.random.one_in(3) => self.drop_index(),
             6 => self.await_indexes(),
             7 => self.now += 20,
-            8 if self.random.one_in(6) => self.run("TRUNCATE %"),
+            8 if self.random.one_in(6) => self.run("TRUNCATE @"),
             9..=22 => self.write(),
             _ => self.compare(),
         }

@@ -18,6 +18,7 @@ mod expiry;
 mod few_rows;
 mod guardrails;
 mod in_memory;
+mod index_limits;
 mod indexes;
 mod indexes_model;
 mod logins;

@@ -37,7 +37,8 @@ fn found(node: &TestNode, condition: &str, page_size: Option<i32>) -> Vec<usize>
 
 #[test]
 fn rows_are_found_that_all_indexes_have_wherever_their_values_are() {
-    let node = TestNode::with(&["CREATE TABLE t (p int, c int, s int static, x int, y int, z int, PRIMARY KEY (p, c))"]);
+    let node =
+        TestNode::with(&["CREATE TABLE t (p int, c int, s int static, x int, y int, z int, PRIMARY KEY (p, c))"]);
     for column in ["x", "y", "z", "c", "s"] {
         node.run(&format!("CREATE INDEX ON t ({column}) USING 'sai'"));
     }
@@ -100,4 +101,59 @@ fn candidates(node: &TestNode, statement: &str) -> usize {
     let events = node.trace(statement);
     let count = events.iter().find_map(|event| event.strip_suffix(" candidates")?.rsplit(' ').next()?.parse().ok());
     count.unwrap_or_else(|| panic!("no index in {events:?}"))
+}
+
+#[test]
+#[ignore]
+fn measure() {
+    for flushed in [false, true] {
+        let node = TestNode::with(&["CREATE TABLE t (p int PRIMARY KEY, a int, b int, c int, d int, v text)"]);
+        const N: usize = 100_000;
+        for column in ["a", "b", "c", "d"] {
+            node.run(&format!("CREATE INDEX i{column} ON t ({column}) USING 'sai'"));
+        }
+        for row in 0..N {
+            // a = 1: 1,000 rows; b = 1: other 1,000 rows; c = 1: half of the rows; d = 1: 1,000 rows, 500 of them those of a
+            let (a, b) = (usize::from(row % 100 == 0), usize::from(row % 100 == 1 || row == 0));
+            let (c, d) = (row / 100 % 2, usize::from(row % 200 == 0 || row % 200 == 3));
+            node.run(&format!("INSERT INTO t (p, a, b, c, d, v) VALUES ({row}, {a}, {b}, {c}, {d}, 'some text of a row that is not short')"));
+        }
+        if flushed {
+            node.processor.engine().flush_all().unwrap();
+            std::thread::sleep(std::time::Duration::from_secs(3));
+        }
+        for (both, one) in [
+            ("a = 1 AND b = 1", "a = 1 AND b = 1"),
+            ("a = 1 AND d = 1", "a = 1 AND d = 1"),
+            ("a = 1 AND c = 1", "a = 1 AND c = 1"),
+            ("c = 1 AND a = 1 AND d = 1", ""),
+            ("c = 1 AND b = 1", ""),
+        ] {
+            let time = |condition: &str| {
+                let start = std::time::Instant::now();
+                let mut count = 0;
+                for _ in 0..50 {
+                    count = node.rows(&format!("SELECT p FROM t WHERE {condition} ALLOW FILTERING")).len();
+                }
+                (start.elapsed().as_micros() / 50, count)
+            };
+            println!(
+                "flushed {flushed}: {both}: {:?} {:?}",
+                time(both),
+                node.trace(&format!("SELECT p FROM t WHERE {both} ALLOW FILTERING"))
+            );
+            let _ = one;
+        }
+        for column in ["b", "c", "d"] {
+            node.run(&format!("DROP INDEX i{column}"));
+        }
+        for condition in ["a = 1 AND b = 1", "a = 1 AND d = 1", "a = 1 AND c = 1"] {
+            let start = std::time::Instant::now();
+            let mut count = 0;
+            for _ in 0..50 {
+                count = node.rows(&format!("SELECT p FROM t WHERE {condition} ALLOW FILTERING")).len();
+            }
+            println!("flushed {flushed}: one index, {condition}: {} us {count}", start.elapsed().as_micros() / 50);
+        }
+    }
 }

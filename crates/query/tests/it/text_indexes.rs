@@ -37,7 +37,12 @@ fn compare(part: &str, flushed: bool) {
             differences.push(format!("expected {step}\n     got {got}"));
         }
     }
-    assert!(differences.is_empty(), "flushed: {flushed}, {} differences:\n{}", differences.len(), differences.join("\n"));
+    assert!(
+        differences.is_empty(),
+        "flushed: {flushed}, {} differences:\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
 }
 
 #[test]
