@@ -8,3 +8,4 @@ mod model;
 mod rows;
 mod sstables;
 mod support;
+mod text;

@@ -213,9 +213,8 @@ impl ClusteringRestrictions {
 
     /// Whether every column is restricted to values.
     pub fn gives_rows(&self) -> bool {
-        let is_like = |known: &ClusteringRestriction| matches!(known.kind, ClusteringKind::Like(_));
-        let has_like = self.restrictions.iter().any(is_like);
-        self.missing_columns().is_empty() && !self.has_slice() && !self.has_contains() && !has_like
+        let gives_values = |kind: &ClusteringKind| matches!(kind, ClusteringKind::Equal(_) | ClusteringKind::In(_));
+        self.missing_columns().is_empty() && self.restrictions.iter().all(|restriction| gives_values(&restriction.kind))
     }
 
     /// How many restrictions, from the first, give slices; those after it are left to filtering.

@@ -327,9 +327,11 @@ impl Restrictions {
         }
         let is_plain = |found: Option<IndexedRestriction>| found.is_some_and(|it| it.index.class == IndexClass::Plain);
         let table = &*self.table;
-        let columns = self.partition.restricted().chain(&self.others).any(|known| is_plain(known.indexed(table)));
-        let clustering = || self.clustering.all().iter().any(|known| is_plain(known.indexed(table)));
-        Analyses((!columns && !clustering()).then_some(table))
+        let partition = self.partition.restricted().filter(|_| self.indexes.filters_partition);
+        let columns = partition.chain(&self.others).any(|known| is_plain(known.indexed(table)));
+        let clustering =
+            self.indexes.filters_clustering && self.clustering.all().iter().any(|known| is_plain(known.indexed(table)));
+        Analyses((!columns && !clustering).then_some(table))
     }
 
     /// Whether Cassandra uses an index for it.
