@@ -24,7 +24,8 @@ SYSTEM_TABLES = [
     *(f"system_auth.{name}" for name in ("roles", "role_members", "role_permissions")),
     "system_traces.sessions", "system_traces.events",
 ]
-VIEWS = ["sstable_tasks", "thread_pools", "cidr_filtering_metrics_counts", "cidr_filtering_metrics_latencies"]
+VIEWS = ["sstable_tasks", "thread_pools", "cidr_filtering_metrics_counts", "cidr_filtering_metrics_latencies",
+         "sai_column_indexes", "sai_sstable_indexes", "sai_sstable_index_segments"]
 BY_KEYSPACE = [name for name in SYSTEM_TABLES if name.startswith("system_schema.")]
 OWN = {"id", "dropped_time"}          # each server's own values
 # Rows of docs/differences.md: a system table that only Espalier has.

@@ -4,11 +4,12 @@ from random import Random
 
 from proof.differential.schema import Column, Table
 from proof.differential.steps import Step
-from proof.differential.values import List, Map, Set
+from proof.differential.values import List, Map, Set, Type
 from proof.differential.writes import Text
 
 INDEXED = 0.35          # of the histories have indexes
 ATTACHED = 0.4          # of the indexes are storage-attached
+ANALYSED = 0.6          # of those of text analyse it
 # Not of inet, because Cassandra misses rows (docs/differences.md).
 RANGES = {"tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double", "date", "time", "timestamp", "timeuuid"}
 
@@ -33,7 +34,33 @@ def create_index(rng: Random, table: Table, expires: bool, has_data: bool) -> St
     if attached and column.name in table.indexes:
         table.attached.add(column.name)
     using = rng.choice((" USING 'sai'", " USING 'StorageAttachedIndex'")) if attached else ""
+    if attached and column.kind == "regular" and is_of_text(column, target) and rng.random() < ANALYSED:
+        using += f" WITH OPTIONS = {analysis(rng)}"
     return Step("cql", f"CREATE INDEX {rng.choice(('', 'IF NOT EXISTS '))}ON {table.full_name} ({target}){using}")
+
+
+def is_of_text(column: Column, target: str) -> bool:
+    """Whether what an index has the values of is text."""
+    kind = column.type
+    if isinstance(kind, (List, Set, Map)):
+        if not kind.multi_cell or target.startswith("entries("):
+            return False
+        kind = kind.key if target.startswith("keys(") else kind.element
+    return kind.name in ("text", "ascii")
+
+
+def analysis(rng: Random) -> str:
+    """Options by which an index changes text."""
+    given = [f"'{name}': '{value}'" for name, value in (("case_sensitive", "false"), ("normalize", "true"), ("ascii", "true"))
+             if rng.random() < 0.6]
+    return f"{{{', '.join(given)}}}" if given else "{'case_sensitive': 'true'}"
+
+
+def altered(rng: Random, kind: Type, literal: str) -> str:
+    """A literal of text in another case or without its accent, sometimes: indexes that analyse text find the same rows by it."""
+    if kind.name not in ("text", "ascii") or not literal.startswith("'") or rng.random() < 0.5:
+        return literal
+    return rng.choice((literal.upper(), literal.lower(), literal.replace("Ä", "A"), literal.replace("Ä", "A\u0308")))
 
 
 def targets(column: Column) -> tuple[str, ...]:
@@ -76,10 +103,10 @@ def indexed_relation(text: Text, table: Table, column: Column) -> str:
     if column.kind in ("partition_key", "clustering"):
         return f"{name} = {text.value(table.key_value(rng, column))}"
     if not kind.multi_cell or is_cells_of_user_type(column):
-        return f"{name} = {text.value(kind.value(rng))}"
+        return f"{name} = {altered(rng, kind, text.value(kind.value(rng)))}"
     target = rng.choice(table.indexes[name])
     if target.startswith("keys("):
-        return f"{name} CONTAINS KEY {text.value(kind.key.value(rng))}"
+        return f"{name} CONTAINS KEY {altered(rng, kind.key, text.value(kind.key.value(rng)))}"
     if target.startswith("entries("):
         return f"{name}[{text.value(kind.key.value(rng))}] = {text.value(kind.element.value(rng))}"
-    return f"{name} CONTAINS {text.value(kind.element.value(rng))}"
+    return f"{name} CONTAINS {altered(rng, kind.element, text.value(kind.element.value(rng)))}"

@@ -19,7 +19,7 @@ use crate::tls::Encryption;
 pub use honoured::SNAPSHOT_LIFETIME_MIN;
 pub use memory::system_memory_bytes;
 use options::Effect;
-use query::Guardrails;
+use query::{Guardrail, Guardrails};
 pub use request_logs::{audit_of_verb, full_query_of_verb};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -149,6 +149,7 @@ pub struct Config {
     pub auto_snapshot_lifetime: Option<Duration>,
     pub default_index_class: String,
     pub has_default_index: bool,
+    pub sasi_indexes_enabled: bool,
     pub dynamic_data_masking_enabled: bool,
     pub drop_compact_storage_enabled: bool,
     pub guardrails: Guardrails,
@@ -223,9 +224,13 @@ impl Default for Config {
             auto_snapshot_lifetime: None,
             default_index_class: "legacy_local_table".into(),
             has_default_index: true,
+            sasi_indexes_enabled: false,
             dynamic_data_masking_enabled: false,
             drop_compact_storage_enabled: false,
-            guardrails: Guardrails::default(),
+            guardrails: Guardrails {
+                sai_sstable_indexes_per_query: Guardrail { warn: Some(32), fail: None },
+                ..Guardrails::default()
+            },
             disk_usage_warn_percentage: None,
             disk_usage_fail_percentage: None,
             disk_usage_max_bytes: None,

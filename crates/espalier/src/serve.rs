@@ -446,6 +446,7 @@ fn processor_options(config: &Config, address: SocketAddr, audit: Option<AuditOp
         guardrails: guardrails(config),
         auto_snapshot: config.auto_snapshot,
         auto_snapshot_lifetime: config.auto_snapshot_lifetime,
+        sasi_indexes_enabled: config.sasi_indexes_enabled,
         default_index_class: config.has_default_index.then(|| config.default_index_class.clone()),
         dynamic_data_masking_enabled: config.dynamic_data_masking_enabled,
         drop_compact_storage_enabled: config.drop_compact_storage_enabled,

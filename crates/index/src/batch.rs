@@ -73,6 +73,20 @@ impl Batch {
         let entry = self.entry(index)?;
         Some(&entry[self.entries[index].term_length as usize..])
     }
+
+    /// The index, not below `from`, of the first entry whose key is not before this one. All entries have one term.
+    pub fn first_not_before(&self, from: usize, key: &[u8]) -> usize {
+        let (mut low, mut high) = (from.min(self.len()), self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.key(middle).is_some_and(|other| other < key) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
 }
 
 /// The entries of one index in one source, in byte order. It is read batch by batch.

@@ -24,7 +24,8 @@ pub fn file_name(key: IndexKey) -> String {
         IndexPart::Vectors(Similarity::DotProduct) => "-dot-product",
         IndexPart::Vectors(Similarity::Cosine) => "-cosine",
     };
-    format!("{}{part}.db", key.column.0)
+    let analysis = if key.analysis.is_none() { String::new() } else { format!("-{}", key.analysis) };
+    format!("{}{part}{analysis}.db", key.column.0)
 }
 
 /// Takes the rows of an SSTable and writes its index files, one for each index. It holds about 32 MiB of entries for

@@ -52,6 +52,20 @@ impl Candidates {
         }
     }
 
+    /// Moves to the first key that is not less than this one. Returns how many batches were read for that. Fails where a
+    /// source cannot be read.
+    pub fn advance_to(&mut self, key: &[u8]) -> Result<usize, SSTableError> {
+        match self {
+            Candidates::Merged(streams) => {
+                streams.iter_mut().try_fold(0, |batches, stream| Ok(batches + usize::from(stream.advance_to(key)?)))
+            }
+            Candidates::Sorted(sorted) => {
+                sorted.advance_to(key);
+                Ok(0)
+            }
+        }
+    }
+
     /// Moves behind the next key. Fails where a source cannot be read.
     pub fn advance(&mut self) -> Result<(), SSTableError> {
         match self {
@@ -73,6 +87,7 @@ impl Candidates {
 /// The entries of one term in one source.
 pub struct Stream {
     source: Box<dyn Source>,
+    term: Vec<u8>,
     end: Vec<u8>,
     may_block: bool,
     batch: Batch,
@@ -88,7 +103,8 @@ impl Stream {
     ) -> Result<Stream, SSTableError> {
         let start = [terms.start.as_slice(), &keys.start].concat();
         let end = [terms.start.as_slice(), &keys.end].concat();
-        let mut stream = Stream { source, end, may_block, batch: Batch::default(), at: 0 };
+        let term = terms.start.clone();
+        let mut stream = Stream { source, term, end, may_block, batch: Batch::default(), at: 0 };
         stream.fill(Bound::Included(&start))?;
         Ok(stream)
     }
@@ -103,6 +119,17 @@ impl Stream {
 
     fn peek(&self) -> Option<&[u8]> {
         self.batch.key(self.at)
+    }
+
+    /// Moves to the first key that is not less than this one. Returns whether a batch was read for that.
+    fn advance_to(&mut self, key: &[u8]) -> Result<bool, SSTableError> {
+        self.at = self.batch.first_not_before(self.at, key);
+        if self.at < self.batch.len() || self.batch.is_last() {
+            return Ok(false);
+        }
+        let start = [self.term.as_slice(), key].concat();
+        self.fill(Bound::Included(&start))?;
+        Ok(true)
     }
 
     fn advance(&mut self) -> Result<(), SSTableError> {
@@ -171,5 +198,10 @@ impl SortedKeys {
     fn peek(&self) -> Option<&[u8]> {
         let (start, end) = self.places.get(self.at)?;
         Some(&self.bytes[*start as usize..*end as usize])
+    }
+
+    fn advance_to(&mut self, key: &[u8]) {
+        let rest = &self.places[self.at.min(self.places.len())..];
+        self.at += rest.partition_point(|(start, end)| self.bytes[*start as usize..*end as usize] < *key);
     }
 }

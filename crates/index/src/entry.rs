@@ -12,6 +12,9 @@ use types::CqlType;
 /// A term is cut behind this number of bytes. Values that agree up to there have the same term.
 pub const TERM_BYTES_MAX: usize = 1024;
 
+/// Terms that begin with a text are looked for by at most this number of its bytes.
+const BEGINNING_BYTES_MAX: usize = TERM_BYTES_MAX / 4;
+
 /// Follows every entry of a term and precedes those of greater terms.
 const BEHIND_TERM: u8 = TERMINATOR + 1;
 /// Greater than the first byte of every term.
@@ -62,6 +65,20 @@ impl TermRange {
             Some(value) => push_end(ty, value, &mut end),
             None => end.push(BEHIND_ALL),
         }
+        TermRange { start, end, is_one_term: false }
+    }
+}
+
+impl TermRange {
+    /// The entries of texts that begin with this one, and of others if it is long or has a zero in it.
+    pub fn beginning(ty: &CqlType, text: &[u8]) -> TermRange {
+        let length = text.iter().position(|byte| *byte == 0).unwrap_or(text.len()).min(BEGINNING_BYTES_MAX);
+        let mut start = Vec::new();
+        push_term(ty, &text[..length], &mut start);
+        // The end of the component, and the terminator behind it.
+        start.truncate(start.len() - 2);
+        let mut end = start.clone();
+        end.push(BEHIND_ALL);
         TermRange { start, end, is_one_term: false }
     }
 }

@@ -14,7 +14,7 @@ use crate::batch::{Batch, Source};
 use crate::paged::{Footer, FooterBytes, Form, Origin};
 
 /// The form of these files.
-pub(crate) const FORM: Form = Form { magic: b"ESPI", version: 2, segment_bytes: 32 };
+pub(crate) const FORM: Form = Form { magic: b"ESPI", version: 3, segment_bytes: 32 };
 
 /// Entries that were sorted together: blocks, and the trie that leads to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,11 @@ impl IndexFile {
     /// The number of entries.
     pub fn entry_count(&self) -> u64 {
         self.segments.iter().map(|segment| segment.entry_count).sum()
+    }
+
+    /// The number of entries of each segment.
+    pub fn segment_entry_counts(&self) -> Vec<u64> {
+        self.segments.iter().map(|segment| segment.entry_count).collect()
     }
 
     /// The segments, each a source of its own.

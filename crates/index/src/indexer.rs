@@ -5,12 +5,13 @@ use std::sync::Arc;
 use bytecomp::separator::{EXCLUDED, TERMINATOR};
 use bytecomp::{ClusteringColumnType, encode_decorated_key, encode_serialized_clustering};
 use model::{
-    Cell, Clusterings, Column, ColumnData, ColumnKind, IndexKey, IndexPart, PartitionKey, PartitionUpdate, Row, RowRef,
-    Table,
+    Analysis, Cell, Clusterings, Column, ColumnData, ColumnKind, Index, IndexKey, IndexPart, PartitionKey,
+    PartitionUpdate, Row, RowRef, Table,
 };
 use types::{CqlType, collection};
 
 use crate::entry::{TermRange, clustering_types, push_term};
+use crate::text::{analysed, cut_suffix, cut_suffixes, terms};
 
 /// Makes the entries of one index. Thread-safe.
 ///
@@ -22,6 +23,7 @@ use crate::entry::{TermRange, clustering_types, push_term};
 pub struct Indexer {
     column: Arc<Column>,
     part: IndexPart,
+    analysis: Analysis,
     /// The type of the indexed values.
     value_type: CqlType,
     key_columns: usize,
@@ -29,12 +31,25 @@ pub struct Indexer {
 }
 
 impl Indexer {
-    /// For a part of a column of the table. The column is no counter, and not frozen if it has such a part.
+    /// For a part of a column of the table, with values as they are. The column is no counter, and not frozen if it has
+    /// such a part.
     pub fn new(table: &Table, column: &Arc<Column>, part: IndexPart) -> Indexer {
+        Indexer::with_analysis(table, column, part, Analysis::NONE)
+    }
+
+    /// For an index of the table; `None` if the table does not have its column.
+    pub fn of_index(table: &Table, index: &Index) -> Option<Indexer> {
+        let column = table.column(&index.column)?;
+        Some(Indexer::with_analysis(table, column, index.part, index.analysis(&column.ty)))
+    }
+
+    /// As [`new`](Self::new), with values that are text and are changed so.
+    pub fn with_analysis(table: &Table, column: &Arc<Column>, part: IndexPart, analysis: Analysis) -> Indexer {
         debug_assert_eq!(column.is_complex(), part.is_of_collection(), "only collections of many cells have parts");
         Indexer {
             column: column.clone(),
             part,
+            analysis,
             value_type: part.value_type(&column.ty),
             key_columns: table.partition_key().len(),
             clustering: clustering_types(table),
@@ -43,17 +58,43 @@ impl Indexer {
 
     /// What it has entries of.
     pub fn key(&self) -> IndexKey {
-        IndexKey { column: self.column.id, part: self.part }
+        IndexKey { column: self.column.id, part: self.part, analysis: self.analysis }
     }
 
     /// The entries of an indexed value.
     pub fn terms_of(&self, value: &[u8]) -> TermRange {
-        TermRange::equal(&self.value_type, value)
+        TermRange::equal(&self.value_type, &analysed(self.analysis, value))
+    }
+
+    /// The entries of this term, which is text that was changed already.
+    pub fn entries_of_term(&self, term: &[u8]) -> TermRange {
+        TermRange::equal(&self.value_type, term)
+    }
+
+    /// The entries of the terms that begin with this text, which was changed already.
+    pub fn terms_that_begin(&self, text: &[u8]) -> TermRange {
+        TermRange::beginning(&self.value_type, text)
+    }
+
+    /// The entries of the terms that contain this text, which was changed already, and of others. With `at_the_end` it
+    /// is what they end with. The index must have suffixes.
+    pub fn terms_that_contain(&self, text: &[u8], at_the_end: bool) -> TermRange {
+        debug_assert!(self.analysis.has_suffixes, "only suffixes show what a term contains");
+        let cut = std::str::from_utf8(text).map_or(text, |text| cut_suffix(text).as_bytes());
+        match at_the_end && cut.len() == text.len() {
+            true => TermRange::equal(&self.value_type, text),
+            false => TermRange::beginning(&self.value_type, cut),
+        }
     }
 
     /// The entries of the indexed values between two, both included; without one of them there is no limit.
     pub fn terms_between(&self, first: Option<&[u8]>, last: Option<&[u8]>) -> TermRange {
         TermRange::between(&self.value_type, first, last)
+    }
+
+    /// Whether its entries are of rows, and not of whole partitions.
+    pub fn is_of_rows(&self) -> bool {
+        matches!(self.column.kind, ColumnKind::Clustering | ColumnKind::Regular)
     }
 
     /// The types of the clustering, with which the places of candidates are decoded.
@@ -85,19 +126,13 @@ impl Indexer {
         entry: &mut Vec<u8>,
         mut put: impl FnMut(&[u8], usize),
     ) {
-        let mut put_value = |value: &[u8]| {
-            let term_length = self.begin(value, key, entry);
-            entry.push(EXCLUDED);
-            put(entry, term_length);
-        };
-        match self.column.kind {
-            ColumnKind::PartitionKey => {
-                let value = key.parts(self.key_columns).get(self.column.position as usize).copied();
-                value.into_iter().for_each(put_value);
-            }
-            ColumnKind::Static => static_row.iter().for_each(|row| self.values(table, *row, &mut put_value)),
-            ColumnKind::Clustering | ColumnKind::Regular => {}
-        }
+        self.partition_values(table, key, static_row, &mut |value| {
+            self.each_term(value, &mut |term| {
+                let term_length = self.begin(term, key, entry);
+                entry.push(EXCLUDED);
+                put(entry, term_length);
+            });
+        });
     }
 
     /// Passes the entries of a row to `put`.
@@ -109,18 +144,72 @@ impl Indexer {
         entry: &mut Vec<u8>,
         mut put: impl FnMut(&[u8], usize),
     ) {
-        let mut put_value = |value: &[u8]| {
-            let term_length = self.begin(value, key, entry);
-            encode_serialized_clustering(&self.clustering, row.clustering, TERMINATOR, entry);
-            put(entry, term_length);
-        };
+        self.row_values(table, row, &mut |value| {
+            self.each_term(value, &mut |term| {
+                let term_length = self.begin(term, key, entry);
+                encode_serialized_clustering(&self.clustering, row.clustering, TERMINATOR, entry);
+                put(entry, term_length);
+            });
+        });
+    }
+
+    /// Passes the terms of a value to `take`.
+    fn each_term(&self, value: &[u8], take: &mut dyn FnMut(&[u8])) {
+        let analysis = self.analysis;
+        if !analysis.divides() && !analysis.has_suffixes {
+            return take(&analysed(analysis, value));
+        }
+        for term in terms(analysis, value) {
+            take(term.as_bytes());
+            if analysis.has_suffixes {
+                cut_suffixes(&term).for_each(|suffix| take(suffix.as_bytes()));
+            }
+        }
+    }
+
+    /// Passes the indexed values of an update to `take`, as the index changes them.
+    pub fn values_of_update(&self, update: &PartitionUpdate, take: &mut dyn FnMut(&[u8])) {
+        let mut take = |value: &[u8]| take(&analysed(self.analysis, value));
+        if update.row_count() > 0 || update.static_row().is_some() {
+            self.partition_values(update.table(), update.key(), update.static_row(), &mut take);
+        }
+        update.rows().for_each(|row| match self.column.kind {
+            // Deleted rows count too, as in Cassandra.
+            ColumnKind::Clustering => self.clustering_value(row).into_iter().for_each(&mut take),
+            _ => self.row_values(update.table(), row, &mut take),
+        });
+    }
+
+    fn clustering_value<'r>(&self, row: RowRef<'r>) -> Option<&'r [u8]> {
+        Clusterings(row.clustering).nth(self.column.position as usize).flatten()
+    }
+
+    /// Passes the values of a partition to `take`, if the column belongs to partitions.
+    fn partition_values(
+        &self,
+        table: &Table,
+        key: &PartitionKey,
+        static_row: Option<Row<'_>>,
+        take: &mut dyn FnMut(&[u8]),
+    ) {
+        match self.column.kind {
+            ColumnKind::PartitionKey => {
+                let value = key.parts(self.key_columns).get(self.column.position as usize).copied();
+                value.into_iter().for_each(take);
+            }
+            ColumnKind::Static => static_row.iter().for_each(|row| self.values(table, *row, take)),
+            ColumnKind::Clustering | ColumnKind::Regular => {}
+        }
+    }
+
+    /// Passes the values of a row to `take`, if the column belongs to rows.
+    fn row_values(&self, table: &Table, row: RowRef<'_>, take: &mut dyn FnMut(&[u8])) {
         match self.column.kind {
             // Whatever was not a deletion when it was written was alive at the epoch.
             ColumnKind::Clustering if row.row.is_live(table, 0) => {
-                let value = Clusterings(row.clustering).nth(self.column.position as usize).flatten();
-                value.into_iter().for_each(put_value);
+                self.clustering_value(row).into_iter().for_each(take);
             }
-            ColumnKind::Regular => self.values(table, row.row, &mut put_value),
+            ColumnKind::Regular => self.values(table, row.row, take),
             _ => {}
         }
     }

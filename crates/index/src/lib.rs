@@ -9,6 +9,8 @@
 //! overwritten, deleted or expired since. Callers read it from all sources and test it again, so an entry is never
 //! removed. For the same reason an index may have too many entries, and must never miss one: long terms are cut.
 //!
+//! An index can have entries of changed text ([`analysed`], [`terms`]), which does not depend on case, for example.
+//!
 //! Start with `entry.rs` (the form of entries), then [`Indexer`] (the entries of a row), [`MemoryIndex`],
 //! [`IndexBuilder`], [`IndexFile`] and [`Candidates`] (the sources of one index together).
 #![doc = include_str!("../FORMAT.md")]
@@ -23,6 +25,7 @@ mod file;
 mod indexer;
 mod memory;
 mod paged;
+mod text;
 mod vectors;
 mod writer;
 
@@ -35,5 +38,6 @@ pub use file::IndexFile;
 pub use indexer::{Indexer, entry_value};
 pub use memory::{MemoryIndex, MemoryPart};
 pub use paged::Origin;
+pub use text::{analysed, terms};
 pub use vectors::{Found, NearestSearch, VectorFile, VectorMemory, VectorOptions, VectorSource, VectorWriter};
 pub use writer::IndexWriter;

@@ -13,8 +13,8 @@ use types::Similarity;
 const TAIL_BYTES: usize = 12;
 /// More than a footer has besides checksums of pages and segments.
 const FOOTER_HEAD_BYTES_MAX: u64 = 1024;
-/// How much of the id of another SSTable an error shows.
-const ID_SHOWN_BYTES: usize = 64;
+/// How much of another text than the expected one an error shows.
+const TEXT_SHOWN_BYTES: usize = 64;
 
 /// The SSTable of an index file. A file that belongs to another one is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,9 +114,8 @@ impl PagedWriter {
         out.extend_from_slice(&form.version.to_be_bytes());
         out.extend_from_slice(&key.column.0.to_be_bytes());
         out.extend_from_slice(&part_number(key.part).to_be_bytes());
-        let id = origin.sstable.as_str().as_bytes();
-        out.extend_from_slice(&(id.len() as u32).to_be_bytes());
-        out.extend_from_slice(id);
+        push_text(&key.analysis.to_string(), &mut out);
+        push_text(origin.sstable.as_str(), &mut out);
         out.extend_from_slice(&origin.data_bytes.to_be_bytes());
         out.extend_from_slice(&(self.crcs.len() as u32).to_be_bytes());
         out.extend(self.crcs.iter().flat_map(|crc| crc.to_be_bytes()));
@@ -128,6 +127,11 @@ impl PagedWriter {
         out.extend_from_slice(form.magic);
         out
     }
+}
+
+fn push_text(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(text.len() as u32).to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
 }
 
 impl Drop for PagedWriter {
@@ -223,6 +227,18 @@ impl Footer<'_> {
         Ok(f32::from_be_bytes(self.take(what)?))
     }
 
+    /// Reads a text with its length. Fails if it is not the wanted one.
+    fn text(&mut self, what: &'static str, wanted: &str, expected: impl Fn() -> String) -> Result<(), SSTableError> {
+        let length = self.u32(what)? as usize;
+        let text = self.bytes.get(self.at..).and_then(|rest| rest.get(..length)).unwrap_or_default();
+        if text.len() != length || text != wanted.as_bytes() {
+            let got = format!("{:?}", String::from_utf8_lossy(&text[..text.len().min(TEXT_SHOWN_BYTES)]));
+            return Err(self.damaged(expected(), got));
+        }
+        self.at += length;
+        Ok(())
+    }
+
     /// Checks what the file belongs to, and reads the checksums of its pages and the number of its segments, which
     /// follow.
     pub fn head(&mut self, form: Form, key: IndexKey, origin: &Origin) -> Result<(Vec<u32>, usize), SSTableError> {
@@ -242,13 +258,10 @@ impl Footer<'_> {
         if stored != part_number(key.part) {
             return Err(self.damaged(format!("part {}", part_number(key.part)), stored));
         }
-        let length = self.u32("the length of an SSTable's id")? as usize;
-        let id = self.bytes.get(self.at..).and_then(|rest| rest.get(..length)).unwrap_or_default();
-        if id != origin.sstable.as_str().as_bytes() {
-            let got = format!("{:?}", String::from_utf8_lossy(&id[..id.len().min(ID_SHOWN_BYTES)]));
-            return Err(self.damaged(format!("the id {} of an SSTable", origin.sstable.as_str()), got));
-        }
-        self.at += length;
+        let analysis = key.analysis.to_string();
+        self.text("the length of an analysis", &analysis, || format!("the analysis {analysis:?} of text"))?;
+        let id = origin.sstable.as_str();
+        self.text("the length of an SSTable's id", id, || format!("the id {id} of an SSTable"))?;
         let data_bytes = self.u64("the length of an SSTable")?;
         if data_bytes != origin.data_bytes {
             return Err(self.damaged(format!("an SSTable of {} bytes", origin.data_bytes), data_bytes));

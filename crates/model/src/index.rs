@@ -7,7 +7,7 @@ use std::sync::Arc;
 use types::identifier::Quoted;
 use types::{CqlType, Similarity};
 
-use crate::{Column, ColumnId};
+use crate::{Analysis, Column, ColumnId, LetterCase, SasiOptions};
 
 /// The option with the indexed column and the part of it.
 pub const INDEX_TARGET: &str = "target";
@@ -18,6 +18,8 @@ pub const INDEX_SIMILARITY: &str = "similarity_function";
 /// The names of the class of storage-attached indexes, in small letters.
 const STORAGE_ATTACHED: [&str; 3] =
     ["sai", "storageattachedindex", "org.apache.cassandra.index.sai.storageattachedindex"];
+/// The name of the class of SASI indexes.
+const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 
 /// The part of a column that an index has the values of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -69,6 +71,8 @@ pub struct IndexKey {
     pub column: ColumnId,
     /// The part of it.
     pub part: IndexPart,
+    /// How text is changed.
+    pub analysis: Analysis,
 }
 
 /// What an index answers. Indexes of all classes have the same entries.
@@ -78,11 +82,16 @@ pub enum IndexClass {
     Plain,
     /// `StorageAttachedIndex`: values and ranges, several restrictions together.
     StorageAttached,
+    /// `SASIIndex`: values, ranges of numbers, and LIKE.
+    Sasi,
 }
 
 impl IndexClass {
     /// The class that `USING` names; `None` if there is no such class.
     pub fn of_name(name: &str) -> Option<IndexClass> {
+        if name == SASI {
+            return Some(IndexClass::Sasi);
+        }
         STORAGE_ATTACHED.contains(&name.to_ascii_lowercase().as_str()).then_some(IndexClass::StorageAttached)
     }
 }
@@ -125,6 +134,18 @@ impl Index {
         index
     }
 
+    /// As [`storage_attached`](Self::storage_attached), a SASI index.
+    pub fn sasi(
+        name: &str,
+        column: &Column,
+        part: IndexPart,
+        class_name: &str,
+        options: BTreeMap<String, String>,
+    ) -> Index {
+        let attached = Index::storage_attached(name, column, part, class_name, options);
+        Index { class: IndexClass::Sasi, ..attached }
+    }
+
     /// The index that is stored with these options; `None` if they name no target, or a class that is not there.
     pub fn from_options(name: &str, options: BTreeMap<String, String>) -> Option<Index> {
         let class = match options.get(INDEX_CLASS) {
@@ -161,11 +182,27 @@ impl Index {
         self.options.get(INDEX_CLASS).map(String::as_str)
     }
 
-    /// Whether its options ask for changed text: without case, normalized, or folded to ASCII.
-    pub fn analyses(&self) -> bool {
+    /// How its options ask for text to be changed, if the column is of this type.
+    pub fn analysis(&self, column: &CqlType) -> Analysis {
+        if self.class == IndexClass::Plain || !matches!(self.part.value_type(column), CqlType::Ascii | CqlType::Text) {
+            return Analysis::NONE;
+        }
+        if self.class == IndexClass::Sasi {
+            return self.sasi_options().analysis();
+        }
         let is =
             |key: &str, wanted: &str| self.options.get(key).is_some_and(|value| value.eq_ignore_ascii_case(wanted));
-        is("case_sensitive", "false") || is("normalize", "true") || is("ascii", "true")
+        Analysis {
+            case: if is("case_sensitive", "false") { LetterCase::Lower } else { LetterCase::AsWritten },
+            normalizes: is("normalize", "true"),
+            folds_to_ascii: is("ascii", "true"),
+            ..Analysis::NONE
+        }
+    }
+
+    /// The options of a SASI index.
+    pub fn sasi_options(&self) -> SasiOptions<'_> {
+        SasiOptions(&self.options)
     }
 
     /// The options that the user gave.

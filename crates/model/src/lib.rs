@@ -6,6 +6,7 @@
 //! of several such cursors ([`MergeCursor`]). The crate does no I/O and has no clock: callers pass *now*.
 #![forbid(unsafe_code)]
 
+mod analysis;
 mod clustering;
 mod column_sets;
 mod cursor;
@@ -21,9 +22,11 @@ mod observer;
 mod range;
 mod row;
 mod row_memory;
+mod sasi;
 mod schema;
 mod table_form;
 
+pub use analysis::{Analysis, Division, Language, LetterCase};
 pub use clustering::{ClusteringBound, ClusteringComparator, Clusterings, Side, Slice, Slices, push_component};
 pub use column_sets::{ColumnChange, ColumnSet, ColumnSets};
 pub use cursor::{BoxCursor, Marker, PartitionHead, StoredRow, Unfiltered, UnfilteredCursor};
@@ -42,6 +45,7 @@ pub use row::{
     compare_paths, counter_increment, counter_total, reconcile_cells,
 };
 pub use row_memory::{LargeRowLimit, RowMemory, RowRoom};
+pub use sasi::{SasiAnalyzer, SasiMode, SasiOptions};
 pub use schema::{
     Column, ColumnId, ColumnKind, DroppedColumn, Keyspace, Schema, Table, TableBuilder, TableId, TableOptions,
     UnreadableTable,

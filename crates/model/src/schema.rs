@@ -260,7 +260,8 @@ impl Table {
 
     /// The key of one of its indexes; `None` if the table has no such column.
     pub fn index_key(&self, index: &Index) -> Option<IndexKey> {
-        Some(IndexKey { column: self.column(&index.column)?.id, part: index.part })
+        let column = self.column(&index.column)?;
+        Some(IndexKey { column: column.id, part: index.part, analysis: index.analysis(&column.ty) })
     }
 
     /// How the table stores its columns.

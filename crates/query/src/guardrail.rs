@@ -41,6 +41,14 @@ pub struct Guardrails {
     pub columns_per_table: Guardrail,
     /// Secondary indexes of a table.
     pub secondary_indexes_per_table: Guardrail,
+    /// Bytes of a term of a storage-attached index: of a value that is no vector and no frozen collection.
+    pub sai_string_term_size: Guardrail,
+    /// Bytes of a frozen collection, tuple or user type that has a storage-attached index.
+    pub sai_frozen_term_size: Guardrail,
+    /// Bytes of a vector that has a storage-attached index.
+    pub sai_vector_term_size: Guardrail,
+    /// Index files of one storage-attached index that a SELECT reads.
+    pub sai_sstable_indexes_per_query: Guardrail,
     /// Fields of a user type.
     pub fields_per_udt: Guardrail,
     /// Rows of a page that a client asks for.
@@ -87,6 +95,13 @@ impl Guardrails {
     /// Whether written values are warned of or refused by their size.
     pub(crate) fn watches_values(&self) -> bool {
         [&self.column_value_size, &self.collection_size, &self.items_per_collection].into_iter().any(Guardrail::is_set)
+    }
+
+    /// Whether terms of storage-attached indexes are warned of or refused by their size.
+    pub(crate) fn watches_terms(&self) -> bool {
+        [&self.sai_string_term_size, &self.sai_frozen_term_size, &self.sai_vector_term_size]
+            .into_iter()
+            .any(Guardrail::is_set)
     }
 
     /// Refuses the consistency level of a read, or warns about it.
@@ -179,6 +194,14 @@ pub(crate) const COLUMN_VALUE_SIZE: Texts = Texts::with_level(
     "column_value_size",
     "Value of column '{what}' has size {value}, this exceeds the {level} threshold of {threshold}.",
 );
+
+const TERM_SIZE: &str = "Value of column '{what}' has size {value}, this exceeds the {level} threshold of {threshold}.";
+
+pub(crate) const SAI_STRING_TERM_SIZE: Texts = Texts::with_level("sai_string_term_size", TERM_SIZE);
+
+pub(crate) const SAI_FROZEN_TERM_SIZE: Texts = Texts::with_level("sai_frozen_term_size", TERM_SIZE);
+
+pub(crate) const SAI_VECTOR_TERM_SIZE: Texts = Texts::with_level("sai_vector_term_size", TERM_SIZE);
 
 pub(crate) const COLLECTION_SIZE: Texts = Texts::with_level(
     "collection_size",

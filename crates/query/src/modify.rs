@@ -21,6 +21,7 @@ mod plan;
 mod reading;
 mod statements;
 mod target;
+mod terms;
 mod times;
 mod truncate;
 mod updates;
@@ -213,7 +214,9 @@ fn mutation_of(modification: &Modification, execution: &Execution<'_>) -> Result
     let mut updates = Updates::default();
     modification.add_to(&mut updates, execution.timestamp_micros(), execution)?;
     check_alive(&updates, execution)?;
-    Ok(updates.into_mutation())
+    let mutation = updates.into_mutation();
+    mutation.iter().try_for_each(|mutation| terms::check(mutation, execution))?;
+    Ok(mutation)
 }
 
 /// The trace of a write.

@@ -61,6 +61,8 @@ pub struct ProcessorOptions {
     pub auto_snapshot_lifetime: Option<Duration>,
     /// The class of an index for which a statement names none (`default_secondary_index`); `None` if it must name one.
     pub default_index_class: Option<String>,
+    /// Whether SASI indexes may be created.
+    pub sasi_indexes_enabled: bool,
     /// Whether columns may be masked, and masks are applied.
     pub dynamic_data_masking_enabled: bool,
     /// Whether ALTER TABLE may DROP COMPACT STORAGE.
@@ -95,6 +97,7 @@ impl Default for ProcessorOptions {
             auto_snapshot: true,
             auto_snapshot_lifetime: None,
             default_index_class: Some("legacy_local_table".into()),
+            sasi_indexes_enabled: false,
             dynamic_data_masking_enabled: false,
             drop_compact_storage_enabled: false,
             auth: AuthOptions::default(),
@@ -116,6 +119,8 @@ pub struct Processor {
     watches_write_levels: bool,
     /// Whether guardrails watch the sizes of written values.
     watches_values: bool,
+    /// Whether guardrails watch the terms of indexes.
+    watches_terms: bool,
     /// Whether guardrails watch the sizes or the consistency levels of reads.
     watches_reads: bool,
     timeuuids: timeuuid::Generator,
@@ -133,6 +138,7 @@ impl Processor {
         let prepended_paths = PrependedPaths::new(clock_sequence, node);
         let auth = Auth::new(options.auth);
         let (watches_values, watches_reads) = (options.guardrails.watches_values(), options.guardrails.watches_reads());
+        let watches_terms = options.guardrails.watches_terms();
         let watches_write_levels = options.guardrails.write_consistency_levels.is_set();
         let host = SocketAddr::new(options.node.broadcast_address, options.node.storage_port);
         let request_logs = RequestLogs::new(options.audit.clone(), options.query_log.clone(), host);
@@ -144,6 +150,7 @@ impl Processor {
             virtual_tables,
             auth,
             watches_values,
+            watches_terms,
             watches_reads,
             timeuuids,
             prepended_paths,
@@ -168,6 +175,12 @@ impl Processor {
     #[inline]
     pub(crate) fn watches_values(&self) -> bool {
         self.watches_values
+    }
+
+    /// Whether terms of indexes can cause a warning or an error by their size.
+    #[inline]
+    pub(crate) fn watches_terms(&self) -> bool {
+        self.watches_terms
     }
 
     /// Refuses the consistency levels of a write, or warns about them.

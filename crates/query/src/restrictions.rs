@@ -5,6 +5,7 @@ mod clustering;
 mod column;
 mod filter;
 mod index;
+mod like;
 mod nearest;
 mod partition;
 mod relation;
@@ -151,6 +152,9 @@ impl Restrictions {
             return Err(QueryError::invalid(format!("Unsupported restriction: {relation}")));
         }
         let restriction = relation::prepare(relation, &self.table, preparing)?;
+        if operator == Operator::Like && reading.statement != StatementType::Select {
+            return Err(relation::refuse_like(relation));
+        }
         match restriction {
             Restriction::Token(token) => self.partition.add_token(token),
             Restriction::Clustering(restriction) => {
@@ -384,8 +388,9 @@ impl Restrictions {
         if self.filters_clustering {
             self.clustering.filter(&mut filter, execution)?;
         }
+        let analyses = self.analyses();
         for restriction in &self.others {
-            restriction.filter(&self.table, &mut filter, execution)?;
+            restriction.filter(&self.table, analyses, &mut filter, execution)?;
         }
         Ok(filter)
     }

@@ -1,5 +1,6 @@
 //! Virtual tables, whose rows are made when they are read, and the node's description in `system.local`.
 
+mod index_views;
 mod node;
 mod row_list;
 mod views;
@@ -33,7 +34,8 @@ type Definition = (&'static str, Table, fn(&Processor, &mut RowList));
 impl VirtualTables {
     pub fn new(_engine: &Arc<Engine>, _options: &ProcessorOptions) -> Self {
         let mut keyspaces: BTreeMap<&'static str, BTreeMap<Arc<str>, VirtualTable>> = BTreeMap::new();
-        for (keyspace, table, rows) in virtual_schema::tables().into_iter().chain(views::tables()) {
+        let definitions = [virtual_schema::tables(), views::tables(), index_views::tables()];
+        for (keyspace, table, rows) in definitions.into_iter().flatten() {
             let table = VirtualTable { table: Arc::new(table), rows };
             keyspaces.entry(keyspace).or_default().insert(table.table.name.clone(), table);
         }

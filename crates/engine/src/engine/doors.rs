@@ -23,6 +23,7 @@ use crate::schema::change::Keyspaces;
 use crate::schema_rows::SchemaDamage;
 use crate::shared::BorrowedSchema;
 use crate::system::SystemWrite;
+use crate::table::index_stats::{IndexStats, all_index_stats};
 use crate::transfer::{AdoptedTable, SnapshotInfo};
 use crate::turn::Turn;
 use crate::write::{CachedCounters, CounterCacheStats, Derive};
@@ -388,6 +389,11 @@ impl Engine {
     /// Numbers of one table.
     pub fn table_stats(&self, table: &Table) -> Result<TableStats, EngineError> {
         Ok(stats_of(&*self.shared.store(table)?))
+    }
+
+    /// Every secondary index in numbers, by keyspace, table and name.
+    pub fn all_index_stats(&self) -> Vec<IndexStats> {
+        all_index_stats(&self.shared)
     }
 
     /// Numbers of every table, by keyspace and name.

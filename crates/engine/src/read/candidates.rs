@@ -5,6 +5,7 @@ use std::sync::Arc;
 use index::{Candidates, DecodeError, Indexer, KeyBounds, Place, decode_place};
 use model::{Index, IndexKey, KeyRange, RowRoom, Table};
 use sstable::{Corruption, SSTableError};
+use types::CqlType;
 
 use crate::error::EngineError;
 use crate::shared::Shared;
@@ -27,6 +28,14 @@ pub enum IndexedValues<'a> {
     /// The values between two, both included; without one of them there is no limit. The thread must be one that may
     /// be blocked, because the places are sorted first.
     Between(Option<&'a [u8]>, Option<&'a [u8]>),
+    /// A term of an index that changes text: what [`terms`](crate::terms) returns.
+    Term(&'a [u8]),
+    /// The terms that begin with such text. The thread must be one that may be blocked, as in the next two.
+    Beginning(&'a [u8]),
+    /// The terms that end with such text.
+    Ending(&'a [u8]),
+    /// The terms that contain such text.
+    Containing(&'a [u8]),
 }
 
 /// The places of rows that had a value in some memtable or SSTable, in reading order, each once. The row may have
@@ -35,19 +44,102 @@ pub struct IndexCandidates {
     candidates: Candidates,
     indexer: Indexer,
     table: Arc<Table>,
+    sstable_count: usize,
+    /// Candidates of other indexes, which must have a place too.
+    others: Vec<Other>,
     /// For sorted places.
     _room: RowRoom,
 }
 
+/// Candidates of another index.
+struct Other {
+    candidates: Candidates,
+    /// How much more may be read of them than was saved. They are not looked at any more when it is used up: the caller
+    /// tests the rows in any case.
+    credit: i64,
+    _room: RowRoom,
+}
+
+/// What other indexes say of a place.
+enum Comparison {
+    /// All of them have it.
+    AllHaveNext,
+    /// One has not, and has no place before the one with this key.
+    NextIsNotBefore(Vec<u8>),
+    /// One has neither this nor any later one.
+    NoneHasMore,
+}
+
+/// What a search in another index may cost before it has saved anything.
+const CREDIT: i64 = 4096;
+/// What reading a batch of entries costs, if passing over a place costs one.
+const BATCH_COST: i64 = 64;
+/// What a row costs that need not be read.
+const ROW_COST: i64 = 16;
+
 impl IndexCandidates {
+    /// The number of SSTables whose entries are searched.
+    pub fn sstable_count(&self) -> usize {
+        self.sstable_count
+    }
+
     /// How many places are known to follow: all of them if there are few. A row may count several times.
     pub fn known_count(&self) -> usize {
         self.candidates.known_count()
     }
 
-    /// The next place; `None` behind the last. Fails with [`EngineError::UnreadableIndex`] where a file cannot be read,
-    /// and where it would have to wait for a device and may not.
-    pub fn next_place(&mut self) -> Result<Option<Place>, EngineError> {
+    /// Leaves out places that another index of the table does not have. Does nothing if one of them has entries of
+    /// rows and the other of partitions, or if a clustering can have entries of different bytes, because a user type
+    /// in it got a field.
+    pub fn retain_those_of(&mut self, other: IndexCandidates) {
+        let is_user_type = |ty: &CqlType| matches!(ty, CqlType::Udt { .. });
+        let is_altered = self.table.clustering().iter().any(|column| column.ty.any(&is_user_type));
+        if !is_altered && self.indexer.is_of_rows() == other.indexer.is_of_rows() {
+            self.others.push(Other { candidates: other.candidates, credit: CREDIT, _room: other._room });
+        }
+    }
+
+    /// The next place; `None` behind the last. `work` is called for each place that other indexes leave out, and may
+    /// fail. Fails with [`EngineError::UnreadableIndex`] where a file cannot be read, and where it would have to wait for
+    /// a device and may not.
+    pub fn next_place<E: From<EngineError>>(
+        &mut self,
+        mut work: impl FnMut() -> Result<(), E>,
+    ) -> Result<Option<Place>, E> {
+        while !self.others.is_empty() {
+            match self.compare_with_others().map_err(failure)? {
+                Comparison::AllHaveNext => break,
+                Comparison::NoneHasMore => return Ok(None),
+                Comparison::NextIsNotBefore(key) => {
+                    work()?;
+                    self.candidates.advance_to(&key).map_err(failure)?;
+                }
+            }
+        }
+        Ok(self.take_next()?)
+    }
+
+    /// What the other indexes say of the next place, as far as they are still looked at.
+    fn compare_with_others(&mut self) -> Result<Comparison, SSTableError> {
+        let Some(key) = self.candidates.peek() else { return Ok(Comparison::AllHaveNext) };
+        let mut comparison = Comparison::AllHaveNext;
+        for other in &mut self.others {
+            other.credit -= 1 + other.candidates.advance_to(key)? as i64 * BATCH_COST;
+            match other.candidates.peek() {
+                Some(found) if found == key => {}
+                Some(greater) => {
+                    other.credit += ROW_COST;
+                    comparison = Comparison::NextIsNotBefore(greater.to_vec());
+                    break;
+                }
+                None => return Ok(Comparison::NoneHasMore),
+            }
+        }
+        self.others.retain(|other| other.credit > 0);
+        Ok(comparison)
+    }
+
+    fn take_next(&mut self) -> Result<Option<Place>, EngineError> {
         let Some(key) = self.candidates.peek() else { return Ok(None) };
         let place = decode_place(self.indexer.clustering(), key).map_err(|error| undecodable(&self.table, &error))?;
         self.candidates.advance().map_err(failure)?;
@@ -69,8 +161,7 @@ pub(crate) fn candidates(
     let store = catalog.store(table)?;
     // Its types have all fields of the keys that were written so far.
     let current = store.table.load_full();
-    let Some(column) = current.column(&index.column) else { return Ok(None) };
-    let indexer = Indexer::new(&current, column, index.part);
+    let Some(indexer) = Indexer::of_index(&current, index) else { return Ok(None) };
     if table.index_key(index) != Some(indexer.key()) {
         return Ok(None);
     }
@@ -79,19 +170,23 @@ pub(crate) fn candidates(
         return Ok(None);
     };
     let mut sources = Vec::new();
-    found.iter().for_each(|source| source.add_to(&mut sources));
+    found.sources.iter().for_each(|source| source.add_to(&mut sources));
     let mut room = RowRoom::default();
     let terms = match values {
         IndexedValues::One(value) => indexer.terms_of(value),
-        IndexedValues::Between(first, last) => {
-            debug_assert!(turn.may_block, "a thread that may not be blocked sorts no places");
-            room.set_limit(turn.large_rows());
-            if room.take(SORTED_BYTES_MAX).is_err() {
-                return Ok(None);
-            }
-            indexer.terms_between(first, last)
-        }
+        IndexedValues::Term(term) => indexer.entries_of_term(term),
+        IndexedValues::Between(first, last) => indexer.terms_between(first, last),
+        IndexedValues::Beginning(text) => indexer.terms_that_begin(text),
+        IndexedValues::Ending(text) => indexer.terms_that_contain(text, true),
+        IndexedValues::Containing(text) => indexer.terms_that_contain(text, false),
     };
+    if !matches!(values, IndexedValues::One(_) | IndexedValues::Term(_)) {
+        debug_assert!(turn.may_block, "a thread that may not be blocked sorts no places");
+        room.set_limit(turn.large_rows());
+        if room.take(SORTED_BYTES_MAX).is_err() {
+            return Ok(None);
+        }
+    }
     let bounds = KeyBounds::of(keys);
     let candidates = match Candidates::open(sources, &terms, &bounds, turn.may_block, SORTED_BYTES_MAX) {
         Err(error) if is_unreadable(&error) => {
@@ -100,7 +195,15 @@ pub(crate) fn candidates(
         }
         opened => opened?,
     };
-    Ok(candidates.map(|candidates| IndexCandidates { candidates, indexer, table: table.clone(), _room: room }))
+    let table = table.clone();
+    Ok(candidates.map(|candidates| IndexCandidates {
+        candidates,
+        indexer,
+        table,
+        sstable_count: found.sstable_count,
+        others: Vec::new(),
+        _room: room,
+    }))
 }
 
 pub(super) fn failure(error: SSTableError) -> EngineError {
@@ -114,8 +217,14 @@ pub(super) fn undecodable(table: &Table, error: &DecodeError) -> EngineError {
     failure(Corruption::new(&file, error.offset as u64, error.expected, got).into())
 }
 
-/// The entries of an index in all memtables and SSTables of a view; `None` if one of them has no such index.
-pub(super) fn sources(store: &TableStore, key: IndexKey) -> Option<Vec<IndexSource>> {
+/// The entries of an index in all memtables and SSTables of a view.
+pub(super) struct Sources {
+    pub sources: Vec<IndexSource>,
+    pub sstable_count: usize,
+}
+
+/// The entries in the newest view; `None` if a memtable or an SSTable has no such index.
+pub(super) fn sources(store: &TableStore, key: IndexKey) -> Option<Sources> {
     for _ in 0..VIEWS_MAX {
         let view = store.view();
         if let Some(sources) = sources_of_view(store, &view, key) {
@@ -129,7 +238,7 @@ pub(super) fn sources(store: &TableStore, key: IndexKey) -> Option<Vec<IndexSour
     None
 }
 
-fn sources_of_view(store: &TableStore, view: &View, key: IndexKey) -> Option<Vec<IndexSource>> {
+fn sources_of_view(store: &TableStore, view: &View, key: IndexKey) -> Option<Sources> {
     let mut sources = Vec::new();
     for generation in view.generations() {
         match generation.indexes.as_ref().and_then(|indexes| indexes.get(key)) {
@@ -141,7 +250,7 @@ fn sources_of_view(store: &TableStore, view: &View, key: IndexKey) -> Option<Vec
     for sstable in &view.sstables {
         sources.extend(store.indexes.sources(sstable, key)?);
     }
-    Some(sources)
+    Some(Sources { sources, sstable_count: view.sstables.len() })
 }
 
 /// Whether every memtable and SSTable of the table has the index.

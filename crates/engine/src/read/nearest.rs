@@ -67,12 +67,12 @@ pub(crate) fn nearest(
     if table.index_key(index) != Some(indexer.key()) {
         return Ok(None);
     }
-    let Some(sources) = sources(store, indexer.key()) else {
+    let Some(found) = sources(store, indexer.key()) else {
         shared.files().index_requests().request();
         return Ok(None);
     };
     let mut parts = Vec::new();
-    sources.iter().for_each(|source| source.add_nearest(wanted, count, &mut parts));
+    found.sources.iter().for_each(|source| source.add_nearest(wanted, count, &mut parts));
     let search = NearestSearch::new(parts, KeyBounds::of(keys));
     Ok(Some(NearestCandidates { search, indexer, table: table.clone(), key: Vec::new() }))
 }

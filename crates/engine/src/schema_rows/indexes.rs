@@ -47,14 +47,14 @@ fn index_values(index: &Index) -> Vec<(&'static str, Option<Vec<u8>>)> {
 fn kind(class: IndexClass) -> &'static str {
     match class {
         IndexClass::Plain => "COMPOSITES",
-        IndexClass::StorageAttached => "CUSTOM",
+        IndexClass::StorageAttached | IndexClass::Sasi => "CUSTOM",
     }
 }
 
 /// The index of a row; `None` if there are no such indexes.
 pub(crate) fn read(row: &SystemRow) -> Option<Index> {
     let index = Index::from_options(&row.text("index_name"), row.text_map("options"))?;
-    (row.text("kind") == kind(index.class) && !index.analyses()).then_some(index)
+    (row.text("kind") == kind(index.class)).then_some(index)
 }
 
 /// The write that says that an index is built.

@@ -19,10 +19,15 @@ pub(crate) use parts::{IndexSource, PartMemory, WatchedFile, is_unreadable};
 use super::generation::Generation;
 use crate::lock::lock;
 
-/// Makes the entries of each index of the table.
+/// Makes the entries of the table's indexes. Indexes with the same key share theirs.
 pub(crate) fn indexers_of(table: &Table) -> Vec<Indexer> {
-    let indexer = |index: &model::Index| Some(Indexer::new(table, table.column(&index.column)?, index.part));
-    table.indexes().iter().filter_map(indexer).collect()
+    let mut indexers: Vec<Indexer> = Vec::new();
+    for indexer in table.indexes().iter().filter_map(|index| Indexer::of_index(table, index)) {
+        if !indexers.iter().any(|other| other.key() == indexer.key()) {
+            indexers.push(indexer);
+        }
+    }
+    indexers
 }
 
 /// The indexes of a memtable. Thread-safe.
@@ -68,7 +73,8 @@ impl MemtableIndexes {
         let columns = table.columns_in_select_order();
         for part in &self.parts {
             if let Some(column) = columns.iter().find(|column| column.id == part.key.column) {
-                part.indexer.store(Arc::new(Indexer::new(table, column, part.key.part)));
+                let indexer = Indexer::with_analysis(table, column, part.key.part, part.key.analysis);
+                part.indexer.store(Arc::new(indexer));
             }
         }
     }
@@ -147,9 +153,17 @@ impl StoreIndexes {
 
     /// Whether the SSTable has a sound file of its own for the index.
     pub fn has_own(&self, sstable: &SSTableReader, key: IndexKey) -> bool {
+        self.own_file(sstable, key).is_some()
+    }
+
+    /// The SSTable's own file of the index, if it is sound.
+    pub fn own_file(&self, sstable: &SSTableReader, key: IndexKey) -> Option<Arc<IndexFile>> {
         let by_sstable = self.by_sstable.load();
-        let held = by_sstable.get(&sstable.descriptor().id).and_then(|all| all.iter().find(|held| held.key == key));
-        held.is_some_and(|held| held.is_own && !held.is_damaged())
+        let held = by_sstable.get(&sstable.descriptor().id)?.iter().find(|held| held.key == key)?;
+        match held.sources.as_slice() {
+            [IndexSource::File(file)] if held.is_own && !held.is_damaged() => Some(file.file.clone()),
+            _ => None,
+        }
     }
 
     /// What stands in for the indexes of SSTables that were made of these SSTables and of this generation.

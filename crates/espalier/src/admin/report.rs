@@ -58,6 +58,7 @@ pub(super) fn status(node: &NodeState) -> String {
         .chain(roles)
         .chain(lost)
         .chain(quarantined)
+        .chain(indexes(&node.engine))
         .chain(puts)
         .chain(flushes)
         .chain(log_metrics(&node.engine))
@@ -85,6 +86,14 @@ fn quarantined(engine: &Engine) -> Vec<(&'static str, String)> {
         ("Quarantined table", format!("{}.{}: {}{files}", table.keyspace, table.table, table.reason))
     };
     tables.iter().map(line).collect()
+}
+
+/// A line for each index that is being built: until it is, SELECTs read all rows.
+fn indexes(engine: &Engine) -> impl Iterator<Item = (&'static str, String)> {
+    engine.all_index_stats().into_iter().filter(|stats| !stats.is_complete).map(|stats| {
+        let (keyspace, name) = (&stats.table.keyspace, &stats.index.name);
+        ("Index being built", format!("{keyspace}.{name}: {} of {} SSTables", stats.files.len(), stats.sstable_count))
+    })
 }
 
 /// The flushes' metrics, under Cassandra's names where these exist.

@@ -437,6 +437,57 @@ pub(super) const GUARDRAILS: &[Honoured] = &[
         apply: |config, value| set(&mut config.guardrails.flags.secondary_indexes_enabled, boolean(value)),
     },
     Honoured {
+        name: "sai_string_term_size_warn_threshold",
+        default: "",
+        note: "a written value with a storage-attached index that has more bytes causes a warning (`1KiB` in Cassandra, \
+               which applies no guardrail without authentication). Vectors, frozen collections, tuples and user types \
+               have thresholds of their own",
+        apply: |config, value| set(&mut config.guardrails.sai_string_term_size.warn, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "sai_string_term_size_fail_threshold",
+        default: "",
+        note: "such a value with more bytes is refused (`8KiB` in Cassandra)",
+        apply: |config, value| set(&mut config.guardrails.sai_string_term_size.fail, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "sai_frozen_term_size_warn_threshold",
+        default: "",
+        note: "the same warning for frozen collections, tuples and user types (`1KiB` in Cassandra)",
+        apply: |config, value| set(&mut config.guardrails.sai_frozen_term_size.warn, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "sai_frozen_term_size_fail_threshold",
+        default: "",
+        note: "such a value with more bytes is refused (`8KiB` in Cassandra)",
+        apply: |config, value| set(&mut config.guardrails.sai_frozen_term_size.fail, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "sai_vector_term_size_warn_threshold",
+        default: "",
+        note: "the same warning for vectors (`16KiB` in Cassandra)",
+        apply: |config, value| set(&mut config.guardrails.sai_vector_term_size.warn, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "sai_vector_term_size_fail_threshold",
+        default: "",
+        note: "a vector with more bytes is refused (`32KiB` in Cassandra)",
+        apply: |config, value| set(&mut config.guardrails.sai_vector_term_size.fail, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "sai_sstable_indexes_per_query_warn_threshold",
+        default: "32",
+        note: "a SELECT without a partition that reads the files of a storage-attached index of more SSTables causes a \
+               warning; -1 means never",
+        apply: |config, value| set(&mut config.guardrails.sai_sstable_indexes_per_query.warn, threshold(value)),
+    },
+    Honoured {
+        name: "sai_sstable_indexes_per_query_fail_threshold",
+        default: "-1",
+        note: "a SELECT that would read more of them fails; -1 means never",
+        apply: |config, value| set(&mut config.guardrails.sai_sstable_indexes_per_query.fail, threshold(value)),
+    },
+    Honoured {
         name: "compact_tables_enabled",
         default: "true",
         note: "whether CREATE TABLE with COMPACT STORAGE is allowed",

@@ -8,6 +8,7 @@ use super::request_logs;
 use super::units::{boolean, bytes_per_second, duration, number, scalar, set, size_bytes, size_in, text};
 use super::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
 use engine::DiskAccess;
+use model::IndexClass;
 use serde_json::Value;
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -122,7 +123,8 @@ fn address(value: &Value) -> Result<std::net::IpAddr, String> {
 /// The name of a class of indexes.
 fn index_class(value: &Value) -> Result<String, String> {
     let name = text(value)?;
-    match name.eq_ignore_ascii_case("legacy_local_table") || model::IndexClass::of_name(&name).is_some() {
+    let is_attached = IndexClass::of_name(&name) == Some(IndexClass::StorageAttached);
+    match name.eq_ignore_ascii_case("legacy_local_table") || is_attached {
         true => Ok(name),
         false => Err(format!("expected legacy_local_table or sai, got {value}")),
     }
@@ -614,6 +616,12 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "true",
         note: "without it, CREATE INDEX must name a class",
         apply: |config, value| set(&mut config.has_default_index, boolean(value)),
+    },
+    Honoured {
+        name: "sasi_indexes_enabled",
+        default: "false",
+        note: "whether SASI indexes may be created (`USING 'org.apache.cassandra.index.sasi.SASIIndex'`)",
+        apply: |config, value| set(&mut config.sasi_indexes_enabled, boolean(value)),
     },
     Honoured {
         name: "dynamic_data_masking_enabled",

@@ -275,7 +275,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "functions, views, SASI indexes and the limits of storage-attached indexes are not built yet",
+        "functions and views are not built yet",
         &[
             "user_defined_functions_enabled",
             "scripted_user_defined_functions_enabled",
@@ -287,19 +287,10 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "user_function_timeout_policy",
             "materialized_views_enabled",
             "materialized_views_on_repair_enabled",
-            "sasi_indexes_enabled",
             "sai_options",
             "force_optimized_index_status_format",
             "materialized_views_per_table_warn_threshold",
             "materialized_views_per_table_fail_threshold",
-            "sai_sstable_indexes_per_query_warn_threshold",
-            "sai_sstable_indexes_per_query_fail_threshold",
-            "sai_string_term_size_warn_threshold",
-            "sai_string_term_size_fail_threshold",
-            "sai_frozen_term_size_warn_threshold",
-            "sai_frozen_term_size_fail_threshold",
-            "sai_vector_term_size_warn_threshold",
-            "sai_vector_term_size_fail_threshold",
         ],
     ),
     (

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use blockio::{Disk, Fault, OpenOptions, SimulatedDisk};
 use index::{IndexFile, IndexWriter, Origin};
-use model::{ColumnId, IndexKey, IndexPart};
+use model::{Analysis, ColumnId, IndexKey, IndexPart, LetterCase};
 use sstable::{BlockCache, SSTableError, SSTableId};
 use testkit::{Random, seed};
 
@@ -125,19 +125,22 @@ fn a_file_of_another_column_part_sstable_or_version_is_refused() {
     assert_eq!(other, "7.db is corrupt at offset 8204: expected column 8, got 7");
     let other = open_as(IndexKey { part: IndexPart::Keys, ..KEY }, origin()).expect_err("it is of values").to_string();
     assert_eq!(other, "7.db is corrupt at offset 8208: expected part 2, got 0");
+    let lower = Analysis { case: LetterCase::Lower, ..Analysis::NONE };
+    let other = open_as(IndexKey { analysis: lower, ..KEY }, origin()).expect_err("it is of values").to_string();
+    assert_eq!(other, "7.db is corrupt at offset 8212: expected the analysis \"lower\" of text, got \"\"");
     let another = Origin { sstable: SSTableId::from_sequence(6), ..origin() };
     let other = open_as(KEY, another).expect_err("it is of SSTable 5").to_string();
-    assert_eq!(other, "7.db is corrupt at offset 8212: expected the id 6 of an SSTable, got \"5\"");
+    assert_eq!(other, "7.db is corrupt at offset 8216: expected the id 6 of an SSTable, got \"5\"");
     let other = open_as(KEY, Origin { data_bytes: 101, ..origin() }).expect_err("it is of 100 bytes").to_string();
-    assert_eq!(other, "7.db is corrupt at offset 8221: expected an SSTable of 101 bytes, got 100");
+    assert_eq!(other, "7.db is corrupt at offset 8225: expected an SSTable of 101 bytes, got 100");
     let mut bytes = bytes_of(&disk);
-    bytes[8192 + 7] = 3;
+    bytes[8192 + 7] = 4;
     let end = bytes.len() - 16;
     let crc = crc32fast::hash(&bytes[8192..end]);
     bytes[end..end + 4].copy_from_slice(&crc.to_be_bytes());
     overwrite(&disk, &bytes);
-    let newer = open_as(KEY, origin()).expect_err("it is of version 3").to_string();
-    assert_eq!(newer, "7.db: version 3 of index files is not supported");
+    let newer = open_as(KEY, origin()).expect_err("it is of version 4").to_string();
+    assert_eq!(newer, "7.db: version 4 of index files is not supported");
 }
 
 #[test]

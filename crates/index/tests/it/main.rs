@@ -8,4 +8,5 @@ mod model;
 mod rows;
 mod sstables;
 mod support;
+mod text;
 mod vectors;

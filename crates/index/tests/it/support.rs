@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions, SimulatedDisk};
 use index::{Batch, IndexFile, IndexWriter, Origin, Source};
-use model::{ColumnId, IndexKey, IndexPart};
+use model::{Analysis, ColumnId, IndexKey, IndexPart};
 use sstable::{BlockCache, SSTableError, SSTableId};
 
-pub const KEY: IndexKey = IndexKey { column: ColumnId(7), part: IndexPart::Whole };
+pub const KEY: IndexKey = IndexKey { column: ColumnId(7), part: IndexPart::Whole, analysis: Analysis::NONE };
 /// The SSTable of the files.
 pub fn origin() -> Origin {
     Origin { sstable: SSTableId::from_sequence(5), data_bytes: 100 }

@@ -16,7 +16,7 @@ const PATH: &str = "/index/7-vectors.db";
 const GRAPHS: VectorOptions = VectorOptions { segment_bytes: 128 << 20, graph_min: 1 };
 
 fn key(similarity: Similarity) -> IndexKey {
-    IndexKey { column: ColumnId(7), part: IndexPart::Vectors(similarity) }
+    IndexKey { column: ColumnId(7), part: IndexPart::Vectors(similarity), analysis: Analysis::NONE }
 }
 
 /// The key of the vector with this number: within all partitions.

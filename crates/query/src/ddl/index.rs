@@ -1,6 +1,7 @@
 //! CREATE INDEX and DROP INDEX.
 
 mod attached;
+mod sasi;
 mod vector;
 
 use std::collections::BTreeMap;
@@ -22,7 +23,6 @@ use crate::{ChangeKind, QueryError};
 
 /// The class of plain indexes.
 const LEGACY: &str = "legacy_local_table";
-const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 const SASI_DISABLED: &str = "SASI indexes are disabled. Enable in cassandra.yaml to use.";
 /// The only property of an index.
 const OPTIONS: &str = "options";
@@ -54,7 +54,8 @@ pub(super) fn create(create: &CreateIndex, execution: &Execution<'_>) -> Result<
     if let Some(own) = [INDEX_CLASS, INDEX_TARGET].into_iter().find(|own| options.contains_key(*own)) {
         return Err(QueryError::invalid(format!("Cannot specify {own} as a CUSTOM option")));
     }
-    if class == Some(SASI) {
+    let is_sasi = class.and_then(IndexClass::of_name) == Some(IndexClass::Sasi);
+    if is_sasi && !execution.processor.options().sasi_indexes_enabled {
         return Err(QueryError::invalid(SASI_DISABLED));
     }
     let created = execution.processor.engine().change_schema(|schema, keyspaces| {
@@ -100,16 +101,18 @@ fn define(
         }
         [target] => target_of(target, table)?,
         targets => {
-            known_class(class.map_or("", |(name, _)| name))?;
-            let none = || QueryError::invalid("Failed to retrieve target column for: ");
-            return Err(if targets.is_empty() { none() } else { attached::several_columns(targets) });
+            return Err(match known_class(class.map_or("", |(name, _)| name))? {
+                IndexClass::Sasi => sasi::not_one_column(targets),
+                _ if targets.is_empty() => QueryError::invalid("Failed to retrieve target column for: "),
+                _ => attached::several_columns(targets),
+            });
         }
     };
     let name = written.map_or_else(|| free_name(keyspace, table, column), str::to_owned);
     let index = match class {
         Some((class, options)) => {
-            known_class(class)?;
-            vector::part(Index::storage_attached(&name, column, part, class, options.clone()), column)
+            let new = if known_class(class)? == IndexClass::Sasi { Index::sasi } else { Index::storage_attached };
+            vector::part(new(&name, column, part, class, options.clone()), column)
         }
         None => Index::plain(&name, column, part),
     };
@@ -120,9 +123,13 @@ fn define(
     if !is_valid_name(&name) {
         return Err(QueryError::configuration(format!("Illegal index name {name}")));
     }
-    if index.class == IndexClass::StorageAttached {
-        attached::check(&index, column, table)?;
-        vector::check(&index, column, execution)?;
+    match index.class {
+        IndexClass::Plain => {}
+        IndexClass::StorageAttached => {
+            attached::check(&index, column, table)?;
+            vector::check(&index, column, execution)?;
+        }
+        IndexClass::Sasi => sasi::check(&index, column, execution)?,
     }
     Ok(Some(index))
 }

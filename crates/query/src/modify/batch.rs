@@ -8,6 +8,7 @@ use super::attributes::Attributes;
 use super::batch_size;
 use super::conditional;
 use super::counting;
+use super::terms;
 use super::updates::Updates;
 use super::{ModificationPlan, check_alive, prepare as prepare_modification};
 use crate::execution::Execution;
@@ -239,6 +240,7 @@ fn mutation_of(
     }
     let alive = check_alive(&updates, execution);
     let Some(mutation) = updates.into_mutation() else { return alive.map(|()| None) };
+    terms::check(&mutation, execution)?;
     batch_size::check(kind, &mutation, execution)?;
     alive?;
     Ok(Some(mutation))

@@ -21,6 +21,7 @@ use super::conditions::{BoundCondition, Condition};
 use super::plan::Modification;
 use super::reading::{Found, newest_of, read_rows};
 use super::target::Rows;
+use super::terms;
 use super::updates::Updates;
 use crate::execution::Execution;
 use crate::list_paths::AppendedPaths;
@@ -169,6 +170,7 @@ fn write(
     }
     check_alive(&updates, execution)?;
     let Some(mutation) = updates.into_mutation() else { return Ok(None) };
+    terms::check(&mutation, execution)?;
     let updates = mutation.into_updates().iter().map(|update| with_timestamp(update, table, timestamp)).collect();
     Ok(Some(Mutation::new(updates)))
 }

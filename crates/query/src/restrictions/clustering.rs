@@ -10,6 +10,7 @@ use model::{ClusteringBound, Column, Side, Slice, Slices, Table, push_component}
 use super::alternatives::Alternatives;
 use super::column::{Contains, join_bound};
 use super::filter::{Comparison, RowFilter};
+use super::index::pattern_of;
 use super::tuple::{TupleIn, TupleTerm};
 use crate::QueryError;
 use crate::execution::Execution;
@@ -35,6 +36,7 @@ pub(super) enum ClusteringKind {
     In(TupleIn),
     Slice { start: Option<TupleBound>, end: Option<TupleBound> },
     Contains(Contains),
+    Like(Term),
 }
 
 /// A restriction of clustering columns that follow each other.
@@ -104,6 +106,9 @@ impl ClusteringRestriction {
             (ClusteringKind::Contains(contains), ClusteringKind::Contains(more)) => {
                 contains.join(more);
                 Ok(())
+            }
+            (ClusteringKind::Like(_), _) => {
+                refuse(format!("{names} cannot be restricted by more than one relation if it includes a LIKE"))
             }
             (ClusteringKind::Contains(_), _) => refuse(format!(
                 "Collection column {names} can only be restricted by CONTAINS, CONTAINS KEY, or map-entry equality"
@@ -208,15 +213,16 @@ impl ClusteringRestrictions {
 
     /// Whether every column is restricted to values.
     pub fn gives_rows(&self) -> bool {
-        self.missing_columns().is_empty() && !self.has_slice() && !self.has_contains()
+        let gives_values = |kind: &ClusteringKind| matches!(kind, ClusteringKind::Equal(_) | ClusteringKind::In(_));
+        self.missing_columns().is_empty() && self.restrictions.iter().all(|restriction| gives_values(&restriction.kind))
     }
 
     /// How many restrictions, from the first, give slices; those after it are left to filtering.
     fn in_slices(&self) -> usize {
         let mut place = 0;
         for (count, restriction) in self.restrictions.iter().enumerate() {
-            let is_contains = matches!(restriction.kind, ClusteringKind::Contains(_));
-            if is_contains || restriction.places().start != place {
+            let is_of_part = matches!(restriction.kind, ClusteringKind::Contains(_) | ClusteringKind::Like(_));
+            if is_of_part || restriction.places().start != place {
                 return count;
             }
             if restriction.is_slice() {
@@ -295,6 +301,11 @@ impl ClusteringRestrictions {
                         add(column, Comparison::Order(operator, supported(column, value)?));
                     }
                 }
+            }
+            ClusteringKind::Like(term) => {
+                let column = &columns[0];
+                let pattern = pattern_of(&self.table, column, &supported(column, term.bind(execution)?)?)?;
+                add(column, Comparison::Like(pattern));
             }
             ClusteringKind::Contains(contains) => {
                 let column = &columns[0];

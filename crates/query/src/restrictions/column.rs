@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use cql::ast::Operator;
-use model::{Column, Table};
+use model::{Column, IndexPart, Table};
 
 use super::filter::{Comparison, RowFilter};
+use super::index::{Analyses, pattern_of};
 use crate::QueryError;
 use crate::execution::Execution;
 use crate::terms::{Bound, InTerms, Term};
@@ -24,6 +25,7 @@ pub(super) enum Kind {
     In(InTerms),
     Slice { start: Option<TermBound>, end: Option<TermBound> },
     Contains(Contains),
+    Like(Term),
 }
 
 /// CONTAINS, CONTAINS KEY and map elements, all of which may be there several times.
@@ -86,17 +88,30 @@ impl ColumnRestriction {
                 contains.join(more);
                 Ok(())
             }
+            (Kind::Like(_), _) => {
+                refuse(format!("{name} cannot be restricted by more than one relation if it includes a LIKE"))
+            }
             (Kind::Contains(_), _) => refuse(format!(
                 "Collection column {name} can only be restricted by CONTAINS, CONTAINS KEY, or map-entry equality"
             )),
         }
     }
 
-    /// Adds what the restriction asks of rows.
-    pub fn filter(&self, table: &Table, filter: &mut RowFilter, execution: &Execution<'_>) -> Result<(), QueryError> {
-        let mut add = |comparison: Comparison| filter.add(table, &self.column, comparison);
+    /// Adds what the restriction asks of rows. Text that an index answers for is compared as that index changes it.
+    pub fn filter(
+        &self,
+        table: &Table,
+        analyses: Analyses<'_>,
+        filter: &mut RowFilter,
+        execution: &Execution<'_>,
+    ) -> Result<(), QueryError> {
+        let mut add_part = |part: IndexPart, comparison: Comparison| {
+            filter.add_analysed(table, &self.column, comparison, analyses.of(&self.column.name, part));
+        };
         match &self.kind {
-            Kind::Equal(term) => add(Comparison::Order(Operator::Eq, self.value(term, execution)?)),
+            Kind::Equal(term) => {
+                add_part(IndexPart::Whole, Comparison::Order(Operator::Eq, self.value(term, execution)?));
+            }
             Kind::In(values) => {
                 let mut alternatives = Vec::new();
                 for value in values.bind(execution)? {
@@ -105,27 +120,33 @@ impl ColumnRestriction {
                         alternatives.push(self.supported(value, "value")?);
                     }
                 }
-                add(Comparison::In(alternatives));
+                filter.add(table, &self.column, Comparison::In(alternatives));
             }
             Kind::Slice { start, end } => {
                 for (bound, open, closed) in [(start, Operator::Gt, Operator::Gte), (end, Operator::Lt, Operator::Lte)]
                 {
                     if let Some(bound) = bound {
                         let operator = if bound.inclusive { closed } else { open };
-                        add(Comparison::Order(operator, self.value(&bound.term, execution)?));
+                        let comparison = Comparison::Order(operator, self.value(&bound.term, execution)?);
+                        filter.add(table, &self.column, comparison);
                     }
                 }
             }
+            Kind::Like(term) => {
+                let pattern = pattern_of(table, &self.column, &self.value(term, execution)?)?;
+                filter.add(table, &self.column, Comparison::Like(pattern));
+            }
             Kind::Contains(contains) => {
                 for term in &contains.values {
-                    add(Comparison::Contains(self.value(term, execution)?));
+                    add_part(IndexPart::Values, Comparison::Contains(self.value(term, execution)?));
                 }
                 for term in &contains.keys {
-                    add(Comparison::ContainsKey(self.value(term, execution)?));
+                    add_part(IndexPart::Keys, Comparison::ContainsKey(self.value(term, execution)?));
                 }
                 for (key, value) in &contains.entries {
                     let (key, value) = (key.bind(execution)?, value.bind(execution)?);
-                    add(Comparison::Entry(self.supported(key, "map key")?, self.supported(value, "map value")?));
+                    let (key, value) = (self.supported(key, "map key")?, self.supported(value, "map value")?);
+                    filter.add(table, &self.column, Comparison::Entry(key, value));
                 }
             }
         }

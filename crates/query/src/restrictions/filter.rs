@@ -7,10 +7,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cql::ast::Operator;
-use model::{Column, ColumnData, Table};
+use engine::analysed;
+use model::{Analysis, Column, ColumnData, Table};
 use types::identifier::Quoted;
 use types::{CqlType, collection};
 
+use super::like::Pattern;
 use crate::row_view::{RowView, Source};
 use crate::selection::{Parts, RowParts};
 
@@ -22,6 +24,7 @@ pub(super) enum Comparison {
     Contains(Vec<u8>),
     ContainsKey(Vec<u8>),
     Entry(Vec<u8>, Vec<u8>),
+    Like(Pattern),
 }
 
 #[derive(Debug)]
@@ -30,6 +33,8 @@ struct Expression {
     source: Source,
     ty: CqlType,
     comparison: Comparison,
+    /// How the row's text is changed before it is compared. The text of the comparison is changed already.
+    analysis: Analysis,
     /// Of IN the places of its values in their order.
     sorted: Vec<usize>,
 }
@@ -42,13 +47,30 @@ pub(crate) struct RowFilter {
 
 impl RowFilter {
     pub(super) fn add(&mut self, table: &Table, column: &Arc<Column>, comparison: Comparison) {
+        self.add_analysed(table, column, comparison, Analysis::NONE);
+    }
+
+    /// As [`add`](Self::add), of text that an index changes: an equality, or an element or a key that is contained.
+    pub(super) fn add_analysed(
+        &mut self,
+        table: &Table,
+        column: &Arc<Column>,
+        mut comparison: Comparison,
+        analysis: Analysis,
+    ) {
+        if let Comparison::Order(_, wanted) | Comparison::Contains(wanted) | Comparison::ContainsKey(wanted) =
+            &mut comparison
+            && let Cow::Owned(changed) = analysed(analysis, wanted)
+        {
+            *wanted = changed;
+        }
         let (name, source, ty) = (column.name.clone(), Source::of(table, column), column.ty.clone());
         let mut sorted = Vec::new();
         if let Comparison::In(values) = &comparison {
             sorted.extend(0..values.len());
             sorted.sort_by(|one, other| ty.compare(&values[*one], &values[*other]));
         }
-        self.expressions.push(Expression { name, source, ty, comparison, sorted });
+        self.expressions.push(Expression { name, source, ty, comparison, analysis, sorted });
     }
 
     /// Whether every row is kept.
@@ -70,6 +92,7 @@ impl RowFilter {
     pub fn comparison_count(&self) -> usize {
         let count = |expression: &Expression| match &expression.comparison {
             Comparison::In(values) => 1 + values.len().checked_ilog2().unwrap_or(0) as usize,
+            Comparison::Like(pattern) => 1 + pattern.terms.len(),
             _ => 1,
         };
         self.expressions.iter().map(count).sum()
@@ -99,6 +122,10 @@ impl Expression {
             }
             Comparison::Contains(value) => format!("{name} CONTAINS {}", element.to_cql_literal(value)),
             Comparison::ContainsKey(value) => format!("{name} CONTAINS KEY {}", key.to_cql_literal(value)),
+            Comparison::Like(pattern) => {
+                let text = pattern.place.pattern(&String::from_utf8_lossy(&pattern.text));
+                format!("{name} LIKE {}", self.ty.to_cql_literal(text.as_bytes()))
+            }
             Comparison::Entry(entry, value) => {
                 format!("{name}[{}] = {}", key.to_cql_literal(entry), element.to_cql_literal(value))
             }
@@ -106,6 +133,9 @@ impl Expression {
     }
 
     fn holds(&self, row: &RowView<'_>, parts: &RowParts) -> bool {
+        if !self.analysis.is_none() {
+            return self.holds_of_analysed(row);
+        }
         let asks_part =
             matches!(self.comparison, Comparison::Contains(_) | Comparison::ContainsKey(_) | Comparison::Entry(..));
         if asks_part && let Some(parts) = self.parts(row, parts) {
@@ -123,6 +153,7 @@ impl Expression {
             Comparison::In(values) => row.value(self.source, &self.ty).is_some_and(|value| {
                 self.sorted.binary_search_by(|place| self.ty.compare(&values[*place], &value)).is_ok()
             }),
+            Comparison::Like(pattern) => row.value(self.source, &self.ty).is_some_and(|value| pattern.matches(&value)),
             Comparison::Contains(wanted) => self.any_entry(row, |ty, key, value| match ty {
                 CqlType::Set { element, .. } => element.compare(key, wanted).is_eq(),
                 CqlType::List { element, .. } | CqlType::Map { value: element, .. } => {
@@ -140,6 +171,22 @@ impl Expression {
                 }
                 _ => false,
             }),
+        }
+    }
+
+    /// Whether it holds of the changed text of the row.
+    fn holds_of_analysed(&self, row: &RowView<'_>) -> bool {
+        let is = |value: &[u8], wanted: &[u8]| *analysed(self.analysis, value) == *wanted;
+        match &self.comparison {
+            Comparison::Order(Operator::Eq, wanted) => {
+                row.value(self.source, &self.ty).is_some_and(|value| is(&value, wanted))
+            }
+            Comparison::Contains(wanted) => self.any_entry(row, |ty, key, value| match ty {
+                CqlType::Set { .. } => is(key, wanted),
+                _ => is(value, wanted),
+            }),
+            Comparison::ContainsKey(wanted) => self.any_entry(row, |_, key, _| is(key, wanted)),
+            Comparison::Order(..) | Comparison::In(_) | Comparison::Entry(..) | Comparison::Like(_) => false,
         }
     }
 

@@ -1,11 +1,12 @@
 //! Restrictions that a secondary index answers, and when Cassandra takes an index for them.
 
 use engine::IndexedValues;
-use model::{Column, Index, IndexClass, IndexPart, Table};
+use model::{Analysis, Column, Index, IndexClass, IndexPart, SasiMode, Table};
 use types::CqlType;
 
 use super::clustering::{ClusteringKind, ClusteringRestriction, TupleBound};
 use super::column::{ColumnRestriction, Contains, Kind, TermBound};
+use super::like::{Pattern, Place};
 use super::tuple::TupleTerm;
 use super::{NEEDS_FILTERING, Restrictions};
 use crate::QueryError;
@@ -27,12 +28,15 @@ enum IndexedValue {
     One(TupleTerm),
     Entry(Term, Term),
     Between(Option<TupleTerm>, Option<TupleTerm>),
+    /// The pattern of a LIKE, and how the index changes text.
+    Like(Term, Analysis),
 }
 
 /// The values of [`IndexedRestriction`] in an execution.
 pub(crate) enum BoundValues {
     One(Vec<u8>),
     Between(Option<Vec<u8>>, Option<Vec<u8>>),
+    Term(Place, String),
 }
 
 impl BoundValues {
@@ -40,6 +44,12 @@ impl BoundValues {
         match self {
             BoundValues::One(value) => IndexedValues::One(value),
             BoundValues::Between(first, last) => IndexedValues::Between(first.as_deref(), last.as_deref()),
+            BoundValues::Term(place, term) => match place {
+                Place::Whole => IndexedValues::Term(term.as_bytes()),
+                Place::Start => IndexedValues::Beginning(term.as_bytes()),
+                Place::End => IndexedValues::Ending(term.as_bytes()),
+                Place::Anywhere => IndexedValues::Containing(term.as_bytes()),
+            },
         }
     }
 }
@@ -57,8 +67,15 @@ impl IndexedRestriction {
         start: Option<TupleTerm>,
         end: Option<TupleTerm>,
     ) -> Option<IndexedRestriction> {
-        let index = find_attached(table, &column.name, IndexPart::Whole).filter(|_| has_ranges(&column.ty))?.clone();
+        let index = find_of_ranges(table, column)?.clone();
         Some(IndexedRestriction { index, value: IndexedValue::Between(start, end) })
+    }
+
+    /// The restriction of a column by LIKE.
+    fn of_like(table: &Table, column: &Column, term: &Term) -> Option<IndexedRestriction> {
+        let index = find_literal(table, column)?.clone();
+        let analysis = index.analysis(&column.ty);
+        Some(IndexedRestriction { index, value: IndexedValue::Like(term.clone(), analysis) })
     }
 
     fn of_contains(table: &Table, column: &str, contains: &Contains) -> Option<IndexedRestriction> {
@@ -75,7 +92,7 @@ impl IndexedRestriction {
 
     /// Whether the index is searched for a range of values, whose rows are sorted before the first is read.
     pub fn is_range(&self) -> bool {
-        matches!(self.value, IndexedValue::Between(..))
+        matches!(self.value, IndexedValue::Between(..) | IndexedValue::Like(..))
     }
 
     /// The values that the index is searched for, in this execution; `None` if one is null or unset.
@@ -90,6 +107,11 @@ impl IndexedRestriction {
             IndexedValue::Entry(key, value) => {
                 let (key, value) = (bytes(key.bind(execution)?), bytes(value.bind(execution)?));
                 key.zip(value).map(|(key, value)| BoundValues::One(engine::entry_value(&key, &value)))
+            }
+            IndexedValue::Like(term, analysis) => {
+                let Some(pattern) = bytes(term.bind(execution)?) else { return Ok(None) };
+                let pattern = Pattern::read(&pattern, &self.index, *analysis)?;
+                pattern.longest().map(|term| BoundValues::Term(pattern.place, term.to_owned()))
             }
             IndexedValue::Between(start, end) => {
                 let start = start.as_ref().map(first).transpose()?;
@@ -117,9 +139,62 @@ fn has_ranges(ty: &CqlType) -> bool {
     )
 }
 
-/// The table's index of a part of a column.
+/// The table's index for single values of a part of a column. As in Cassandra, one of SASI goes before a plain one, and
+/// that before a storage-attached one.
 fn find<'t>(table: &'t Table, column: &str, part: IndexPart) -> Option<&'t Index> {
-    table.indexes().iter().find(|index| *index.column == *column && index.part == part)
+    let all = table.indexes().iter().filter(|index| *index.column == *column && index.part == part);
+    let is_divided = |index: &Index| index.class == IndexClass::Sasi && analysis_of(table, index).divides();
+    all.filter(|index| !is_divided(index)).min_by_key(|index| match index.class {
+        IndexClass::Sasi => 0,
+        IndexClass::Plain => 1,
+        IndexClass::StorageAttached => 2,
+    })
+}
+
+fn analysis_of(table: &Table, index: &Index) -> Analysis {
+    table.column(&index.column).map_or(Analysis::NONE, |column| index.analysis(&column.ty))
+}
+
+/// The table's index for ranges of values of a column.
+fn find_of_ranges<'t>(table: &'t Table, column: &Column) -> Option<&'t Index> {
+    let is_text = matches!(column.ty, CqlType::Ascii | CqlType::Text);
+    table.indexes().iter().filter(|index| index.column == column.name && index.part == IndexPart::Whole).find(|index| {
+        match index.class {
+            IndexClass::Plain => false,
+            IndexClass::StorageAttached => has_ranges(&column.ty),
+            IndexClass::Sasi => !is_text && index.sasi_options().mode() != Some(SasiMode::Contains),
+        }
+    })
+}
+
+/// The table's SASI index of a column of text: one of parts of terms, if there are several.
+fn find_literal<'t>(table: &'t Table, column: &Column) -> Option<&'t Index> {
+    let is_text = matches!(column.ty, CqlType::Ascii | CqlType::Text);
+    let all = table.indexes().iter().filter(|index| index.class == IndexClass::Sasi && index.column == column.name);
+    let literal = all.filter(|index| is_text && index.sasi_options().is_literal(is_text));
+    literal.min_by_key(|index| index.sasi_options().mode() != Some(SasiMode::Contains))
+}
+
+/// Whether a column may be restricted by LIKE.
+pub(super) fn answers_like(table: &Table, column: &Column) -> bool {
+    find_literal(table, column).is_some()
+}
+
+/// The pattern of a LIKE of a column.
+pub(super) fn pattern_of(table: &Table, column: &Column, pattern: &[u8]) -> Result<Pattern, QueryError> {
+    let index = find_literal(table, column).ok_or_else(|| QueryError::server("LIKE of a column without an index"))?;
+    Pattern::read(pattern, index, index.analysis(&column.ty))
+}
+
+/// How text is changed that the indexes of a SELECT answer for: not at all where none is used.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Analyses<'t>(Option<&'t Table>);
+
+impl Analyses<'_> {
+    /// Of a part of a column.
+    pub fn of(self, column: &str, part: IndexPart) -> Analysis {
+        self.0.and_then(|table| Some(analysis_of(table, find(table, column, part)?))).unwrap_or_default()
+    }
 }
 
 /// The table's storage-attached index of a part of a column.
@@ -142,6 +217,7 @@ impl ColumnRestriction {
                     |bound: &Option<TermBound>| bound.as_ref().map(|bound| TupleTerm::Single(bound.term.clone()));
                 IndexedRestriction::of_slice(table, &self.column, term(start), term(end))
             }
+            Kind::Like(term) => IndexedRestriction::of_like(table, &self.column, term),
             Kind::In(_) => None,
         }
     }
@@ -153,7 +229,7 @@ impl ColumnRestriction {
             Kind::Equal(_) => has(IndexPart::Whole),
             Kind::Slice { .. } => has(IndexPart::Whole) && has_ranges(&self.column.ty),
             Kind::Contains(contains) => contains.is_attached(has),
-            Kind::In(_) => false,
+            Kind::In(_) | Kind::Like(_) => false,
         }
     }
 
@@ -190,6 +266,7 @@ impl ClusteringRestriction {
                 let term = |bound: &Option<TupleBound>| bound.as_ref().map(|bound| bound.tuple.clone());
                 IndexedRestriction::of_slice(table, column, term(start), term(end))
             }
+            ClusteringKind::Like(term) => IndexedRestriction::of_like(table, column, term),
             ClusteringKind::In(_) => None,
         }
     }
@@ -202,7 +279,7 @@ impl ClusteringRestriction {
             ClusteringKind::Equal(_) => has(IndexPart::Whole),
             ClusteringKind::Slice { .. } => has(IndexPart::Whole) && has_ranges(&column.ty),
             ClusteringKind::Contains(contains) => contains.is_attached(has),
-            ClusteringKind::In(_) => false,
+            ClusteringKind::In(_) | ClusteringKind::Like(_) => false,
         }
     }
 
@@ -242,6 +319,20 @@ impl Restrictions {
 
     pub(super) fn has_clustering_index(&self) -> bool {
         self.clustering.all().iter().any(|restriction| restriction.indexed(&self.table).is_some())
+    }
+
+    /// How text is changed before rows are compared. As in Cassandra, a plain index leaves all text as it is.
+    pub(super) fn analyses(&self) -> Analyses<'_> {
+        if !self.indexes.is_used || self.table.indexes().iter().all(|index| index.given_options().next().is_none()) {
+            return Analyses::default();
+        }
+        let is_plain = |found: Option<IndexedRestriction>| found.is_some_and(|it| it.index.class == IndexClass::Plain);
+        let table = &*self.table;
+        let partition = self.partition.restricted().filter(|_| self.indexes.filters_partition);
+        let columns = partition.chain(&self.others).any(|known| is_plain(known.indexed(table)));
+        let clustering =
+            self.indexes.filters_clustering && self.clustering.all().iter().any(|known| is_plain(known.indexed(table)));
+        Analyses((!columns && !clustering).then_some(table))
     }
 
     /// Whether Cassandra uses an index for it.

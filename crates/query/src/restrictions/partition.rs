@@ -9,6 +9,7 @@ use types::Token;
 use super::alternatives::Alternatives;
 use super::column::{ColumnRestriction, Kind, TermBound, join_bound};
 use super::filter::RowFilter;
+use super::index::Analyses;
 use crate::QueryError;
 use crate::execution::Execution;
 use crate::terms::{Bound, Term};
@@ -129,7 +130,8 @@ impl PartitionRestrictions {
     }
 
     pub fn filter(&self, filter: &mut RowFilter, execution: &Execution<'_>) -> Result<(), QueryError> {
-        self.restricted().try_for_each(|restriction| restriction.filter(&self.table, filter, execution))
+        let none = Analyses::default();
+        self.restricted().try_for_each(|restriction| restriction.filter(&self.table, none, filter, execution))
     }
 
     /// The partitions that columns and token give.
@@ -161,7 +163,7 @@ impl PartitionRestrictions {
                     let values = values.bind(execution)?;
                     values.into_iter().map(|value| key_value(value, column)).collect::<Result<_, _>>()?
                 }
-                Kind::Slice { .. } | Kind::Contains(_) => Vec::new(),
+                Kind::Slice { .. } | Kind::Contains(_) | Kind::Like(_) => Vec::new(),
             };
             if values.is_empty() {
                 return Ok(Vec::new()); // what stands behind an `IN ()` is not looked at

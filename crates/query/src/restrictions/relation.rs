@@ -8,6 +8,7 @@ use types::CqlType;
 
 use super::clustering::{ClusteringKind, ClusteringRestriction, TupleBound};
 use super::column::{ColumnRestriction, Contains, Kind, TermBound};
+use super::index::answers_like;
 use super::partition::TokenRestriction;
 use super::tuple::{TupleIn, TupleTerm};
 use crate::names::{column_spec, find_column};
@@ -79,6 +80,7 @@ fn of_column(column: Arc<Column>, kind: Kind) -> Restriction {
         Kind::In(values) => ClusteringKind::In(TupleIn::Single(values)),
         Kind::Slice { start, end } => ClusteringKind::Slice { start: start.map(tuple), end: end.map(tuple) },
         Kind::Contains(contains) => ClusteringKind::Contains(contains),
+        Kind::Like(term) => ClusteringKind::Like(term),
     };
     Restriction::Clustering(ClusteringRestriction { columns: vec![column], kind, is_multi: false })
 }
@@ -111,15 +113,23 @@ fn single(
             }))
         }
         Operator::Like => {
-            prepare_term(value, &spec, preparing)?;
-            Err(QueryError::invalid(format!(
-                "LIKE restriction is only supported on properly indexed columns. {relation} is not valid."
-            )))
+            let term = prepare_term(value, &spec, preparing)?;
+            if answers_like(table, column) {
+                return Ok(Kind::Like(term));
+            }
+            Err(refuse_like(relation))
         }
         Operator::In | Operator::IsNot | Operator::Neq => {
             Err(QueryError::invalid(format!("Unsupported restriction: {relation}")))
         }
     }
+}
+
+/// The error for a LIKE of a column without an index for it.
+pub(super) fn refuse_like(relation: &Relation) -> QueryError {
+    QueryError::invalid(format!(
+        "LIKE restriction is only supported on properly indexed columns. {relation} is not valid."
+    ))
 }
 
 fn slice(operator: Operator, term: Term) -> Kind {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use engine::{IndexCandidates, IndexPlace};
-use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices, TableForm};
+use model::{IndexClass, KeyRange, PartitionKey, ReadRange, Slice, Slices, TableForm};
 
 use super::execute::Segment;
 use super::read::{Flow, Page};
@@ -42,8 +42,8 @@ impl Places {
         self.candidates.known_count()
     }
 
-    fn advance(&mut self) -> Result<(), QueryError> {
-        self.next = self.candidates.next_place()?;
+    fn advance(&mut self, page: &Page<'_>) -> Result<(), QueryError> {
+        self.next = self.candidates.next_place(|| page.work(1))?;
         self.count += u64::from(self.next.is_some());
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Places {
         let mut rows = Vec::new();
         while let Some(place) = self.next.take_if(|place| place.partition == partition && rows.len() < ROWS_MAX) {
             page.work(1)?;
-            self.advance()?;
+            self.advance(page)?;
             match place.clustering {
                 Some(clustering) if slices.contains(&clustering, comparator) => rows.push(Slice::prefix(&clustering)),
                 Some(_) => {}
@@ -76,15 +76,15 @@ impl Places {
     fn leave(&mut self, partition: &PartitionKey, page: &Page<'_>) -> Result<(), QueryError> {
         while self.is_at(partition) {
             page.work(1)?;
-            self.advance()?;
+            self.advance(page)?;
         }
         Ok(())
     }
 }
 
 impl Page<'_> {
-    /// The places within a segment that an index gives, the one with the fewest if several can; `None` if all of the
-    /// segment is to be read.
+    /// The places within a segment that an index gives, the one with the fewest if several can, without those that the
+    /// others do not give; `None` if all of the segment is to be read.
     pub(super) fn search(&self, segment: &Segment) -> Result<Option<Places>, QueryError> {
         let plan = self.plan();
         let [_, ..] = plan.restrictions.indexed() else { return Ok(None) };
@@ -92,21 +92,30 @@ impl Page<'_> {
         if segment.slices.as_slice().is_empty() && !is_static_compact {
             return Ok(None);
         }
-        let mut fewest: Option<Places> = None;
+        let (mut found, mut file_count) = (Vec::<(Arc<str>, IndexCandidates)>::new(), 0);
         for indexed in plan.restrictions.indexed() {
-            let most = fewest.as_ref().map_or(usize::MAX, |places| places.candidates.known_count());
-            if most <= FEW_CANDIDATES {
+            if found.iter().any(|(_, candidates)| candidates.known_count() <= FEW_CANDIDATES) {
                 break;
             }
-            let found = self.candidates(indexed, segment)?;
-            if let Some(candidates) = found.filter(|candidates| candidates.known_count() < most) {
-                fewest = Some(Places { index: indexed.index.name.clone(), candidates, next: None, count: 0 });
+            let Some(candidates) = self.candidates(indexed, segment)? else { continue };
+            if indexed.index.class == IndexClass::StorageAttached {
+                file_count = file_count.max(candidates.sstable_count());
             }
+            found.push((indexed.index.name.clone(), candidates));
         }
-        let Some(mut places) = fewest else { return Ok(None) };
+        found.sort_by_key(|(_, candidates)| candidates.known_count());
+        let mut found = found.into_iter();
+        let Some((index, mut candidates)) = found.next() else { return Ok(None) };
+        let is_many = candidates.known_count() > FEW_CANDIDATES;
+        found.filter(|_| is_many).for_each(|(_, other)| candidates.retain_those_of(other));
+        let mut places = Places { index, candidates, next: None, count: 0 };
+        if let KeyRange::Range { .. } = segment.keys {
+            let range = ReadRange { keys: segment.keys.clone(), slices: segment.slices.clone(), reversed: false };
+            plan.check_index_files(file_count, &self.scan_of(&range), self.execution())?;
+        }
         let (table, name) = (&plan.table, &places.index);
         self.execution().note(|| format!("Executing read on {}.{} using index {name}", table.keyspace, table.name));
-        places.advance()?;
+        places.advance(self)?;
         Ok(Some(places))
     }
 

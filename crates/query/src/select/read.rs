@@ -310,8 +310,13 @@ impl<'p> Page<'p> {
     }
 
     fn scan(&self) -> Scan<'_> {
+        self.scan_of(&self.range)
+    }
+
+    /// The read of a range so far.
+    pub(super) fn scan_of<'s>(&'s self, range: &'s ReadRange) -> Scan<'s> {
         Scan {
-            range: &self.range,
+            range,
             filter: &self.filter,
             limits: &self.limits_at_start,
             live_rows: self.live_rows - self.live_before,

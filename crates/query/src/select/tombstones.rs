@@ -10,6 +10,7 @@ use super::SelectPlan;
 use super::read::Limits;
 use crate::error::failures;
 use crate::execution::Execution;
+use crate::guardrail::Guardrail;
 use crate::restrictions::RowFilter;
 use crate::row_view::split_key;
 use crate::{ErrorKind, FailureReason, QueryError};
@@ -36,18 +37,39 @@ impl SelectPlan {
 
     /// The error of a read that found more tombstones than are allowed.
     pub(super) fn too_many_tombstones(&self, execution: &Execution<'_>) -> QueryError {
-        let kind = ErrorKind::ReadFailure {
-            consistency: execution.options.consistency,
-            received: 0,
-            block_for: 1,
-            failures: failures(FailureReason::ReadTooManyTombstones),
-            data_present: false,
+        failed_read(FailureReason::ReadTooManyTombstones, "READ_TOO_MANY_TOMBSTONES", execution)
+    }
+
+    /// Warns the client about a read of many files of one index, or fails.
+    pub(super) fn check_index_files(
+        &self,
+        count: usize,
+        scan: &Scan<'_>,
+        execution: &Execution<'_>,
+    ) -> Result<(), QueryError> {
+        let Guardrail { warn, fail } = execution.processor.options().guardrails.sai_sstable_indexes_per_query;
+        let is_above = |threshold: Option<u64>| threshold.is_some_and(|threshold| count as u64 > threshold);
+        let text = |what: &str, option: &str| {
+            let mut text = format!("1 nodes {what} query ");
+            self.write_cql(scan, &mut text);
+            let (first, last) = tokens_between(&scan.range.keys);
+            execution.warn(format!("{text} (see {option}) with token range: ({first}, {last}]"));
         };
-        let node = &execution.processor.options().node;
-        let address = std::net::SocketAddr::new(node.broadcast_address, node.storage_port);
-        let reason = "READ_TOO_MANY_TOMBSTONES";
-        let text = format!("Operation failed - received 0 responses and 1 failures: {reason} from /{address}");
-        QueryError::new(kind, text)
+        if is_above(fail) {
+            let what = format!(
+                "referenced {count} SSTable indexes for a query without restrictions on partition key and aborted the"
+            );
+            text(&what, "sai_sstable_indexes_per_query_fail_threshold");
+            return Err(failed_read(FailureReason::ReadTooManyIndexes, "READ_TOO_MANY_INDEXES", execution));
+        }
+        if is_above(warn) {
+            let what = format!(
+                "referenced more than allowed number of indexes without restrictions on partition key, maximum on a \
+                 node being {count} indexes, and issued warnings for"
+            );
+            text(&what, "sai_sstable_indexes_per_query_warn_threshold");
+        }
+        Ok(())
     }
 
     /// The read in Cassandra's words, which always allow filtering. Alternatives for clusterings are left out.
@@ -102,6 +124,34 @@ impl SelectPlan {
         if per_partition != u64::MAX {
             let _ = write!(out, " PER PARTITION LIMIT {per_partition}");
         }
+    }
+}
+
+/// The error of a read that the node refuses to go on with.
+fn failed_read(reason: FailureReason, name: &str, execution: &Execution<'_>) -> QueryError {
+    let kind = ErrorKind::ReadFailure {
+        consistency: execution.options.consistency,
+        received: 0,
+        block_for: 1,
+        failures: failures(reason),
+        data_present: false,
+    };
+    let node = &execution.processor.options().node;
+    let address = std::net::SocketAddr::new(node.broadcast_address, node.storage_port);
+    let text = format!("Operation failed - received 0 responses and 1 failures: {name} from /{address}");
+    QueryError::new(kind, text)
+}
+
+/// The tokens at both ends of a range of partitions.
+fn tokens_between(keys: &KeyRange) -> (i64, i64) {
+    let token = |bound: &KeyBound| match bound {
+        KeyBound::Unbounded => Token::MINIMUM.0,
+        KeyBound::Token { token, .. } => token.0,
+        KeyBound::Key { key, .. } => key.token().0,
+    };
+    match keys {
+        KeyRange::Single(key) => (key.token().0, key.token().0),
+        KeyRange::Range { start, end } => (token(start), token(end)),
     }
 }
 

@@ -44,8 +44,6 @@ fn a_storage_attached_index_is_checked_as_in_cassandra() {
     node.run("CREATE INDEX own ON t (v) USING 'sai'");
     let twice = "Cannot create more than one storage-attached index on the same column: v";
     let analysis = "Analysis options are not supported on primary key columns, but found {'ascii': 'true'}";
-    let not_yet =
-        "the analysis of text (case_sensitive, normalize, ascii) by storage-attached indexes is not supported yet";
     for (target, message) in [
         ("t (v) USING 'sai'", "Index t_v_idx is a duplicate of existing index own"),
         ("t (v) USING 'StorageAttachedIndex'", twice),
@@ -64,7 +62,6 @@ fn a_storage_attached_index_is_checked_as_in_cassandra() {
         ),
         ("t (d) USING 'sai' WITH OPTIONS = {'ascii': 'true'}", analysis),
         ("t (w) USING 'sai' WITH OPTIONS = {'ascii': 'x'}", "Illegal value for boolean option 'ascii': x"),
-        ("t (w) USING 'sai' WITH OPTIONS = {'case_sensitive': 'False'}", not_yet),
         (
             "t (w) USING 'sai' WITH OPTIONS = {'nonsense': 'true'}",
             "Properties specified [nonsense] are not understood by StorageAttachedIndex",
@@ -100,11 +97,11 @@ fn a_storage_attached_index_is_stored_and_described_as_in_cassandra() {
     node.create_keyspace();
     TABLES.iter().for_each(|table| drop(node.run(table)));
     node.run("CREATE INDEX one ON t (v) USING 'SAI'");
-    node.run("CREATE CUSTOM INDEX two ON t (w) USING 'StorageAttachedIndex' WITH OPTIONS = {'normalize': 'false', 'ascii': 'false'}");
+    node.run("CREATE CUSTOM INDEX two ON t (w) USING 'StorageAttachedIndex' WITH OPTIONS = {'case_sensitive': 'false', 'ascii': 'true'}");
     node.run("INSERT INTO t (p, q, c, d, v, w) VALUES (1, 1, 1, 1, 5, 'a')");
     let described = [
         "'ks' 'index' 'one' 'CREATE CUSTOM INDEX one ON ks.t (v) USING ''SAI'';'",
-        "'ks' 'index' 'two' 'CREATE CUSTOM INDEX two ON ks.t (w) USING ''StorageAttachedIndex'' WITH OPTIONS = {''ascii'': ''false'', ''normalize'': ''false''};'",
+        "'ks' 'index' 'two' 'CREATE CUSTOM INDEX two ON ks.t (w) USING ''StorageAttachedIndex'' WITH OPTIONS = {''ascii'': ''true'', ''case_sensitive'': ''false''};'",
     ];
     let check = |node: &TestNode| {
         assert_eq!(node.rows("DESCRIBE INDEX one"), described[..1]);
@@ -114,10 +111,11 @@ fn a_storage_attached_index_is_stored_and_described_as_in_cassandra() {
             node.rows(stored),
             [
                 "'one' 'CUSTOM' {'class_name': 'SAI', 'target': 'v'}",
-                "'two' 'CUSTOM' {'ascii': 'false', 'class_name': 'StorageAttachedIndex', 'normalize': 'false', 'target': 'w'}",
+                "'two' 'CUSTOM' {'ascii': 'true', 'case_sensitive': 'false', 'class_name': 'StorageAttachedIndex', 'target': 'w'}",
             ]
         );
         assert_eq!(node.rows("SELECT p FROM t WHERE v > 4 AND w = 'a'"), ["1"]);
+        assert_eq!(node.rows("SELECT p FROM t WHERE v > 4 AND w = '\u{c1}'"), ["1"]);
     };
     check(&node);
     node.processor.engine().shutdown().unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use blockio::{Disk, OpenOptions, SimulatedDisk};
 use engine::IndexedValues;
 use model::KeyRange;
-use query::{QueryOptions, Turn};
+use query::{ProcessorOptions, QueryOptions, Turn};
 use testkit::{Random, seeds};
 
 use crate::node::{TestNode, rows_of, texts};
@@ -15,10 +15,47 @@ use crate::node::{TestNode, rows_of, texts};
 const STEPS: usize = 150;
 /// The tables: with indexes, and without.
 const TABLES: [&str; 2] = ["indexed", "plain"];
-const COLUMNS: &str = "k1 int, k2 text, c1 int, c2 text, s int static, ss set<int> static, a int, b text, d decimal, \
-     l list<int>, e set<text>, m map<text, int>, f frozen<list<int>>, u frozen<pair>";
-const TARGETS: [&str; 15] =
-    ["k1", "k2", "c1", "c2", "s", "ss", "a", "b", "d", "l", "e", "keys(m)", "values(m)", "entries(m)", "full(f)"];
+const COLUMNS: &str = "k1 int, k2 text, c1 int, c2 text, s int static, ss set<int> static, a int, b text, t text, x text, \
+     d decimal, l list<int>, e set<text>, m map<text, int>, f frozen<list<int>>, u frozen<pair>";
+const TARGETS: [&str; 17] = [
+    "k1",
+    "k2",
+    "c1",
+    "c2",
+    "s",
+    "ss",
+    "a",
+    "b",
+    "t",
+    "x",
+    "d",
+    "l",
+    "e",
+    "keys(m)",
+    "values(m)",
+    "entries(m)",
+    "full(f)",
+];
+/// The texts of the column whose index does not tell them apart by case and accents.
+const FOLDED: [&str; 6] = ["'Ab'", "'AB'", "'ab'", "'\u{c9}'", "'e'", "'E\u{301}'"];
+/// The index of that column.
+const FOLDING: &str = "USING 'sai' WITH OPTIONS = {'case_sensitive': 'false', 'normalize': 'true', 'ascii': 'true'}";
+/// The texts of the column that is asked by LIKE, without regard to case.
+const LIKED: [&str; 5] = ["'Hello world'", "'hello'", "'yellow mellow fellow'", "'Abc'", "'xABCx'"];
+/// The index of that column.
+const LIKING: &str = "USING 'org.apache.cassandra.index.sasi.SASIIndex' WITH OPTIONS = {'mode': 'CONTAINS', \
+    'analyzer_class': 'org.apache.cassandra.index.sasi.analyzer.NonTokenizingAnalyzer', 'case_sensitive': 'false'}";
+/// What is asked of these columns of the table with indexes, and of the other one.
+const TEXT_CONDITIONS: [[&str; 2]; 8] = [
+    ["t = 'aB'", "t IN ('Ab', 'AB', 'ab')"],
+    ["t = '\u{e9}'", "t IN ('\u{c9}', 'e', 'E\u{301}')"],
+    ["x LIKE '%ELL%'", "x IN ('Hello world', 'hello', 'yellow mellow fellow')"],
+    ["x LIKE 'h%'", "x IN ('Hello world', 'hello')"],
+    ["x LIKE '%ellow'", "x IN ('yellow mellow fellow', 'none')"],
+    ["x LIKE '%low mellow FEL%'", "x IN ('yellow mellow fellow', 'none')"],
+    ["x LIKE '%abc%'", "x IN ('Abc', 'xABCx')"],
+    ["x LIKE 'HELLO'", "x IN ('hello', 'none')"],
+];
 /// An expiry that some reads are behind.
 const TTL: i32 = 50;
 
@@ -36,10 +73,15 @@ fn now_seconds() -> i32 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i32
 }
 
+fn node_on(disk: &SimulatedDisk) -> TestNode {
+    let options = ProcessorOptions { sasi_indexes_enabled: true, ..ProcessorOptions::default() };
+    TestNode::in_directory(disk, "/node", options)
+}
+
 impl Test {
     fn new(seed: u64) -> Test {
         let disk = SimulatedDisk::new();
-        let mut node = TestNode::on_disk(&disk);
+        let mut node = node_on(&disk);
         node.create_keyspace();
         node.run("CREATE TYPE pair (x int, y text)");
         let order = "WITH CLUSTERING ORDER BY (c1 ASC, c2 DESC)";
@@ -53,11 +95,11 @@ impl Test {
         self.node.as_ref().unwrap()
     }
 
-    /// Runs a statement about each table, whose name stands in place of `%`.
+    /// Runs a statement about each table, whose name stands in place of `@`.
     fn run(&self, statement: &str) {
         for table in TABLES {
             let options = QueryOptions { now_in_seconds: Some(self.now), ..QueryOptions::default() };
-            let statement = statement.replace('%', table);
+            let statement = statement.replace('@', table);
             self.node().try_run(&statement, &options).unwrap_or_else(|error| panic!("{statement}: {error:?}"));
         }
     }
@@ -75,6 +117,8 @@ impl Test {
         match column {
             "k2" => format!("'{}'", ["p", "q"][self.random.below(2)]),
             "c2" | "b" | "e" => self.text(),
+            "t" => FOLDED[self.random.below(FOLDED.len())].to_owned(),
+            "x" => LIKED[self.random.below(LIKED.len())].to_owned(),
             "d" => ["1", "1.0", "-2.50", "10"][self.random.below(4)].to_owned(),
             "m" => format!("{{{}: {}, {}: {}}}", self.text(), self.number(3), self.text(), self.number(3)),
             "f" => format!("[{}]", ["", "1", "1, 2"][self.random.below(3)]),
@@ -109,25 +153,27 @@ impl Test {
 
     fn write(&mut self) {
         let statement = match self.random.below(12) {
-            0 => format!("UPDATE % {} SET s = {} WHERE {}", self.using(), self.whole("s"), self.partition()),
-            1 => format!("UPDATE % {} SET ss = ss + {} WHERE {}", self.using(), self.whole("ss"), self.partition()),
+            0 => format!("UPDATE @ {} SET s = {} WHERE {}", self.using(), self.whole("s"), self.partition()),
+            1 => format!("UPDATE @ {} SET ss = ss + {} WHERE {}", self.using(), self.whole("ss"), self.partition()),
             2 => {
                 let (column, value) = [("l", "[1]"), ("e", "{'x'}"), ("m", "{'x': 1, 'yy': 2}")][self.random.below(3)];
-                format!("UPDATE % {} SET {column} = {column} + {value} WHERE {}", self.using(), self.row())
+                format!("UPDATE @ {} SET {column} = {column} + {value} WHERE {}", self.using(), self.row())
             }
-            3 => format!("DELETE m['x'] FROM % USING TIMESTAMP {} WHERE {}", self.number(60), self.row()),
-            4 => format!("DELETE a, l, f FROM % USING TIMESTAMP {} WHERE {}", self.number(60), self.row()),
-            5 => format!("DELETE FROM % USING TIMESTAMP {} WHERE {}", self.number(60), self.row()),
+            3 => format!("DELETE m['x'] FROM @ USING TIMESTAMP {} WHERE {}", self.number(60), self.row()),
+            4 => format!("DELETE a, l, f FROM @ USING TIMESTAMP {} WHERE {}", self.number(60), self.row()),
+            5 => format!("DELETE FROM @ USING TIMESTAMP {} WHERE {}", self.number(60), self.row()),
             6 => {
                 let (partition, first) = (self.partition(), self.number(4));
-                format!("DELETE FROM % USING TIMESTAMP {} WHERE {partition} AND c1 >= {first}", self.number(40))
+                format!("DELETE FROM @ USING TIMESTAMP {} WHERE {partition} AND c1 >= {first}", self.number(40))
             }
             7 if self.random.one_in(3) => {
-                format!("DELETE FROM % USING TIMESTAMP {} WHERE {}", self.number(30), self.partition())
+                format!("DELETE FROM @ USING TIMESTAMP {} WHERE {}", self.number(30), self.partition())
             }
             _ => {
-                let columns: Vec<&str> =
-                    ["a", "b", "d", "l", "e", "m", "f", "u"].into_iter().filter(|_| self.random.one_in(2)).collect();
+                let columns: Vec<&str> = ["a", "b", "t", "x", "d", "l", "e", "m", "f", "u"]
+                    .into_iter()
+                    .filter(|_| self.random.one_in(2))
+                    .collect();
                 let mut names = "k1, k2, c1, c2".to_owned();
                 let mut values =
                     format!("{}, {}, {}, {}", self.number(3), self.value("k2"), self.number(4), self.text());
@@ -135,7 +181,7 @@ impl Test {
                     names += &format!(", {column}");
                     values += &format!(", {}", self.whole(column));
                 }
-                format!("INSERT INTO % ({names}) VALUES ({values}) {}", self.using())
+                format!("INSERT INTO @ ({names}) VALUES ({values}) {}", self.using())
             }
         };
         self.run(&statement);
@@ -149,6 +195,8 @@ impl Test {
                 1 => format!("{target} <= {}", self.value(target)),
                 _ => format!("{target} >= {} AND {target} < {}", self.value(target), self.value(target)),
             },
+            "t" => TEXT_CONDITIONS[self.random.below(2)][0].to_owned(),
+            "x" => TEXT_CONDITIONS[2 + self.random.below(6)][0].to_owned(),
             "ss" => format!("ss CONTAINS {}", self.number(3)),
             "l" => format!("l CONTAINS {}", self.number(3)),
             "e" => format!("e CONTAINS {}", self.text()),
@@ -205,15 +253,26 @@ impl Test {
         };
         let suffix = if selected == "count(*)" { String::new() } else { suffix };
         let conditions = conditions.join(" AND ");
-        let statement = format!("SELECT {selected} FROM % WHERE {conditions} {group} {suffix} ALLOW FILTERING");
+        let statement = format!("SELECT {selected} FROM @ WHERE {conditions} {group} {suffix} ALLOW FILTERING");
         let page_size = [None, Some(1), Some(3)][self.random.below(3)];
-        let [found, expected] = TABLES.map(|table| self.pages(&statement.replace('%', table), page_size));
+        let [found, expected] = [0, 1].map(|place| {
+            let statement = statement.replace('@', TABLES[place]);
+            let folded = |statement: String, [of_index, of_other]: [&str; 2]| match place {
+                0 => statement,
+                _ => statement.replace(of_index, of_other),
+            };
+            self.pages(&TEXT_CONDITIONS.into_iter().fold(statement, folded), page_size)
+        });
         assert_eq!(found, expected, "{statement} with pages of {page_size:?}");
     }
 
     fn create_index(&mut self, target: &'static str) {
         if !self.indexed.contains(&target) {
-            let class = ["", "USING 'sai'"][self.random.below(2)];
+            let class = match target {
+                "t" => FOLDING,
+                "x" => LIKING,
+                _ => ["", "USING 'sai'"][self.random.below(2)],
+            };
             self.node().run(&format!("CREATE INDEX ON indexed ({target}) {class}"));
             self.indexed.push(target);
         }
@@ -260,7 +319,7 @@ impl Test {
             1 => self.damage_a_file(),
             _ => {}
         }
-        let mut node = TestNode::on_disk(&self.disk);
+        let mut node = node_on(&self.disk);
         node.use_keyspace("ks");
         self.node = Some(node);
     }
@@ -292,7 +351,7 @@ impl Test {
             5 if self.random.one_in(3) => self.drop_index(),
             6 => self.await_indexes(),
             7 => self.now += 20,
-            8 if self.random.one_in(6) => self.run("TRUNCATE %"),
+            8 if self.random.one_in(6) => self.run("TRUNCATE @"),
             9..=22 => self.write(),
             _ => self.compare(),
         }

@@ -9,7 +9,7 @@ use engine::{Engine, EngineOptions};
 use protocol::Version;
 use query::{
     Answer, BatchEntry, BatchKind, ClientState, ColumnSpec, Outcome, Prepared, Processor, ProcessorOptions, QueryError,
-    QueryHandler, QueryOptions, Request, Response, ResponseBody, Rows, Statement, Turn,
+    QueryHandler, QueryOptions, Request, Response, ResponseBody, Rows, Statement, TraceLog, Turn,
 };
 use types::collection;
 
@@ -157,6 +157,16 @@ impl TestNode {
     pub fn rows_with(&self, statement: &str, options: &QueryOptions<'_>) -> Vec<String> {
         let response = self.try_run(statement, options).unwrap_or_else(|error| panic!("{statement}: {error:?}"));
         texts(&rows_of(response))
+    }
+
+    /// The activities of a statement that must succeed, as its trace has them.
+    pub fn trace(&self, statement: &str) -> Vec<String> {
+        let (trace, options) = (Arc::new(TraceLog::begin()), QueryOptions::default());
+        let statement = Statement::Text(statement);
+        let (client, version) = (&self.client, Version::V5);
+        let request = Request { statement, client, options: &options, version, trace: Some(&trace) };
+        self.processor.begin(&request, Turn::BLOCKING, None).into_response().unwrap();
+        trace.events().into_iter().map(|event| event.activity).collect()
     }
 
     pub fn batch(

@@ -75,16 +75,14 @@ fn check_analysis(index: &Index, column: &Column) -> Result<(), QueryError> {
         _ => {}
     }
     for (key, value) in &given {
+        if value.is_empty() {
+            return refuse(format!("Empty value for boolean option '{key}'"));
+        }
         if !["true", "false"].iter().any(|known| value.eq_ignore_ascii_case(known)) {
             return refuse(format!("Illegal value for boolean option '{key}': {value}"));
         }
     }
-    match index.analyses() {
-        true => Err(QueryError::not_supported(
-            "the analysis of text (case_sensitive, normalize, ascii) by storage-attached indexes",
-        )),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 fn check_type(ty: &CqlType) -> Result<(), QueryError> {

@@ -1,0 +1,64 @@
+//! The guardrails of the terms that storage-attached indexes get of a write: `sai_string_term_size`,
+//! `sai_frozen_term_size`, `sai_vector_term_size`.
+//!
+//! They are off by default, so that a write is looked at a second time only where one of them is set.
+
+use engine::Indexer;
+use model::{Index, IndexClass, IndexPart, Mutation, PartitionUpdate};
+use types::CqlType;
+
+use crate::QueryError;
+use crate::execution::Execution;
+use crate::guardrail::{Guardrail, SAI_FROZEN_TERM_SIZE, SAI_STRING_TERM_SIZE, SAI_VECTOR_TERM_SIZE, Texts};
+
+/// What an entry of a map has here besides key and value, and what it has in Cassandra.
+const ENTRY_BYTES: (usize, usize) = (8, 6);
+
+/// Checks the terms of a write; does nothing where no guardrail of terms is set.
+#[inline]
+pub(super) fn check(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
+    if execution.processor.watches_terms() { check_terms(mutation, execution) } else { Ok(()) }
+}
+
+#[cold]
+fn check_terms(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
+    for update in mutation.updates() {
+        for index in update.table().indexes().iter().filter(|index| index.class == IndexClass::StorageAttached) {
+            check_update(update, index, execution)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_update(update: &PartitionUpdate, index: &Index, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let table = update.table();
+    let (Some(indexer), Some(column)) = (Indexer::of_index(table, index), table.column(&index.column)) else {
+        return Ok(());
+    };
+    let (guardrail, texts) = guardrail_of(&column.ty, execution);
+    let mut checked = Ok(());
+    indexer.values_of_update(update, &mut |value| {
+        let size_bytes = match index.part {
+            IndexPart::Entries => (value.len() + ENTRY_BYTES.1).saturating_sub(ENTRY_BYTES.0),
+            _ => value.len(),
+        };
+        if checked.is_ok() {
+            checked = guardrail.check(texts, &index.column, size_bytes, execution);
+        }
+    });
+    checked
+}
+
+/// The guardrail of terms of columns of this type.
+fn guardrail_of(ty: &CqlType, execution: &Execution<'_>) -> (Guardrail, &'static Texts) {
+    let guardrails = &execution.processor.options().guardrails;
+    let is_frozen = matches!(
+        ty,
+        CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. } | CqlType::Tuple(_) | CqlType::Udt { .. }
+    );
+    match ty {
+        CqlType::Vector { .. } => (guardrails.sai_vector_term_size, &SAI_VECTOR_TERM_SIZE),
+        ty if is_frozen && !ty.is_multi_cell() => (guardrails.sai_frozen_term_size, &SAI_FROZEN_TERM_SIZE),
+        _ => (guardrails.sai_string_term_size, &SAI_STRING_TERM_SIZE),
+    }
+}
