@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions};
 use index::{Found, KeyBounds, NearestSearch, VectorFile, VectorMemory, VectorOptions, VectorSource, VectorWriter};
-use model::{ColumnId, IndexKey, IndexPart, KeyRange};
+use model::{Analysis, ColumnId, IndexKey, IndexPart, KeyRange};
 use sstable::{BlockCache, SSTableError};
 use testkit::{Random, seed, seeds};
 use types::{Similarity, Token};
