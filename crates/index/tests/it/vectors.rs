@@ -232,8 +232,8 @@ fn damage_is_noticed_wherever_it_is() {
 fn reseal(bytes: &mut [u8]) {
     let tail = bytes.len() - 12;
     let position = u64::from_be_bytes(bytes[tail..tail + 8].try_into().unwrap()) as usize;
-    let id_length = u32::from_be_bytes(bytes[position + 16..position + 20].try_into().unwrap()) as usize;
-    let crcs = position + 20 + id_length + 8 + 4;
+    // Behind the head of the footer, with an id of one byte, and the number of pages.
+    let crcs = position + 20 + 1 + 8 + 4;
     for page in 0..position / 4096 {
         let crc = crc32fast::hash(&bytes[page * 4096..(page + 1) * 4096]);
         bytes[crcs + page * 4..crcs + page * 4 + 4].copy_from_slice(&crc.to_be_bytes());

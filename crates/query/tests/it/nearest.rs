@@ -158,9 +158,9 @@ fn rows_come_in_order_of_their_similarity() {
         ("p, c, d FROM t WHERE a > 1 ORDER BY v ANN OF [1, 2, 3] LIMIT 3", &["0 2 2", "1 1 2", "2 0 2"]),
         ("p, c, d FROM t WHERE token(p, q) > 0 ORDER BY v ANN OF [1, 2, 3] LIMIT 3", &["3 1 1", "2 1 0", "1 1 2"]),
         ("p, c, d FROM t ORDER BY e ANN OF [5.1, 0, 0] LIMIT 4", &["1 1 2", "2 1 0", "0 1 1", "3 1 1"]),
-        ("c FROM t WHERE p = 1 AND q = 1 ORDER BY e ANN OF [9, 0, 0] LIMIT 2", &["2", "3"]),
-        ("c FROM t WHERE p = 1 AND q = 1 AND c > 2 ORDER BY e ANN OF [9, 0, 0] LIMIT 2", &["3", "4"]),
-        ("c FROM t WHERE p = 1 AND q = 1 AND d >= 1 ORDER BY e ANN OF [9, 0, 0] LIMIT 2", &["3", "1"]),
+        ("c FROM t WHERE p = 1 AND q = 1 ORDER BY e ANN OF [9.5, 0, 0] LIMIT 2", &["2", "3"]),
+        ("c FROM t WHERE p = 1 AND q = 1 AND c > 2 ORDER BY e ANN OF [9.5, 0, 0] LIMIT 2", &["3", "4"]),
+        ("c FROM t WHERE p = 1 AND q = 1 AND d >= 1 ORDER BY e ANN OF [9.5, 0, 0] LIMIT 2", &["3", "1"]),
     ] {
         assert_eq!(node.rows(&format!("SELECT {select}")), expected, "{select}");
     }
