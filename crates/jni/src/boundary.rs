@@ -12,6 +12,8 @@
 //!
 //! A panic does not leave this module: it becomes an error like any other.
 #![allow(unsafe_code, non_snake_case)]
+// Every native method has the two arguments that Java adds, and the buffer of its reply.
+#![allow(clippy::too_many_arguments)]
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
