@@ -209,8 +209,8 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_takeChanges(
     })
 }
 
-/// `long read(long memtable, int version, long request, long length, long out, long capacity)`: the first page of what a
-/// request selects.
+/// `long read(long memtable, int version, long request, long length, long out, long capacity)`: the first page of what
+/// a request selects.
 ///
 /// # Safety
 /// Promises 1 to 3.
