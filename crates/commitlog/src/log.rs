@@ -204,6 +204,11 @@ impl CommitLog {
         matches!(self.shared.sync, SyncMode::Periodic { .. })
     }
 
+    /// Whether a record survives a crash only with all records before it.
+    pub fn keeps_order(&self) -> bool {
+        !matches!(self.shared.sync, SyncMode::Each)
+    }
+
     /// Whether [`durable`](Self::durable) would resolve at once.
     pub fn is_durable(&self, position: LogPosition) -> bool {
         self.shared.waiters.horizon() >= self.durable_from(position)

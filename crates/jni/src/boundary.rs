@@ -12,6 +12,8 @@
 //!
 //! A panic does not leave this module: it becomes an error like any other.
 #![allow(unsafe_code, non_snake_case)]
+// Every native method has the two arguments that Java adds, and the buffer of its reply.
+#![allow(clippy::too_many_arguments)]
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -207,8 +209,8 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_takeChanges(
     })
 }
 
-/// `long read(long memtable, int version, long request, long length, long out, long capacity)`: the first page of what a
-/// request selects.
+/// `long read(long memtable, int version, long request, long length, long out, long capacity)`: the first page of what
+/// a request selects.
 ///
 /// # Safety
 /// Promises 1 to 3.

@@ -19,13 +19,12 @@ pub struct Pages {
     encoder: Option<MessageEncoder>,
     /// What the last page had no room for.
     pending: Vec<u8>,
-    is_first: bool,
 }
 
 impl Pages {
     /// The keys that a cursor finds.
     pub(crate) fn of_keys(cursor: BoxCursor<'static>) -> Pages {
-        Pages { cursor, encoder: None, pending: Vec::new(), is_first: true }
+        Pages { cursor, encoder: None, pending: Vec::new() }
     }
 
     /// The partition in which a cursor is.
@@ -41,7 +40,7 @@ impl Pages {
         if head.static_row.is_some() {
             encoder.static_row(head.static_row, &mut pending).map_err(|error| error.to_string())?;
         }
-        Ok(Pages { cursor, encoder: Some(encoder), pending, is_first: true })
+        Ok(Pages { cursor, encoder: Some(encoder), pending })
     }
 
     /// Puts the next item into `pending`. Returns false at the end.
@@ -73,7 +72,6 @@ impl Pages {
     /// Fails if the memtable cannot be read.
     pub fn fill(&mut self, reply: &mut Reply<'_>) -> Result<Filled, String> {
         const END: usize = 1;
-        let is_first = std::mem::replace(&mut self.is_first, false);
         if self.pending.is_empty() && !self.advance()? {
             self.end(reply);
             return Ok(Filled::Last);
@@ -81,7 +79,6 @@ impl Pages {
         loop {
             if !reply.push(&self.pending, END) {
                 if !reply.has_content() {
-                    self.is_first = is_first;
                     return Ok(Filled::Nothing { wanted: self.pending.len() + END });
                 }
                 self.end(reply);

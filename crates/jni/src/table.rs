@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! description := 16 bytes id, text keyspace, text name
-//!                i32 count, count * (u8 kind: 0 partition key, 1 clustering, 2 static, 3 regular; text name, text class)
+//!                i32 count, count * (u8 kind, text name, text class)
 //!                i32 count, count * (text name, text class, u8 is static, i64 time of the drop)
+//! kind := 0 partition key, 1 clustering, 2 static, 3 regular
 //! text := u32 length, UTF-8
 //! ```
 

@@ -79,8 +79,8 @@ impl Liveness {
         !self.is_empty() && (!self.is_expiring() || now_seconds < self.expiration)
     }
 
-    /// Whether this wins over `other`: the newer wins; at equal timestamps one that Cassandra made expired, then one that
-    /// expires, then the one that expires later.
+    /// Whether this wins over `other`: the newer wins; at equal timestamps one that Cassandra made expired, then one
+    /// that expires, then the one that expires later.
     pub fn supersedes(&self, other: &Liveness) -> bool {
         if self.timestamp != other.timestamp {
             return self.timestamp > other.timestamp;

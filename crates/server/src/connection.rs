@@ -43,6 +43,9 @@ use tokio::time::{Instant, Sleep, sleep};
 /// No further requests are begun while this number of bytes of answers waits for the socket.
 const OUTPUT_WAITING_BYTES_MAX: usize = 1024 * 1024;
 
+/// Writes in flight are finished even then, because locks and flushes wait for them, until this number of bytes waits.
+const OUTPUT_OF_WRITES_BYTES_MAX: usize = 4 * OUTPUT_WAITING_BYTES_MAX;
+
 /// Answers that reach this number of bytes are sent before the turn ends, while they are still in the processor's
 /// cache.
 const OUTPUT_SENT_BYTES: usize = 128 * 1024;
@@ -60,7 +63,10 @@ pub(crate) struct Connection<H: QueryHandler> {
     /// The login, if the client has to log in and has not done so.
     logging_in: Option<LoggingIn>,
     subscription: Option<(Subscription, Vec<EventType>)>,
+    /// The requests on the blocking pool.
     running: FuturesUnordered<InFlight<H::Plan>>,
+    /// The requests in flight that wait for more than the log: for memory, for a lock, for other writes.
+    writing: FuturesUnordered<InFlight<H::Plan>>,
     /// The requests in flight that wait for the log alone.
     log_queue: LogQueue<InFlight<H::Plan>>,
     /// The timer for the next request in the log's queue that times out. One timer is enough, since few of them time
@@ -108,6 +114,7 @@ impl<H: QueryHandler> Connection<H> {
             logging_in: None,
             subscription: None,
             running: FuturesUnordered::new(),
+            writing: FuturesUnordered::new(),
             log_queue: LogQueue::new(InFlight::as_pending),
             late: None,
             now: None,
@@ -142,9 +149,9 @@ impl<H: QueryHandler> Connection<H> {
         self.give_up_blocking();
         if self.under_way() > 0 {
             // The client is gone, but its writes in flight are finished.
-            let mut running = self.running;
-            running.extend(self.log_queue.drain());
-            tokio::spawn(async move { while running.next().await.is_some() {} });
+            let mut writing = self.writing;
+            writing.extend(self.log_queue.drain());
+            tokio::spawn(async move { while writing.next().await.is_some() {} });
         }
         outcome
     }
@@ -166,7 +173,7 @@ impl<H: QueryHandler> Connection<H> {
                     prefetched = self.prefetch();
                 }
                 prefetched -= 1;
-                let running = self.running.len();
+                let moved = self.running.len() + self.writing.len();
                 let size_bytes = match self.begin_next(turn, cx) {
                     Ok(Some(size_bytes)) => size_bytes,
                     Ok(None) => break,
@@ -175,7 +182,7 @@ impl<H: QueryHandler> Connection<H> {
                         0
                     }
                 };
-                let is_moved = self.running.len() > running;
+                let is_moved = self.running.len() + self.writing.len() > moved;
                 let weight = match (is_large.swap(false, Ordering::Relaxed), is_moved) {
                     (true, true) => WEIGHT_OF_TURN,
                     (true, false) => WEIGHT_OF_LARGE,
@@ -246,6 +253,7 @@ impl<H: QueryHandler> Connection<H> {
                 is_missing_some: self.decoder.missing_bytes() > 0,
                 is_sending: self.encoder.pending_bytes() > 0,
                 is_in_the_way: self.account.is_in_the_way(),
+                keeps_writes: !self.writing.is_empty() && self.encoder.pending_bytes() >= OUTPUT_OF_WRITES_BYTES_MAX,
             };
             while let Poll::Ready(verdict) = self.patrol.poll(&seen, cx) {
                 match verdict {

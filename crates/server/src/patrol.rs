@@ -1,8 +1,8 @@
 //! Looks once a second at a connection that holds memory or has not sent STARTUP yet, while it rests.
 //!
 //! A connection that rests gives back what its buffers grew to. One whose request does not end, or whose client does
-//! not read its answers, is closed after some seconds, but only while others wait for memory: without that a slow
-//! client costs nobody anything. One that does not send STARTUP is closed in any case.
+//! not read its answers, is closed after some seconds, but only while others wait for memory or for its writes: without
+//! that a slow client costs nobody anything. One that does not send STARTUP is closed in any case.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,6 +19,9 @@ const STALLED_LOOKS_MAX: u32 = 5;
 /// A client that takes fewer bytes than this between two looks hardly reads.
 const SENT_BYTES_MIN: usize = 16 * 1024;
 
+/// A client that takes fewer bytes than this between two looks keeps the writes behind its answers from being finished.
+const SENT_BEFORE_WRITES_BYTES_MIN: usize = 256 * 1024;
+
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Patrol {
@@ -32,6 +35,7 @@ pub(crate) struct Patrol {
     /// Looks in a row that found nothing better.
     unfinished: u32,
     unread: u32,
+    kept: u32,
 }
 
 /// What a connection is like.
@@ -45,6 +49,8 @@ pub(crate) struct Seen {
     pub(crate) is_sending: bool,
     /// It holds memory that others wait for.
     pub(crate) is_in_the_way: bool,
+    /// It has writes that are not finished before answers are sent. Locks and flushes may wait for them.
+    pub(crate) keeps_writes: bool,
 }
 
 /// What is to be done.
@@ -67,6 +73,7 @@ impl Patrol {
             has_begun: false,
             unfinished: 0,
             unread: 0,
+            kept: 0,
         }
     }
 
@@ -106,12 +113,17 @@ impl Patrol {
         self.unfinished = if is_unfinished { self.unfinished + 1 } else { 0 };
         let is_unread = seen.is_sending && self.sent_bytes < SENT_BYTES_MIN;
         self.unread = if is_unread { self.unread + 1 } else { 0 };
+        let is_kept = seen.keeps_writes && self.sent_bytes < SENT_BEFORE_WRITES_BYTES_MIN;
+        self.kept = if is_kept { self.kept + 1 } else { 0 };
         (self.sent_bytes, self.has_received, self.has_begun) = (0, false, false);
         if seen.is_in_the_way && self.unfinished >= STALLED_LOOKS_MAX {
             return Some(Verdict::Close("its request does not end, and others wait for its memory"));
         }
         if seen.is_in_the_way && self.unread >= STALLED_LOOKS_MAX {
             return Some(Verdict::Close("its client does not read its answers, and others wait for their memory"));
+        }
+        if self.kept >= STALLED_LOOKS_MAX {
+            return Some(Verdict::Close("its client does not read its answers, and others wait for its writes"));
         }
         rests.then_some(Verdict::Shrink)
     }
@@ -121,7 +133,13 @@ impl Patrol {
 mod tests {
     use super::*;
 
-    const SEEN: Seen = Seen { has_started: true, is_missing_some: false, is_sending: false, is_in_the_way: false };
+    const SEEN: Seen = Seen {
+        has_started: true,
+        is_missing_some: false,
+        is_sending: false,
+        is_in_the_way: false,
+        keeps_writes: false,
+    };
     const LATER: Duration = Duration::from_secs(20);
 
     fn looks(patrol: &mut Patrol, seen: Seen, mut before: impl FnMut(&mut Patrol)) -> Vec<Option<Verdict>> {
@@ -164,6 +182,16 @@ mod tests {
             [None; STALLED_LOOKS_MAX as usize]
         );
         let last = looks(&mut patrol, in_the_way, |patrol| patrol.sent(1)).pop().unwrap();
+        assert!(matches!(last, Some(Verdict::Close(_))));
+    }
+
+    #[test]
+    fn a_client_that_keeps_writes_from_being_finished_is_closed_unless_it_reads() {
+        let keeps = Seen { is_sending: true, keeps_writes: true, ..SEEN };
+        let mut patrol = Patrol::new(Instant::now(), LATER);
+        let reads = |patrol: &mut Patrol| patrol.sent(SENT_BEFORE_WRITES_BYTES_MIN);
+        assert_eq!(looks(&mut patrol, keeps, reads), [None; STALLED_LOOKS_MAX as usize]);
+        let last = looks(&mut patrol, keeps, |patrol| patrol.sent(SENT_BYTES_MIN)).pop().unwrap();
         assert!(matches!(last, Some(Verdict::Close(_))));
     }
 }

@@ -2,13 +2,17 @@
 
 mod columns;
 mod decode;
+mod deletion;
 mod encode;
+mod row_stats;
 
 use model::{Cells, Row, Table};
 
 pub(crate) use columns::{FileColumn, FileColumns, MESSAGE};
-pub(crate) use decode::{Decoder, UnfilteredHead, Wanted, read_deletion, read_partition_deletion};
-pub(crate) use encode::{Encoder, NoStats, write_deletion};
+pub(crate) use decode::{Decoder, UnfilteredHead, Wanted};
+pub(crate) use deletion::{read_deletion, read_partition_deletion, write_deletion};
+pub(crate) use encode::Encoder;
+pub(crate) use row_stats::NoStats;
 
 /// Where unfiltereds are. In a file each has its length and that of the one before it; in a message it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

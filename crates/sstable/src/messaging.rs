@@ -4,8 +4,8 @@
 //! update := 16 bytes table id, partition
 //! partition := vbytes key, u8 flags (1 empty, 2 reversed, 4 deletion, 8 static row, 16 row estimate)
 //!              unless empty: header [deltas of a deletion] [static row] [uvint estimate] unfiltereds, 0x01
-//! header := uvint timestamp, uvint deletion time, uvint ttl [columns: statics, if there is a static row] columns: regulars
-//! columns := uvint count, count * vbytes name
+//! header := uvint timestamp, uvint deletion time, uvint ttl [statics, if there is a static row] regulars
+//! statics, regulars := uvint count, count * vbytes name
 //! ```
 //!
 //! `UnfilteredRowIteratorSerializer` and `PartitionUpdate.serializer` are Cassandra's sources for it.
@@ -33,8 +33,8 @@ mod flag {
 /// Ends the unfiltereds of a partition.
 const END_OF_PARTITION: u8 = crate::data::flag::END_OF_PARTITION;
 
-/// Reads the bytes of `PartitionUpdate.serializer` (messaging version 5.0) as an update of `table`. A partition deletion
-/// with a negative timestamp is left out, because no SSTable can store it.
+/// Reads the bytes of `PartitionUpdate.serializer` (messaging version 5.0) as an update of `table`. A partition
+/// deletion with a negative timestamp is left out, because no SSTable can store it.
 ///
 /// Fails if the bytes are damaged, are of another table, or have a column that `table` does not know.
 pub fn read_update(table: &Arc<Table>, bytes: &[u8]) -> Result<PartitionUpdate, SSTableError> {

@@ -157,11 +157,11 @@ impl StoreIndexes {
     }
 
     /// The SSTable's own file of the index, if it is sound.
-    pub fn own_file(&self, sstable: &SSTableReader, key: IndexKey) -> Option<Arc<IndexFile>> {
+    pub fn own_file(&self, sstable: &SSTableReader, key: IndexKey) -> Option<Arc<WatchedFile>> {
         let by_sstable = self.by_sstable.load();
         let held = by_sstable.get(&sstable.descriptor().id)?.iter().find(|held| held.key == key)?;
         match held.sources.as_slice() {
-            [IndexSource::File(file)] if held.is_own && !held.is_damaged() => Some(file.file.clone()),
+            [IndexSource::File(file)] if held.is_own && !held.is_damaged() => Some(file.clone()),
             _ => None,
         }
     }

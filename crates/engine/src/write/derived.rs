@@ -71,8 +71,13 @@ impl Writes {
             let unsettled = Arc::new(locks.unsettled());
             match self.derive(derive, &unsettled, may_block).await {
                 Ok(Derived { mutation: Some(mutation), answer }) => {
-                    if self.attempt(Arc::new(mutation), locks, &mut reserved).await? {
-                        return Ok(answer);
+                    match self.attempt(Arc::new(mutation), locks, &mut reserved).await {
+                        Ok(true) => return Ok(answer),
+                        Ok(false) => {}
+                        Err(error) => {
+                            self.wait_for_log(&unsettled).await?;
+                            return Err(error.into());
+                        }
                     }
                 }
                 decided => {
@@ -89,7 +94,7 @@ impl Writes {
         unsettled: &Arc<Unsettled>,
         may_block: bool,
     ) -> Result<Derived<D::Answer>, D::Error> {
-        let unsettled = unsettled.end().is_some().then_some(unsettled);
+        let unsettled = (!unsettled.is_empty()).then_some(unsettled);
         if may_block {
             return derive.derive(Turn { unsettled, ..Turn::BLOCKING });
         }
@@ -105,9 +110,17 @@ impl Writes {
 
     /// Gives the locks back, and waits until everything that was read under them is durable and visible.
     async fn settle(&self, locks: HeldLocks, unsettled: &Unsettled) -> Result<(), EngineError> {
-        let Some(end) = unsettled.end() else { return Ok(()) };
-        let place = locks.into_place(None);
+        if unsettled.is_empty() {
+            return Ok(());
+        }
+        let place = locks.into_place(None, false);
         poll_fn(|context| place.poll_first(context)).await;
+        self.wait_for_log(unsettled).await
+    }
+
+    /// Waits until everything that was read is durable, as far as it is logged.
+    async fn wait_for_log(&self, unsettled: &Unsettled) -> Result<(), EngineError> {
+        let Some(end) = unsettled.end() else { return Ok(()) };
         let (log, mut wait) = (self.shared.log(), self.shared.log().wait_for(end));
         let durable = poll_fn(|context| log.poll_wait(&mut wait, context)).await;
         durable.map_err(|error| self.shared.log_failed(error))

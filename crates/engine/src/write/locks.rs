@@ -216,11 +216,11 @@ impl HeldLocks {
         self.held.as_ref().is_some_and(|locked| locked.any(|stripe| !stripe.order.is_empty()))
     }
 
-    /// Takes a place in the orders of these locks, and passes the locks on unless too many writes are in flight. The
-    /// record of the write ends at `end`; an answer has none.
+    /// Takes a place in the orders of these locks, and passes the locks on unless `keeps` is true or too many writes
+    /// are in flight. The record of the write ends at `end`; an answer has none, nor does a write that is not logged.
     #[inline]
-    pub fn into_place(mut self, end: Option<LogPosition>) -> VisiblePlace {
-        self.held.iter_mut().for_each(|locked| locked.enter(end));
+    pub fn into_place(mut self, end: Option<LogPosition>, keeps: bool) -> VisiblePlace {
+        self.held.iter_mut().for_each(|locked| locked.enter(end, keeps));
         VisiblePlace { entered: self.held }
     }
 }
@@ -261,11 +261,11 @@ impl LockedStripes {
         self.stripes.iter().any(|stripe| is_so(&mut lock(&self.locks.stripes[*stripe])))
     }
 
-    fn enter(&mut self, end: Option<LogPosition>) {
+    fn enter(&mut self, end: Option<LogPosition>, keeps: bool) {
         debug_assert!(self.is_held && self.place.is_none(), "the locks decide the order");
         let number = self.locks.places.fetch_add(1, Ordering::Relaxed);
-        let write = self.mutation.take().zip(end);
-        let mut is_full = false;
+        let write = self.mutation.take().map(|mutation| (mutation, end));
+        let mut is_full = keeps;
         for stripe in &self.stripes {
             let mut stripe = lock(&self.locks.stripes[*stripe]);
             stripe.order.enter(number, write.clone());

@@ -125,25 +125,24 @@ impl Admitted<'_> {
     #[inline(always)]
     fn apply_unless_waiting(self, entered: Entered, durability: Durability) -> Option<Kept> {
         let log = self.write.writes.shared.log();
-        let waits = |end: &LogPosition| {
-            durability == Durability::OnDevice || !log.is_durable(*end) || self.locks.follow_others()
-        };
-        match entered.logged.filter(waits) {
-            None => {
-                self.apply(entered);
-                None
-            }
-            Some(end) => Some(Kept {
-                logged: Logged {
-                    room: self.room,
-                    membership: entered.membership.that_waits(),
-                    end,
-                    place: self.locks.into_place(Some(end)),
-                },
-                wait: log.wait_for(end),
-                taken_bytes: self.memory.into_bytes(),
-            }),
+        let waits = |end: LogPosition| durability == Durability::OnDevice || !log.is_durable(end);
+        if !entered.logged.is_some_and(waits) && !self.locks.follow_others() {
+            self.apply(entered);
+            return None;
         }
+        let end = entered.logged;
+        // A later record may outlive an earlier one in this mode, so it must not follow from it before that is durable.
+        let keeps_locks = !log.keeps_order();
+        Some(Kept {
+            logged: Logged {
+                room: self.room,
+                membership: entered.membership.that_waits(),
+                end,
+                place: self.locks.into_place(end, keeps_locks),
+            },
+            wait: end.map(|end| log.wait_for(end)),
+            taken_bytes: self.memory.into_bytes(),
+        })
     }
 }
 
@@ -170,15 +169,15 @@ pub(super) struct Logged {
     /// The room in tables in memory.
     room: Reservations,
     membership: Membership,
-    /// The end of its record.
-    end: LogPosition,
+    /// The end of its record; `None` if its tables are not logged.
+    end: Option<LogPosition>,
     place: VisiblePlace,
 }
 
 /// The parts of a write that it keeps while it waits for the device.
 struct Kept {
     logged: Logged,
-    wait: LogWait,
+    wait: Option<LogWait>,
     taken_bytes: i64,
 }
 
@@ -195,7 +194,8 @@ where
     stores: S,
     /// `None` after it was applied, or if it never will be.
     logged: Option<Logged>,
-    wait: LogWait,
+    /// `None` if its tables are not logged.
+    wait: Option<LogWait>,
     /// The memory of the pool.
     taken_bytes: i64,
 }
@@ -223,10 +223,11 @@ where
         if logged.place.poll_first(context).is_pending() {
             return Poll::Pending;
         }
-        match self.writes.shared.log().poll_wait(&mut self.wait, context) {
-            Poll::Ready(durable) => Poll::Ready(self.settle(durable)),
-            Poll::Pending => Poll::Pending,
-        }
+        let durable = match &mut self.wait {
+            Some(wait) => self.writes.shared.log().poll_wait(wait, context),
+            None => Poll::Ready(Ok(())),
+        };
+        durable.map(|durable| self.settle(durable))
     }
 
     /// Waits for the device on this thread.
@@ -246,7 +247,7 @@ where
         let outcome = durable.map_err(|error| self.writes.shared.log_failed(error));
         if let Some(Logged { room, membership, end, place }) = self.logged.take() {
             if outcome.is_ok() {
-                self.write().apply(Some(end));
+                self.write().apply(end);
             }
             drop((room, membership, place));
         }
@@ -298,7 +299,7 @@ impl<E: Deref<Target = Writes>> Finishing<E> {
 impl AbandonedWrite {
     /// The write, to be polled until it is visible.
     pub fn resume<E: Deref<Target = Writes>>(self, writes: E) -> Finishing<E> {
-        let wait = writes.shared.log().wait_for(self.logged.end);
+        let wait = self.logged.end.map(|end| writes.shared.log().wait_for(end));
         let kept = Kept { logged: self.logged, wait, taken_bytes: 0 };
         Finishing(InFlight::new(writes, self.mutation, self.stores, kept))
     }
@@ -306,7 +307,7 @@ impl AbandonedWrite {
     /// Finishes the write on this thread. It waits for no other write, because this thread may have to finish that one
     /// too.
     pub fn finish(mut self, writes: &Writes) {
-        self.logged.place = HeldLocks::NONE.into_place(None);
+        self.logged.place = HeldLocks::NONE.into_place(None, false);
         let mut finishing = self.resume(writes);
         crate::block_on(poll_fn(|context| finishing.poll(context)));
     }

@@ -12,7 +12,7 @@ use model::{BoxCursor, Mutation, PartitionUpdate, ReadRange, Table};
 pub struct Unsettled {
     /// Mutations, and the index of an update in each.
     updates: Vec<(Arc<Mutation>, usize)>,
-    /// The end of the last record.
+    /// The end of the last record; `None` if there is none.
     end: Option<LogPosition>,
 }
 
@@ -21,15 +21,20 @@ impl Unsettled {
     pub(super) fn add(
         &mut self,
         mutation: &Arc<Mutation>,
-        end: LogPosition,
+        end: Option<LogPosition>,
         is_wanted: impl Fn(&PartitionUpdate) -> bool,
     ) {
-        self.end = self.end.max(Some(end));
+        self.end = self.end.max(end);
         let wanted = mutation.updates().iter().enumerate().filter(|(_, update)| is_wanted(update));
         self.updates.extend(wanted.map(|(index, _)| (Arc::clone(mutation), index)));
     }
 
-    /// The end of the last record of these writes; `None` if there are none.
+    /// Whether there are no such writes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.updates.is_empty()
+    }
+
+    /// The end of the last record of these writes; `None` if none of them is logged.
     pub(super) fn end(&self) -> Option<LogPosition> {
         self.end
     }

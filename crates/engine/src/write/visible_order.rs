@@ -16,6 +16,9 @@ const WRITES_MAX: usize = 16;
 /// The same limit for the records in the queue, bytes.
 const RECORD_BYTES_MAX: usize = 64 << 10;
 
+/// A write, and where its record ends; `None` if its tables are not logged.
+pub(super) type InOrder = (Arc<Mutation>, Option<LogPosition>);
+
 /// The writes of one lock that are in the log and not visible yet, in the order of their records.
 #[derive(Debug, Default)]
 pub(super) struct VisibleOrder {
@@ -28,14 +31,14 @@ pub(super) struct VisibleOrder {
 #[derive(Debug)]
 struct Place {
     number: u64,
-    write: Option<(Arc<Mutation>, LogPosition)>,
+    write: Option<InOrder>,
     /// The task that waits until the place is the first one.
     waiting: Option<Waker>,
 }
 
 impl VisibleOrder {
-    /// Enters a write whose record ends at a position, or an answer. The numbers ascend.
-    pub fn enter(&mut self, number: u64, write: Option<(Arc<Mutation>, LogPosition)>) {
+    /// Enters a write, or an answer. The numbers ascend.
+    pub fn enter(&mut self, number: u64, write: Option<InOrder>) {
         debug_assert!(self.places.back().is_none_or(|last| last.number < number), "the order of the records");
         self.record_bytes += record_bytes(&write);
         self.places.push_back(Place { number, write, waiting: None });
@@ -51,7 +54,7 @@ impl VisibleOrder {
     }
 
     /// The writes, in their order.
-    pub fn writes(&self) -> impl Iterator<Item = &(Arc<Mutation>, LogPosition)> {
+    pub fn writes(&self) -> impl Iterator<Item = &InOrder> {
         self.places.iter().filter_map(|place| place.write.as_ref())
     }
 
@@ -86,7 +89,7 @@ impl VisibleOrder {
     }
 }
 
-fn record_bytes(write: &Option<(Arc<Mutation>, LogPosition)>) -> usize {
+fn record_bytes(write: &Option<InOrder>) -> usize {
     write.as_ref().map_or(0, |(mutation, _)| mutation.record_size())
 }
 

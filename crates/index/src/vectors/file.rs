@@ -149,6 +149,11 @@ impl VectorFile {
         self.size_bytes
     }
 
+    /// The number of vectors of each segment.
+    pub fn segment_counts(&self) -> Vec<u64> {
+        self.segments.iter().map(|segment| u64::from(segment.count)).collect()
+    }
+
     /// The number of vectors.
     pub fn vector_count(&self) -> u64 {
         self.segments.iter().map(|segment| u64::from(segment.count)).sum()

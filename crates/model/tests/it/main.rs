@@ -4,6 +4,7 @@
 mod cells_model;
 mod dropped_columns;
 mod format_examples;
+mod liveness;
 mod merge_cursor;
 mod mutation_record;
 mod whole_rows;

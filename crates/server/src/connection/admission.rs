@@ -46,7 +46,7 @@ impl<H: QueryHandler> Connection<H> {
 
     /// The number of requests in flight.
     pub(super) fn under_way(&self) -> usize {
-        self.running.len() + self.log_queue.len()
+        self.running.len() + self.writing.len() + self.log_queue.len()
     }
 
     /// Whether another request may be begun.

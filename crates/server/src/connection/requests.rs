@@ -1,6 +1,6 @@
 //! Requests that concern statements: beginning them, and taking on those that have to wait.
 
-use super::{Connection, OUTPUT_WAITING_BYTES_MAX};
+use super::{Connection, OUTPUT_OF_WRITES_BYTES_MAX, OUTPUT_WAITING_BYTES_MAX};
 use crate::in_flight::InFlight;
 use crate::turn::{Begun, Reply, Requests};
 use bytes::Bytes;
@@ -153,6 +153,7 @@ impl<H: QueryHandler> Connection<H> {
                     let deadline = work.time_limit().map(|limit| (now + limit).into_std());
                     self.log_queue.push(awaited, deadline, work);
                 }
+                None if work.as_pending().is_some() => self.writing.push(work),
                 None => self.running.push(work),
             },
         }
@@ -169,7 +170,7 @@ impl<H: QueryHandler> Connection<H> {
     pub(super) fn collect_settled(&mut self, turn: Turn<'_>, cx: &mut Context<'_>) -> bool {
         let Some(hold) = turn.log_hold.filter(|_| !self.log_queue.is_empty()) else { return false };
         let mut progress = false;
-        while self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX {
+        while self.encoder.pending_bytes() < OUTPUT_OF_WRITES_BYTES_MAX {
             if let Some(work) = self.log_queue.next_settled(hold, cx) {
                 self.poll_work(work, turn, cx);
             } else if let Some(mut late) = self.next_late(cx) {
@@ -203,6 +204,11 @@ impl<H: QueryHandler> Connection<H> {
 
     pub(super) fn collect_finished(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progress = false;
+        while self.encoder.pending_bytes() < OUTPUT_OF_WRITES_BYTES_MAX {
+            let Poll::Ready(Some(finished)) = self.writing.poll_next_unpin(cx) else { break };
+            self.answer_finished(finished);
+            progress = true;
+        }
         while self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX {
             let Poll::Ready(Some(finished)) = self.running.poll_next_unpin(cx) else { break };
             self.answer_finished(finished);
@@ -214,7 +220,7 @@ impl<H: QueryHandler> Connection<H> {
     /// Cancels the requests on the blocking pool, so that no scan outlives its client. A client that closed its end
     /// counts as gone, even if it closed one direction only, as in Cassandra.
     pub(super) fn give_up_blocking(&mut self) {
-        self.running = take(&mut self.running).into_iter().filter(|work| work.as_pending().is_some()).collect();
+        self.running.clear();
     }
 }
 

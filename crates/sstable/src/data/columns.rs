@@ -87,7 +87,7 @@ impl FileColumns {
                 }
                 related.push(FileColumn {
                     target,
-                    dropped_until: i64::MIN,
+                    dropped_until: dropped_until(table, name),
                     fixed_length: column.ty.fixed_length(),
                     complex: column.is_complex(),
                     ordered_by: column.is_complex().then(|| column.ty.clone()),
@@ -165,12 +165,18 @@ impl FileColumns {
                 return Err(Corruption::new(file, 0, "columns in Cassandra's order", column.name.clone()).into());
             }
             last_target = target.or(last_target);
-            let dropped_until = dropped.map_or(i64::MIN, |dropped| dropped.dropped_time_micros);
+            let dropped_until = dropped_until(table, &column.name);
             let fixed_length = ty.fixed_length();
             related.push(FileColumn { target, dropped_until, fixed_length, complex, ordered_by: None });
         }
         Ok(related)
     }
+}
+
+/// Cells of a column up to this timestamp were dropped; `i64::MIN` if it never was.
+fn dropped_until(table: &Table, name: &str) -> i64 {
+    let dropped = table.dropped().iter().find(|dropped| *dropped.name == *name);
+    dropped.map_or(i64::MIN, |dropped| dropped.dropped_time_micros)
 }
 
 fn clustering_length(file: &str, class: &str) -> Result<Option<usize>, SSTableError> {

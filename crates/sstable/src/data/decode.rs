@@ -4,43 +4,11 @@ use model::{
     Cell, DeletionTime, Liveness, NO_DELETION_TIME, RowBuilder, Side, TTL_NONE, Table, begin_plain_row, compare_paths,
 };
 
-use crate::descriptor::Version;
-
-use super::{
-    BITMAP_COLUMNS_MAX, FileColumn, FileColumns, LIVE_DELETION, STORED_ROW, UnfilteredForm, cell_flag, extended, flag,
-};
+use super::{BITMAP_COLUMNS_MAX, FileColumn, FileColumns, STORED_ROW, UnfilteredForm, cell_flag, extended, flag};
 use crate::clustering::{kind, read_value, read_values};
 use crate::error::Decoded;
 use crate::input::Input;
 use crate::stats::EncodingBase;
-
-/// Reads a partition deletion, or an open marker of the row index: one byte if live, else twelve.
-pub(crate) fn read_deletion(input: &mut Input<'_>) -> Decoded<DeletionTime> {
-    match input.peek() {
-        Some(LIVE_DELETION) => {
-            input.u8("deletion")?;
-            Ok(DeletionTime::LIVE)
-        }
-        Some(first) if first > LIVE_DELETION => {
-            Err(input.damaged("a deletion that is live (80) or has a positive timestamp", format!("{first:02x}")))
-        }
-        _ => Ok(DeletionTime::new(input.i64("deletion timestamp")?, input.u32("local deletion time")?)),
-    }
-}
-
-/// Reads a partition's deletion in the encoding of a version.
-pub(crate) fn read_partition_deletion(version: Version, input: &mut Input<'_>) -> Decoded<DeletionTime> {
-    if version != Version::Nb {
-        return read_deletion(input);
-    }
-    let local_deletion_time = input.i32("local deletion time")?;
-    let marked_for_delete_at = input.i64("deletion timestamp")?;
-    match (local_deletion_time, marked_for_delete_at) {
-        (i32::MAX, i64::MIN) => Ok(DeletionTime::LIVE),
-        (0.., _) => Ok(DeletionTime::new(marked_for_delete_at, local_deletion_time as u32)),
-        _ => Err(input.damaged("a local deletion time from 1970 on", local_deletion_time.to_string())),
-    }
-}
 
 /// The part of an unfiltered before its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

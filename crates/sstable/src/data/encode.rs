@@ -3,63 +3,11 @@
 use model::{Cell, ColumnData, ComplexCells, DeletionTime, Liveness, Marker, PlainRow, Row, Side, StoredRow, Table};
 use types::vint;
 
-use super::{BITMAP_COLUMNS_MAX, LIVE_DELETION, STORED_ROW, UnfilteredForm, cell_flag, extended, flag};
+use super::row_stats::RowStats;
+use super::{BITMAP_COLUMNS_MAX, STORED_ROW, UnfilteredForm, cell_flag, extended, flag};
 use crate::clustering::{component_count, kind, write_value, write_values};
 use crate::error::SSTableError;
-use crate::stats::{EncodingBase, StatsCollector, push_vbytes};
-
-/// What encoding reports of the data that it writes.
-pub(crate) trait RowStats {
-    fn deletion(&mut self, deletion: DeletionTime);
-    fn liveness(&mut self, liveness: &Liveness);
-    fn cell(&mut self, cell: &Cell<'_>);
-    fn plain_row(&mut self, timestamp: i64, cells: usize);
-    fn row(&mut self, columns_set: usize);
-}
-
-impl RowStats for StatsCollector {
-    fn deletion(&mut self, deletion: DeletionTime) {
-        StatsCollector::deletion(self, deletion);
-    }
-    fn liveness(&mut self, liveness: &Liveness) {
-        StatsCollector::liveness(self, liveness);
-    }
-    fn cell(&mut self, cell: &Cell<'_>) {
-        StatsCollector::cell(self, cell);
-    }
-    fn plain_row(&mut self, timestamp: i64, cells: usize) {
-        StatsCollector::plain_row(self, timestamp, cells);
-    }
-    fn row(&mut self, columns_set: usize) {
-        StatsCollector::row(self, columns_set);
-    }
-}
-
-/// Statistics that nobody asks for.
-pub(crate) struct NoStats;
-
-impl RowStats for NoStats {
-    fn deletion(&mut self, _: DeletionTime) {}
-    fn liveness(&mut self, _: &Liveness) {}
-    fn cell(&mut self, _: &Cell<'_>) {}
-    fn plain_row(&mut self, _: i64, _: usize) {}
-    fn row(&mut self, _: usize) {}
-}
-
-/// Appends a partition deletion or an open marker of the row index.
-pub(crate) fn write_deletion(deletion: DeletionTime, out: &mut Vec<u8>) -> Result<(), SSTableError> {
-    if deletion.is_live() {
-        out.push(LIVE_DELETION);
-        return Ok(());
-    }
-    if !deletion.has_whole_form() {
-        let what = "a partition or range deletion with a negative timestamp".into();
-        return Err(SSTableError::Unwritable { what });
-    }
-    out.extend_from_slice(&deletion.marked_for_delete_at.to_be_bytes());
-    out.extend_from_slice(&deletion.local_deletion_time.to_be_bytes());
-    Ok(())
-}
+use crate::stats::{EncodingBase, push_vbytes};
 
 /// A column of the file being written.
 #[derive(Clone, Debug)]

@@ -76,6 +76,22 @@ impl WatchedFile {
         self.is_damaged.load(Ordering::Relaxed)
     }
 
+    /// The number of entries or vectors of each segment.
+    pub fn segment_entry_counts(&self) -> Vec<u64> {
+        match &self.file {
+            PartFile::Entries(entries) => entries.segment_entry_counts(),
+            PartFile::Vectors(vectors) => vectors.segment_counts(),
+        }
+    }
+
+    /// The size of the file, bytes.
+    pub fn size_bytes(&self) -> u64 {
+        match &self.file {
+            PartFile::Entries(entries) => entries.size_bytes(),
+            PartFile::Vectors(vectors) => vectors.size_bytes(),
+        }
+    }
+
     fn note<T>(&self, outcome: Result<T, SSTableError>) -> Result<T, SSTableError> {
         outcome.inspect_err(|error| {
             if is_unreadable(error) {

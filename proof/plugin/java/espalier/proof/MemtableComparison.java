@@ -4,11 +4,14 @@ import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.TreeSet;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 
 import org.apache.cassandra.config.DatabaseDescriptor;
@@ -42,6 +45,7 @@ import org.apache.cassandra.db.rows.Unfiltered;
 import org.apache.cassandra.db.rows.UnfilteredRowIterator;
 import org.apache.cassandra.db.rows.UnfilteredRowIterators;
 import org.apache.cassandra.dht.AbstractBounds;
+import org.apache.cassandra.exceptions.ConfigurationException;
 import org.apache.cassandra.index.transactions.UpdateTransaction;
 import org.apache.cassandra.io.sstable.SSTableReadsListener;
 import org.apache.cassandra.net.MessagingService;
@@ -113,7 +117,7 @@ public final class MemtableComparison
     private final Memtable stock;
     private final Memtable ours;
     private final OpOrder order = new OpOrder();
-    private final List<String> history = new ArrayList<>();
+    private final List<PartitionUpdate> history = new ArrayList<>();
     private int reads;
 
     private MemtableComparison(TableMetadata table, long seed)
@@ -123,9 +127,32 @@ public final class MemtableComparison
         AtomicReference<CommitLogPosition> start = new AtomicReference<>(CommitLogPosition.NONE);
         Memtable.Factory trie = TrieMemtable.factory(new HashMap<>());
         stock = trie.create(start, this.table, new Owner());
-        ours = EspalierMemtable.factory(new HashMap<>(Map.of("mode", "memtable", "shards", "3"))).create(start, this.table, new Owner());
-        if (ours instanceof TrieMemtable)
+        ours = made(this.table);
+    }
+
+    /** An empty memtable of ours. */
+    private static Memtable made(TableMetadataRef table)
+    {
+        Memtable.Factory factory = EspalierMemtable.factory(new HashMap<>(Map.of("mode", "memtable", "shards", "3")));
+        Memtable memtable = factory.create(new AtomicReference<>(CommitLogPosition.NONE), table, new Owner());
+        if (memtable instanceof TrieMemtable)
             throw new AssertionError("Cassandra's memtable was made in place of ours");
+        return memtable;
+    }
+
+    /** What is not supported is refused by name. */
+    private static void refuse(Map<String, String> options, String part)
+    {
+        try
+        {
+            EspalierMemtable.factory(new HashMap<>(options));
+        }
+        catch (ConfigurationException refused)
+        {
+            check(options + " is refused with '" + part + "'", refused.getMessage().contains(part), true);
+            return;
+        }
+        throw new AssertionError(options + " is not refused");
     }
 
     private void run(int updates) throws Exception
@@ -140,7 +167,7 @@ public final class MemtableComparison
             PartitionUpdate update = random.update(table.get());
             if (update.isEmpty())
                 continue;
-            history.add(update.toString());
+            history.add(update);
             try (OpOrder.Group group = order.start())
             {
                 stock.put(update, UpdateTransaction.NO_OP, group);
@@ -151,7 +178,8 @@ public final class MemtableComparison
             if (i % 100 == 99)
                 compareRange();
         }
-        compareFlush();
+        compareFlush(ours);
+        compareFlush(written(4));
         check("operations", ours.operationCount(), stock.operationCount());
         check("partitions", ours.partitionCount(), stock.partitionCount());
         check("least timestamp", ours.getMinTimestamp(), stock.getMinTimestamp());
@@ -165,6 +193,48 @@ public final class MemtableComparison
         // Cassandra's own is not: its count of memory may be below zero then, which fails an assertion of Cassandra's.
         ours.discard();
         check("memory is given back", Memtable.getMemoryUsage(ours).ownsOffHeap, 0L);
+    }
+
+    /** Another memtable of ours, to which threads write the same updates in another order, while this one reads. */
+    private Memtable written(int threads) throws Exception
+    {
+        Memtable memtable = made(table);
+        List<PartitionUpdate> updates = new ArrayList<>(history);
+        Collections.shuffle(updates, new Random(updates.size()));
+        AtomicInteger next = new AtomicInteger();
+        AtomicReference<Throwable> failure = new AtomicReference<>();
+        List<Thread> writers = new ArrayList<>();
+        for (int i = 0; i < threads; i++)
+            writers.add(new Thread(() -> {
+                try
+                {
+                    for (int at = next.getAndIncrement(); at < updates.size(); at = next.getAndIncrement())
+                        try (OpOrder.Group group = order.start())
+                        {
+                            memtable.put(updates.get(at), UpdateTransaction.NO_OP, group);
+                        }
+                }
+                catch (Throwable thrown)
+                {
+                    failure.set(thrown);
+                }
+            }));
+        writers.forEach(Thread::start);
+        while (next.get() < updates.size() && failure.get() == null)
+        {
+            boolean reversed = random.chance(50);
+            try (UnfilteredRowIterator rows = memtable.rowIterator(random.key(table.get()), random.slices(table.get()), filter(), reversed,
+                                                                   SSTableReadsListener.NOOP_LISTENER))
+            {
+                if (rows != null)
+                    new Content(rows);
+            }
+        }
+        for (Thread writer : writers)
+            writer.join();
+        if (failure.get() != null)
+            throw new AssertionError("a writer failed", failure.get());
+        return memtable;
     }
 
     /** Drops a column of the table, or adds it again. */
@@ -291,7 +361,7 @@ public final class MemtableComparison
         }
     }
 
-    private void compareFlush()
+    private void compareFlush(Memtable ours)
     {
         Memtable.FlushablePartitionSet<?> one = stock.getFlushSet(null, null), other = ours.getFlushSet(null, null);
         check("partitions to flush", other.partitionCount(), one.partitionCount());
@@ -400,6 +470,9 @@ public final class MemtableComparison
         long first = Long.parseLong(args[0]);
         int seeds = Integer.parseInt(args[1]), updates = Integer.parseInt(args[2]);
         int passed = 0, failed = 0, reads = 0;
+        refuse(Map.of("mode", "storage"), "mode 'storage' is not supported");
+        refuse(Map.of("mode", "disk"), "unknown mode 'disk'");
+        refuse(Map.of("shards", "many"), "shards must be a number");
         for (TableMetadata table : tables())
             for (long seed = first; seed < first + seeds; seed++)
             {
