@@ -1,5 +1,6 @@
 """Many clients at one place: one row, one counter, the schema and those who listen to it."""
 
+import socket
 import struct
 import threading
 import time
@@ -7,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from proof.attack.attacks import attack, describe
 from proof.attack.target import Target
-from proof.wire import Error, QueryOptions, Rows, requests
+from proof.wire import ConnectionClosed, Error, QueryOptions, Rows, requests
 
 CLIENTS, PIPELINED = 200, 10
 LISTENERS, CHANGES = 400, 25
 PAGES_OF_ONE = 40
+UNREAD_WRITES = 1000
 ALLOWED = r"Rows|Void|Error 0x(1001|1100|1700|1200) .*"
 
 
@@ -52,6 +54,34 @@ def conditions_on_a_large_row(target: Target) -> list:
 def increments_of_one_counter(target: Target) -> list:
     target.must("CREATE TABLE IF NOT EXISTS attack.counted (k int PRIMARY KEY, c counter)")
     return crowd(target, "UPDATE attack.counted SET c = c + 1 WHERE k = 1")
+
+
+@attack("hot key", seconds=20, expected=r"Rows|Void|SchemaChange|Error 0x1001 .*")
+def writes_of_a_client_that_reads_no_answers(target: Target) -> list:
+    """Others write the same rows, and change the schema, which waits for all writes in flight."""
+    target.must("CREATE TABLE IF NOT EXISTS attack.unread (k int PRIMARY KEY, v int, b blob)")
+    target.must("CREATE TABLE IF NOT EXISTS attack.counted (k int PRIMARY KEY, c counter)")
+    target.must(f"INSERT INTO attack.unread (k, v, b) VALUES (1, 0, 0x{'ab' * 200_000})")
+    writes = ["UPDATE attack.unread SET v = 5 WHERE k = 1 IF EXISTS", "UPDATE attack.counted SET c = c + 1 WHERE k = 1",
+              "UPDATE attack.unread SET v = 5 WHERE k = 1"]
+    answers = []
+    for write in writes:
+        with target.connect() as unread, target.connect() as other:
+            def send() -> None:
+                try:
+                    for _ in range(UNREAD_WRITES):
+                        unread.send(requests.QUERY, requests.query("SELECT * FROM attack.unread WHERE k = 1", QueryOptions(), 5))
+                        unread.send(requests.QUERY, requests.query(write, QueryOptions(), 5))
+                except (OSError, ConnectionClosed):
+                    pass            # the node reads no more, and the client leaves
+            sender = threading.Thread(target=send, daemon=True)
+            sender.start()
+            time.sleep(1)
+            answers += [other.query(write) for _ in range(3)]
+            answers += [other.query("CREATE TABLE attack.dropped (k int PRIMARY KEY)"), other.query("DROP TABLE attack.dropped")]
+            unread.socket.shutdown(socket.SHUT_RDWR)
+            sender.join()
+    return answers
 
 
 @attack("register", seconds=30, expected=r"SchemaChange")

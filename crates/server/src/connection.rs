@@ -43,8 +43,9 @@ use tokio::time::{Instant, Sleep, sleep};
 /// No further requests are begun while this number of bytes of answers waits for the socket.
 const OUTPUT_WAITING_BYTES_MAX: usize = 1024 * 1024;
 
-/// Writes in flight are finished even then, because locks and flushes wait for them, until this number of bytes waits.
-const OUTPUT_OF_WRITES_BYTES_MAX: usize = 4 * OUTPUT_WAITING_BYTES_MAX;
+/// Writes in flight are finished even then, because locks and flushes wait for them, until this number of bytes was
+/// added.
+const OUTPUT_OF_WRITES_BYTES_MAX: usize = 256 * 1024;
 
 /// Answers that reach this number of bytes are sent before the turn ends, while they are still in the processor's
 /// cache.
@@ -80,6 +81,8 @@ pub(crate) struct Connection<H: QueryHandler> {
     closing: bool,
     paused: bool,
     reads_much: bool,
+    /// The bytes of answers at which no further writes are finished, while the client does not read enough.
+    output_bytes_max: Option<usize>,
     /// The memory that it holds.
     account: Account,
     /// Its requests that wait for a thread.
@@ -122,6 +125,7 @@ impl<H: QueryHandler> Connection<H> {
             closing: false,
             paused: false,
             reads_much: false,
+            output_bytes_max: None,
             account: Account::new(place.budget().clone()),
             line,
             patrol: Patrol::new(connected, shared.options.handshake_timeout),
@@ -253,7 +257,7 @@ impl<H: QueryHandler> Connection<H> {
                 is_missing_some: self.decoder.missing_bytes() > 0,
                 is_sending: self.encoder.pending_bytes() > 0,
                 is_in_the_way: self.account.is_in_the_way(),
-                keeps_writes: !self.writing.is_empty() && self.encoder.pending_bytes() >= OUTPUT_OF_WRITES_BYTES_MAX,
+                keeps_writes: !self.writing.is_empty() && !self.may_finish_writes(),
             };
             while let Poll::Ready(verdict) = self.patrol.poll(&seen, cx) {
                 match verdict {

@@ -167,10 +167,20 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
+    /// Whether writes in flight are finished, although the client may not read their answers.
+    pub(super) fn may_finish_writes(&mut self) -> bool {
+        let pending_bytes = self.encoder.pending_bytes();
+        if pending_bytes < OUTPUT_WAITING_BYTES_MAX {
+            self.output_bytes_max = None;
+            return true;
+        }
+        pending_bytes < *self.output_bytes_max.get_or_insert(pending_bytes + OUTPUT_OF_WRITES_BYTES_MAX)
+    }
+
     pub(super) fn collect_settled(&mut self, turn: Turn<'_>, cx: &mut Context<'_>) -> bool {
         let Some(hold) = turn.log_hold.filter(|_| !self.log_queue.is_empty()) else { return false };
         let mut progress = false;
-        while self.encoder.pending_bytes() < OUTPUT_OF_WRITES_BYTES_MAX {
+        while self.may_finish_writes() {
             if let Some(work) = self.log_queue.next_settled(hold, cx) {
                 self.poll_work(work, turn, cx);
             } else if let Some(mut late) = self.next_late(cx) {
@@ -204,7 +214,7 @@ impl<H: QueryHandler> Connection<H> {
 
     pub(super) fn collect_finished(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progress = false;
-        while self.encoder.pending_bytes() < OUTPUT_OF_WRITES_BYTES_MAX {
+        while self.may_finish_writes() {
             let Poll::Ready(Some(finished)) = self.writing.poll_next_unpin(cx) else { break };
             self.answer_finished(finished);
             progress = true;
