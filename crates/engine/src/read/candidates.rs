@@ -70,12 +70,13 @@ enum Comparison {
     NoneHasMore,
 }
 
-/// What a search in another index may cost before it has saved anything.
-const CREDIT: i64 = 4096;
-/// What reading a batch of entries costs, if passing over a place costs one.
-const BATCH_COST: i64 = 64;
+/// What a search in another index may cost before it has saved anything: two batches.
+const CREDIT: i64 = 1024;
+/// What reading a batch of entries costs, if passing over a place costs one. As measured (bench/notes/indexes.md), it is
+/// as much as about 40 rows.
+const BATCH_COST: i64 = 512;
 /// What a row costs that need not be read.
-const ROW_COST: i64 = 16;
+const ROW_COST: i64 = 12;
 
 impl IndexCandidates {
     /// The number of SSTables whose entries are searched.

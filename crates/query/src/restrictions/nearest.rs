@@ -75,6 +75,7 @@ fn of_the_same_column(restriction: &ColumnRestriction) -> QueryError {
         Kind::Slice { .. } => {
             format!("Column \"{name}\" cannot be restricted by both an equality and an inequality relation")
         }
+        Kind::Like(_) => format!("{name} cannot be restricted by more than one relation if it includes a LIKE"),
         Kind::Contains(_) => {
             format!("Collection column {name} can only be restricted by CONTAINS, CONTAINS KEY, or map-entry equality")
         }
