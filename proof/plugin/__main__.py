@@ -1,6 +1,6 @@
 """The memtable plugin: two memtables side by side in one JVM with -Xcheck:jni, and then a node whose tables have our memtables.
 
-usage: python -m proof.plugin [--seed 1] [--seeds 4] [--updates 1500] [--statements 400] [--only memtables|node] [--jar FILE] [--library FILE]
+usage: python -m proof.plugin [--seed 1] [--seeds 3] [--updates 600] [--statements 250] [--only memtables|node] [--jar FILE] [--library FILE]
 """
 
 import argparse
@@ -23,9 +23,9 @@ WARNING_OF_JNI = re.compile(r"^(?:WARNING|FATAL ERROR) in native method.*\n(?:\s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--updates", type=int, default=1500)
-    parser.add_argument("--statements", type=int, default=400)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--updates", type=int, default=600)
+    parser.add_argument("--statements", type=int, default=250)
     parser.add_argument("--only", choices=("memtables", "node"))
     parser.add_argument("--jar", type=Path, default=JAR)
     parser.add_argument("--library", type=Path, help="a native library in place of the one in the jar")
