@@ -15,7 +15,7 @@ use blockio::{Disk, SystemDisk};
 use index::{
     Found, KeyBounds, NearestSearch, Origin, VectorFile, VectorMemory, VectorOptions, VectorSource, VectorWriter,
 };
-use model::{ColumnId, IndexKey, IndexPart, KeyRange};
+use model::{Analysis, ColumnId, IndexKey, IndexPart, KeyRange};
 use rustix::time::{ClockId, clock_gettime};
 use sstable::{BlockCache, SSTableError, SSTableId};
 use types::{Similarity, Token};
@@ -26,7 +26,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const SEARCHES: usize = 200;
 const CENTERS: u64 = 1000;
 const SIMILARITY: Similarity = Similarity::Euclidean;
-const KEY: IndexKey = IndexKey { column: ColumnId(1), part: IndexPart::Vectors(SIMILARITY) };
+const KEY: IndexKey = IndexKey { column: ColumnId(1), part: IndexPart::Vectors(SIMILARITY), analysis: Analysis::NONE };
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

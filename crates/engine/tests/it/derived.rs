@@ -9,8 +9,11 @@ use std::thread;
 use blockio::{Fault, SimulatedDisk};
 use commitlog::SyncMode;
 use engine::{Derive, Derived, Engine, EngineError, Turn, block_on};
-use model::{KeyRange, PartitionKey, ReadRange, Table, TableId, Unfiltered, UnfilteredCursor};
-use types::Token;
+use model::{
+    KeyRange, Keyspace, Mutation, PartitionKey, ReadRange, Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor,
+};
+use types::{CqlType, Token};
+use uuid::Uuid;
 
 use crate::fixture::{create_table, insertion, rows, small_options};
 
@@ -312,4 +315,57 @@ fn no_history_of_writes_in_flight_gives_a_number_twice() {
             assert!(given.last().is_none_or(|number| *number <= last), "seed {seed}: {given:?} and then {last}");
         }
     }
+}
+
+/// Adds one to a number in each of two tables, together.
+struct Both([Increment; 2]);
+
+impl Derive for Both {
+    type Answer = i64;
+    type Error = EngineError;
+
+    fn partitions(&self) -> Vec<(TableId, Token)> {
+        self.0.iter().flat_map(Increment::partitions).collect()
+    }
+
+    fn derive(&self, turn: Turn<'_>) -> Result<Derived<i64>, EngineError> {
+        let derived = self.0.iter().map(|increment| increment.derive(turn)).collect::<Result<Vec<_>, _>>()?;
+        let answer = derived[1].answer;
+        let updates = derived.into_iter().filter_map(|derived| derived.mutation).flat_map(Mutation::into_updates);
+        Ok(Derived { mutation: Some(Mutation::new(updates.collect())), answer })
+    }
+
+    fn would_wait(error: &EngineError) -> bool {
+        error.would_wait()
+    }
+}
+
+#[test]
+fn a_write_that_is_not_logged_becomes_visible_after_those_that_it_follows() {
+    let engine = open(&SimulatedDisk::new());
+    let table = create_table(&engine);
+    let builder = TableBuilder::new("unlogged", "t", TableId(Uuid::new_v4())).partition_key("k", CqlType::Int);
+    let unlogged = Arc::new(builder.clustering("c", CqlType::Int, false).regular("v", CqlType::Text).build());
+    let mut keyspace = Keyspace::new("unlogged", Default::default(), false);
+    keyspace.tables.insert(unlogged.name.clone(), unlogged.clone());
+    engine.set_keyspace(keyspace).unwrap();
+    let mut in_flight = 0;
+    for key in 0..100 {
+        let of = |table| Increment { engine: Arc::clone(&engine), table: Arc::clone(table), key, padding: 0 };
+        let both = Arc::new(Both([of(&table), of(&unlogged)]));
+        let mut first: Writing<'_> = Box::pin(async { engine.write_derived(&both, false).await });
+        if poll(&mut first).is_some() {
+            continue;
+        }
+        in_flight += 1;
+        let mut next = begin(&engine, &unlogged, key);
+        let mut answer = look(&engine, &unlogged, key);
+        assert!(poll(&mut next).is_none() && poll(&mut answer).is_none(), "the first one is not visible");
+        wait_for_the_log(&engine, &table);
+        assert!(poll(&mut next).is_none() && !rows(&engine, &unlogged).iter().any(|(other, ..)| *other == key));
+        assert_eq!(block_on(first).unwrap(), 1);
+        assert_eq!(block_on(next).unwrap(), 2);
+        assert_eq!(block_on(answer).unwrap(), 2);
+    }
+    assert!(in_flight > 0, "the device is never so fast");
 }

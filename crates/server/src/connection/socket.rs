@@ -83,8 +83,9 @@ impl<H: QueryHandler> Connection<H> {
 
     /// Waits for input, but not longer than a client may be idle.
     pub(super) fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let has_none_under_way = self.under_way() == 0;
         match &mut self.idle {
-            Some(timer) if self.under_way() == 0 => timer.as_mut().poll(cx).map(|()| {
+            Some(timer) if has_none_under_way => timer.as_mut().poll(cx).map(|()| {
                 let client = self.session.client.address;
                 self.shared.notices.closings.tell(|left_out| {
                     tracing::info!(?client, "closing idle connection{left_out}");

@@ -83,6 +83,22 @@ fn a_waiter_that_leaves_is_forgotten_and_passes_on_what_it_was_granted() {
 }
 
 #[test]
+fn a_lock_is_passed_on_at_a_place_unless_it_is_kept() {
+    for keeps in [false, true] {
+        let locks = PartitionLocks::with_stripes(1);
+        let held = Client::new(&locks, &[0]).poll().expect("it is free");
+        let mut next = Client::new(&locks, &[0]);
+        assert!(next.poll().is_none());
+        let place = held.into_place(None, keeps);
+        assert_eq!(next.is_woken(), !keeps);
+        drop(place);
+        assert!(next.is_woken());
+        let last = next.poll().expect("the lock");
+        assert!(!last.follow_others());
+    }
+}
+
+#[test]
 fn a_partition_twice_is_one_lock() {
     let locks = PartitionLocks::new();
     let partition = (TableId(Uuid::from_u128(7)), Token(3));
