@@ -71,6 +71,12 @@ impl Space {
 }
 
 impl Target {
+    /// A point itself.
+    pub fn of_point(point: &[f32]) -> Target {
+        let space = Space { similarity: Similarity::Euclidean, squared_length: 0.0 };
+        Target { space, squared_length: 0.0, point: point.to_vec() }
+    }
+
     /// The square of the distance to a point.
     pub fn distance(&self, point: &[f32]) -> f32 {
         squared_distance(&self.point, point)
