@@ -29,7 +29,7 @@ def create_index(rng: Random, table: Table, expires: bool, has_data: bool) -> St
     is_refused = len(table.partition_key) == 1 and column.kind == "partition_key"
     if not is_refused and "duration" not in column.type.name and not is_cells_of_user_type(column):
         table.indexes.setdefault(column.name, []).append(target)
-    # Espalier has no indexes of vectors yet, and Cassandra none of blobs.
+    # Histories do not search vectors by similarity, and Cassandra has no indexes of blobs.
     attached = rng.random() < ATTACHED and not has_data and not any(word in column.type.name for word in ("vector", "blob", "'"))
     if attached and column.name in table.indexes:
         table.attached.add(column.name)

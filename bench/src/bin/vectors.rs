@@ -1,5 +1,5 @@
-//! `bench-vectors COUNT DIMENSION uniform|clustered DIRECTORY [WANTED]`: builds an index of COUNT vectors in a file, and
-//! searches it for the ten (or WANTED) nearest of new vectors. The program prints one line of JSON per figure: the
+//! `bench-vectors COUNT DIMENSION uniform|clustered DIRECTORY [WANTED]`: builds an index of COUNT vectors in a file,
+//! and searches it for the ten (or WANTED) nearest of new vectors. The program prints one line of JSON per figure: the
 //! processor time of the build, the size of the file, and of searches in the file and of all vectors in memory the
 //! processor time and the recall, which is the share of the true nearest vectors that were found.
 

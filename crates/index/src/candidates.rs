@@ -52,8 +52,8 @@ impl Candidates {
         }
     }
 
-    /// Moves to the first key that is not less than this one. Returns how many batches were read for that. Fails where a
-    /// source cannot be read.
+    /// Moves to the first key that is not less than this one. Returns how many batches were read for that. Fails where
+    /// a source cannot be read.
     pub fn advance_to(&mut self, key: &[u8]) -> Result<usize, SSTableError> {
         match self {
             Candidates::Merged(streams) => {

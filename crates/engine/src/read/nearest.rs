@@ -30,8 +30,8 @@ pub enum NearestStep {
 }
 
 impl NearestCandidates {
-    /// Goes on for less than a millisecond. Blocks on the disk. Fails with [`EngineError::UnreadableIndex`] where a file
-    /// cannot be read.
+    /// Goes on for less than a millisecond. Blocks on the disk. Fails with [`EngineError::UnreadableIndex`] where a
+    /// file cannot be read.
     pub fn step(&mut self) -> Result<NearestStep, EngineError> {
         Ok(match self.search.next(&mut self.key).map_err(failure)? {
             Found::Candidate(score) => {

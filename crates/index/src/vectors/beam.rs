@@ -7,8 +7,7 @@ use sstable::SSTableError;
 
 use super::space::Target;
 
-/// How many of the nearest points a walk keeps at first. It ends when all of them were looked at. Measured: see the
-/// notes of the bench about vectors.
+/// The least number of the nearest points that a walk keeps. It ends when all of them were looked at.
 pub(crate) const WIDTH_MIN: usize = 128;
 /// A walk that keeps some number of points gives this part of them, because the last ones are the least certain.
 const CERTAIN_PART: usize = 4;
@@ -89,15 +88,20 @@ impl PartialOrd for Bound {
 }
 
 impl Beam {
-    /// A walk that begins, and will be asked for about this many points.
-    pub fn new(count: usize, wanted: usize) -> Beam {
+    /// A walk among `count` points that begins with a width, and will be asked for about `wanted` points.
+    pub fn new(count: usize, width: usize, wanted: usize) -> Beam {
+        Beam::with_width(count, WIDTH_MIN.max(width).max(wanted.saturating_mul(CERTAIN_PART)))
+    }
+
+    /// A walk among `count` points that keeps this many of the nearest at first.
+    pub fn with_width(count: usize, width: usize) -> Beam {
         Beam {
             seen: vec![0; count.div_ceil(64)],
             distances: Vec::new(),
             open: BinaryHeap::new(),
             ready: BinaryHeap::new(),
             nearest: BinaryHeap::new(),
-            width: WIDTH_MIN.max(wanted.saturating_mul(CERTAIN_PART)),
+            width,
             given: 0,
             next: 0,
             neighbours: Vec::new(),
@@ -188,6 +192,11 @@ impl Beam {
         let Reverse(near) = self.ready.pop()?;
         self.given += 1;
         Some(near)
+    }
+
+    /// How many points it saw.
+    pub fn seen_count(&self) -> usize {
+        self.distances.len()
     }
 
     /// The bytes that it holds.

@@ -17,7 +17,7 @@ use super::space::{Space, Target, coordinates};
 use crate::paged::{Footer, FooterBytes, Form, Origin};
 
 /// The form of these files.
-pub(crate) const FORM: Form = Form { magic: b"ESPV", version: 1, segment_bytes: 40 };
+pub(crate) const FORM: Form = Form { magic: b"ESPV", version: 1, segment_bytes: 44 };
 
 /// The entry of a segment without a graph.
 pub(crate) const NO_ENTRY: u32 = u32::MAX;
@@ -38,6 +38,8 @@ pub(crate) struct Segment {
     /// Where walks through the graph begin.
     pub entry: u32,
     pub dimension: u32,
+    /// How many of the nearest points a walk keeps.
+    pub width: u32,
     /// See [`Space::squared_length`].
     pub squared_length: f32,
 }
@@ -45,9 +47,9 @@ pub(crate) struct Segment {
 impl Segment {
     /// Appends its part of the footer.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let Segment { first_page, keys_page, ends_page, count, entry, dimension, squared_length } = self;
+        let Segment { first_page, keys_page, ends_page, count, entry, dimension, width, squared_length } = self;
         [first_page, keys_page, ends_page].iter().for_each(|page| out.extend_from_slice(&page.to_be_bytes()));
-        [count, entry, dimension].iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
+        [count, entry, dimension, width].iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
         out.extend_from_slice(&squared_length.to_be_bytes());
     }
 
@@ -56,9 +58,9 @@ impl Segment {
         let what = "the pages of a segment";
         let (first_page, keys_page, ends_page) = (footer.u64(what)?, footer.u64(what)?, footer.u64(what)?);
         let (count, entry) = (footer.u32("the number of vectors")?, footer.u32("the entry of a graph")?);
-        let dimension = footer.u32("the dimension of vectors")?;
+        let (dimension, width) = (footer.u32("the dimension of vectors")?, footer.u32("the width of walks")?);
         let squared_length = footer.f32("the length of points")?;
-        let segment = Segment { first_page, keys_page, ends_page, count, entry, dimension, squared_length };
+        let segment = Segment { first_page, keys_page, ends_page, count, entry, dimension, width, squared_length };
         let is_sound = (1..=DIMENSION_MAX).contains(&dimension)
             && count > 0
             && (entry < count || entry == NO_ENTRY)
@@ -163,9 +165,9 @@ impl VectorFile {
     pub fn search(self: &Arc<Self>, wanted: &[f32], count: usize) -> Vec<Box<dyn VectorSource>> {
         let fits = |place: &usize| self.segments[*place].dimension as usize == wanted.len();
         let search = |place: usize| -> Box<dyn VectorSource> {
-            let Segment { squared_length, count: nodes, .. } = self.segments[place];
+            let Segment { squared_length, count: nodes, width, .. } = self.segments[place];
             let target = Space { similarity: self.similarity, squared_length }.target(wanted);
-            let beam = Beam::new(nodes as usize, count);
+            let beam = Beam::new(nodes as usize, width as usize, count);
             Box::new(FileSearch { file: self.clone(), segment: place, target, beam })
         };
         (0..self.segments.len()).filter(fits).map(search).collect()

@@ -1,8 +1,8 @@
 //! Similarity as distance: vectors become points, of which the nearest to a target is the most similar to it.
 //!
 //! Graphs need distances that obey the triangle inequality. Under cosine similarity a point is the vector at length 1.
-//! Under dot products it has one coordinate more, which makes all points of a segment as long as the longest vector; the
-//! target has zero there.
+//! Under dot products it has one coordinate more, which makes all points of a segment as long as the longest vector;
+//! the target has zero there.
 
 use types::Similarity;
 use types::similarity::{dot_product, squared_distance};
@@ -71,6 +71,12 @@ impl Space {
 }
 
 impl Target {
+    /// A point itself.
+    pub fn of_point(point: &[f32]) -> Target {
+        let space = Space { similarity: Similarity::Euclidean, squared_length: 0.0 };
+        Target { space, squared_length: 0.0, point: point.to_vec() }
+    }
+
     /// The square of the distance to a point.
     pub fn distance(&self, point: &[f32]) -> f32 {
         squared_distance(&self.point, point)

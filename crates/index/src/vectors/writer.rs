@@ -9,9 +9,11 @@ use sstable::{SSTableError, TRIE_PAGE_BYTES};
 use types::Similarity;
 use types::similarity::read_floats;
 
+use super::beam::WIDTH_MIN;
 use super::file::{FORM, Layout, NO_ENTRY, Segment};
 use super::graph::{self, DEGREE_MAX, Graph, Points};
 use super::space::{Space, coordinates};
+use super::width;
 use crate::paged::{Origin, PagedWriter, stopped};
 
 /// When a file has graphs, and how large they are.
@@ -21,11 +23,13 @@ pub struct VectorOptions {
     pub segment_bytes: usize,
     /// A segment with fewer vectors has no graph: looking at all of them takes less time.
     pub graph_min: usize,
+    /// Whether every other segment has a graph with the narrowest walks, whether or not that pays. For tests.
+    pub always_graph: bool,
 }
 
 impl Default for VectorOptions {
     fn default() -> VectorOptions {
-        VectorOptions { segment_bytes: 128 << 20, graph_min: 1024 }
+        VectorOptions { segment_bytes: 128 << 20, graph_min: 1024, always_graph: false }
     }
 }
 
@@ -109,10 +113,11 @@ impl VectorWriter {
         self.vectors.chunks_exact(dimension).for_each(|vector| space.push_point(vector, &mut values));
         self.vectors = Vec::new();
         let points = Points { coordinates, values: &values };
-        let graph = match count >= self.options.graph_min {
-            true => Some(graph::build(&points, goes_on).ok_or_else(stopped)?),
+        let built = match count >= self.options.graph_min {
+            true => self.build(&points, goes_on)?,
             false => None,
         };
+        let (graph, width) = built.unzip();
         let layout = Layout { coordinates, has_graph: graph.is_some() };
         let first_page = self.file.page();
         self.write_nodes(layout, &points, graph.as_ref())?;
@@ -128,9 +133,24 @@ impl VectorWriter {
             count: count as u32,
             entry: graph.map_or(NO_ENTRY, |graph| graph.entry),
             dimension: dimension as u32,
+            width: width.unwrap_or_default() as u32,
             squared_length: space.squared_length,
         });
         Ok(())
+    }
+
+    /// A graph, and the width of walks through it; `None` if looking at all points takes less time.
+    fn build(
+        &self,
+        points: &Points<'_>,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<(Graph, usize)>, SSTableError> {
+        let graph = graph::build(points, goes_on).ok_or_else(stopped)?;
+        let width = match self.options.always_graph {
+            true => Some(WIDTH_MIN),
+            false => width::measure(points, &graph)?,
+        };
+        Ok(width.map(|width| (graph, width)))
     }
 
     fn write_nodes(&mut self, layout: Layout, points: &Points<'_>, graph: Option<&Graph>) -> Result<(), SSTableError> {

@@ -59,7 +59,8 @@ fn a_term_is_found_by_its_beginning_its_end_and_what_it_contains() {
     let begin = |indexer: &Indexer, text: &str| indexer.terms_that_begin(text.as_bytes());
     let end = |indexer: &Indexer, text: &str| indexer.terms_that_contain(text.as_bytes(), true);
     let contain = |indexer: &Indexer, text: &str| indexer.terms_that_contain(text.as_bytes(), false);
-    // The caller tests each of them: a beginning is looked for among suffixes too, and long texts by what they begin with.
+    // The caller tests each of them: a beginning is looked for among suffixes too, and long texts by what they begin
+    // with.
     for (range, expected) in [
         (contain(&indexer, "ell"), &[0, 1][..]),
         (contain(&indexer, "llo"), &[0, 1, 3]),

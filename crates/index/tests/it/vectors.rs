@@ -13,7 +13,7 @@ use types::{Similarity, Token};
 use crate::support::{disk, origin};
 
 const PATH: &str = "/index/7-vectors.db";
-const GRAPHS: VectorOptions = VectorOptions { segment_bytes: 128 << 20, graph_min: 1 };
+const GRAPHS: VectorOptions = VectorOptions { segment_bytes: 128 << 20, graph_min: 1, always_graph: true };
 
 fn key(similarity: Similarity) -> IndexKey {
     IndexKey { column: ColumnId(7), part: IndexPart::Vectors(similarity), analysis: Analysis::NONE }
@@ -125,13 +125,33 @@ fn a_search_in_a_graph_finds_nearly_all_of_the_most_similar_vectors() {
 }
 
 #[test]
+fn a_walk_is_as_wide_as_the_vectors_need_it() {
+    let mut random = Random(seed(16));
+    for (name, vectors) in
+        [("uniform", uniform(&mut random, 3000, 48)), ("clustered", clustered(&mut random, 3000, 48))]
+    {
+        let similarity = Similarity::Euclidean;
+        let disk = disk();
+        write(&disk, similarity, &vectors, VectorOptions::default());
+        let file = open(&disk, similarity).unwrap();
+        let (mut hits, searches) = (0, 30);
+        for wanted in uniform(&mut random, searches, 48) {
+            let best = exact(similarity, &vectors, &wanted, 10);
+            let found = found(file.search(&wanted, 10), 10).unwrap();
+            hits += found.iter().filter(|(number, _)| best.contains(number)).count();
+        }
+        assert!(hits * 100 >= searches * 10 * 95, "{name}: {hits} of {}", searches * 10);
+    }
+}
+
+#[test]
 fn every_vector_is_found_once_if_all_are_asked_for() {
     let mut random = Random(seed(12));
     let mut vectors = clustered(&mut random, 400, 5);
     // Many equal vectors are neighbours of one another, and far away from the rest.
     vectors.extend(vec![vec![9.0; 5]; 300]);
     for similarity in Similarity::ALL {
-        for options in [GRAPHS, VectorOptions { segment_bytes: 6000, graph_min: 1 }, VectorOptions::default()] {
+        for options in [GRAPHS, VectorOptions { segment_bytes: 6000, ..GRAPHS }, VectorOptions::default()] {
             let disk = disk();
             write(&disk, similarity, &vectors, options);
             let file = open(&disk, similarity).unwrap();

@@ -1,8 +1,8 @@
 //! ORDER BY … ANN OF: the rows whose vectors are most similar to a given one.
 //!
-//! Of the rows that are read and that the WHERE clause keeps, the best ones are held in a heap of LIMIT rows. So filters
-//! are applied before the limit, and the memory does not depend on the number of rows. Which rows are read is decided
-//! elsewhere: all of them, or those that an index gives.
+//! Of the rows that are read and that the WHERE clause keeps, the best ones are held in a heap of LIMIT rows. So
+//! filters are applied before the limit, and the memory does not depend on the number of rows. Which rows are read is
+//! decided elsewhere: all of them, or those that an index gives.
 
 use std::cmp;
 use std::collections::BinaryHeap;

@@ -1,4 +1,5 @@
-//! Indexes of text that is analysed: storage-attached ones and SASI. Every statement has the answer that Cassandra gave.
+//! Indexes of text that is analysed: storage-attached ones and SASI. Every statement has the answer that Cassandra
+//! gave.
 
 use query::{ProcessorOptions, QueryOptions};
 use serde_json::{Value as Json, json};

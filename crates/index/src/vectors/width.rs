@@ -1,0 +1,97 @@
+//! How many points a walk through a graph has to keep, so that it finds nearly all of the nearest.
+//!
+//! That depends on the vectors: few are enough where they lie in clusters, and many are needed where all are about as
+//! far from one another. So a writer tries some widths with points of the segment, whose nearest points it knows.
+
+use std::collections::BinaryHeap;
+
+use sstable::SSTableError;
+
+use super::beam::{Beam, Near, Nodes, WIDTH_MIN};
+use super::graph::{Graph, Points};
+use super::space::Target;
+
+/// How many points are looked for, and how many of the nearest of each.
+const SAMPLES: usize = 40;
+const NEAREST: usize = 10;
+/// The part of the nearest points that a walk has to find. It is more than 95 %, because a point of the graph is found
+/// more easily than another one.
+const RECALL: f32 = 0.98;
+/// The widest walk that is tried.
+const WIDTH_MAX: usize = 1 << 13;
+/// A graph is worth its while if a walk sees at most this part of all points.
+const SEEN_PART: usize = 2;
+
+/// Points in memory with their graph.
+struct Built<'g> {
+    points: &'g Points<'g>,
+    graph: &'g Graph,
+}
+
+impl Nodes for Built<'_> {
+    fn count(&self) -> usize {
+        self.points.len()
+    }
+
+    fn entry(&self) -> Option<u32> {
+        Some(self.graph.entry)
+    }
+
+    fn distance(&self, node: u32, target: &Target) -> Result<f32, SSTableError> {
+        Ok(target.distance(self.points.point(node)))
+    }
+
+    fn neighbours(&self, node: u32, out: &mut Vec<u32>) -> Result<(), SSTableError> {
+        out.clear();
+        out.extend_from_slice(&self.graph.neighbours[node as usize]);
+        Ok(())
+    }
+}
+
+/// The least width with which walks find nearly all of the nearest points; `None` if they would have to see so many
+/// points that all of them are looked at in less time.
+pub(super) fn measure(points: &Points<'_>, graph: &Graph) -> Result<Option<usize>, SSTableError> {
+    let nodes = Built { points, graph };
+    let count = points.len();
+    let samples = (0..SAMPLES.min(count)).map(|sample| (sample * count / SAMPLES.min(count)) as u32);
+    let looked_for: Vec<(Target, Vec<u32>)> = samples
+        .map(|node| {
+            let target = Target::of_point(points.point(node));
+            let nearest = nearest(&nodes, &target)?;
+            Ok((target, nearest))
+        })
+        .collect::<Result<_, SSTableError>>()?;
+    let mut width = WIDTH_MIN;
+    while width <= WIDTH_MAX {
+        let (mut found, mut seen, mut wanted) = (0, 0, 0);
+        for (target, nearest) in &looked_for {
+            let mut beam = Beam::with_width(count, width);
+            while !beam.walk(&nodes, target, usize::MAX)? {}
+            for _ in 0..nearest.len() {
+                found += usize::from(beam.take().is_some_and(|near| nearest.contains(&near.node)));
+            }
+            wanted += nearest.len();
+            seen += beam.seen_count();
+        }
+        if seen * SEEN_PART > looked_for.len() * count {
+            return Ok(None);
+        }
+        if found as f32 >= wanted as f32 * RECALL {
+            return Ok(Some(width));
+        }
+        width *= 2;
+    }
+    Ok(None)
+}
+
+/// The points that are nearest to a target.
+fn nearest(nodes: &Built<'_>, target: &Target) -> Result<Vec<u32>, SSTableError> {
+    let mut nearest = BinaryHeap::new();
+    for node in 0..nodes.count() as u32 {
+        nearest.push(Near { distance: nodes.distance(node, target)?, node });
+        if nearest.len() > NEAREST {
+            nearest.pop();
+        }
+    }
+    Ok(nearest.into_iter().map(|near| near.node).collect())
+}
