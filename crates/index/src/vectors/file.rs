@@ -133,7 +133,7 @@ impl VectorFile {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let IndexPart::Vectors(similarity) = key.part else {
             let what = format!("vectors of {:?}", key.part);
-            return Err(SSTableError::Unsupported { file: name.into(), what });
+            return Err(SSTableError::Unsupported { file: name, what });
         };
         let file = disk.open(path, OpenOptions::read())?;
         let size_bytes = file.len()?;
