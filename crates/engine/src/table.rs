@@ -8,7 +8,6 @@ pub(crate) mod by_table_id;
 mod flush_size;
 mod generation;
 pub(crate) mod in_memory;
-pub(crate) mod index_stats;
 pub(crate) mod indexes;
 pub(crate) mod merges;
 mod pool;

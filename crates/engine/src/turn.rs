@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use commitlog::LogHold;
 use model::{LargeRowLimit, RowMemory};
 
-use crate::write::Unsettled;
+use crate::unsettled::Unsettled;
 
 /// What the caller of a read or a write permits.
 ///

@@ -20,7 +20,6 @@ mod derived;
 mod locks;
 mod order;
 mod readers;
-mod unsettled;
 mod visible_order;
 
 use std::any::Any;
@@ -43,7 +42,6 @@ pub(crate) use order::Durability;
 use order::Write;
 pub(crate) use order::{WriteUnderWay, begin};
 use readers::Readers;
-pub use unsettled::Unsettled;
 
 /// Writes mutations.
 pub(crate) struct Writes {

@@ -14,11 +14,11 @@ use types::Token;
 use super::Writes;
 use super::locks::HeldLocks;
 use super::order::{Attempt, Write, drive_under};
-use super::unsettled::Unsettled;
 use crate::error::EngineError;
 use crate::table::Taken;
 use crate::table::in_memory::{self, Reservations};
 use crate::turn::Turn;
+use crate::unsettled::Unsettled;
 
 /// What a write derives from what it reads.
 pub struct Derived<A> {

@@ -28,9 +28,9 @@ use commitlog::LogPosition;
 use model::{Mutation, TableId};
 use types::Token;
 
-use super::unsettled::Unsettled;
 use super::visible_order::VisibleOrder;
 use crate::lock::lock;
+use crate::unsettled::Unsettled;
 
 /// 4,096 locks: with 64 writers at a time, one in 64 waits for a writer of another partition.
 const STRIPE_BITS: u32 = 12;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use model::{Index, Table};
 use types::Token;
 
-use super::TableStore;
 use crate::read;
 use crate::shared::Shared;
+use crate::table::TableStore;
 
 /// A secondary index in numbers.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,7 +18,7 @@ pub struct Unsettled {
 
 impl Unsettled {
     /// Adds those updates of a write that are wanted.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         mutation: &Arc<Mutation>,
         end: Option<LogPosition>,
@@ -30,12 +30,12 @@ impl Unsettled {
     }
 
     /// Whether there are no such writes.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.updates.is_empty()
     }
 
     /// The end of the last record of these writes; `None` if none of them is logged.
-    pub(super) fn end(&self) -> Option<LogPosition> {
+    pub(crate) fn end(&self) -> Option<LogPosition> {
         self.end
     }
 
