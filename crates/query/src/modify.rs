@@ -214,6 +214,15 @@ fn mutation_of(modification: &Modification, execution: &Execution<'_>) -> Result
     let mut updates = Updates::default();
     modification.add_to(&mut updates, execution.timestamp_micros(), execution)?;
     check_alive(&updates, execution)?;
+    match execution.processor.watches_terms() {
+        false => Ok(updates.into_mutation()),
+        true => mutation_of_checked_terms(updates, execution),
+    }
+}
+
+/// The mutation is checked apart, because most are not, and because moving it costs more than the test.
+#[cold]
+fn mutation_of_checked_terms(updates: Updates, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
     let mutation = updates.into_mutation();
     mutation.iter().try_for_each(|mutation| terms::check(mutation, execution))?;
     Ok(mutation)

@@ -233,6 +233,7 @@ fn token_value(value: Bound<'_>) -> Result<Token, QueryError> {
 }
 
 /// The partition key of these column values.
+#[inline]
 pub(crate) fn serialize_key(values: &[&[u8]]) -> Result<PartitionKey, QueryError> {
     let serialized = check_key(values)?;
     if let [only] = values {

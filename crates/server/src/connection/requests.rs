@@ -214,12 +214,12 @@ impl<H: QueryHandler> Connection<H> {
 
     pub(super) fn collect_finished(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progress = false;
-        while self.may_finish_writes() {
+        while !self.writing.is_empty() && self.may_finish_writes() {
             let Poll::Ready(Some(finished)) = self.writing.poll_next_unpin(cx) else { break };
             self.answer_finished(finished);
             progress = true;
         }
-        while self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX {
+        while !self.running.is_empty() && self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX {
             let Poll::Ready(Some(finished)) = self.running.poll_next_unpin(cx) else { break };
             self.answer_finished(finished);
             progress = true;
