@@ -46,9 +46,10 @@ LOG_NAME = "commitlog.log"
 POLICIES = ("stop_commit", "stop", "die", "ignore")
 # In a case that meets short writes. The kernel continues a short write, and that write may be short too.
 SHORT_WRITES, SHORT_IN_A_ROW_MAX = 15, 3
-# Small, so that segments are used anew and memtables flushed.
+# Small, so that segments are used anew and memtables flushed. The disk is slow where the machine is busy.
 SETTINGS = {"commitlog_segment_size": "1MiB", "commitlog_total_space": "6MiB", "memtable_offheap_space": "8MiB",
-            "memtable_cleanup_threshold": "0.2"}
+            "memtable_cleanup_threshold": "0.2", "write_request_timeout": "600s", "counter_write_request_timeout": "600s",
+            "cas_contention_timeout": "600s"}
 OPERATIONS_MAX = {"batch": 3000, "group": 1500, "each": 5000, "periodic": 1000}
 DURABLE = ("batch", "each", "group")
 LONGEST_SECONDS = 2
