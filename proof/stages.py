@@ -81,8 +81,8 @@ OTHERS = [
     Stage("plugin-build", ["make", "--no-print-directory", "plugin"], "single", needs=BINARY),
     Stage("plugin", [PYTHON, "-m", "proof.plugin"], needs=("plugin-build",)),
     Stage("log", [PYTHON, "-m", "proof.log"], needs=BINARY),
-    # It times an honest client's answers, so the tests must not take the processors from that client.
-    Stage("attack", [PYTHON, "-m", "proof.attack"], needs=(*BINARY, "cargo-test")),
+    # It times an honest client's answers, so tests and builds must not take the processors from that client.
+    Stage("attack", [PYTHON, "-m", "proof.attack"], needs=(*BINARY, "cargo-test", "plugin-build")),
 ]
 STAGES = CARGO + OTHERS
 
