@@ -5,7 +5,7 @@ Each life of the log is in another sync mode than the one before: whatever the m
 usage: python -m proof.kill [--rounds 50] [--seed 1] [--cassandra]
 
 --cassandra proves this program; without DDL and TRUNCATE, for Cassandra killed inside DDL may never start again, and inside
-TRUNCATE keeps a part; and without counters and conditions, for there a counter of a deleted row goes on from what it was.
+TRUNCATE keeps a part. Counters and conditions are left out too, because a counter of a deleted row continues from its old total there.
 """
 
 import argparse

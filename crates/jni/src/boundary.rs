@@ -197,6 +197,9 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_takeChanges(
 ) -> i64 {
     // SAFETY: promise 2.
     let out = unsafe { buffer(out, capacity) };
+    if changes == 0 {
+        return guard(out, |_| Err("there are no changed rows".into()));
+    }
     // SAFETY: the handle is that of a box which `putObserved` made, and this is its only use.
     let changes = unsafe { Box::from_raw(changes as *mut Vec<u8>) };
     guard(out, |out| {

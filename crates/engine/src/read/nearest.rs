@@ -23,15 +23,15 @@ pub struct NearestCandidates {
 pub enum NearestStep {
     /// The next place, and how similar its vector was.
     Place(Place, f32),
-    /// Nothing yet. About so many vectors were looked at.
+    /// No place yet. The number is about how many vectors were compared.
     Nothing(u64),
     /// There are no more places.
     End,
 }
 
 impl NearestCandidates {
-    /// Goes on for less than a millisecond. Blocks on the disk. Fails with [`EngineError::UnreadableIndex`] where a
-    /// file cannot be read.
+    /// Continues the search for less than a millisecond. Blocks on the disk. Fails with
+    /// [`EngineError::UnreadableIndex`] where a file cannot be read.
     pub fn step(&mut self) -> Result<NearestStep, EngineError> {
         Ok(match self.search.next(&mut self.key).map_err(failure)? {
             Found::Candidate(score) => {

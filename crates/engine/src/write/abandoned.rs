@@ -88,7 +88,7 @@ fn run(writes: &Weak<Writes>, abandoned: &Receiver<AbandonedWrite>) {
         if is_over && finishing.is_empty() {
             return;
         }
-        // Wakers of these writes end this, and whoever sends another write or leaves.
+        // A waker of one of these writes ends this, and so do another write and the end of the engine.
         thread::park();
     }
 }

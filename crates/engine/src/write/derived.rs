@@ -2,8 +2,8 @@
 //!
 //! The locks of the partitions make one step of reading, deciding and entering the log. The next write reads what is
 //! visible, and the updates that are only in the log ([`Unsettled`]). It becomes visible, and is answered, after the
-//! writes that it follows, also where it writes nothing. So many writes of one partition wait for the device together,
-//! and no client learns of a write that a power cut may undo. Plain writes take no lock, as in Cassandra.
+//! writes that it follows, also where it writes nothing. Therefore the writes of one partition share a wait for the
+//! device, and no client learns of a write that a power cut may undo. Plain writes take no lock, as in Cassandra.
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -126,7 +126,7 @@ fn increments_that_wait_for_room_in_the_log_are_derived_again() {
 }
 
 #[test]
-fn an_increment_that_is_dropped_in_flight_keeps_its_lock_until_it_is_visible() {
+fn an_increment_that_is_dropped_in_flight_counts_for_the_next_one() {
     let engine = open(&SimulatedDisk::new());
     let table = create_table(&engine);
     let mut in_flight = 0;
@@ -139,7 +139,7 @@ fn an_increment_that_is_dropped_in_flight_keeps_its_lock_until_it_is_visible() {
                 Poll::Ready(done) => assert_eq!(done.unwrap(), 2 * step + 1),
             }
         }
-        // If the lock were free before the dropped write is visible, this would read the number before it.
+        // The dropped write may not be visible yet, so this has to read it in flight.
         let next = block_on(engine.write_derived(&increment(&engine, &table, 1, 0), false)).unwrap();
         assert_eq!(next, 2 * step + 2);
     }

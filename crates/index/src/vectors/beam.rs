@@ -1,4 +1,5 @@
-//! A walk through a graph that gives points in order of their distance, and goes on as long as more are asked for.
+//! A walk through a graph that gives points in order of their distance, and continues as long as the caller asks for
+//! more.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

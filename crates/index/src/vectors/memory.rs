@@ -1,5 +1,5 @@
 //! The vectors of a memtable: lists with their keys, in the order of arrival. A search looks at all of them, because
-//! a memtable is flushed before it has so many that a graph would pay for its upkeep by every write.
+//! a memtable is flushed before a graph would save more in searches than its upkeep costs in writes.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

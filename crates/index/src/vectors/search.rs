@@ -27,7 +27,7 @@ pub trait VectorSource: Send {
 pub enum Found {
     /// The next row. Its vector in some source is this similar.
     Candidate(f32),
-    /// Nothing yet. About so many vectors were looked at.
+    /// No candidate yet. The number is about how many vectors were compared.
     Nothing(u64),
     /// There are no more rows.
     End,
@@ -51,7 +51,7 @@ impl NearestSearch {
         NearestSearch { sources: sources.into_iter().map(searched).collect(), bounds }
     }
 
-    /// Goes on. The key of a candidate is written to `key`. The same key may come again from another source.
+    /// Continues the search. The key of a candidate is written to `key`. The same key may come again from another source.
     pub fn next(&mut self, key: &mut Vec<u8>) -> Result<Found, SSTableError> {
         if let Some(searched) = self.sources.iter_mut().find(|searched| !searched.is_known) {
             searched.is_known = searched.source.search(STEPS)?;

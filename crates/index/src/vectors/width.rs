@@ -48,8 +48,8 @@ impl Nodes for Built<'_> {
     }
 }
 
-/// The least width with which walks find nearly all of the nearest points; `None` if they would have to see so many
-/// points that all of them are looked at in less time.
+/// The least width with which walks find nearly all of the nearest points; `None` if comparing
+/// all points takes less time than such walks.
 pub(super) fn measure(points: &Points<'_>, graph: &Graph) -> Result<Option<usize>, SSTableError> {
     let nodes = Built { points, graph };
     let count = points.len();

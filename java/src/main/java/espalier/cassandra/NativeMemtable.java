@@ -191,7 +191,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable
             this.row = row;
         }
 
-        /** Rows that only lost what the update deletes are not told: Cassandra's memtables keep them beside the deletion. */
+        /** Rows that only lost what the update deletes are left out: Cassandra's memtables keep them beside the deletion. */
         private void tell(PartitionUpdate update, UpdateTransaction indexer)
         {
             Row written = update.getRow(row.clustering());
