@@ -51,7 +51,8 @@ impl NearestSearch {
         NearestSearch { sources: sources.into_iter().map(searched).collect(), bounds }
     }
 
-    /// Continues the search. The key of a candidate is written to `key`. The same key may come again from another source.
+    /// Continues the search. The key of a candidate is written to `key`. The same key may come again from another
+    /// source.
     pub fn next(&mut self, key: &mut Vec<u8>) -> Result<Found, SSTableError> {
         if let Some(searched) = self.sources.iter_mut().find(|searched| !searched.is_known) {
             searched.is_known = searched.source.search(STEPS)?;
