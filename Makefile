@@ -72,9 +72,9 @@ torture:
 	SEED=$(SEED) CASES=$(CASES) cargo test -p commitlog --test it crash::
 	ESPALIER_TORTURE_SEED=$(SEED) ESPALIER_TORTURE_CASES=$(CASES) cargo test -p engine --test it torture -- --nocapture
 
-# This test loads a node for about an hour while one of its tables cannot be flushed.
+# This test loads a node for an hour while one of its tables cannot be flushed.
 stuck-table:
-	ESPALIER_STUCK_TABLE_LOGS=50000 cargo test -p engine --test it a_table_that_never_flushes_again -- --nocapture
+	ESPALIER_STUCK_TABLE_SECONDS=3600 cargo test -p engine --test it a_table_that_never_flushes_again -- --nocapture
 
 powercut: CASES = 200
 powercut: install build

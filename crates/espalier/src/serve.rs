@@ -355,6 +355,12 @@ fn log_opened(engine: &Engine) {
             "{damage}; it is left out, its files stay, and its records are in the commit log's copies (commitlog.damaged-*)"
         );
     }
+    if replayed.unreadable > 0 {
+        tracing::error!(
+            "{} records are left out: they have columns whose schema change was in the damaged part of the commit log",
+            replayed.unreadable
+        );
+    }
     if report.records > 0 || report.cut_records > 0 {
         tracing::info!(
             segments = report.segments,

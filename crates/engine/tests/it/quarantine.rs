@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use blockio::{Disk, Fault, SimulatedDisk, SystemDisk};
 use engine::{Engine, EngineError, EngineOptions, block_on};
@@ -197,8 +198,8 @@ fn repair_takes_a_table_back_with_what_was_set_aside() {
     assert_eq!(rows(&open_with(&options), &table).len(), 3);
 }
 
-/// Writes 20 times the log's size at least, or `ESPALIER_STUCK_TABLE_LOGS` times, while a table whose directory cannot
-/// be made holds a record in the oldest segment.
+/// Writes 20 times the log's size at least, and for `ESPALIER_STUCK_TABLE_SECONDS`, while a table whose directory
+/// cannot be made holds a record in the oldest segment.
 #[test]
 fn a_table_that_never_flushes_again_keeps_no_other_from_the_log() {
     let directory = Directory::new();
@@ -210,12 +211,13 @@ fn a_table_that_never_flushes_again_keeps_no_other_from_the_log() {
     std::fs::write(&obstacle, b"not a directory").unwrap();
     insert(&engine, &table, 1, 1, "kept", 10);
     let (value, limit_bytes) = ("v".repeat(32 << 10), options.commitlog.total_space_bytes);
-    let logs = std::env::var("ESPALIER_STUCK_TABLE_LOGS").map_or(20, |logs| logs.parse().unwrap());
-    let least = logs * limit_bytes / (32 << 10);
+    let seconds = std::env::var("ESPALIER_STUCK_TABLE_SECONDS").map_or(0, |seconds| seconds.parse().unwrap());
+    let (began, least) = (Instant::now(), 20 * limit_bytes / (32 << 10));
     for row in 0.. {
         insert(&engine, &other, (row % 50) as i32, 1, &value, 10);
         assert!(engine.log_metrics().total_size_bytes <= limit_bytes, "the log grew past its limit");
-        if row >= least && !engine.quarantined_tables().is_empty() {
+        let loaded = row >= least && began.elapsed() >= Duration::from_secs(seconds);
+        if loaded && !engine.quarantined_tables().is_empty() {
             break;
         }
     }

@@ -168,6 +168,23 @@ impl Model {
         lost
     }
 
+    /// Whether an event is a write with values of a column that its table should have and lacks.
+    pub fn needs_lost_column(&self, index: usize, found: &State) -> bool {
+        let Change::Write(updates) = &self.events[index].change else { return false };
+        let expected = self.acknowledged();
+        let lacks = |id: Uuid, column: &str| {
+            let of_id = |state: &State| state.values().find(|table| table.id == id).map(|table| table.columns.clone());
+            of_id(&expected).is_some_and(|columns| columns.contains(column))
+                && of_id(found).is_some_and(|columns| !columns.contains(column))
+        };
+        updates.iter().any(|update| match &update.edit {
+            Edit::Rows(rows) => {
+                rows.iter().flat_map(|(_, values)| values).any(|(column, _)| lacks(update.table, column))
+            }
+            _ => false,
+        })
+    }
+
     /// An event, shortened to what fits a line or two.
     pub fn describe(&self, index: usize) -> String {
         let text: String = format!("{:?}", self.events[index].change).chars().take(300).collect();
