@@ -5,6 +5,7 @@
 //! [`Generation`] is a memtable with its part of the log. Nothing here starts a flush, a merge or a write.
 
 pub(crate) mod by_table_id;
+mod data_epoch;
 mod flush_size;
 mod generation;
 pub(crate) mod in_memory;
@@ -14,6 +15,7 @@ mod pool;
 mod store;
 mod view;
 
+pub(crate) use data_epoch::ReadEpoch;
 pub(crate) use generation::Generation;
 pub(crate) use pool::{MemtablePool, Taken};
 pub(crate) use store::TableStore;

@@ -1,10 +1,11 @@
 //! Truncation: a table loses everything that was written before, for good.
 //!
-//! The order is as follows. A new memtable begins at a position of the log, at which the table is truncated. Writes
-//! into the old memtables end. The position becomes durable in `system.local`, as a record of the log. Only then are
-//! memtables and files deleted. A start reads the positions from the log before it replays (`recovery.rs`), and deletes
-//! the leftovers of a crash. So memory, replay and SSTables lose the same writes: those whose records end at the
-//! position or before it. After the files are deleted, the truncation is recorded as finished: SSTables that are
+//! The order is as follows. Writes that follow from reads are refused until the old rows are gone, and then read again
+//! ([`crate::table::ReadEpoch`]). A new memtable begins at a position of the log, at which the table is truncated.
+//! Writes into the old memtables end. The position becomes durable in `system.local`, as a record of the log. Only then
+//! are memtables and files deleted. A start reads the positions from the log before it replays (`recovery.rs`), and
+//! deletes the leftovers of a crash. So memory, replay and SSTables lose the same writes: those whose records end at
+//! the position or before it. After the files are deleted, the truncation is recorded as finished: SSTables that are
 //! restored from a snapshot after that are kept.
 
 use std::sync::Arc;
@@ -112,6 +113,9 @@ impl Truncations {
         let _no_load = lock(&store.settling);
         self.take_in(store)?;
         self.residents.renew(store);
+        // A write that follows from what the truncation deletes must not enter the log behind it.
+        let closed = store.epoch.close();
+        self.shared.groups().barrier().wait();
         // Even an empty memtable is retired, because records after the position must not be dropped with it.
         let first = self.shared.retire_active(store);
         self.shared.groups().barrier().wait();
@@ -123,6 +127,7 @@ impl Truncations {
         }
         let (generations, sstables) = (store.before(&first), store.view().sstables.clone());
         store.truncate(&first);
+        drop(closed);
         self.quarantine.flush_failures().forget(id);
         self.compaction.note(id, None);
         first.resident.iter().for_each(|resident| resident.set_complete());

@@ -7,7 +7,7 @@
 //! successor's records.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -16,6 +16,7 @@ use memtable::PutCounts;
 use model::Table;
 use sstable::SSTableReader;
 
+use super::data_epoch::DataEpoch;
 use super::flush_size::FlushSize;
 use super::generation::Generation;
 use super::in_memory::{MemoryLimit, Resident};
@@ -43,8 +44,8 @@ pub(crate) struct TableStore {
     pub incarnation: u64,
     /// Whether it is a table of counters, which never changes.
     pub counts: bool,
-    /// A number that no store had before, and another one after rows have come or gone otherwise than by writes.
-    data_epoch: AtomicU64,
+    /// Another one after rows have come or gone otherwise than by writes.
+    pub epoch: DataEpoch,
     pub durable_writes: AtomicBool,
     /// Whether a write since the start may be missing from the log.
     has_unlogged: AtomicBool,
@@ -93,7 +94,7 @@ impl TableStore {
             directory,
             incarnation: table.incarnation(),
             counts: table.is_counter(),
-            data_epoch: AtomicU64::new(next_epoch()),
+            epoch: DataEpoch::new(),
             table: ArcSwap::new(table),
             durable_writes: AtomicBool::new(true),
             has_unlogged: AtomicBool::new(false),
@@ -201,7 +202,7 @@ impl TableStore {
     pub fn forget(&self, active: Arc<Generation>) {
         debug_assert!(active.memtable.is_empty(), "nothing is left of the data");
         self.change_view(|_| View { active, frozen: Vec::new(), sstables: Vec::new() });
-        self.begin_epoch();
+        self.epoch.begin();
     }
 
     /// Marks that the directory may hold other SSTables than the view: a flush or a compaction failed half way, and the
@@ -348,7 +349,7 @@ impl TableStore {
             let frozen = kept.split_off(1.min(kept.len()));
             View { active: kept.pop().unwrap_or_else(|| first.clone()), frozen, sstables: Vec::new() }
         });
-        self.begin_epoch();
+        self.epoch.begin();
         debug_assert!(
             self.view().generations().last().is_some_and(|oldest| Arc::ptr_eq(oldest, first)),
             "no older generation is left",
@@ -390,26 +391,9 @@ impl TableStore {
             sstables: self.current(added).chain(without(&view.sstables, removed)).collect(),
         });
         if is_other_data {
-            self.begin_epoch();
+            self.epoch.begin();
         }
     }
-
-    /// The number of the present epoch of its data. What was read from the tables is still true as far as writes go, if
-    /// the epoch is still the same.
-    pub fn data_epoch(&self) -> u64 {
-        self.data_epoch.load(Ordering::Acquire)
-    }
-
-    /// Begins a new epoch, once the change is in the view.
-    fn begin_epoch(&self) {
-        self.data_epoch.store(next_epoch(), Ordering::Release);
-    }
-}
-
-/// A number that no epoch of any store had.
-fn next_epoch() -> u64 {
-    static EPOCHS: AtomicU64 = AtomicU64::new(0);
-    EPOCHS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// SSTables without the removed ones.

@@ -93,7 +93,7 @@ impl CounterCache {
         let entries = self.entries.as_ref()?;
         let bytes = key.bytes();
         let mut start = Vec::with_capacity(32 + bytes.len());
-        start.extend_from_slice(&store.data_epoch().to_be_bytes());
+        start.extend_from_slice(&store.epoch.number().to_be_bytes());
         start.extend_from_slice(&self.stripe_of(key).load(Ordering::Acquire).to_be_bytes());
         start.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
         start.extend_from_slice(bytes);

@@ -15,8 +15,8 @@ use super::Writes;
 use super::locks::HeldLocks;
 use super::order::{Attempt, Write, drive_under};
 use crate::error::EngineError;
-use crate::table::Taken;
 use crate::table::in_memory::{self, Reservations};
+use crate::table::{ReadEpoch, Taken};
 use crate::turn::Turn;
 use crate::unsettled::Unsettled;
 
@@ -69,9 +69,10 @@ impl Writes {
         loop {
             let locks = self.locks.lock(&partitions).await;
             let unsettled = Arc::new(locks.unsettled());
+            let read = self.epochs_of(&partitions);
             match self.derive(derive, &unsettled, may_block).await {
                 Ok(Derived { mutation: Some(mutation), answer }) => {
-                    match self.attempt(Arc::new(mutation), locks, &mut reserved).await {
+                    match self.attempt(Arc::new(mutation), locks, &read, &mut reserved).await {
                         Ok(true) => return Ok(answer),
                         Ok(false) => {}
                         Err(error) => {
@@ -86,6 +87,15 @@ impl Writes {
                 }
             }
         }
+    }
+
+    /// The epochs of the partitions' tables, noted before these are read. A table that is gone has none: a write to it
+    /// is refused.
+    fn epochs_of(&self, partitions: &[(TableId, Token)]) -> Vec<ReadEpoch> {
+        let catalog = self.shared.catalog();
+        let mut tables: Vec<TableId> = partitions.iter().map(|(table, _)| *table).collect();
+        tables.dedup();
+        tables.iter().filter_map(|table| catalog.stores().get(table)).map(ReadEpoch::of).collect()
     }
 
     async fn derive<D: Derive>(
@@ -126,12 +136,14 @@ impl Writes {
         durable.map_err(|error| self.shared.log_failed(error))
     }
 
-    /// Writes a mutation under these locks. Returns false if it did not come to that: then the locks were given back
-    /// before it waited for memory or for room in the log, and the mutation must be derived again.
+    /// Writes a mutation under these locks, which follows from what was read in these epochs. Returns false if it did
+    /// not come to that: then the locks were given back before it waited for memory, for room in the log or for the end
+    /// of a truncation, and the mutation must be derived again.
     async fn attempt<'w>(
         &'w self,
         mutation: Arc<Mutation>,
         locks: HeldLocks,
+        read: &[ReadEpoch],
         reserved: &mut Option<Reserved<'w>>,
     ) -> Result<bool, EngineError> {
         let stores = self.stores_of(&mutation)?;
@@ -150,8 +162,14 @@ impl Writes {
         };
         admitted.locks = locks.of(Arc::clone(&mutation));
         let room = self.shared.log().room();
-        match drive_under(admitted).await? {
+        match drive_under(admitted, read).await? {
             Attempt::Written => Ok(true),
+            Attempt::Outdated => {
+                for epoch in read {
+                    epoch.renewed().await;
+                }
+                Ok(false)
+            }
             Attempt::NoRoom => {
                 self.flush.request_cleanup();
                 room.await;

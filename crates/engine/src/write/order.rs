@@ -44,8 +44,8 @@ use super::apply::prefetch;
 use super::locks::{HeldLocks, VisiblePlace};
 use crate::error::EngineError;
 use crate::shared::{Membership, Shared};
-use crate::table::TableStore;
 use crate::table::in_memory::Reservations;
+use crate::table::{ReadEpoch, TableStore};
 
 /// A mutation and the stores for it: the first state.
 #[derive(Clone, Copy)]
@@ -77,14 +77,23 @@ impl Admitted<'_> {
     /// Enters the write group and appends to the log; no other code does. Returns `None` if the log has no room. The
     /// group is then left, because a flush makes room, and a flush waits for the group.
     pub fn enter(&self) -> Result<Option<Entered>, EngineError> {
-        let Write { writes, mutation, stores } = self.write;
+        self.enter_log(self.enter_group()?)
+    }
+
+    fn enter_group(&self) -> Result<Membership, EngineError> {
+        let Write { writes, stores, .. } = self.write;
         let membership = writes.shared.groups().enter();
         // A drop, a quarantine and a shutdown change the state first and wait for the groups afterwards, so a write
         // that enters later sees the new state.
         writes.shared.check_running()?;
-        if let Some(refusing) = stores.iter().find(|store| !store.is_served()) {
-            return Err(refusing.refusal());
+        match stores.iter().find(|store| !store.is_served()) {
+            Some(refusing) => Err(refusing.refusal()),
+            None => Ok(membership),
         }
+    }
+
+    fn enter_log(&self, membership: Membership) -> Result<Option<Entered>, EngineError> {
+        let Write { writes, mutation, stores } = self.write;
         if !stores.iter().any(|store| store.durable_writes.load(Ordering::Relaxed)) {
             return Ok(Some(Entered { membership, logged: None }));
         }
@@ -362,11 +371,18 @@ pub(super) enum Attempt {
     Written,
     /// Nothing has happened, because the log has no room. The locks were given back.
     NoRoom,
+    /// Nothing has happened, because what was read is no longer the data of its table. The locks were given back.
+    Outdated,
 }
 
-/// Executes a write that holds the locks of its partitions and is admitted. It waits for the device alone.
-pub(super) async fn drive_under(admitted: Admitted<'_>) -> Result<Attempt, EngineError> {
-    let Some(entered) = admitted.enter()? else { return Ok(Attempt::NoRoom) };
+/// Executes a write that holds the locks of its partitions, has read in these epochs, and is admitted. It waits for the
+/// device alone.
+pub(super) async fn drive_under(admitted: Admitted<'_>, read: &[ReadEpoch]) -> Result<Attempt, EngineError> {
+    let membership = admitted.enter_group()?;
+    if !read.iter().all(ReadEpoch::is_current) {
+        return Ok(Attempt::Outdated);
+    }
+    let Some(entered) = admitted.enter_log(membership)? else { return Ok(Attempt::NoRoom) };
     let Write { writes, mutation, stores } = admitted.write;
     if let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) {
         let mut in_flight = InFlight::new(writes, mutation, stores, kept);
