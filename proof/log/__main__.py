@@ -14,12 +14,13 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 from proof import places
 from proof.drivers.checks import Checks
+from proof.log.decisions import followed_decisions
+from proof.log.nodes import node_on, query
 from proof.node.__main__ import refused, serve
 from proof.oracle.espalier import Espalier
 from proof.volume import Disk, Mount, in_own_namespace
@@ -43,7 +44,8 @@ def main() -> None:
     checks = Checks("log")
     cannot_mount = in_own_namespace("proof.log")
     parts = [salvage, one_log_one_node, block_device, no_io_uring]
-    mounted = [failed_writes, short_writes, failed_syncs, no_direct_writes, full_disk, full_log, flush_writers, clients_wait_for_replay]
+    mounted = [failed_writes, short_writes, failed_syncs, no_direct_writes, full_disk, full_log, flush_writers, clients_wait_for_replay,
+               followed_decisions]
     if cannot_mount is None:
         parts += mounted
     else:
@@ -52,30 +54,6 @@ def main() -> None:
         with checks.part(part.__name__):
             part(checks)
     checks.end()
-
-
-@contextmanager
-def node_on(disk: Disk, short_writes: bool = False, **settings: str):
-    """A node whose data directory is on the disk, and the mount."""
-    directory = places.run_directory("espalier")
-    with Mount(disk, directory / "data", short_writes) as mount:
-        node = Espalier(directory, places.free_ports(1)[0], {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}, False)
-        try:
-            node.launch()
-            yield node, mount
-        except Exception:
-            print(node.log_tail(), flush=True)
-            raise
-        finally:
-            mount.release()
-            if node.process is not None and node.process.poll() is None:
-                node.kill()
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-def query(node, cql: str):
-    with Connection(node.host, node.port) as connection:
-        return connection.query(cql)
 
 
 def make_table(node) -> None:
