@@ -50,7 +50,9 @@ impl AlignedBuffer {
 
     /// A range of whole blocks: both ends, in bytes, are multiples of [`BLOCK_SIZE`].
     ///
-    /// # Panics If they are not, or lie outside of the buffer.
+    /// # Panics
+    ///
+    /// If they are not, or if the range is not inside the buffer.
     pub fn blocks(&self, range: Range<usize>) -> AlignedSlice<'_> {
         AlignedSlice::new(&self[range]).expect("a range of whole blocks")
     }

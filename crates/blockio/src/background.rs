@@ -5,7 +5,8 @@
 //! 1. `sched_setattr(2)` only reads `size` bytes behind the pointer, and `SchedAttr` is that structure in its first
 //!    version, of 48 bytes, without padding; it lives until the call returns.
 
-/// What a background thread adds to its niceness: beside a thread that wants the processor it gets a tenth of it.
+/// The amount that a background thread adds to its niceness. If another thread wants the processor too, the background
+/// thread gets a tenth of it.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
@@ -35,9 +36,9 @@ pub fn start_promptly() {
 }
 
 /// Requests the system's ordinary slices for the calling thread, and adds to its niceness. This is for long work that a
-/// client waits for: threads that [`start_promptly`] preempt it, and get a larger share the nicer it is. A new thread
-/// inherits the slices of the thread that starts it, so that without this call long work started by a prompt thread
-/// would preempt prompt threads.
+/// client waits for: threads that called [`start_promptly`] preempt it, and get a larger share the nicer it is. A new
+/// thread inherits the slices of the thread that starts it, so that without this call long work started by a prompt
+/// thread would preempt prompt threads.
 pub fn start_later(niceness: i32) {
     #[cfg(target_os = "linux")]
     if let Ok(nice) = rustix::process::nice(niceness) {

@@ -320,7 +320,9 @@ impl FilledBatch {
 
     /// The memory of a part of the batch, for finishing it.
     ///
-    /// # Panics If `part` is not inside the batch, or crosses the end of the ring.
+    /// # Panics
+    ///
+    /// If `part` is not inside the batch, or crosses the end of the ring.
     pub fn bytes_mut(&mut self, part: Range<u64>) -> &mut [u8] {
         let (start, length) = self.part(&part);
         // SAFETY: as in `blocks`; `&mut self` keeps other slices out.
@@ -341,7 +343,9 @@ impl FilledBatch {
 
     /// A part of the batch to be written by itself. The batch's memory is kept while the frame lives.
     ///
-    /// # Panics As [`blocks`](Self::blocks).
+    /// # Panics
+    ///
+    /// As [`blocks`](Self::blocks).
     pub fn frame(self: &Arc<Self>, part: Range<u64>) -> Frame {
         let _whole_blocks = self.blocks(part.clone());
         Frame { batch: Arc::clone(self), range: part }

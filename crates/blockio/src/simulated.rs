@@ -96,8 +96,8 @@ impl SimulatedDisk {
         self.lock().faults.inject(fault, skip, part);
     }
 
-    /// From now on every change of files and directories fails whose path contains `part`, as where a file system was
-    /// mounted again to be read only; with `None` all are carried out again.
+    /// Makes every later change of a file or directory whose path contains `part` fail, as on a file system that was
+    /// remounted read-only. `None` ends this.
     pub fn refuse_changes(&self, part: Option<&str>) {
         self.lock().faults.refuse_changes(part.map(str::to_owned));
     }

@@ -13,7 +13,7 @@ pub enum BlockKind {
     Stale,
     /// Unsound.
     Torn,
-    /// Sound, but it belongs to another side.
+    /// Sound, but it belongs to another place: a misdirected write.
     Misplaced,
 }
 

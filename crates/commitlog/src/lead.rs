@@ -2,11 +2,11 @@
 //! the device, writes them itself if no frame is in flight. No other thread has to be woken, and the copied bytes are
 //! still in its own processor's cache.
 //!
-//! This write is a frame in flight like any other. Other threads may append meanwhile; they wake the writer for
-//! anything that deserves a frame of its own, and whatever they leave at the end is handed to the writer. Only the
-//! simple case is handled here: `batch` mode, and blocks that are prewritten. Crossing a segment border and preparing
-//! the next segment count as simple too. If the writer were woken for these, it would write part of this thread's
-//! appends, and from then on two halves of the writes would alternate in twice as many frames.
+//! This write is a frame in flight like any other. Other threads may append meanwhile. They wake the writer if their
+//! appends are worth a frame of their own; the writer also gets the appends that are left at the end. Only the simple
+//! case is handled here: `batch` mode, and blocks that are prewritten. Crossing a segment border and preparing the
+//! next segment count as simple too. If the writer were woken for these, it would write part of this thread's appends,
+//! and from then on two halves of the writes would alternate in twice as many frames.
 
 use std::sync::Arc;
 use std::thread;

@@ -213,15 +213,15 @@ impl Replay {
         match (&*self.tables, &current.last) {
             ([table], Some((last, range))) if table == last => range.extend(position.offset),
             (tables, _) => {
-                // The bookkeeping still promises that there is no such record. The withdrawal of the promise was to be
-                // on the device before such a record, and is not; so the preview did not see this record.
+                // The bookkeeping still promises that there is no such record. The withdrawal of the promise should
+                // have been durable before this record was, but it is not. So the preview did not see this record.
                 let promised = self.shared.is_promised(&current.segment);
                 if promised && tables.iter().any(|table| self.shared.preview_tables.contains(table)) {
                     let damage = self.shared.file.broken_promise(current.segment.slot, found.start);
                     if !self.salvage {
                         return Err(LogError::Corrupt(Box::new(damage)));
                     }
-                    // A salvage trusts no promise, so its preview saw the record. It tells the damage once per segment.
+                    // A salvage trusts no promise, so its preview saw the record. The report names the damage once.
                     let gap = Gap::of(damage, 0, Some(current.segment.id));
                     let is_told = |told: &Gap| told.segment == gap.segment && told.damage.offset == gap.damage.offset;
                     if !self.report.gaps.iter().any(is_told) {
@@ -287,8 +287,8 @@ impl Replay {
         self
     }
 
-    /// The segments whose bookkeeping does not promise that they have no such record, each with its successor, which
-    /// knows how far it is durable. Salvage trusts no promise.
+    /// The segments whose bookkeeping does not promise that they have no such record, each with its successor, whose
+    /// first frame says how far the segment is durable. Salvage trusts no promise.
     fn to_preview(&self) -> Vec<Arc<SegmentUse>> {
         let mut is_next = false;
         let is_read = |segment: &&Arc<SegmentUse>| {

@@ -377,7 +377,7 @@ impl Shared {
         segment.write_end(durable_blocks, |entry| self.failing(self.file.write_entry(entry)))
     }
 
-    /// Writes the ends of all segments that stay in use when the log is shut down: no later block tells them.
+    /// Writes the ends of all segments that stay in use when the log is shut down: no later block states them.
     pub fn keep_ends(&self) -> Result<(), LogError> {
         let live: Vec<_> = self.segments().live().cloned().collect();
         live.iter().try_for_each(|segment| self.keep_end(segment))

@@ -61,8 +61,8 @@ impl Tail {
             return None;
         }
         debug_assert!(end <= start, "records stay inside activated segments");
-        // Only now, with the tail at the segment's start. A record admitted earlier would share a batch with the
-        // previous segment, and a thread that was refused before the seal would skip a segment.
+        // The segment is activated only now that the tail is at its start. A record admitted earlier would share a
+        // batch with the previous segment, and a thread that was refused before the seal would skip a segment.
         self.activated.store(activated + 1, Ordering::Release);
         Some((seal, end))
     }

@@ -210,8 +210,8 @@ impl<'a> Writer<'a> {
         shared.tail.ring.seal(|tail| tail.next_multiple_of(BLOCK));
         while let Some(batch) = progress.left.take().or_else(|| shared.tail.ring.take_sealed()) {
             let batch = wait_filled(batch);
-            // The batch may contain a record that was not copied, because what has to be on the device before it failed
-            // to get there.
+            // The batch may contain a record that was not copied, because a promise that had to be withdrawn on the
+            // device before it could not be written (`last_mark::mark`). That failure closed the log.
             if let Some(closed) = shared.closed() {
                 return Err(closed);
             }

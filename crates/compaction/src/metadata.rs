@@ -6,7 +6,7 @@ use types::Token;
 /// The metadata of an SSTable that strategies use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableMetadata {
-    /// Which it is.
+    /// The id of the SSTable.
     pub id: SSTableId,
     /// Token of its first partition.
     pub first_token: Token,
@@ -16,11 +16,11 @@ pub struct TableMetadata {
     pub size_bytes: u64,
     /// Share of the token space between its first and last partition.
     pub token_space_coverage: f64,
-    /// Microseconds.
+    /// The least timestamp in it, microseconds.
     pub min_timestamp: i64,
-    /// Microseconds.
+    /// The greatest timestamp in it, microseconds.
     pub max_timestamp: i64,
-    /// Seconds; the greatest value if anything in it is neither deleted nor expiring.
+    /// The greatest local deletion time, seconds; the greatest value if anything in it is neither deleted nor expiring.
     pub max_local_deletion_time: u32,
 }
 
@@ -56,7 +56,7 @@ impl TableMetadata {
 /// A set of tables to merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pick {
-    /// Which.
+    /// The ids of the tables.
     pub tables: Vec<SSTableId>,
     /// Level (unified) or window index counted from the newest (time window).
     pub level: usize,

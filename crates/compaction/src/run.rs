@@ -32,7 +32,7 @@ pub struct Newer {
 
 /// What to merge, and how.
 pub struct CompactionInput<'a> {
-    /// Where the outputs go.
+    /// The disk of inputs and outputs.
     pub disk: &'a Arc<dyn Disk>,
     /// The directory of inputs and outputs.
     pub dir: &'a Path,

@@ -136,7 +136,8 @@ fn pick_limit(options: &UnifiedOptions, level: usize, overlap: usize) -> usize {
     if overlap <= fanout {
         return overlap;
     }
-    // A little late: merge as if on time. Very late: skip levels, in steps that end on one.
+    // If a few tables more than the fanout overlap, as many as the fanout are merged, as in a merge that comes on time.
+    // If many more overlap, the merge skips levels: it takes a multiple of the product of several levels' fanouts.
     let mut step = fanout;
     for next in level + 1.. {
         let further = step.saturating_mul(options.fanout(next) as usize);

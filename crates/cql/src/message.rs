@@ -71,7 +71,7 @@ pub(crate) fn parser_message(text: &str, found: &Token, current: &Token, seen: &
         Wanted::Set => message.push_str(&format!(" mismatched input '{shown}' expecting set null")),
         Wanted::Token(kind) => message.push_str(&format!(" mismatched input '{shown}' expecting {}", kind.name())),
     }
-    // Nothing of it would be sent behind a text as long as that.
+    // Behind a message of this length, the context would be cut off when the message is sent.
     if message.len() < UNITS_MAX
         && let Some(context) = context(text, current, seen)
     {

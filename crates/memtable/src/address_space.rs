@@ -2,8 +2,8 @@
 //!
 //! A shard's trie reserves addresses at its first write and never moves, so the reservation must be as large as the
 //! trie may become. Addresses cost no memory, but a process has 128 TiB of them and Linux gives it 65,530 mappings by
-//! default (`vm.max_map_count`), of which a written shard takes four. The more shards there are, the smaller the share
-//! of a new memtable is: a node of 128 cores holds 10,000 written tables.
+//! default (`vm.max_map_count`), of which a written shard takes four. The share of a new memtable is therefore smaller
+//! the more shards there are, so that a node of 128 cores can hold 10,000 written tables.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

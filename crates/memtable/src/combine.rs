@@ -51,8 +51,8 @@ impl<C: Clone, O> Combiner<C, O> {
         Combiner { queue: Mutex::new(VecDeque::new()), queued: AtomicUsize::new(0), puts: PutCounters::default() }
     }
 
-    /// Has `change` made by this thread or by the one that is writing. The `make` of all callers must do the same
-    /// thing.
+    /// Makes `change` on this thread, or waits until the writing thread has made it. All callers must pass a `make`
+    /// that does the same thing.
     #[inline]
     pub fn write<'g, G: Gate>(&'g self, gate: &'g G, change: &C, make: impl Fn(&mut G::Guard<'g>, &C) -> O) -> O {
         if let Some(mut held) = gate.try_hold() {

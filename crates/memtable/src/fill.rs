@@ -96,7 +96,7 @@ pub(crate) struct Batch {
     rows_expected: Option<usize>,
     /// Rows in the batch.
     rows: usize,
-    /// For large rows.
+    /// The room that the reader has for copies of large rows.
     pub room: RowRoom,
     /// A row found no room. The batch is then not used.
     refusal: Option<ReadError>,

@@ -138,8 +138,8 @@ impl LargeRows {
         debug_assert!(joined.is_ok(), "there is no limit");
     }
 
-    /// Like `join`, for a reader that has room for copies of large rows. Of the wanted columns, if they are given, it
-    /// skips pieces with none of them and nothing else that their reader needs.
+    /// Like `join`, for a reader with limited room for copies of large rows. If the wanted columns are given, it skips
+    /// the pieces that have none of them and nothing else that the reader needs.
     ///
     /// # Errors
     ///
@@ -435,8 +435,8 @@ impl<'t> Sorting<'_, 't> {
         true
     }
 
-    /// Whether `key` is of a column behind those of a stored piece that is so large that it holds a single value. Such
-    /// a piece is not copied for what comes behind it.
+    /// Whether the current piece is so large that it holds a single value, and `key` is of a later column. The cell of
+    /// `key` then begins a new piece, so that the large value is not copied.
     fn is_behind_large_value(&self, key: &[u8]) -> bool {
         let large = self.current.filter(|piece| piece.as_bytes().len() > PIECE_BYTES_MAX);
         large.is_some_and(|piece| {

@@ -54,7 +54,7 @@ struct ShardWriter {
 }
 
 impl SkipListMemtable {
-    /// An empty memtable of one list that as many threads as there are cores write at once.
+    /// An empty memtable of one list, to which twice as many threads as there are cores may write at once.
     pub fn new(table: &Arc<Table>) -> SkipListMemtable {
         SkipListMemtable::sharded(table, 1, false)
     }

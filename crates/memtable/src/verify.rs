@@ -15,7 +15,9 @@ impl TrieMemtable {
     /// Walks everything and checks that nothing deleted is kept. For tests and tools: the time is proportional to the
     /// memtable's size.
     ///
-    /// # Errors A description of what is wrong.
+    /// # Errors
+    ///
+    /// A description of what is wrong.
     pub fn verify(&self) -> Result<(), String> {
         self.shards().iter().try_for_each(|shard| verify_shard(self.layout(), shard))
     }

@@ -39,8 +39,8 @@ pub struct MemoryUse {
     /// Replaced or removed blocks and contents, and gaps: what later writes can use without growing.
     pub reusable: usize,
     /// The memory held: whole pages that were used and not returned to the system since. Pages that the arenas grew by
-    /// and never touched do not count, because they take no memory. The exception are those for nodes of the paper's
-    /// layout, of which there are at most 8 MiB.
+    /// and never touched do not count, because they take no memory. Only the untouched pages for nodes of the paper's
+    /// layout count; they are at most 8 MiB.
     pub reserved: usize,
 }
 

@@ -222,7 +222,9 @@ impl Writer<'_> {
     /// Puts or replaces the contents of many keys in their order, in less time than one by one: their memory is fetched
     /// in parallel, and the paths found before the first put serve all of them.
     ///
-    /// # Errors [`TrieFull`]: the entries before the one that has no room are put, the others are not.
+    /// # Errors
+    ///
+    /// [`TrieFull`]: the entries before the one that has no room are put, the others are not.
     pub fn put_many(&mut self, entries: &[(&[u8], &[u8])]) -> Result<(), TrieFull> {
         let trie = self.trie;
         let (memory, store, gathering) = self.opened()?;
@@ -241,7 +243,9 @@ impl Writer<'_> {
 
     /// Removes one key and the branch that only led to it. Returns true if it existed.
     ///
-    /// # Errors [`TrieFull`]: the trie is as it was (removing may need a block).
+    /// # Errors
+    ///
+    /// [`TrieFull`]: the trie is as it was (removing may need a block).
     pub fn remove(&mut self, key: &[u8]) -> Result<bool, TrieFull> {
         let mut found = false;
         self.with_store(|memory, store| {
@@ -256,7 +260,9 @@ impl Writer<'_> {
     /// Changes the content of one key: `change` sees the current content and decides, writing a replacement to the
     /// (empty) scratch buffer. Readers see the old content or the new, never a mixture.
     ///
-    /// # Errors [`TrieFull`]: the trie is as it was.
+    /// # Errors
+    ///
+    /// [`TrieFull`]: the trie is as it was.
     pub fn upsert(
         &mut self,
         key: &[u8],
@@ -282,7 +288,9 @@ impl Writer<'_> {
     ///
     /// A reader that is already below the prefix continues with the version that it started with.
     ///
-    /// # Errors [`TrieFull`]: the trie is as it was.
+    /// # Errors
+    ///
+    /// [`TrieFull`]: the trie is as it was.
     pub fn apply(&mut self, prefix: &[u8], edits: &[Edit<'_>]) -> Result<(), TrieFull> {
         debug_assert!(edits.is_sorted_by(|a, b| a.suffix < b.suffix));
         self.with_store(|memory, store| node::apply(memory, store, prefix, edits))
@@ -291,7 +299,9 @@ impl Writer<'_> {
     /// Puts the content of `key` and removes everything below it. Readers see all of that at once or not at all. The
     /// time is proportional to what is removed.
     ///
-    /// # Errors [`TrieFull`]: the trie is as it was.
+    /// # Errors
+    ///
+    /// [`TrieFull`]: the trie is as it was.
     pub fn put_alone(&mut self, key: &[u8], content: &[u8]) -> Result<(), TrieFull> {
         if self.trie.options.layout == Layout::Adaptive {
             return self.with_store(|memory, store| node::put_alone(memory, store, key, content));

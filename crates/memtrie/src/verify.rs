@@ -12,7 +12,9 @@ impl Writer<'_> {
     /// Walks everything and checks the invariants of `FORMAT.md`, and that exactly the used bytes are reachable
     /// (nothing leaked, nothing freed too early). For tests and tools: the time is proportional to the trie's size.
     ///
-    /// # Errors A description of what is wrong.
+    /// # Errors
+    ///
+    /// A description of what is wrong.
     pub fn verify(&self) -> Result<(), String> {
         let (Some(memory), Some(store)) = self.raw_parts() else { return Ok(()) };
         let mut bytes = 0;

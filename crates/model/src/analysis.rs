@@ -22,7 +22,7 @@ pub enum Division {
     Whole,
     /// Its words, by the rules of Unicode.
     Words,
-    /// What stands between these characters.
+    /// The parts between the occurrences of this character.
     Between(char),
 }
 

@@ -1,8 +1,8 @@
 //! The column sets that a table ever had.
 //!
-//! Only the newest set is held as such. Of the others the table holds how each differs from the one before it, so that
-//! a thousand changes of a table with thousands of columns cost what they change. A set is made from the differences
-//! when a row that was written under it is read.
+//! Only the newest set is held in full. Each older set is held as its difference from the set before it, so that the
+//! memory of a thousand changes depends on the columns that they changed, not on the number of columns of the table. A
+//! set is made from the differences when a row that was written under it is read.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -62,9 +62,9 @@ pub(crate) fn sort(columns: &mut [Arc<Column>]) {
 /// How a column set differs from the one before it, or from none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ColumnChange {
-    /// The columns of the set before that it lacks, or has in another form, which is among the added ones.
+    /// The columns of the previous set that this set lacks or has in another form. That form is among the added ones.
     pub removed: Vec<ColumnId>,
-    /// Its columns that the set before lacks, or has in another form.
+    /// The columns of this set that the previous set lacks or has in another form.
     pub added: Vec<Arc<Column>>,
 }
 

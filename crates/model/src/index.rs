@@ -21,7 +21,7 @@ const STORAGE_ATTACHED: [&str; 3] =
 /// The name of the class of SASI indexes.
 const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 
-/// The part of a column that an index has the values of.
+/// The part of a column whose values an index contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum IndexPart {
     /// The value as a whole.
@@ -64,7 +64,7 @@ impl IndexPart {
     }
 }
 
-/// What tells the contents of a table's indexes apart: indexes with the same key have the same entries.
+/// Identifies the contents of an index of a table: indexes with the same key have the same entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct IndexKey {
     /// The column.

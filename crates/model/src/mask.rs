@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use types::CqlType;
 
-/// The mask of a column: a function that readers without the permission UNMASK see the result of, instead of the value.
+/// The mask of a column: a function whose result readers without the permission UNMASK see instead of the value.
 ///
 /// The function's first argument is the column's value. The others are constant.
 #[derive(Clone, PartialEq, Eq, Debug)]

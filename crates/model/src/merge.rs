@@ -398,7 +398,8 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
     }
 
     fn expect_columns(&mut self, regulars: &Arc<[usize]>) {
-        // What one source leaves out can be what keeps a row alive that another source deletes or lets expire.
+        // The hint is for a single source only. With several, a column that one source leaves out may keep a row alive
+        // which another source deletes or lets expire.
         if let [only] = self.sources.as_mut_slice() {
             only.cursor.expect_columns(regulars);
         }

@@ -28,7 +28,7 @@ pub enum LargeRowLimit {
     /// It may not, because its thread has other work that would wait meanwhile: the source fails with
     /// [`ReadError::LargeRow`].
     NoLargeRows,
-    /// It may if the memory for them can be taken of this. Otherwise it fails with [`ReadError::NoRoom`].
+    /// It may if it can take the memory for them from this. Otherwise it fails with [`ReadError::NoRoom`].
     Memory(Arc<dyn RowMemory>),
 }
 
@@ -40,7 +40,7 @@ pub struct RowRoom {
 }
 
 impl RowRoom {
-    /// Has this limit from now on.
+    /// Sets the limit, before any memory is taken.
     pub fn set_limit(&mut self, limit: LargeRowLimit) {
         debug_assert_eq!(self.taken_bytes, 0, "a source has one limit");
         self.limit = limit;

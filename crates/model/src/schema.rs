@@ -178,7 +178,7 @@ impl PartialEq for Table {
             return true;
         }
         steps::count(self.by_name.len());
-        // Everything else is made of these, but for the incarnation, which is not part of a table's definition.
+        // Everything else is derived from these, except the incarnation, which is not part of a table's definition.
         self.id == other.id
             && self.keyspace == other.keyspace
             && self.name == other.name

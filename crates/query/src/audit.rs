@@ -1,9 +1,9 @@
-//! The audit log: which client asked for what, and whether it got it.
+//! The audit log: the requests of clients and their outcomes.
 //!
 //! Each answered request is one entry: a statement, a PREPARE, or a login. A BATCH has an entry for itself and one for
 //! each of its statements. The types, categories and lines are those of Cassandra's `FileAuditLogger`
 //! (`audit_logging_options`). Passwords are never part of an entry. A request whose answer nobody waits for any more,
-//! because its time limit passed or its connection closed, is entered as a failure.
+//! because its time limit passed or its connection closed, is logged as a failure.
 //!
 //! This module decides what is entered. Its owner supplies the place where entries are kept ([`RequestLog`]). See
 //! record 31 of `docs/decisions`.

@@ -1,12 +1,12 @@
-//! What one statement may take: work in a turn, time, and memory.
+//! The limits of one statement: work in a turn, time, and memory.
 //!
-//! Work is counted in steps: a row, a deletion or a partition that is looked at is at least one. Where the thread may
-//! not be blocked, a statement that has used up the steps of its turn fails with [`Cause::TurnIsOver`] and is carried
-//! out again on the blocking pool, as one that would have to wait for a device. At regular intervals the statement
-//! checks its time limit and whether its client still waits, so that an abandoned scan ends soon.
+//! Work is counted in steps: each row, deletion or partition that is examined is at least one. Where the thread may not
+//! be blocked, a statement that has used up the steps of its turn fails with [`Cause::TurnIsOver`] and is retried on
+//! the blocking pool, like one that would have to wait for a device. At regular intervals the statement checks its time
+//! limit and whether its client still waits, so that an abandoned scan ends soon.
 //!
-//! Memory is counted in bytes that the statement holds. A first part is free. Beyond it the statement takes memory from
-//! what the node and the client's address may hold together ([`crate::MemoryBudget`]).
+//! Memory is the number of bytes that the statement holds. A first part is free. Beyond it the statement takes memory
+//! from the budgets of the node and of the client's address ([`crate::MemoryBudget`]).
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -44,18 +44,18 @@ const BYTES_PER_STEP: usize = 512;
 /// The expressions, or columns of a row, that cost as much as a step.
 const EXPRESSIONS_PER_STEP: usize = 8;
 
-/// The counts of one statement. The statements of a batch share those of the batch. A statement is carried out by one
-/// thread at a time, so that counts need no order among threads.
+/// The counters of one statement. The statements of a batch share those of the batch. One thread at a time executes a
+/// statement, so relaxed memory ordering is enough.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Since the statement began, or began again on the blocking pool.
+    /// Since the statement began, or was restarted on the blocking pool.
     steps: AtomicU64,
-    /// The count of steps at which the limits are looked at next.
+    /// The count of steps at which the limits are checked next.
     next_look: AtomicU64,
     /// Microseconds since the epoch.
     deadline_micros: AtomicI64,
     held_bytes: AtomicU64,
-    /// What it may hold before it takes more of its client's memory.
+    /// The bytes it may hold before it has to take more from the budgets.
     granted_bytes: AtomicU64,
     lease: Mutex<Option<Lease>>,
     /// For copies of large rows; made where the statement may block.
@@ -83,7 +83,7 @@ impl Budget {
         }
     }
 
-    /// Begins again with nothing used.
+    /// Resets the counters for a restart of the statement.
     pub fn restart(&self) {
         self.steps.store(0, Relaxed);
         self.next_look.store(STEPS_PER_LOOK, Relaxed);
@@ -99,7 +99,7 @@ pub(crate) fn steps_of_bytes(bytes: usize) -> u64 {
     (bytes / BYTES_PER_STEP) as u64
 }
 
-/// A read failed because of the size of what it read or would answer.
+/// The error of a read that read too many bytes or whose answer would be too large.
 pub(crate) fn read_size_failure(consistency: Consistency) -> ErrorKind {
     let failures = failures(FailureReason::ReadSize);
     ErrorKind::ReadFailure { consistency, received: 0, block_for: 1, failures, data_present: true }
@@ -115,8 +115,8 @@ impl Execution<'_> {
     ///
     /// # Errors
     ///
-    /// [`Cause::TurnIsOver`] where the turn is used up and the thread may not be blocked; a timeout behind the time
-    /// limit, and where nobody waits for the answer any more.
+    /// [`Cause::TurnIsOver`] if the turn is used up and the thread may not be blocked; a timeout if the time limit has
+    /// passed, or if nobody waits for the answer any more.
     #[inline]
     pub fn work(&self, steps: u64) -> Result<(), QueryError> {
         let budget = self.budget();
@@ -174,14 +174,14 @@ impl Execution<'_> {
     }
 
     /// Counts memory that the statement holds until it ends or gives it back with [`Execution::release`]: rows to be
-    /// sorted, values of groups, combinations of INs. An error where that is more than one statement may hold.
+    /// sorted, values of groups, combinations of INs. Fails if that is more than one statement may hold.
     pub fn charge(&self, bytes: usize) -> Result<(), QueryError> {
         let held = self.budget().held_bytes.load(Relaxed).saturating_add(bytes as u64);
         self.budget().held_bytes.store(held, Relaxed);
         self.check_room(0)
     }
 
-    /// Takes back what was counted by [`Execution::charge`].
+    /// Subtracts bytes that [`Execution::charge`] counted.
     pub fn release(&self, bytes: usize) {
         let held = self.budget().held_bytes.load(Relaxed);
         debug_assert!(held >= bytes as u64, "released {bytes} of {held}");
@@ -189,7 +189,7 @@ impl Execution<'_> {
     }
 
     /// How many bytes of the answer the statement may hold beside the bytes charged so far. A larger answer has to pass
-    /// [`Execution::check_room`], which takes more memory where there is some.
+    /// [`Execution::check_room`], which takes more memory if there is some.
     pub fn room_bytes(&self) -> usize {
         let held = self.budget().held_bytes.load(Relaxed);
         let max = self.processor.options().statement_memory_max_bytes.saturating_sub(held);
@@ -197,8 +197,8 @@ impl Execution<'_> {
         usize::try_from(max.min(granted)).unwrap_or(usize::MAX)
     }
 
-    /// Makes the statement's memory this large, of what the node and the client's address may hold. An error where
-    /// others have taken too much of that.
+    /// Raises the statement's memory to this size, from the budgets of the node and of the client's address. Fails if
+    /// others have taken too much of them.
     #[cold]
     fn take_memory(&self, bytes: u64) -> Result<(), QueryError> {
         let budget = self.budget();

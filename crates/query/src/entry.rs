@@ -72,7 +72,7 @@ struct Call<'c> {
 }
 
 impl Processor {
-    /// Begins the execution of a statement. The logs of requests that are on get the outcome.
+    /// Begins the execution of a statement. The outcome is written to the request logs that are on.
     #[inline]
     fn logged(&self, statement: &Prepared, request: &Request<'_>, begin: impl FnOnce() -> Outcome) -> Outcome {
         match self.request_logs().of(request.client) {

@@ -1,4 +1,4 @@
-//! Why a statement was refused or failed.
+//! The errors of statements.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,11 +12,11 @@ pub enum Cause {
     Statement,
     /// The disk failed.
     Disk(engine::DiskFailureKind),
-    /// A read would have to wait for a device where waiting is not allowed. The statement is executed again where it
-    /// is, and no client sees this error.
+    /// A read would have to wait for a device on a thread where waiting is not allowed. The statement is retried on a
+    /// thread where it is, and no client sees this error.
     WouldWait,
-    /// The statement needs more of the processor than one turn, where it may not have that. It is carried out again
-    /// where it may, as after [`Cause::WouldWait`].
+    /// The statement needs more processor time than one turn, on a thread where it may not have that. It is retried
+    /// like after [`Cause::WouldWait`].
     TurnIsOver,
     /// A file of a secondary index cannot be read, and is no longer used. The page is read again without it, and no
     /// client sees this error.
@@ -28,7 +28,7 @@ pub enum Cause {
 pub enum Need {
     /// To wait for a device.
     Device,
-    /// More of the processor than one turn.
+    /// More processor time than one turn.
     Processor,
     /// To wait for other requests, as a change of the schema waits for the writes to its table.
     Requests,
@@ -83,7 +83,7 @@ impl QueryError {
         QueryError { cause, ..Self::server(message) }
     }
 
-    /// What the statement needs of the thread on which it must be executed again.
+    /// What the statement needs of the thread on which it must be retried.
     pub fn need(&self) -> Option<Need> {
         match self.cause {
             Cause::WouldWait => Some(Need::Device),

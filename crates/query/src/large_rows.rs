@@ -1,6 +1,6 @@
 //! Memory that one statement takes for copies of large rows, while it reads them.
 //!
-//! It is taken of what the node and the client's address may hold. A row whose copies are larger than all of that could
+//! It is taken from the budgets of the node and of the client's address. A row whose copies are larger than those could
 //! then never be read. So one statement of the node at a time may exceed the limits, for its copies and its answer, as
 //! long as all others leave half of them.
 

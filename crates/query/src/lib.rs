@@ -1,8 +1,8 @@
-//! Resolves and carries out CQL statements.
+//! Resolves and executes CQL statements.
 //!
-//! The one entry is [`QueryHandler::begin`] of a [`Processor`]: a [`Request`] is done, pending, or must be run where it
-//! may wait. Nothing here opens a socket or parses a frame; requests and answers are in the protocol's vocabulary, and
-//! errors ([`QueryError`]) carry what the protocol needs.
+//! The entry point is [`QueryHandler::begin`] of a [`Processor`]: a [`Request`] is done, pending, or must be run on a
+//! thread where it may wait. Nothing here opens a socket or parses a frame; requests and answers use the types of the
+//! protocol, and errors ([`QueryError`]) carry what the protocol needs.
 #![forbid(unsafe_code)]
 
 mod audit;

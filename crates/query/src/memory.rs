@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How long a holder that may exceed the limits waits for others to leave half of them.
 const HALF_WAIT: Duration = Duration::from_millis(500);
-/// How often it looks. There is one such holder at most.
+/// How often it checks. There is one such holder at most.
 const HALF_POLL: Duration = Duration::from_millis(1);
 
 /// A limit on memory, and the count of the bytes taken of it.
@@ -54,7 +54,7 @@ impl MemoryBudget {
         Arc::new(MemoryBudget { limit_bytes, taken_bytes, whole, queue: Mutex::default(), waiting, overdrawer })
     }
 
-    /// What holders have taken.
+    /// The bytes that holders have taken.
     pub fn taken_bytes(&self) -> usize {
         self.taken_bytes.load(Ordering::SeqCst)
     }
@@ -89,11 +89,11 @@ impl MemoryBudget {
         self.whole.iter().for_each(|whole| whole.take(bytes));
     }
 
-    /// Takes this many bytes. Where there are too few, one holder at a time may exceed the limits, until
-    /// [`MemoryBudget::end_overdraft`]. It begins to do so once all others than the holder, who has taken `own_bytes`,
-    /// leave half of the limits, since an earlier holder's answer may be waiting for its client. It waits for that up
-    /// to [`HALF_WAIT`] on its thread; meanwhile others that need too much fail, and so make room. Returns whether the
-    /// bytes are taken.
+    /// Takes this many bytes. If there are too few, one holder at a time may exceed the limits, until
+    /// [`MemoryBudget::end_overdraft`]. That is allowed once everyone but the holder, who has taken `own_bytes`, leaves
+    /// half of the limits, since an earlier holder's answer may be waiting for its client. The thread waits for that up
+    /// to [`HALF_WAIT`]; meanwhile others that need too much fail, and so make room. Returns whether the bytes are
+    /// taken.
     pub(crate) fn take_or_overdraw(&self, bytes: usize, holder: usize, own_bytes: usize) -> bool {
         if self.try_take(bytes).is_ok() {
             return true;
@@ -119,7 +119,7 @@ impl MemoryBudget {
         true
     }
 
-    /// The holder exceeds the limits no more, if it did.
+    /// Ends the holder's right to exceed the limits, if it has it.
     pub(crate) fn end_overdraft(&self, holder: usize) {
         let _ = self.whole().overdrawer.compare_exchange(holder, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -192,7 +192,7 @@ impl MemoryBudget {
     }
 }
 
-/// What one holder has taken of a budget.
+/// The bytes that one holder has taken from a budget.
 #[derive(Debug)]
 pub struct Lease {
     budget: Arc<MemoryBudget>,
@@ -207,7 +207,7 @@ impl Lease {
         Lease { budget, bytes: 0, waits: None }
     }
 
-    /// What it has taken.
+    /// The bytes taken.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -270,7 +270,7 @@ impl Lease {
                 }
             };
             self.waits = Some((of_whole, short.enqueue(place, cx.waker())));
-            // What was given back before the place in the queue was taken woke nobody.
+            // Bytes that were released before this entered the queue woke nobody.
             if short.taken_bytes().saturating_add(missing) > short.limit_bytes {
                 return Poll::Pending;
             }

@@ -162,7 +162,7 @@ impl ModificationPlan {
         }
     }
 
-    /// Refuses what is refused with any values and for any client, as PREPARE does.
+    /// Refuses statements that are invalid with any values and for any client, as PREPARE does.
     pub fn refuse_with_any_values(&self) -> Result<(), QueryError> {
         match &self.0 {
             Kind::Terms(modification) => modification.refuse_with_any_values(),

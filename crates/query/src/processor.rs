@@ -271,7 +271,7 @@ impl Processor {
         Ok(Arc::new(prepared))
     }
 
-    /// Prepares a statement that is executed later, and so is checked as far as that needs no values.
+    /// Prepares a statement that is executed later, with those checks that need no values.
     pub(crate) fn prepare_checked(&self, text: &str, keyspace: Option<&str>) -> Result<Prepared, QueryError> {
         let prepared = self.prepare_parsed(text, cql::parse(text)?, keyspace)?;
         match &prepared.plan.work {

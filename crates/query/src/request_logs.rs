@@ -1,6 +1,6 @@
 //! The logs of requests: the audit log, and the full query log. Both can be turned on and off while the node runs.
 //!
-//! A request looks at one flag. What it costs beyond that, it costs only while a log is on.
+//! A request checks one flag. Further costs arise only while a log is on.
 
 mod query_log;
 mod watch;

@@ -1,4 +1,4 @@
-//! The WHERE clause: which partitions and rows a statement is about, and what is left to filter.
+//! The WHERE clause: the partitions and rows that it selects, and the conditions left to filter by.
 
 mod alternatives;
 mod clustering;
@@ -37,7 +37,7 @@ const NEEDS_FILTERING: &str = "Cannot execute this query as it might involve dat
     unpredictable performance. If you want to execute this query despite the performance unpredictability, use ALLOW \
     FILTERING";
 
-/// What a WHERE clause belongs to. The names are printed in messages.
+/// The kind of statement that a WHERE clause belongs to. The names are printed in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StatementType {
     Select,
@@ -379,7 +379,7 @@ impl Restrictions {
         Ok(prefixes)
     }
 
-    /// What rows must satisfy besides lying in the partitions and slices.
+    /// The conditions on rows besides lying in the partitions and slices.
     pub fn filter(&self, execution: &Execution<'_>) -> Result<RowFilter, QueryError> {
         let mut filter = RowFilter::default();
         if self.filters_partition {
@@ -396,14 +396,14 @@ impl Restrictions {
     }
 }
 
-/// Makes a clustering of a prefix: the columns that are left out are null.
+/// Completes a prefix to a clustering: the missing columns are null.
 fn complete_with_nulls(table: &Table, prefix: &mut Vec<u8>) {
     for _ in Clusterings(prefix).count()..table.clustering().len() {
         push_component(None, prefix);
     }
 }
 
-/// The error of an `expr(index, value)`: no index takes any.
+/// The error of an `expr(index, value)`: no index supports it.
 fn refuse_expression(index: &QualifiedName, table: &Table) -> QueryError {
     let is_there = table.indexes().iter().any(|known| *known.name == *index.name.as_str());
     QueryError::invalid(match is_there {

@@ -41,10 +41,10 @@ use writer::PlainWriter;
 #[derive(Debug)]
 pub(crate) struct SelectPlan {
     table: Arc<Table>,
-    /// What the states of its pages belong to; see [`paging::shape`].
+    /// The form of statement that the states of its pages belong to; see [`paging::shape`].
     shape: u64,
     selection: Selection,
-    /// What masks of columns change, if the table has any.
+    /// The changes that masks of columns make, if the table has any.
     masking: Option<Box<Masking>>,
     /// Writes the rows of a selection of plain columns.
     plain: Option<PlainWriter>,
@@ -95,7 +95,7 @@ impl SelectPlan {
         self.looked_up.is_some()
     }
 
-    /// Whether some readers see masks in place of selected columns.
+    /// Whether some readers see masked values of selected columns.
     fn changes_for_readers(&self) -> bool {
         self.masking.as_ref().is_some_and(|masking| masking.changes_selection())
     }
@@ -140,7 +140,7 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     let plain = if is_plain { PlainWriter::new(&selection, &table) } else { None };
     let regulars = regulars_used(&table, &selection, &restrictions);
     let masking = Masking::prepare(select, &table, &selection, preparing)?;
-    // Only plans that look at their client may show masks.
+    // Only plans that check who their client is may show masks.
     let is_for_all = !masking.as_ref().is_some_and(|masking| masking.changes_selection());
     let finds_row = plain.is_some() && is_for_all && is_whole && lookup::applies(&table);
     let finds_rows = plain.is_some()

@@ -1,4 +1,4 @@
-//! What statements about vectors with an index have in common.
+//! Functions that several statements about indexed vectors use.
 
 use model::{Index, Table};
 use types::Similarity;

@@ -40,8 +40,8 @@ pub(crate) async fn run(
     answer
 }
 
-/// Counts rows, and the copy that is sent, as memory of this client until they are encoded. The statement has taken as
-/// much before.
+/// Counts rows, and the copy of them that is sent, as memory of this client until they are encoded. The statement had
+/// taken the same amount while it ran.
 pub(crate) fn hold(client: &ClientState, response: &Result<Response, QueryError>) -> Option<Lease> {
     let Ok(Response { body: ResponseBody::Rows(rows), .. }) = response else { return None };
     let memory = client.memory.as_ref().filter(|_| rows.cells.len() > FREE_BYTES)?;

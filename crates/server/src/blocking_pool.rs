@@ -1,12 +1,12 @@
 //! Threads for work that may hold its thread for long: scans, reads that wait for a device, schema changes.
 //!
-//! A pool has a fixed number of threads at most, started when they are needed. Work that finds none free waits. Each
-//! connection has a line of its own for that, and the lines take turns, so that a client with a thousand scans delays
-//! another client's scan by one of them and not by a thousand. No line has all threads. A line whose client does not
-//! read its answers is passed over until it does.
+//! A pool starts threads when they are needed, up to a fixed number. Work that finds no free thread waits in a queue.
+//! Each connection has a queue of its own (a [`Line`]), and the pool serves the queues in turn, so that a client with a
+//! thousand scans delays another client's scan by one of them and not by a thousand. The work of one line never takes
+//! all threads. A line is *clogged* while its client does not read its answers; then none of its work begins.
 //!
-//! The number of those that wait is limited, and work that nobody waits for any more (its client has gone, or was
-//! answered with a timeout) is dropped before it begins.
+//! The amount of waiting work is limited. Work is dropped before it begins if its client has left, or was answered with
+//! a timeout.
 
 use query::Need;
 use std::any::Any;
@@ -19,28 +19,28 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// How much a pool takes on.
+/// The limits of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolOptions {
     /// Shown as the name of its threads.
     pub(crate) name: &'static str,
-    /// What its threads add to their niceness, so that threads that serve connections come first.
+    /// The amount that its threads add to their niceness, so that threads that serve connections come first.
     pub(crate) niceness: i32,
-    /// Threads.
+    /// The most threads.
     pub(crate) threads_max: usize,
-    /// Threads that work for the same line.
+    /// The most threads that work for the same line at a time.
     pub(crate) threads_per_line_max: usize,
-    /// Work that waits for a thread, of all lines.
+    /// The most pieces of work, of all lines together, that wait for a thread.
     pub(crate) waiting_max: usize,
 }
 
-/// See the module's text. Its threads end when it is dropped and their work is done.
+/// A pool of threads, as the module's text describes it. When it is dropped, its threads end after their current work.
 pub(crate) struct BlockingPool(Arc<Inner>);
 
 struct Inner {
     options: PoolOptions,
     state: Mutex<State>,
-    /// There is work, or the pool has been dropped.
+    /// Notified when there is work, or when the pool has been dropped.
     changed: Condvar,
 }
 
@@ -51,7 +51,7 @@ struct State {
     waiting: usize,
     /// Lines with work that waits or runs.
     lines: HashMap<u64, LineState>,
-    /// Of the lines with work that waits: whose turn comes first.
+    /// The lines with waiting work, in the order of their turns.
     turns: VecDeque<u64>,
     is_closed: bool,
 }
@@ -64,15 +64,16 @@ struct LineState {
 
 /// The pools of a server.
 pub(crate) struct Pools {
-    /// Reads of many partitions, statements whose text is long, and what needs more of the processor than a turn.
+    /// Reads of many partitions, statements whose text is long, and all work that needs more processor time than a turn
+    /// of a connection has.
     pub(crate) scans: BlockingPool,
-    /// Reads that wait for a device. They hold a thread and hardly a processor.
+    /// Reads that wait for a device. They occupy a thread, but hardly any processor time.
     pub(crate) devices: BlockingPool,
-    /// Schema changes and truncations, which may wait for writes, and each other.
+    /// Schema changes and truncations, which may wait for writes and for one another.
     pub(crate) schema_changes: BlockingPool,
     /// Requests with large values. They wait for the log, and for a processor while they are copied.
     pub(crate) large_writes: BlockingPool,
-    /// Traces that are written. Those that find too many waiting are lost, as in Cassandra.
+    /// Writes of traces. If too many wait already, further traces are lost, as in Cassandra.
     pub(crate) traces: BlockingPool,
 }
 
@@ -97,7 +98,7 @@ impl Pools {
         })
     }
 
-    /// Where work is done that needs this.
+    /// The pool for work with this need.
     pub(crate) fn for_need(&self, need: Need) -> &BlockingPool {
         match need {
             Need::Device => &self.devices,
@@ -106,20 +107,20 @@ impl Pools {
         }
     }
 
-    /// A line is not clogged any more.
+    /// Wakes threads for the waiting work of a line that is no longer clogged.
     pub(crate) fn poke(&self) {
         [&self.scans, &self.devices, &self.schema_changes].into_iter().for_each(BlockingPool::poke);
     }
 }
 
-/// Scans want a processor most of the time, and a device's answer now and then.
+/// Scans use a processor most of the time, and wait for a device now and then.
 const SCANS_PER_CORE: usize = 2;
 const SCANS_MIN: usize = 4;
 
-/// A thread that serves connections gets three times as much of a processor as a scan, if both want it all the time.
+/// A thread that serves connections gets three times as much processor time as a scan if both always have work.
 const SCAN_NICENESS: i32 = 5;
 
-/// As many as devices answer at a time.
+/// The number of reads that devices typically serve at a time.
 const DEVICE_WAITS_MAX: usize = 64;
 
 const SCHEMA_CHANGES_MAX: usize = 8;
@@ -127,14 +128,14 @@ const SCHEMA_CHANGES_MAX: usize = 8;
 /// As in Cassandra.
 const TRACES_WAITING_MAX: usize = 1000;
 
-/// Work that waits for a thread of a pool; what comes beyond that is refused.
+/// The most pieces of work that wait for a thread of a pool; further work is refused.
 const WAITING_MAX: usize = 4096;
 
 /// The work of one connection in all pools.
 pub(crate) struct Line {
     pub(crate) pools: Arc<Pools>,
     id: u64,
-    /// Its client does not read its answers: nothing is begun for it.
+    /// Whether its client does not read its answers; then none of its work begins.
     is_clogged: AtomicBool,
     waiting: AtomicUsize,
 }
@@ -146,24 +147,24 @@ impl Line {
         Arc::new(Line { pools, id, is_clogged: AtomicBool::new(false), waiting: AtomicUsize::new(0) })
     }
 
-    /// How much of its work waits for a thread.
+    /// The number of its pieces of work that wait for a thread.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether its client reads too slowly for more work to be begun. Says whether that was news; then the pools are to
-    /// be [poked](BlockingPool::poke) if it is not so any more.
+    /// Sets whether its client reads too slowly for more work to begin. Returns whether this changed. If the line is no
+    /// longer clogged, the caller must [poke](BlockingPool::poke) the pools.
     pub(crate) fn set_clogged(&self, is_clogged: bool) -> bool {
         self.is_clogged.load(Ordering::Relaxed) != is_clogged
             && self.is_clogged.swap(is_clogged, Ordering::Relaxed) != is_clogged
     }
 }
 
-/// The pool has too much to do: the request is to be refused.
+/// Too much work waits for the pool, so the request must be refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Overloaded;
 
-/// Work with its way back.
+/// A piece of work, with the channel for its result.
 trait Job: Send {
     fn is_abandoned(&self) -> bool;
     fn run(self: Box<Self>);
@@ -195,9 +196,9 @@ impl BlockingPool {
         BlockingPool(Arc::new(Inner { options, state: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// Has work done by a thread of the pool when its line's turn comes; called in a runtime, whose timers and sockets
-    /// the work may use. The future is what comes of it, and ends with a panic if the work does. The work is dropped if
-    /// the future is dropped before it has begun.
+    /// Runs work on a thread of the pool when its line's turn comes. Call it in a runtime, whose timers and sockets the
+    /// work may use. The future resolves to the result of the work, and panics if the work panics. If the future is
+    /// dropped before the work has begun, the work is dropped too.
     pub(crate) fn run<F>(
         &self,
         line: &Arc<Line>,
@@ -214,13 +215,13 @@ impl BlockingPool {
             match received.await {
                 Ok(Ok(output)) => output,
                 Ok(Err(panic)) => resume_unwind(panic),
-                // The process is ending, and all that wait with it.
+                // The work was dropped, which only happens when the process ends. Nothing waits for its result then.
                 Err(_) => std::future::pending().await,
             }
         })
     }
 
-    /// A line is not clogged any more.
+    /// Wakes threads for the waiting work of a line that is no longer clogged.
     pub(crate) fn poke(&self) {
         if self.0.lock().waiting > 0 {
             self.0.changed.notify_all();
@@ -267,7 +268,7 @@ impl Inner {
         Ok(())
     }
 
-    /// A thread's life.
+    /// The loop of a thread: runs work until the pool is closed and has none left.
     fn work(&self) {
         let mut dropped = Vec::new();
         let mut state = self.lock();
@@ -278,7 +279,7 @@ impl Inner {
                 job.run();
                 state = self.lock();
                 state.finish(id);
-                // A line that had all the threads it may have has one fewer now.
+                // The line may have had all the threads that it may have; now another of its works may begin.
                 if state.waiting > 0 && state.idle > 0 {
                     self.changed.notify_one();
                 }
@@ -312,8 +313,8 @@ impl State {
         self.waiting += 1;
     }
 
-    /// The next work to be done, and its line. What nobody waits for any more is put into `dropped`, for the caller to
-    /// drop without the lock.
+    /// The next work to run, and the id of its line. Abandoned work is moved to `dropped`, so that the caller drops it
+    /// without holding the lock.
     fn next(&mut self, threads_per_line_max: usize, dropped: &mut Vec<Box<dyn Job>>) -> Option<(u64, Box<dyn Job>)> {
         for _ in 0..self.turns.len() {
             let id = self.turns.pop_front()?;
@@ -342,7 +343,7 @@ impl State {
         None
     }
 
-    /// Work of this line has ended.
+    /// Records that work of this line has ended.
     fn finish(&mut self, id: u64) {
         let Some(state) = self.lines.get_mut(&id) else { return };
         state.running -= 1;

@@ -73,7 +73,7 @@ pub(crate) struct Connection<H: QueryHandler> {
     /// The timer for the next request in the log's queue that times out. One timer is enough, since few of them time
     /// out.
     late: Option<Pin<Box<Sleep>>>,
-    /// The time of this turn, once somebody needed it.
+    /// The time of this turn, once it was needed.
     now: Option<Instant>,
     /// The bytes of all requests in flight.
     running_bytes: usize,
@@ -85,7 +85,7 @@ pub(crate) struct Connection<H: QueryHandler> {
     output_bytes_max: Option<usize>,
     /// The memory that it holds.
     account: Account,
-    /// Its requests that wait for a thread.
+    /// The queue of its requests that wait for a thread.
     line: Arc<Line>,
     patrol: Patrol,
     /// Ends when the slot of its last request comes (`request_rate.rs`); no further request is begun before.
@@ -232,13 +232,13 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    /// What it holds: of requests that arrive, requests under way, and answers.
+    /// The memory that it holds for requests that arrive, requests in flight, and answers, in bytes.
     fn held_bytes(&self) -> usize {
         self.decoder.held_bytes() + self.running_bytes + self.encoder.pending_bytes()
     }
 
-    /// Counts the memory that it holds now, and has work that waits for a thread wait longer while answers do not get
-    /// through.
+    /// Updates the account of its memory. While the client does not read its answers, none of its work that waits for a
+    /// thread begins.
     fn settle(&mut self) {
         self.account.settle(self.held_bytes(), self.decoder.missing_bytes());
         let is_clogged = self.encoder.pending_bytes() >= OUTPUT_WAITING_BYTES_MAX;
@@ -247,7 +247,7 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    /// Nothing to do until something happens. Ends a connection that is in the way of others, or idle for too long.
+    /// Waits for the next event. Ends the connection if it is in the way of others, or is idle for too long.
     fn rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let buffers_bytes = self.decoder.buffer().capacity() + self.encoder.capacity_bytes();
         let holds_much = buffers_bytes.max(self.held_bytes()) > FREE_BYTES;

@@ -1,9 +1,9 @@
-//! How much one connection may do before other connections of its thread get their turn.
+//! The limit on a connection's work before other connections of its thread get their turn.
 //!
-//! A turn ends after [`REQUESTS_MAX`] requests, and before that when it has taken [`DURATION_MAX`]. Most turns are over
-//! much sooner, because nothing more has arrived. The clock costs as much as a part of a small request, so a turn looks
-//! at it only when requests of some weight have been begun. A request weighs more if it is long, if it looked at many
-//! rows, or if it needed more than the connection's thread may give it.
+//! A turn ends after [`REQUESTS_MAX`] requests, or earlier, when it has taken [`DURATION_MAX`]. Most turns end much
+//! sooner, because nothing more has arrived. Reading the clock costs a noticeable part of a small request, so a turn
+//! reads it only after it has begun requests of some total weight. A request weighs more if it is long, if it read many
+//! rows, or if it was moved to another thread.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ impl ConnectionTurn {
         self.requests
     }
 
-    /// Whether it is the turn of others.
+    /// Whether the turn must end.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }

@@ -1,18 +1,18 @@
-//! How much clients may take of the node: connections, and memory for their requests and answers.
+//! The limits on clients: the number of connections, and the memory for their requests and answers.
 //!
-//! The node has one budget of memory (`native_transport_max_request_data_in_flight`), each address a part of it
-//! (`..._per_ip`), and each connection takes what it needs of its address's part: for bytes that have arrived and those
-//! still missing of a request that has begun to arrive, for requests under way, and for answers not sent yet. What
-//! statements hold while they run is of the same budget ([`query::MemoryBudget`]).
+//! The node has one budget of memory (`native_transport_max_request_data_in_flight`), and each address has a part of it
+//! (`..._per_ip`). A connection takes memory from its address's part: for bytes that have arrived, for the missing
+//! bytes of a request that has begun to arrive, for requests in flight, and for answers that are not sent yet. The
+//! memory that statements hold while they run belongs to the same budget ([`query::MemoryBudget`]).
 //!
-//! The price: a connection that holds less than [`FREE_BYTES`] asks nobody, and beyond that it takes steps of
-//! [`STEP_BYTES`], so that ordinary requests touch nothing that connections share. In return the node may hold
-//! `FREE_BYTES` for each connection besides its budget.
+//! A connection that holds no more than [`FREE_BYTES`] takes nothing from the budget, and beyond that it takes memory
+//! in steps of [`STEP_BYTES`]. Ordinary requests therefore touch nothing that connections share. In exchange, the node
+//! may hold `FREE_BYTES` for each connection in addition to the budget.
 //!
-//! Memory that is used already is counted even if it exceeds a limit; a connection over the limit is not read until
-//! there is room (or its requests are refused, if its client asked for that). So that nobody sits on memory for ever, a
-//! connection that does not finish its request or does not read its answers for some seconds is closed while others
-//! wait for memory.
+//! Memory that is already in use is counted even if it exceeds a limit. A connection over the limit is not read until
+//! there is room (or its requests are refused, if its client asked for that). While other connections wait for memory,
+//! a connection is closed if it does not finish its request or does not read its answers for some seconds. So no client
+//! can hold memory for ever.
 
 use crate::options::ServerOptions;
 use query::{Lease, MemoryBudget};
@@ -21,16 +21,16 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-/// What a connection may hold without asking.
+/// The memory that a connection may hold without taking it from a budget.
 pub(crate) const FREE_BYTES: usize = 32 * 1024;
 
 /// The steps in which it takes memory beyond that.
 const STEP_BYTES: usize = 64 * 1024;
 
-/// What a request may have before STARTUP; that message and OPTIONS are much smaller.
+/// The largest request before STARTUP; that message and OPTIONS are much smaller.
 pub(crate) const FIRST_REQUEST_BYTES_MAX: usize = 16 * 1024;
 
-/// The node's limits and what is used of them.
+/// The node's limits, and the part of them that is in use.
 #[derive(Debug)]
 pub(crate) struct Limits {
     node: Arc<MemoryBudget>,
@@ -52,7 +52,7 @@ struct Address {
     budget: Arc<MemoryBudget>,
 }
 
-/// A connection's place among all; leaves it when dropped.
+/// Counts one connection against the limits until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     address: IpAddr,
@@ -71,7 +71,7 @@ impl Limits {
         })
     }
 
-    /// A place for a connection from this address, unless the limits are reached.
+    /// Admits a connection from this address, unless a limit is reached.
     pub(crate) fn admit(self: &Arc<Limits>, address: IpAddr) -> Option<ConnectionPermit> {
         let mut connected = self.lock();
         if self.connections_max.is_some_and(|max| connected.connections >= max) {
@@ -119,7 +119,7 @@ impl Drop for ConnectionPermit {
 #[derive(Debug)]
 pub(crate) struct Account {
     lease: Lease,
-    /// It asked for room and waits for it.
+    /// Whether it waits for room that it has requested.
     lacks_room: bool,
 }
 
@@ -146,13 +146,13 @@ impl Account {
         }
     }
 
-    /// It does not ask for room any more.
+    /// Withdraws its request for room.
     pub(crate) fn stop_waiting(&mut self) {
         self.lease.stop_waiting();
         self.lacks_room = false;
     }
 
-    /// Whether it asked for room in vain.
+    /// Whether it waits for room that it has requested.
     pub(crate) fn lacks_room(&self) -> bool {
         self.lacks_room
     }

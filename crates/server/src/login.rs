@@ -1,7 +1,7 @@
 //! The login of a client, between STARTUP and AUTH_SUCCESS.
 //!
-//! A password is hashed on the blocking pool, and only a few are hashed at a time. The connection is not read
-//! meanwhile.
+//! A password is hashed on a blocking thread of the runtime, and only a few are hashed at a time. The connection is not
+//! read meanwhile.
 
 use crate::Shared;
 use crate::startup::Agreement;

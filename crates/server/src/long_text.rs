@@ -1,8 +1,8 @@
-//! Requests that take long to read and resolve: they are read and resolved on a thread of a pool, and the memory that
-//! this takes is taken from what their client may hold before it is used.
+//! Requests that take long to read and resolve. They are read and resolved on a thread of a pool. The memory for this
+//! is taken from the client's memory before it is used.
 //!
-//! What a text costs follows from its parts, not from its length: a long value costs no more than a short one. Each
-//! part (of an expression, a list, a JSON document) stands beside a punctuation mark, so that marks are counted.
+//! The cost of a text depends on its parts, not on its length: a long value costs no more than a short one. Each part
+//! (of an expression, a list, a JSON document) is next to a punctuation mark, so the marks are counted.
 
 use protocol::{BatchStatement, ErrorKind, ErrorResponse, Request};
 use query::{ClientState, Lease};
@@ -10,13 +10,13 @@ use query::{ClientState, Lease};
 /// A shorter text takes less than a millisecond, whatever its parts are.
 const SHORT_BYTES: usize = 1024;
 
-/// The marks of all texts of a request above which they take long.
+/// A request with more punctuation marks than this in all its texts takes long.
 const MARKS_MAX: usize = 256;
 
-/// The entries of a batch above which it takes long.
+/// A batch with more entries than this takes long.
 const BATCH_ENTRIES_MAX: usize = 500;
 
-/// The texts of which the marks are not counted, because that takes a while, too.
+/// A longer text takes long in any case: its marks are not counted, because counting takes a while too.
 const LONG_BYTES: usize = 32 * 1024;
 
 /// The memory that a part takes at most while its statement is parsed and resolved, and that an entry of a batch takes
@@ -34,7 +34,7 @@ pub(crate) fn is_long(request: &Request<'_>) -> bool {
     length > LONG_BYTES || (length > SHORT_BYTES && texts(request).map(mark_count).sum::<usize>() > MARKS_MAX)
 }
 
-/// Takes the memory for reading and resolving a request. An error where others have taken it.
+/// Takes the memory for reading and resolving a request. Fails if other requests have taken it.
 pub(crate) fn hold(request: &Request<'_>, client: &ClientState) -> Result<Option<Lease>, ErrorResponse> {
     let (Some(memory), true) = (&client.memory, is_long(request)) else { return Ok(None) };
     let mut lease = Lease::new(memory.clone());

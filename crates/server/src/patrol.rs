@@ -1,8 +1,9 @@
-//! Looks once a second at a connection that holds memory or has not sent STARTUP yet, while it rests.
+//! A periodic check of a connection that holds memory, or that has not sent STARTUP yet, while it has nothing to do.
 //!
-//! A connection that rests gives back what its buffers grew to. One whose request does not end, or whose client does
-//! not read its answers, is closed after some seconds, but only while others wait for memory or for its writes: without
-//! that a slow client costs nobody anything. One that does not send STARTUP is closed in any case.
+//! The check runs once a second. The buffers of a connection without traffic are shrunk. A connection whose request
+//! does not end, or whose client does not read its answers, is closed after some seconds, but only while others wait
+//! for its memory or for its writes; otherwise a slow client harms no one. A connection that does not send STARTUP in
+//! time is closed in any case.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,35 +11,37 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The time between two looks.
+/// The time between two checks.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The number of looks in a row that find the same request unfinished, or a client that hardly reads.
+/// A connection is closed after this number of checks in a row that find its request unfinished, or its client hardly
+/// reading.
 const STALLED_LOOKS_MAX: u32 = 5;
 
-/// A client that takes fewer bytes than this between two looks hardly reads.
+/// A client that takes fewer bytes than this between two checks hardly reads.
 const SENT_BYTES_MIN: usize = 16 * 1024;
 
-/// A client that takes fewer bytes than this between two looks keeps the writes behind its answers from being finished.
+/// A client that takes fewer bytes than this between two checks prevents the writes behind its answers from finishing.
 const SENT_BEFORE_WRITES_BYTES_MIN: usize = 256 * 1024;
 
-/// See the module's text.
+/// The checks of one connection, as the module's text describes them.
 #[derive(Debug)]
 pub(crate) struct Patrol {
     timer: Option<Pin<Box<Sleep>>>,
     connected: Instant,
     handshake_timeout: Duration,
-    /// Since the last look.
+    /// The bytes of answers that the socket took since the last check.
     sent_bytes: usize,
     has_received: bool,
     has_begun: bool,
-    /// Looks in a row that found nothing better.
+    /// The number of checks in a row that found a request unfinished. The next two count checks of a client that hardly
+    /// reads, and checks of one that prevents writes from finishing.
     unfinished: u32,
     unread: u32,
     kept: u32,
 }
 
-/// What a connection is like.
+/// The state of a connection at a check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     /// STARTUP was accepted.
@@ -53,12 +56,12 @@ pub(crate) struct Seen {
     pub(crate) keeps_writes: bool,
 }
 
-/// What is to be done.
+/// The result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// Empty buffers give back their memory.
+    /// The connection must free the memory of its empty buffers.
     Shrink,
-    /// The connection is closed, for this reason.
+    /// The connection must be closed for this reason.
     Close(&'static str),
 }
 
@@ -92,7 +95,7 @@ impl Patrol {
         self.has_begun = true;
     }
 
-    /// What is to be done with a connection that rests; pending until it is time to look again.
+    /// The result of the next check of a connection that has nothing to do; pending until it is due.
     pub(crate) fn poll(&mut self, seen: &Seen, cx: &mut Context<'_>) -> Poll<Verdict> {
         let period = PERIOD.min(self.handshake_timeout);
         loop {

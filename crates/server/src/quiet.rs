@@ -1,6 +1,6 @@
-//! Log messages that clients can cause at will: of each kind, a limited number is logged in a minute.
+//! A rate limit for log messages that clients can cause at will: a limited number of each kind is logged in a minute.
 //!
-//! Cassandra's NoSpamLogger does the same. A message that is logged after others were left out says how many.
+//! Cassandra's NoSpamLogger does the same. The first message after others were left out says how many there were.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};

@@ -1,14 +1,14 @@
-//! How many requests a second all clients together may send (`native_transport_max_requests_per_second`).
+//! The limit on the requests a second of all clients together (`native_transport_max_requests_per_second`).
 //!
-//! Each request gets a slot of time; slots follow each other at equal distances. Slots of the last second that nobody
-//! took may be taken at once, so that clients may send in bursts, as in Cassandra. A client that asked for errors has a
-//! request refused whose slot has not come. The request of any other client is carried out, and the client's
-//! connection is not read until its slot has come.
+//! Each request takes a slot of time; slots follow each other at equal intervals. Unused slots of the last second may
+//! be taken at once, so that clients may send in bursts, as in Cassandra. If the slot of a request lies in the future,
+//! the request is refused if its client asked for errors. Otherwise the request is executed, and the client's
+//! connection is not read until the time of the slot.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a slot that nobody took stays available.
+/// How long an unused slot stays available.
 const BURST: Duration = Duration::from_secs(1);
 
 /// The slots of a node.
@@ -16,7 +16,7 @@ const BURST: Duration = Duration::from_secs(1);
 pub(crate) struct RequestRate {
     requests_per_second: u32,
     started: Instant,
-    /// The first slot that nobody took, in nanoseconds since one burst before the start.
+    /// The first slot that was not taken, in nanoseconds since one burst before the start.
     next_nanos: AtomicU64,
 }
 
@@ -32,12 +32,12 @@ impl RequestRate {
         self.requests_per_second
     }
 
-    /// Takes a slot. Returns the time until it comes, mostly zero.
+    /// Takes the next slot. Returns the time until it, which is usually zero.
     pub(crate) fn reserve(&self) -> Duration {
         self.reserve_at(self.now_nanos(), u64::MAX).unwrap_or(Duration::MAX)
     }
 
-    /// Takes a slot that has come, if there is one.
+    /// Takes the next slot if its time has come.
     pub(crate) fn try_reserve(&self) -> bool {
         self.reserve_at(self.now_nanos(), 0).is_some()
     }
@@ -46,7 +46,7 @@ impl RequestRate {
         (self.started.elapsed() + BURST).as_nanos() as u64
     }
 
-    /// Takes a slot that comes within this many nanoseconds, and returns the time until it comes.
+    /// Takes the next slot if it comes within this many nanoseconds, and returns the time until it.
     fn reserve_at(&self, now_nanos: u64, wait_max_nanos: u64) -> Option<Duration> {
         let interval_nanos = 1_000_000_000 / u64::from(self.requests_per_second);
         let first = |next: u64| next.max(now_nanos.saturating_sub(BURST.as_nanos() as u64));

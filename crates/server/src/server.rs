@@ -25,8 +25,8 @@ use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
-/// The time that connections have at a stop to answer requests that wait for the log, and to send answers. Requests on
-/// the blocking pools are cancelled instead.
+/// At a stop, the time that connections have to answer requests that wait for the log, and to send answers. Requests on
+/// the blocking pools are cancelled.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A bound address. Clients that connect wait until a server runs on it.

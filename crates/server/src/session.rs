@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(crate) struct Session {
     /// Requests in flight share it, and keep the keyspace with which they began.
     pub(crate) client: Arc<ClientState>,
-    /// The place where its requests wait for threads of the blocking pools.
+    /// The queue in which its requests wait for threads of the blocking pools.
     pub(crate) line: Arc<Line>,
     warnings: Vec<String>,
     warned_about_use: bool,

@@ -19,7 +19,7 @@ pub(crate) use handshake_socket::HandshakeSocket;
 /// The answers that TLS takes before the socket has taken them.
 const UNSENT_BYTES_MAX: usize = 32 * 1024;
 
-/// See the module's text.
+/// The byte stream of a connection.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(TcpStream),

@@ -39,7 +39,7 @@ pub(crate) struct Trace {
     request: &'static str,
     /// The parameters of the request, as a CQL map with Cassandra's keys.
     parameters: String,
-    /// For a long text, until it is written.
+    /// The memory of a long text, held until the trace is written.
     memory: Option<Lease>,
 }
 

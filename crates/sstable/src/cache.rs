@@ -106,8 +106,8 @@ impl Weighter<Key, Block> for Bytes {
 
 /// Blocks of the cache, each in the one place that its key determines, unless another block is there.
 struct NearBlocks {
-    /// A place that is dropped visits every thread that ever used an `ArcSwap`, also if it is empty. With a hundred
-    /// thousand places that takes up to seconds, so that `drop` empties the used ones and leaves the others alone.
+    /// Dropping a place visits every thread that ever used an `ArcSwap`, even if the place is empty. With a hundred
+    /// thousand places this takes up to seconds. So `drop` empties the used places and leaves the others alone.
     places: Box<[ManuallyDrop<ArcSwapOption<CachedBlock>>]>,
     /// How far a hash is shifted to get the number of a place.
     shift: u32,

@@ -18,7 +18,7 @@ use crate::verify::verify;
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 256 * 1024;
 
-/// The components with rows and indexes. Statistics.db, Checksums.db and TOC.txt are made anew.
+/// The components with rows and indexes. Statistics.db, Checksums.db and TOC.txt are not copied: the copy has its own.
 const COPIED: [Component; 7] = [
     Component::Crc,
     Component::CompressionInfo,

@@ -118,7 +118,7 @@ impl Pages for CachedPages<'_> {
     }
 }
 
-/// The pages of a file, which are read where the cache lacks them. Whoever reads them shares or borrows the file.
+/// The pages of a file, which are read from the disk where the cache lacks them. `F` shares or borrows the file.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadPages<F> {
     pub file: F,

@@ -100,7 +100,7 @@ impl fmt::Display for QuotedType<'_> {
     }
 }
 
-/// Where a name stands in a hash map of Cassandra's that holds `count` names.
+/// The slot of a name in a Java hash map of `count` names. Cassandra prints the names of such a map in slot order.
 pub fn hash_slot(name: &str, count: usize) -> u32 {
     // Java's maps start with 16 slots and double where more than three quarters are taken.
     let slots = (count * 4).div_ceil(3).next_power_of_two().max(16) as u32;

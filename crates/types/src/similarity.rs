@@ -1,4 +1,4 @@
-//! How similar two vectors of floats are, for indexes that find the vectors most similar to a given one.
+//! The similarity of two vectors of floats, for indexes that find the vectors most similar to a given one.
 //!
 //! The functions are those of Cassandra's vector indexes. Their sums are added up in another order than those of the
 //! CQL functions `similarity_cosine` and the like, so that the compiler can use wide registers; the last bit may
@@ -21,7 +21,7 @@ pub enum Similarity {
     Cosine,
 }
 
-/// What makes a vector one that an index has no place for.
+/// The reason why a vector cannot be indexed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Unindexable {
     /// The element at this place is not a finite number.
@@ -64,8 +64,8 @@ impl Similarity {
         if is_zero { Err(Unindexable::AllZero) } else { Ok(()) }
     }
 
-    /// How similar two vectors of the same dimension are, which [`Similarity::check`] accepts. Between 0 and 1, except
-    /// for dot products of vectors that are longer than 1.
+    /// The similarity of two vectors of the same dimension that [`Similarity::check`] accepts. It is between 0 and 1,
+    /// except for dot products of vectors that are longer than 1.
     pub fn score(self, left: &[f32], right: &[f32]) -> f32 {
         match self {
             Similarity::Euclidean => 1.0 / (1.0 + squared_distance(left, right)),

@@ -47,7 +47,7 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// Whether it changes bytes or names. Syncs do not: they are taken where nothing may be written.
+    /// Whether it changes bytes or names. Syncs do not: a file system that is mounted read-only accepts them.
     fn is_change(self) -> bool {
         !matches!(self, Verb::Open | Verb::Read | Verb::List | Verb::Sync | Verb::SyncDirectory)
     }
@@ -69,7 +69,7 @@ pub(super) struct Faults {
     trace: Vec<Operation>,
     pending: Vec<Pending>,
     dead: bool,
-    /// Nothing is changed of files whose path contains this.
+    /// Changes of files whose path contains this fail.
     refused: Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl Faults {
         self.pending.push(Pending { fault, skip, part: part.to_owned() });
     }
 
-    /// Has changes of files fail whose path contains `part`; those of no file where that is `None`.
+    /// Makes changes of files whose path contains `part` fail. With `None`, no change fails for this reason.
     pub fn refuse_changes(&mut self, part: Option<String>) {
         self.refused = part;
     }

@@ -44,7 +44,7 @@ pub(super) struct RingQueue {
     patience: Patience,
 }
 
-/// Patience with a kernel that has no room for a request: it may have some soon.
+/// Limits how long requests are retried while the kernel has no room for them. It may have room soon.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
     /// When it was first refused, with no answer since.

@@ -36,7 +36,8 @@ impl RingRead {
     /// `None` if the file's reads do not bypass the page cache, or there are no rings.
     pub fn new(file: &SystemFile) -> Option<RingRead> {
         let direct = OwnedFd::from(file.direct()?.try_clone().ok()?);
-        // The kernel need not interrupt this thread, which comes and waits. Older kernels do not know the flag.
+        // The kernel need not interrupt this thread, which enters the kernel anyway to wait. Older kernels do not know
+        // the flag.
         let ring = IoUring::builder().setup_coop_taskrun().build(1).or_else(|_| IoUring::new(1)).ok()?;
         Some(RingRead { ring, file: file.try_clone().ok()?, direct, under_way: None, put_off: None })
     }
@@ -56,7 +57,7 @@ impl RingRead {
             // The kernel never saw it.
             return self.under_way.take();
         }
-        // What it does not take now it takes when it is waited for.
+        // If the kernel does not take the entry now, it takes it when `answer` waits.
         let _ = self.ring.submit();
         None
     }

@@ -1,5 +1,5 @@
-//! A segment's bookkeeping block says who uses the segment now. All of it lies in one 512-byte sector and is written
-//! without being read first.
+//! A segment's bookkeeping block describes the current use of the segment. All of it lies in one 512-byte sector and
+//! is written without being read first.
 
 use uuid::Uuid;
 

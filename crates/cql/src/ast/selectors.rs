@@ -1,4 +1,4 @@
-//! What a SELECT selects.
+//! The selected expressions of a SELECT.
 
 use std::fmt;
 

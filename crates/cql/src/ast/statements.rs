@@ -14,7 +14,7 @@ use super::select::Select;
 pub struct ParsedStatement {
     pub statement: Statement,
     pub markers: Vec<Option<Identifier>>,
-    /// How many tokens the text has: what is made of it is in proportion.
+    /// The number of tokens of the text. The memory of everything that is made from the text is proportional to it.
     pub tokens: usize,
 }
 

@@ -420,8 +420,8 @@ impl Arena {
 }
 
 impl Drop for Arena {
-    /// Leaves the huge pages that are mostly in use to other tries. Of the others much was returned, or never used, and
-    /// is not resident.
+    /// Passes on to other tries the huge pages that are mostly in use. Most of the others is not resident: it was
+    /// returned to the system, or never used.
     fn drop(&mut self) {
         let is_in_use = |pages: &[Page]| pages.iter().filter(|page| page.released).count() < PAGES_OF_HUGE / 2;
         let pages = &self.pages;

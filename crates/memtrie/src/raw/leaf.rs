@@ -166,7 +166,9 @@ impl<'a> Memory<'a> {
 /// Copies bytes. A copy of unknown length would be a call; most lengths are copied as two copies of a known length,
 /// which may overlap.
 ///
-/// # Safety There is room for them at `to`, which does not overlap `from`.
+/// # Safety
+///
+/// There is room for them at `to`, which does not overlap `from`.
 #[inline]
 unsafe fn copy(from: &[u8], to: *mut u8) {
     let length = from.len();

@@ -109,7 +109,7 @@ impl State {
 #[derive(Debug)]
 pub(super) struct HugePage(NonNull<u8>);
 
-// SAFETY: R10: the mapping belongs to no thread, and who has the value is the only one to refer into it.
+// SAFETY: R10: the mapping belongs to no thread, and only the owner of the value refers into it.
 unsafe impl Send for HugePage {}
 
 impl HugePage {

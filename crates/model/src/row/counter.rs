@@ -34,14 +34,14 @@ impl NodeCount {
         NodeCount { clock, count: self.count.wrapping_add(increment) }
     }
 
-    /// The value of a counter cell that has this total alone. To write it twice is to write it once.
+    /// The value of a counter cell that has this total alone. Writing it again changes nothing.
     pub fn to_context(self, node: [u8; 16]) -> Vec<u8> {
         write_context(&[Shard { node, clock: self.clock, count: self.count, kind: Kind::Global }])
     }
 }
 
-/// The value of a cell that says by how much a counter grows. It is no value to store: two of them are added when they
-/// are merged, and a total takes their place before they are written.
+/// The value of a cell that is an increment of a counter. Two increments are added when they are merged. An increment
+/// is never stored: a total replaces it before it is written.
 pub fn counter_increment(increment: i64) -> Vec<u8> {
     write_context(&[Shard { node: [0; 16], clock: 1, count: increment, kind: Kind::Local }])
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Something that happened, for the connections that registered for it.
+/// An event, which is sent to the connections that registered for its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The schema changed.

@@ -1,24 +1,24 @@
-//! What a statement answers.
+//! The results of statements.
 
 use std::sync::Arc;
 
 use super::SchemaChange;
 use crate::ResultColumns;
 
-/// The kinds of RESULT that carrying out a statement has.
+/// The result of an executed statement, for a RESULT message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResponseBody {
-    /// Nothing to say: it is done.
+    /// The statement was executed and returns nothing.
     Void,
     /// Rows.
     Rows(Rows),
-    /// The client is in this keyspace now.
+    /// The connection now uses this keyspace.
     SetKeyspace(Arc<str>),
     /// The schema was changed.
     SchemaChange {
-        /// What the statement names.
+        /// The change that the statement names.
         change: SchemaChange,
-        /// What was changed with it: a dropped keyspace's tables and types. Clients learn of these first.
+        /// The changes that it implies: drops of a dropped keyspace's tables and types. Clients learn of these first.
         contained: Vec<SchemaChange>,
     },
 }

@@ -49,7 +49,7 @@ pub struct Decoder {
     large: Option<Large>,
     /// A refused bare envelope whose body is still arriving.
     skipping: Option<Skip>,
-    /// What of a bare envelope, or of a segment, has not arrived yet, if it has begun to and is not refused.
+    /// The missing bytes of a bare envelope or a segment that has begun to arrive and is not refused; otherwise 0.
     lacks_bytes: usize,
     size_bytes_max: usize,
     /// Printed in checksum errors, where Cassandra prints its channel's id.
@@ -109,13 +109,13 @@ impl Decoder {
         self.size_bytes_max = size_bytes_max;
     }
 
-    /// What has arrived and was not taken out yet, bytes.
+    /// The number of bytes that have arrived and were not taken out yet.
     pub fn held_bytes(&self) -> usize {
         self.input.len() + self.contained.len() + self.large.as_ref().map_or(0, |large| large.parts.len())
     }
 
-    /// How much of an envelope that has begun to arrive is still missing, as far as it is known and the envelope is not
-    /// refused, bytes. Valid after [`Decoder::next_envelope`] has returned `None`; the caller makes room for it.
+    /// The missing bytes of an envelope that has begun to arrive; 0 if it is refused, or if their number is not known
+    /// yet. Valid after [`Decoder::next_envelope`] has returned `None`. The caller makes room for them.
     pub fn missing_bytes(&self) -> usize {
         let of_large = self.large.as_ref().filter(|large| large.raw.refusal.is_none());
         self.lacks_bytes + of_large.map_or(0, |large| large.total.saturating_sub(large.received))
@@ -129,8 +129,8 @@ impl Decoder {
         }
     }
 
-    /// Refuses the envelope that has begun to arrive: what is there of it is dropped, as is what follows, and at its
-    /// end comes this error. False, without any effect, if none has begun to arrive.
+    /// Refuses the envelope that has begun to arrive. All its bytes are dropped, and this error is returned at its end.
+    /// Returns false, without any effect, if no envelope has begun to arrive.
     pub fn refuse_arriving(&mut self, kind: ErrorKind, message: &str) -> bool {
         if let Some(large) = &mut self.large {
             large.parts = BytesMut::new();

@@ -220,7 +220,7 @@ impl Encoder {
         }
         let last = self.payload.len() - start;
         if last > PAYLOAD_SIZE_MAX {
-            // A large answer is held as it is now and as segments; its buffer must not grow beyond that.
+            // A large answer is in memory twice, in the payload and as segments. The buffer must not grow beyond that.
             self.output.reserve_exact(last + last.div_ceil(PAYLOAD_SIZE_MAX) * SEGMENT_EXTRA_BYTES);
             for part in self.payload[start..].chunks(PAYLOAD_SIZE_MAX) {
                 segment::encode(part, false, lz4, &mut self.output);

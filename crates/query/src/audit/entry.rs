@@ -25,7 +25,7 @@ pub(super) struct Entry {
     batch: Option<Uuid>,
     keyspace: Option<Arc<str>>,
     scope: Option<Arc<str>>,
-    /// The text of the statement, or what else was asked for.
+    /// The text of the statement, or a description of another request.
     operation: Arc<str>,
     /// The error's message.
     failure: Option<String>,
@@ -137,8 +137,8 @@ impl<W: Write> Write for OneLine<'_, W> {
     }
 }
 
-/// Control characters, line separators, and characters of Unicode's category "format": those that turn the direction of
-/// the text around, and those that nobody sees.
+/// Control characters, line separators, and characters of Unicode's category "format": those that change the direction
+/// of the text, and invisible ones.
 fn is_escaped(character: char) -> bool {
     character.is_control()
         || matches!(character,

@@ -172,7 +172,7 @@ fn drop_columns(
     Ok(table.to_builder().drop_all(&dropped, timestamp_micros).build())
 }
 
-/// Each renaming sees the names that those before it have made.
+/// Each renaming sees the results of those before it.
 fn rename(table: &Table, renames: &[(Identifier, Identifier)]) -> Result<Table, QueryError> {
     // The columns by their new names, and the names that are free again.
     let (mut renamed, mut free) = (BTreeMap::<&str, &Arc<Column>>::new(), BTreeSet::new());

@@ -1,4 +1,4 @@
-//! Tables with COMPACT STORAGE: what CREATE TABLE makes of them, and ALTER TABLE ... DROP COMPACT STORAGE.
+//! Tables with COMPACT STORAGE: the columns that CREATE TABLE gives them, and ALTER TABLE ... DROP COMPACT STORAGE.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ pub(super) fn check(others: &[Other<'_>], has_clustering: bool) -> Result<(), Qu
     Ok(())
 }
 
-/// Adds the columns outside the primary key to a table that has its key, and those that its form makes.
+/// Adds the columns outside the primary key to a table that has its key, including those that its form implies.
 pub(super) fn add_columns<'c>(
     builder: TableBuilder,
     form: TableForm,

@@ -80,7 +80,7 @@ impl<'p> Page<'p> {
         is_before
     }
 
-    /// Adds the next element if it belongs to the page. It is not even made if it does not.
+    /// Adds the next element if it belongs to the page; otherwise `make` is not called.
     pub fn add(&mut self, make: impl FnOnce() -> Result<Element, QueryError>) -> Result<Flow, QueryError> {
         if self.pass(1) {
             return Ok(Flow::GoOn);
@@ -105,7 +105,7 @@ impl<'p> Page<'p> {
         Ok(Flow::GoOn)
     }
 
-    /// Adds the elements that `make` makes of these things, until the page is full.
+    /// Adds the elements that `make` returns for these things, until the page is full.
     pub fn add_each<T>(
         &mut self,
         mut things: impl ExactSizeIterator<Item = T>,

@@ -26,7 +26,7 @@ pub(super) enum Modifying {
     Batch(BatchKind, Arc<Parts>),
 }
 
-/// A modification that owns all that it needs to be carried out.
+/// A modification that owns all that its execution needs.
 struct Deriving {
     processor: Arc<Processor>,
     modifying: Modifying,
@@ -160,8 +160,8 @@ impl Deriving {
         Ok(Derived { mutation, answer: Response { body, warnings } })
     }
 
-    /// Whether nothing was promised of a part of it together with the rest. Conditional modifications are written as a
-    /// whole, and counters only under the locks.
+    /// Whether it may be written in parts, because no atomicity was promised. Conditional modifications are written as
+    /// a whole, and counters only under the locks.
     fn is_divisible(&self) -> bool {
         match &self.modifying {
             Modifying::Statement(statement) => match &statement.plan.work {
@@ -178,8 +178,8 @@ impl Deriving {
         }
     }
 
-    /// Writes what is larger than a record of the log, without the locks: they cannot be held while a batch is written
-    /// that waits for memory again and again.
+    /// Writes a mutation that is larger than a record of the log, without the locks: they cannot be held while a batch
+    /// is written that repeatedly waits for memory.
     async fn write_in_parts(&self) -> Result<Response, Failure> {
         let Derived { mutation, answer } = self.derive(Turn::BLOCKING)?;
         let Some(mutation) = mutation else { return Ok(answer) };

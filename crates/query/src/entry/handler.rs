@@ -1,4 +1,4 @@
-//! What a server needs of the query layer, and how [`Processor`] provides it.
+//! The interface of the query layer for servers, and its implementation by [`Processor`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub trait Authentication {
     }
 }
 
-/// The forms of a statement that a server keeps already, and what it can keep.
+/// The forms of a statement that a server keeps already, and those that it can keep.
 #[derive(Debug)]
 pub struct KeptForms<'k, P> {
     /// The form whose names are all qualified. It is the same in every keyspace.

@@ -1,5 +1,5 @@
-//! The queue of one connection's requests that wait for the log alone. One look at the log tells how many of them are
-//! durable. Those are answered in their order, and only the first of the rest has a waker at the log.
+//! The queue of one connection's requests that wait for the log alone. A single check of the log tells how many of them
+//! are durable. Those are answered in their order, and only the first of the rest has a waker at the log.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,7 +16,7 @@ use super::Pending;
 const PREFETCHED_MAX: usize = 64;
 const PREFETCHED_MIN: usize = 8;
 
-/// Pending requests in the order of the places in the log that they wait for. An item is whatever contains a request.
+/// Pending requests, ordered by the positions in the log that they wait for. An item is whatever contains a request.
 pub struct LogQueue<T> {
     queue: VecDeque<Entry<T>>,
     /// Resolves when the first request is settled.
@@ -50,7 +50,7 @@ impl<T> LogQueue<T> {
         self.queue.is_empty()
     }
 
-    /// Adds one that waits for this place, and for no longer than until the deadline.
+    /// Adds a request that waits for this position, until the deadline at most.
     pub fn push(&mut self, awaited: Awaited, deadline: Option<Instant>, item: T) {
         self.queue.push_back(Entry { awaited, deadline, item });
     }

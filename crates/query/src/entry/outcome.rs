@@ -89,7 +89,7 @@ impl Pending {
     }
 
     /// Polls it. If it is still pending and waits for the log alone, the turn's batch of wake-ups, if there is one,
-    /// says for which place ([`engine::LogHold::take_awaited`]), and `context` is not woken; otherwise it is.
+    /// says for which position ([`engine::LogHold::take_awaited`]), and `context` is not woken; otherwise it is.
     pub fn poll(&mut self, _turn: Turn<'_>, context: &mut Context<'_>) -> Poll<Result<Response, QueryError>> {
         match &mut self.work {
             PendingWork::Write(write) => {

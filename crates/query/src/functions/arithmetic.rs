@@ -1,5 +1,4 @@
-//! The operators `+ - *
-//! %` and unary minus for numbers and texts, and for times with durations.
+//! The operators `+ - * / %` and unary minus for numbers and texts, and for times with durations.
 
 use cql::ast::ArithmeticOperator;
 use num_bigint::BigInt;

@@ -162,9 +162,8 @@ pub(super) fn log10(value: &Decimal) -> Option<Decimal> {
     rounded(quotient.unscaled, i64::from(quotient.scale), digits)
 }
 
-/// `a
-/// b` as Java's `BigDecimal` divides: with this many digits, and if the result is exact, with no more trailing zeros
-/// than the scales require.
+/// `a / b` as Java's `BigDecimal` divides: with this many digits, and if the result is exact, with no more trailing
+/// zeros than the scales require.
 fn quotient(a: &Decimal, b: &Decimal, digits: u32) -> Option<Decimal> {
     let preferred_scale = i64::from(a.scale) - i64::from(b.scale);
     let shift = digits + 5 + u32::try_from(b.precision()).ok()?;

@@ -18,7 +18,7 @@ pub enum Violation {
 }
 
 impl Guardrails {
-    /// The values above which [`Self::size_violation`] has something to say.
+    /// The values above which [`Self::size_violation`] returns a violation.
     pub fn size_limits(&self) -> SizeLimits {
         let least = |kind| {
             let Guardrail { warn, fail } = self.of_size(kind).0;
@@ -32,7 +32,7 @@ impl Guardrails {
         }
     }
 
-    /// What Cassandra logs about something large in an SSTable.
+    /// The message that Cassandra logs about something large in an SSTable.
     pub fn size_violation(&self, found: &Oversize) -> Option<Violation> {
         let (Guardrail { warn, fail }, texts) = self.of_size(found.kind);
         let passed = |threshold: Option<u64>| threshold.filter(|threshold| *threshold > 0 && found.value > *threshold);

@@ -23,7 +23,7 @@ pub struct ValueGuardrail {
 /// The kind of the values of a guardrail.
 pub(crate) struct ValueKind {
     name: &'static str,
-    /// How texts call the values.
+    /// The word for the values in messages.
     what: &'static str,
     /// All values that exist, at most 32.
     all: &'static [&'static str],

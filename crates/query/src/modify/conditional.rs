@@ -40,7 +40,7 @@ pub(super) type Part<'p> = (&'p Modification, &'p Execution<'p>);
 /// beyond it hides the conditional write, as it hides all other writes.
 const AHEAD_MAX_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 
-/// What must hold of one row.
+/// The condition on one row.
 enum RowCondition<'c> {
     Exists,
     NotExists,
@@ -91,7 +91,7 @@ struct Conditions<'c> {
 /// Serialized values by the index of their column.
 type Values = Vec<Option<Vec<u8>>>;
 
-/// What was read of a partition.
+/// The rows and static values that were read of a partition.
 #[derive(Default)]
 struct ReadPartition {
     /// The live rows, in the order of the table.

@@ -37,7 +37,7 @@ pub(super) struct ColumnCondition {
     wanted: Wanted,
 }
 
-/// What of a column is compared.
+/// The part of a column that is compared.
 #[derive(Debug)]
 enum Part {
     Whole,
@@ -49,7 +49,7 @@ enum Part {
     Field(usize),
 }
 
-/// What it is compared with.
+/// The values that it is compared with.
 #[derive(Debug)]
 enum Wanted {
     Term(Term),

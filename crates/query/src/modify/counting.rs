@@ -1,8 +1,8 @@
-//! Counters: what statements add to them, and the totals that are written for it.
+//! Counters: the increments of statements, and the totals that are written in their place.
 //!
-//! A statement is first made into a mutation whose cells hold increments. Then, under the locks of its partitions, the
-//! node's totals are read, and each increment is replaced by the total after it. So the log and the tables hold totals
-//! alone, and to replay one twice does no harm.
+//! A statement first becomes a mutation whose cells hold increments. Then, under the locks of its partitions, the
+//! node's totals are read, and each increment is replaced by the total after it. So the log and the tables hold only
+//! totals, and replaying one twice does no harm.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::QueryError;
 use crate::execution::Execution;
 use crate::terms::Bound;
 
-/// By how much a counter changes; `None` if the value is unset.
+/// The increment of a counter, negative for a subtraction; `None` if the value is unset.
 pub(super) fn increment(change: &Change, execution: &Execution<'_>) -> Result<Option<i64>, QueryError> {
     let (term, is_negative) = match change {
         Change::Increment(term) => (term, false),
@@ -70,7 +70,7 @@ struct Totals {
 }
 
 impl Totals {
-    /// Reads what the increments of this update need; `None` if it has none.
+    /// Reads the totals that the increments of this update need; `None` if it has none.
     fn read(
         update: &PartitionUpdate,
         table: &Arc<Table>,
@@ -137,7 +137,7 @@ impl Totals {
         is_complete
     }
 
-    /// Puts what was read of the counters that have increments into the counter cache.
+    /// Puts the totals of the counters that have increments into the counter cache.
     fn keep_in(&self, cached: &mut CachedCounters<'_>, update: &PartitionUpdate) {
         for_each_increment(update, &mut |clustering, index, column| {
             let totals = clustering.map_or(Some(&self.statics), |clustering| self.row(clustering, update.table()));

@@ -75,7 +75,7 @@ impl MarkerDocument {
 const VALUE_BYTES: usize = 160;
 const VALUES_PER_STEP: usize = 4;
 
-/// Takes the memory and the work for reading a document from what the statement may take.
+/// Charges the statement's budget with the memory and the work for reading a document.
 fn hold_document(text: &str, execution: &Execution<'_>) -> Result<(), QueryError> {
     let values = text.bytes().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count();
     execution.work((values / VALUES_PER_STEP) as u64)?;
@@ -114,12 +114,12 @@ fn resolve(start: Start, text: &str, default_unset: bool) -> Result<Modification
         value => Term::Value(value.cloned().flatten().map(Vec::into_boxed_slice)),
     });
     let modification = start.finish(StatementType::Insert, changes, Target::Row(target))?;
-    // A document is about all columns, also those that it leaves as they are.
+    // A document names all columns, also those that it leaves as they are.
     let names_statics = modification.table.has_statics();
     Ok(Modification { names_statics, ..modification })
 }
 
-/// A document is about all columns, also those that a table with COMPACT STORAGE hides, as in Cassandra.
+/// A document names all columns, also those that a table with COMPACT STORAGE hides, as in Cassandra.
 fn hidden_clustering(table: &Table) -> QueryError {
     let column = table.clustering().first().map_or("", |column| &column.name);
     let (keyspace, table) = (Quoted(&table.keyspace), Quoted(&table.name));

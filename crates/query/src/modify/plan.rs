@@ -96,7 +96,7 @@ impl Modification {
         Ok(())
     }
 
-    /// Refuses what PREPARE refuses too, once all parts of the statement were checked.
+    /// The checks that PREPARE makes too, after those of all parts of the statement.
     pub fn refuse_with_any_values(&self) -> Result<(), QueryError> {
         let refusals = [
             (self.condition.is_some() && self.attributes.has_timestamp(), "timestamp for conditional updates"),
@@ -433,7 +433,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes by how much the counter grows.
+    /// Writes the counter's increment.
     fn count(&self, column: &ColumnChanges, builder: &mut RowBuilder) -> Result<(), QueryError> {
         let mut sum: Option<i64> = None;
         for change in &column.changes {

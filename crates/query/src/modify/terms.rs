@@ -1,4 +1,4 @@
-//! The guardrails of the terms that storage-attached indexes get of a write: `sai_string_term_size`,
+//! The guardrails of the terms that a write adds to storage-attached indexes: `sai_string_term_size`,
 //! `sai_frozen_term_size`, `sai_vector_term_size`.
 //!
 //! They are off by default, so that a write is looked at a second time only where one of them is set.
@@ -11,7 +11,7 @@ use crate::QueryError;
 use crate::execution::Execution;
 use crate::guardrail::{Guardrail, SAI_FROZEN_TERM_SIZE, SAI_STRING_TERM_SIZE, SAI_VECTOR_TERM_SIZE, Texts};
 
-/// What an entry of a map has here besides key and value, and what it has in Cassandra.
+/// The bytes of a map's entry besides key and value: here, and in Cassandra.
 const ENTRY_BYTES: (usize, usize) = (8, 6);
 
 /// Checks the terms of a write; does nothing where no guardrail of terms is set.

@@ -10,8 +10,7 @@ const COMBINATIONS_MAX: usize = 65_536;
 /// The most bytes that the combinations may have in all.
 const COMBINATION_BYTES_MAX: usize = 64 << 20;
 
-/// The values of columns that follow each other: of each column, or columns restricted together, those that it may
-/// have.
+/// The permitted values of successive columns: a list for each column, or for columns restricted together.
 #[derive(Debug, Default)]
 pub(super) struct Alternatives {
     lists: Vec<Vec<Vec<u8>>>,
@@ -37,8 +36,8 @@ impl Alternatives {
         self.lists.iter().map(of_list).fold(0, usize::saturating_add)
     }
 
-    /// The combinations of values, which are counted before they are made: too many of them are refused. `key` is what
-    /// the guardrail's texts call the columns.
+    /// The combinations of values, which are counted before they are made: too many of them are refused. `key` is the
+    /// word for the columns in the guardrail's messages.
     pub fn combinations(&self, key: &str, execution: &Execution<'_>) -> Result<Vec<Vec<&[u8]>>, QueryError> {
         let count = self.count();
         let guardrail = execution.processor.options().guardrails.in_select_cartesian_product;
@@ -65,7 +64,7 @@ impl Alternatives {
     }
 }
 
-/// Refuses so many combinations of INs that nobody can mean them.
+/// Refuses absurdly many combinations of INs.
 pub(crate) fn check_combinations(count: usize) -> Result<(), QueryError> {
     if count <= COMBINATIONS_MAX {
         return Ok(());

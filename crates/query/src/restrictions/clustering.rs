@@ -1,4 +1,4 @@
-//! Restrictions of the clustering columns, and the slices of rows that come of them.
+//! Restrictions of the clustering columns, and the resulting slices of rows.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub(super) struct TupleBound {
     pub inclusive: bool,
 }
 
-/// What clustering columns that follow each other are restricted to.
+/// The restriction of successive clustering columns.
 #[derive(Clone, Debug)]
 pub(super) enum ClusteringKind {
     Equal(TupleTerm),
@@ -200,7 +200,7 @@ impl ClusteringRestrictions {
         })
     }
 
-    /// The restrictions behind those.
+    /// The restrictions after those.
     pub(super) fn behind_equal(&self, count: usize) -> &[ClusteringRestriction] {
         self.restrictions.get(count..).unwrap_or_default()
     }
@@ -233,7 +233,7 @@ impl ClusteringRestrictions {
         self.restrictions.len()
     }
 
-    /// Whether slices do not say all that the restrictions say.
+    /// Whether the slices do not cover all restrictions.
     pub fn needs_filtering(&self) -> bool {
         self.in_slices() < self.restrictions.len()
     }
@@ -252,7 +252,7 @@ impl ClusteringRestrictions {
         Ok(())
     }
 
-    /// Adds what slices leave out.
+    /// Adds the restrictions that the slices do not cover.
     pub fn filter(&self, filter: &mut RowFilter, execution: &Execution<'_>) -> Result<(), QueryError> {
         for restriction in self.restrictions.iter().skip(self.in_slices()) {
             self.filter_by(restriction, filter, execution)?;
@@ -324,8 +324,8 @@ impl ClusteringRestrictions {
         Ok(())
     }
 
-    /// The serialized prefixes that the leading restrictions to values give, in clustering order. What stands behind an
-    /// `IN ()` is not looked at.
+    /// The serialized prefixes that the leading restrictions to values give, in clustering order. Restrictions after an
+    /// `IN ()` are not examined.
     pub fn prefixes(&self, execution: &Execution<'_>) -> Result<Vec<Vec<u8>>, QueryError> {
         if !self.has_in() {
             let mut prefix = Vec::new();
@@ -461,7 +461,7 @@ fn check_length(prefix: &[u8]) -> Result<(), QueryError> {
     Ok(())
 }
 
-/// What both slices have in common.
+/// The intersection of two slices.
 fn intersect(left: &Slice, right: &Slice, comparator: &model::ClusteringComparator) -> Slice {
     let later = |a: &ClusteringBound, b: &ClusteringBound| comparator.compare_bounds(a, b) == Ordering::Greater;
     let start = if later(&left.start, &right.start) { &left.start } else { &right.start };

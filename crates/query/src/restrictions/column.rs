@@ -18,7 +18,7 @@ pub(super) struct TermBound {
     pub inclusive: bool,
 }
 
-/// What a column is restricted to.
+/// The restriction of a column.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     Equal(Term),
@@ -97,7 +97,7 @@ impl ColumnRestriction {
         }
     }
 
-    /// Adds what the restriction asks of rows. Text that an index answers for is compared as that index changes it.
+    /// Adds the restriction's conditions on rows. Text that an index answers for is compared as that index analyzes it.
     pub fn filter(
         &self,
         table: &Table,

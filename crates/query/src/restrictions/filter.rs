@@ -1,4 +1,4 @@
-//! What rows must satisfy after they were read.
+//! The conditions that are checked after rows were read.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -16,7 +16,7 @@ use super::like::Pattern;
 use crate::row_view::{RowView, Source};
 use crate::selection::{Parts, RowParts};
 
-/// What a column's value is compared with.
+/// A comparison of a column's value with constants.
 #[derive(Clone, Debug)]
 pub(super) enum Comparison {
     Order(Operator, Vec<u8>),
@@ -39,7 +39,7 @@ struct Expression {
     sorted: Vec<usize>,
 }
 
-/// Conditions that all hold of the rows that are kept.
+/// Conditions that a row must all meet to be kept.
 #[derive(Debug, Default)]
 pub(crate) struct RowFilter {
     expressions: Vec<Expression>,
@@ -88,7 +88,7 @@ impl RowFilter {
         self.expressions.iter().map(Expression::to_cql)
     }
 
-    /// How many comparisons a row may cost.
+    /// The comparisons that a row may cost.
     pub fn comparison_count(&self) -> usize {
         let count = |expression: &Expression| match &expression.comparison {
             Comparison::In(values) => 1 + values.len().checked_ilog2().unwrap_or(0) as usize,

@@ -1,4 +1,4 @@
-//! Restrictions that a secondary index answers, and when Cassandra takes an index for them.
+//! Restrictions that a secondary index answers, and when Cassandra uses an index for them.
 
 use engine::IndexedValues;
 use model::{Analysis, Column, Index, IndexClass, IndexPart, SasiMode, Table};
@@ -186,12 +186,12 @@ pub(super) fn pattern_of(table: &Table, column: &Column, pattern: &[u8]) -> Resu
     Pattern::read(pattern, index, index.analysis(&column.ty))
 }
 
-/// How text is changed that the indexes of a SELECT answer for: not at all where none is used.
+/// How the indexes of a SELECT analyze the text that they answer for. Without an index, text stays as it is.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Analyses<'t>(Option<&'t Table>);
 
 impl Analyses<'_> {
-    /// Of a part of a column.
+    /// The analysis of a part of a column.
     pub fn of(self, column: &str, part: IndexPart) -> Analysis {
         self.0.and_then(|table| Some(analysis_of(table, find(table, column, part)?))).unwrap_or_default()
     }
@@ -291,8 +291,8 @@ impl ClusteringRestriction {
     }
 }
 
-/// What of a WHERE clause indexes could answer. It decides, as in Cassandra, what needs ALLOW FILTERING, whether or not
-/// an index is used in the end.
+/// The parts of a WHERE clause that indexes could answer. As in Cassandra, they decide whether ALLOW FILTERING is
+/// needed, whether or not an index is used in the end.
 #[derive(Debug, Default)]
 pub(super) struct IndexUse {
     /// Whether any restriction has an index.
@@ -361,8 +361,8 @@ impl Restrictions {
         Ok(())
     }
 
-    /// Refuses a SELECT that leaves out rows which neither a single plain index nor the storage-attached ones together
-    /// leave out, unless filtering is allowed.
+    /// Refuses, unless filtering is allowed, a SELECT whose conditions neither a single plain index nor the
+    /// storage-attached ones together answer.
     pub(super) fn check_index_filters(&self) -> Result<(), QueryError> {
         let table = &*self.table;
         // The order by similarity is a condition, and an index of vectors is storage-attached.

@@ -1,4 +1,4 @@
-//! LIKE: what a pattern asks for, and which texts it matches.
+//! LIKE: patterns, and the texts that they match.
 
 use model::{Analysis, Index, SasiMode};
 
@@ -6,7 +6,7 @@ use crate::QueryError;
 
 const WILDCARD: u8 = b'%';
 
-/// Where a text must have the wanted one.
+/// Where a text must contain the wanted one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// It is the wanted one.
@@ -30,7 +30,7 @@ impl Place {
         }
     }
 
-    /// The pattern that asks for this text here.
+    /// The pattern for this text at this place.
     pub fn pattern(self, text: &str) -> String {
         match self {
             Place::Whole => text.to_owned(),
@@ -101,7 +101,7 @@ impl Pattern {
     }
 }
 
-/// Whether a SASI index answers a LIKE that asks for a text there.
+/// Whether a SASI index answers a LIKE for a text at this place.
 fn answers(index: &Index, analysis: Analysis, place: Place) -> bool {
     match (index.sasi_options().mode(), place) {
         (_, Place::Whole) => true,

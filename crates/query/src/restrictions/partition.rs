@@ -17,7 +17,7 @@ use crate::terms::{Bound, Term};
 /// The longest partition key, bytes.
 const KEY_BYTES_MAX: usize = 65_535;
 
-/// Which partitions to read.
+/// The partitions to read.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Partitions {
     /// These, in the order that rows are returned in.
@@ -123,7 +123,7 @@ impl PartitionRestrictions {
         columns.filter(|(_, restriction)| restriction.is_none()).map(|(column, _)| &*column.name).collect()
     }
 
-    /// Whether columns are restricted, but not so that keys come of it.
+    /// Whether columns are restricted, but not in a way that gives keys.
     pub fn needs_filtering(&self) -> bool {
         let gives_values = |restriction: &ColumnRestriction| matches!(restriction.kind, Kind::Equal(_) | Kind::In(_));
         !self.is_empty() && !self.columns.iter().all(|column| column.as_ref().is_some_and(gives_values))
@@ -166,7 +166,7 @@ impl PartitionRestrictions {
                 Kind::Slice { .. } | Kind::Contains(_) | Kind::Like(_) => Vec::new(),
             };
             if values.is_empty() {
-                return Ok(Vec::new()); // what stands behind an `IN ()` is not looked at
+                return Ok(Vec::new()); // restrictions after an `IN ()` are not examined
             }
             alternatives.push(values);
         }
@@ -260,7 +260,7 @@ pub(crate) fn check_key(values: &[&[u8]]) -> Result<usize, QueryError> {
     if serialized == 0 {
         return Err(QueryError::invalid("Key may not be empty"));
     }
-    // Cassandra looks at the values before it looks at the key they make.
+    // Cassandra checks the values before the key that they form.
     for length in [length, serialized] {
         if length > KEY_BYTES_MAX {
             let message = format!("Key length of {length} is longer than maximum of {KEY_BYTES_MAX}");

@@ -1,7 +1,7 @@
-//! What a WHERE clause is about: one row, rows of one partition between two places, or anything else.
+//! The target of a WHERE clause: one row, a range of rows of one partition, or anything else.
 //!
-//! A [`Target`] is made once, when the statement is prepared. Row and slice are bound without the allocations of
-//! partitions and slices: that is what a read or a write of one row costs less by.
+//! A [`Target`] is made once, when the statement is prepared. Binding a row or a range avoids the allocations of
+//! partitions and slices, which makes reads and writes of one row cheaper.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::terms::{Bound, Term};
 /// The longest clustering, bytes, as Cassandra counts it.
 const CLUSTERING_BYTES_MAX: usize = 65_535;
 
-/// What a WHERE clause is about, by how it can be read.
+/// The target of a WHERE clause, by how it can be read.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// One partition, and one row of it or no particular one.
@@ -31,7 +31,7 @@ pub(crate) enum Target {
 }
 
 impl Restrictions {
-    /// What the clause is about: the one analysis that shortcuts of reads and writes go by.
+    /// The target of the clause. All shortcuts of reads and writes are based on it.
     pub fn target(&self) -> Target {
         let Some(leading) = self.leading_values() else { return Target::Ranges };
         let rest = self.clustering.behind_equal(leading.clustering.len());

@@ -1,8 +1,8 @@
 //! Reading the rows that a secondary index gives.
 //!
-//! The index gives places of rows in reading order. Of each partition some of them are read at a time, as rows merged
-//! from all sources, and the filter looks at their values again: so an entry of a row that was changed, deleted or
-//! expired meanwhile gives nothing, and limits, pages and groups are those of any other read.
+//! The index gives places of rows in reading order. Some rows of a partition are read at a time, merged from all
+//! sources, and the filter checks their values again: so an entry of a row that was changed, deleted or expired
+//! meanwhile gives nothing, and limits, pages and groups are those of any other read.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Places {
         Ok(())
     }
 
-    /// The next places, all of one partition; `None` behind the last.
+    /// The next places, all of one partition; `None` at the end.
     fn take(&mut self, page: &Page<'_>, slices: &Slices) -> Result<Option<InPartition>, QueryError> {
         let Some(first) = &self.next else { return Ok(None) };
         let comparator = page.plan().table.comparator();
@@ -72,7 +72,7 @@ impl Places {
         self.next.as_ref().is_some_and(|place| place.partition == *partition)
     }
 
-    /// Passes over the rest of a partition.
+    /// Skips the rest of a partition.
     fn leave(&mut self, partition: &PartitionKey, page: &Page<'_>) -> Result<(), QueryError> {
         while self.is_at(partition) {
             page.work(1)?;
@@ -83,8 +83,8 @@ impl Places {
 }
 
 impl Page<'_> {
-    /// The places within a segment that an index gives, the one with the fewest if several can, without those that the
-    /// others do not give; `None` if all of the segment is to be read.
+    /// The places within a segment that an index gives: of several indexes the one with the fewest places, without the
+    /// places that the others do not give. `None` if the whole segment is to be read.
     pub(super) fn search(&self, segment: &Segment) -> Result<Option<Places>, QueryError> {
         let plan = self.plan();
         let [_, ..] = plan.restrictions.indexed() else { return Ok(None) };

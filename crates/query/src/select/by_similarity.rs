@@ -29,7 +29,7 @@ impl Page<'_> {
     }
 
     /// A search by similarity in a segment; `None` if its rows, or those at the places that another index gives, are to
-    /// be read and sorted. That is so for one partition, which the graphs do not know, and if there are few places.
+    /// be read and sorted. This is the case for one partition, which the graphs do not know, and for few places.
     fn search_nearest(
         &self,
         segment: &Segment,

@@ -92,7 +92,7 @@ impl SelectPlan {
             Ok(page)
         };
         let mut page = match read(selection, filter, slices) {
-            // The index is not used again before it is built anew.
+            // The index is not used again until it is rebuilt.
             Err(QueryError { cause: Cause::UnreadableIndex, .. }) => read(
                 self.selection_for(execution)?,
                 self.restrictions.filter(execution)?,

@@ -1,9 +1,9 @@
 //! A fast path for a SELECT of one row, which is the most frequent statement, or of a few rows of one partition: it is
-//! answered without partitions, slices and pages. Whether the rows are looked up or merged is the engine's affair.
+//! answered without partitions, slices and pages. The engine decides whether the rows are looked up or merged.
 //!
-//! The price is a second way to an answer. It stays because a prepared read of one row costs less than half of what it
-//! costs the other way. Everything else is left to [`SelectPlan::execute`]: a value that is null or invalid, a row that
-//! is deleted or expires, anything that must wait for a device, and a large answer.
+//! This duplicates part of the general path. It is justified because a prepared read of one row costs less than half as
+//! much here. Everything else is left to [`SelectPlan::execute`]: a value that is null or invalid, a row that is
+//! deleted or expires, anything that must wait for a device, and a large answer.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ const ROWS_MAX: u64 = 128;
 /// the others.
 const COLUMNS_PASSED_MAX: usize = 16;
 
-/// What is looked up.
+/// The rows to look up.
 #[derive(Debug)]
 pub(super) struct LookedUp {
     /// The rows.
@@ -83,7 +83,7 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// Takes a row with these values of its clustering. Whether more are wanted.
+    /// Takes a row with these values of its clustering. Returns whether more rows are wanted.
     #[inline(always)]
     fn take(&mut self, row: RowRef<'_>, clustering: &[Option<&[u8]>]) -> bool {
         let RowContext { table, now_seconds, cells_max, .. } = self.context;
@@ -224,7 +224,7 @@ impl SelectPlan {
             is_answered: true,
         };
         let (engine, token) = (execution.processor.engine(), murmur3::token(key));
-        // The thread may serve connections; what has to wait is left to the other way.
+        // The thread may serve connections; a read that has to wait is left to the general path.
         let turn = Turn::NON_BLOCKING;
         let rows = if *is_row {
             let row = Target::Row(RowPlace { token, key, clustering: start });

@@ -1,4 +1,4 @@
-//! What the masks of a table's columns change about a SELECT (dynamic data masking).
+//! The effects of column masks on a SELECT (dynamic data masking).
 
 use std::sync::Arc;
 

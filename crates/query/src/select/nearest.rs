@@ -1,8 +1,8 @@
 //! ORDER BY … ANN OF: the rows whose vectors are most similar to a given one.
 //!
-//! Of the rows that are read and that the WHERE clause keeps, the best ones are held in a heap of LIMIT rows. So
-//! filters are applied before the limit, and the memory does not depend on the number of rows. Which rows are read is
-//! decided elsewhere: all of them, or those that an index gives.
+//! The best of the rows that were read and that match the WHERE clause are kept in a heap of LIMIT rows. So filters are
+//! applied before the limit, and the memory does not depend on the number of rows. Which rows are read is decided
+//! elsewhere: all of them, or those that an index gives.
 
 use std::cmp;
 use std::collections::BinaryHeap;
@@ -41,7 +41,7 @@ pub(super) struct Nearest {
     term: Term,
 }
 
-/// The parts of an ORDER BY that are orders by similarity.
+/// The ANN OF clauses of an ORDER BY.
 pub(super) struct Clauses {
     found: Vec<(Arc<Column>, Term)>,
     error: Option<&'static str>,
@@ -144,7 +144,7 @@ impl Nearest {
         Ok(level)
     }
 
-    /// The rows that are kept in an execution: none yet.
+    /// An empty heap for the rows of an execution.
     pub fn rows(&self, limit: u64, execution: &Execution<'_>) -> Result<NearestRows<'_>, QueryError> {
         let name = &self.column.name;
         let bytes = match self.term.bind(execution)? {

@@ -66,7 +66,7 @@ impl PagingState {
     }
 }
 
-/// A number for what a SELECT reads and in which order: the table, the columns and operators of WHERE, GROUP BY, ORDER
+/// A hash of what a SELECT reads and in which order: the table, the columns and operators of WHERE, GROUP BY, ORDER
 /// BY and DISTINCT. Values, limits and selected columns are left out: a client may page on with another of these, as in
 /// Cassandra, and a prepared statement is the same as its text with values.
 pub(super) fn shape(select: &Select, table: &Table) -> u64 {

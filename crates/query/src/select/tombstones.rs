@@ -127,7 +127,7 @@ impl SelectPlan {
     }
 }
 
-/// The error of a read that the node refuses to go on with.
+/// The error of a read that the node aborts.
 fn failed_read(reason: FailureReason, name: &str, execution: &Execution<'_>) -> QueryError {
     let kind = ErrorKind::ReadFailure {
         consistency: execution.options.consistency,

@@ -25,7 +25,7 @@ impl<'s> Group<'s> {
         group
     }
 
-    /// Forgets all rows, and gives their memory back.
+    /// Forgets all rows, and releases their memory.
     pub fn start_over(&mut self, execution: &Execution<'_>) {
         execution.release(std::mem::take(&mut self.charged_bytes));
         self.clear();

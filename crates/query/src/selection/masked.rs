@@ -37,7 +37,7 @@ impl Mask {
         checked.into_iter().flatten().try_for_each(|value| self.function.check_argument(value))
     }
 
-    /// What a reader sees instead of a value; `None` is null.
+    /// The masked value that a reader sees; `None` is null.
     pub fn apply(&self, value: Option<&[u8]>, execution: &Execution<'_>) -> Result<Option<Vec<u8>>, QueryError> {
         execution.work(steps_of_bytes(value.map_or(0, <[u8]>::len)))?;
         let constants = self.arguments.iter().map(Option::as_deref);

@@ -101,7 +101,7 @@ fn cidr_counts_table() -> model::Table {
         .build()
 }
 
-/// What the checks of addresses have found.
+/// The counters of the address checks.
 fn cidr_counts(processor: &Processor, rows: &mut RowList) {
     for (name, count) in processor.cidr_counts() {
         rows.add(name.as_bytes(), &[], &[("value", Some((count as i64).to_be_bytes().to_vec()))]);

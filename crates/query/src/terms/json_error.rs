@@ -1,4 +1,4 @@
-//! What Cassandra says of a text that is not JSON: the words of its JSON library.
+//! Cassandra's errors for a text that is not JSON: the messages of its JSON library.
 
 /// The package of its exceptions.
 pub(crate) const JACKSON: &str = "com.fasterxml.jackson";

@@ -20,8 +20,8 @@ const OVERLOADED: &str = "Request breached limit on requests in flight. Server i
 const IS_OVERLOADED: &str = "Server is currently in an overloaded state and cannot accept more requests.";
 
 impl<H: QueryHandler> Connection<H> {
-    /// Whether the limits let it read more; if not it is woken when they may. A client that asked for that has its
-    /// requests refused instead.
+    /// Whether the memory limits let the connection read more. If not, it is woken when they do. A client that asked
+    /// for errors under overload is always read, and its requests are refused instead.
     pub(super) fn has_room(&mut self, cx: &Context<'_>) -> bool {
         let missing = self.decoder.missing_bytes();
         if self.account.poll_room(self.held_bytes() + missing, cx).is_ready() {
@@ -63,14 +63,14 @@ impl<H: QueryHandler> Connection<H> {
         !self.closing && (!busy || throws)
     }
 
-    /// Whether the client asked for an error when there is too much under way, and there is.
+    /// Whether too much is in flight, or memory is short and the client asked for errors in that case.
     pub(super) fn overloaded(&self) -> bool {
         self.under_way() >= self.shared.options.requests_in_flight_max
             || self.line.waiting() >= WAITING_PER_CONNECTION_MAX
             || (self.account.lacks_room() && self.throws_on_overload())
     }
 
-    /// Whether a request may be begun, by the limit on requests a second. If not, the task is woken when it may.
+    /// Whether the limit on requests a second lets a request begin now. If not, the task is woken when it does.
     pub(super) fn slot_has_come(&mut self, cx: &mut Context<'_>) -> bool {
         let has_come = self.slot.as_mut().is_none_or(|slot| slot.as_mut().poll(cx).is_ready());
         if has_come {
@@ -79,7 +79,7 @@ impl<H: QueryHandler> Connection<H> {
         has_come
     }
 
-    /// Why a request has to be refused, if it has. Takes the request's slot of the limit on requests a second.
+    /// The reason for which a request must be refused, if any. Takes a slot of the limit on requests a second.
     pub(super) fn refusal(&mut self) -> Option<String> {
         if self.overloaded() {
             return Some(OVERLOADED.to_owned());

@@ -167,7 +167,7 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    /// Whether writes in flight are finished, although the client may not read their answers.
+    /// Whether writes in flight may be finished, even if the client does not read their answers.
     pub(super) fn may_finish_writes(&mut self) -> bool {
         let pending_bytes = self.encoder.pending_bytes();
         if pending_bytes < OUTPUT_WAITING_BYTES_MAX {

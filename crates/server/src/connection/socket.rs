@@ -17,12 +17,12 @@ const READ_BUFFER_KEPT_BYTES: usize = 512 * 1024;
 /// first size or more, so that one read takes all that has arrived.
 const READ_SIZES_BYTES: [usize; 2] = [8 * 1024, 128 * 1024];
 
-/// What one turn sends at most. The kernel copies it on this thread, which takes some tenths of a millisecond; with
-/// many large answers other clients would wait for all of them.
+/// The most that one turn sends. The kernel copies the bytes on this thread, which takes some tenths of a millisecond;
+/// without the limit, other clients would wait for all of a client's large answers.
 const SENT_PER_TURN_BYTES: usize = 256 * 1024;
 
 impl<H: QueryHandler> Connection<H> {
-    /// Sends the answers that are ready, as far as the turn goes. True if the kernel took some bytes.
+    /// Sends the answers that are ready, up to the limit of the turn. Returns true if the kernel took some bytes.
     pub(super) fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         self.encoder.flush();
         let mut progress = false;

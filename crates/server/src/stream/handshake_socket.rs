@@ -1,8 +1,8 @@
-//! The socket under a TLS session. During the handshake it counts what the client sends.
+//! The socket under a TLS session. During the handshake it counts the bytes that the client sends.
 //!
-//! A client may begin a handshake and never end it. What its session then holds is what the client has sent, so that no
-//! more than this is taken of its memory: nothing for an ordinary handshake, which is shorter than what any connection
-//! has free.
+//! A client may begin a handshake and never end it. The TLS session then holds the bytes that the client has sent, so
+//! these are counted as memory of the connection. An ordinary handshake takes nothing from the budgets, because it is
+//! shorter than the memory that any connection may hold without taking it.
 
 use crate::limits::Account;
 use std::io;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// See the module's text.
+/// A socket that counts the bytes that arrive during the handshake.
 #[derive(Debug)]
 pub(crate) struct HandshakeSocket {
     socket: TcpStream,
@@ -19,7 +19,7 @@ pub(crate) struct HandshakeSocket {
     received: Option<Box<Received>>,
 }
 
-/// What the client has sent in its handshake.
+/// The bytes that the client has sent in its handshake, and their account.
 #[derive(Debug)]
 struct Received {
     bytes: usize,
@@ -31,14 +31,14 @@ impl HandshakeSocket {
         HandshakeSocket { socket, received: Some(Box::new(Received { bytes: 0, account })) }
     }
 
-    /// The handshake has ended, and gives back its memory.
+    /// Ends the counting, and frees the memory that was taken for the handshake.
     pub(crate) fn end_handshake(&mut self) {
         self.received = None;
     }
 }
 
 impl AsyncRead for HandshakeSocket {
-    /// During the handshake, it waits for room for what has arrived already.
+    /// During the handshake, reading waits until there is room for the bytes that have arrived already.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let HandshakeSocket { socket, received } = self.get_mut();
         let Some(received) = received else { return Pin::new(socket).poll_read(cx, buffer) };

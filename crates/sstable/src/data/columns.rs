@@ -9,7 +9,7 @@ use super::UnfilteredForm;
 use crate::error::{Corruption, SSTableError};
 use crate::stats::{HeaderColumn, SerializationHeader};
 
-/// What errors name in place of a file.
+/// The name that errors about messages give instead of a file's name.
 pub(crate) const MESSAGE: &str = "message";
 
 /// A static or regular column of a file.

@@ -204,7 +204,7 @@ impl DataFile {
             match self.verify_plain(index, block) {
                 Ok(()) => sound += block.len(),
                 Err(error) if sound == 0 => return Err(error),
-                // The reader gets the error when it comes to this block.
+                // The reader gets the error when it reads this block.
                 Err(_) => break,
             }
         }

@@ -1,9 +1,9 @@
 //! Waypoints: places in a block of the row index where a read may begin, recorded by earlier reads.
 //!
-//! A block holds some hundred rows, and nothing in the file tells where in it a row lies, so a read walks from its
-//! start. The walk records about one waypoint per kibibyte, and keeps them in the block cache beside the data. The next
-//! read of the block then walks a kibibyte at most. Waypoints take a few percent of the data's size, and are evicted
-//! like everything in the cache.
+//! A block holds some hundred rows, and the file does not record where in the block a row lies, so a read walks from
+//! its start. The walk records about one waypoint per kibibyte, and keeps them in the block cache beside the data. The
+//! next read of the block then walks a kibibyte at most. Waypoints take a few percent of the data's size, and are
+//! evicted like everything in the cache.
 
 use model::{ClusteringComparator, DeletionTime};
 

@@ -13,11 +13,11 @@ pub(crate) const DELETION_TIME_EPOCH: u32 = 1_442_880_000;
 /// The bases relative to which Data.db stores timestamps, deletion times and TTLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncodingBase {
-    /// Microseconds.
+    /// The base of timestamps, microseconds.
     pub timestamp: i64,
-    /// Seconds since the epoch.
+    /// The base of local deletion times, seconds since the epoch.
     pub local_deletion_time: u32,
-    /// Seconds.
+    /// The base of TTLs, seconds.
     pub ttl: i32,
 }
 

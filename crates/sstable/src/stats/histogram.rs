@@ -8,7 +8,8 @@ pub(crate) const PARTITION_SIZE_BUCKETS: usize = 155;
 /// Buckets of the cells-per-partition histogram.
 pub(crate) const CELL_COUNT_BUCKETS: usize = 118;
 
-/// Counts of values: bucket `i` holds those above `offsets[i-1]` up to `offsets[i]`, the last what is above all.
+/// Counts of values. Bucket `i` counts those above `offsets[i-1]` up to `offsets[i]`; the last bucket counts those
+/// above all offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EstimatedHistogram {
     /// Upper ends of the buckets, inclusive.

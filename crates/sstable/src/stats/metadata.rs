@@ -37,21 +37,21 @@ pub struct StatsMetadata {
     pub estimated_partition_size: EstimatedHistogram,
     /// Cells per partition.
     pub estimated_cell_per_partition_count: EstimatedHistogram,
-    /// Microseconds, over everything with a timestamp.
+    /// The least timestamp of everything that has one, microseconds.
     pub min_timestamp: i64,
-    /// Microseconds.
+    /// The greatest timestamp, microseconds.
     pub max_timestamp: i64,
-    /// Seconds; live data counts as the greatest value.
+    /// The least local deletion time, seconds since the epoch; live data counts as the greatest value.
     pub min_local_deletion_time: u32,
-    /// Seconds.
+    /// The greatest local deletion time, likewise.
     pub max_local_deletion_time: u32,
-    /// Seconds; data that does not expire counts as 0.
+    /// The least TTL, seconds; data that does not expire counts as 0.
     pub min_ttl: i32,
-    /// Seconds.
+    /// The greatest TTL, seconds.
     pub max_ttl: i32,
     /// Compressed bytes per uncompressed byte; -1 if not compressed.
     pub compression_ratio: f64,
-    /// When how much becomes droppable.
+    /// The local deletion times of tombstones and expiring data, and how many there are of each.
     pub estimated_tombstone_drop_time: TombstoneHistogram,
     /// Level under LeveledCompactionStrategy.
     pub sstable_level: i32,

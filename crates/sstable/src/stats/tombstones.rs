@@ -1,4 +1,4 @@
-//! TombstoneHistogram: how much becomes droppable when, in at most a hundred bins.
+//! TombstoneHistogram: the number of local deletion times in each of at most a hundred bins.
 
 use std::collections::BTreeMap;
 

@@ -219,7 +219,7 @@ fn write_blocks(file: &dyn File, bytes: &[u8], position: u64) -> Result<(), SSTa
     match AlignedSlice::new(bytes) {
         Some(blocks) if blocks.is_empty() => Ok(()),
         Some(blocks) => Ok(file.write_blocks(blocks, position, Durability::AtNextSync)?),
-        // A row that was larger than the room for it caused everything to be moved.
+        // The data does not start at a block: a row was larger than the room for it, and the buffer was moved.
         None => {
             let mut aligned = AlignedBuffer::new(WRITE_BYTES);
             for (position, piece) in (position..).step_by(WRITE_BYTES).zip(bytes.chunks(WRITE_BYTES)) {
@@ -234,8 +234,9 @@ fn write_blocks(file: &dyn File, bytes: &[u8], position: u64) -> Result<(), SSTa
 /// The checksum of the whole file.
 struct Digest {
     hasher: crc32fast::Hasher,
-    /// What each bit of a checksum becomes after as many bytes as a chunk of CRC.db: the checksum of two parts is that
-    /// of the first, moved in this way, combined with that of the second.
+    /// For each bit of a checksum, its contribution after as many more bytes as a chunk of CRC.db has. The checksum of
+    /// two parts is the XOR of these contributions, for the bits of the first part's checksum, and the checksum of the
+    /// second part.
     moved: [u32; 32],
 }
 

@@ -1,4 +1,4 @@
-//! What a storage-attached index may be of, and its options (`StorageAttachedIndex.validateOptions` in Cassandra).
+//! Storage-attached indexes: their permitted targets and options (`StorageAttachedIndex.validateOptions` in Cassandra).
 
 use cql::ast::IndexTarget;
 use model::{Column, ColumnKind, Index, IndexClass, IndexPart, Table};

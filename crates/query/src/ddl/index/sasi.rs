@@ -1,4 +1,4 @@
-//! What a SASI index may be of, and its options (`SASIIndex.validateOptions` in Cassandra).
+//! SASI indexes: their permitted targets and options (`SASIIndex.validateOptions` in Cassandra).
 
 use cql::ast::IndexTarget;
 use model::{Column, ColumnKind, INDEX_CLASS, INDEX_TARGET, Index, IndexPart, SasiAnalyzer, SasiMode};

@@ -1,4 +1,4 @@
-//! Storage-attached indexes of vectors: their options and what they may be of.
+//! Storage-attached indexes of vectors: their permitted targets and options.
 
 use model::{Column, INDEX_SIMILARITY, Index};
 use types::{CqlType, Similarity};
