@@ -207,6 +207,9 @@ impl Processor {
         let _one_at_a_time = self.auth().one_at_a_time();
         let book = self.read_role_book()?;
         self.auth().edit(|known| *known = book);
+        if self.auth().checks() && !self.engine().options().read_only {
+            self.revoke_what_a_drop_left()?;
+        }
         if self.auth().book().roles.is_empty() && !self.engine().options().read_only {
             self.create_first_role()?;
         }
@@ -229,10 +232,10 @@ impl Processor {
         Some(format!("{count} ({superusers} superusers, {logins} may log in; {class}, {authorizer})"))
     }
 
-    /// Reads the roles again if rows of `system_auth` were written directly. The node calls this once in the time of
-    /// `permissions_validity`.
+    /// Reads the roles again if rows of `system_auth` were written directly, or may have expired. The node calls this
+    /// once in the time of `permissions_validity`.
     pub fn refresh_roles(&self) -> Result<(), QueryError> {
-        if !self.auth().take_outdated(Instant::now()) {
+        if !self.auth().take_outdated(Instant::now()) && !self.auth().book().expires {
             return Ok(());
         }
         self.reload_roles()

@@ -339,7 +339,7 @@ impl Processor {
         let variables = preparing.variables();
         let plan_size_bytes = plan_size_bytes(&work, tokens, variables.len());
         let class = Class::of(&work);
-        let (tables, allowed) = (preparing.tables().to_vec(), AtomicU64::new(0));
+        let (tables, allowed) = (preparing.tables().to_vec(), Default::default());
         let plan = Plan { work, class, schema_version, tables, allowed, forbidden };
         let mut prepared = Prepared::new(text.into(), keyspace.map(Arc::from), variables, plan);
         prepared.plan_size_bytes = plan_size_bytes;

@@ -28,6 +28,8 @@ pub(super) struct RoleBook {
     pub identities: BTreeMap<String, String>,
     /// The places that roles may connect to and from.
     pub access: AccessBook,
+    /// Whether a row of the tables expires.
+    pub expires: bool,
 }
 
 impl RoleBook {
@@ -73,7 +75,8 @@ impl RoleBook {
     }
 }
 
-fn is_own_keyspace(name: &str) -> bool {
+/// Whether it is a keyspace of the node's own, whose tables may be virtual.
+pub(super) fn is_own_keyspace(name: &str) -> bool {
     engine::system::is_system_keyspace(name) || ["system_views", "system_virtual_schema"].contains(&name)
 }
 

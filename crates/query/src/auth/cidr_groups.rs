@@ -13,7 +13,7 @@ use crate::{Processor, QueryError};
 impl Processor {
     /// All groups with their blocks, as `system_auth.cidr_groups` has them.
     pub fn cidr_groups(&self) -> Result<BTreeMap<String, Vec<IpNet>>, QueryError> {
-        Ok(self.read_access_book()?.blocks)
+        Ok(self.read_access_book(&mut false)?.blocks)
     }
 
     /// Creates a group of these blocks, or replaces its blocks. It holds at once.
@@ -42,7 +42,7 @@ impl Processor {
 
     /// The groups that an address belongs to.
     pub fn cidr_groups_of(&self, address: IpAddr) -> Result<Vec<String>, QueryError> {
-        let book: AccessBook = self.read_access_book()?;
+        let book: AccessBook = self.read_access_book(&mut false)?;
         Ok(book.groups_of(address).into_iter().map(str::to_owned).collect())
     }
 

@@ -1,12 +1,14 @@
 //! The check of permissions before a statement is executed, and what a change of the schema does to permissions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cql::ast::Permission;
-use model::Table;
+use model::{Schema, Table};
 
 use super::access::AccessOptions;
+use super::book::is_own_keyspace;
 use super::needs::{self, Need};
 use super::permissions;
 use super::resource::Resource;
@@ -34,7 +36,7 @@ impl Auth {
     /// Whether the client's role was allowed to execute this statement in this epoch.
     #[inline]
     fn remembers(&self, plan: &Plan, client: &ClientState) -> bool {
-        plan.allowed.load(Ordering::Relaxed) == self.decision(client) && client.user_id != 0
+        plan.allowed_to(client).load(Ordering::Relaxed) == self.decision(client) && client.user_id != 0
     }
 
     fn decision(&self, client: &ClientState) -> u64 {
@@ -84,7 +86,10 @@ impl Processor {
             auth.note_outdated();
             return Ok(());
         }
-        plan.allowed.store(decision, Ordering::Relaxed);
+        // What a change of the schema needs depends on the schema: an index that did not exist may exist later.
+        if !matches!(plan.work, Work::Schema(_)) {
+            plan.allowed_to(client).store(decision, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -170,14 +175,28 @@ impl Processor {
         }
     }
 
+    /// Takes the permissions on keyspaces and tables away that do not exist: the node ended after it dropped them.
+    pub(super) fn revoke_what_a_drop_left(&self) -> Result<(), QueryError> {
+        let gone: BTreeSet<String> = {
+            let (book, schema) = (self.auth().book(), self.engine().borrow_schema());
+            let names = book.permissions.values().flat_map(|granted| granted.keys());
+            let is_gone =
+                |name: &&String| Resource::from_name(name).is_some_and(|resource| !exists(&resource, &schema));
+            names.filter(is_gone).cloned().collect()
+        };
+        gone.iter().filter_map(|name| Resource::from_name(name)).try_for_each(|object| self.revoke_all_on(&object))
+    }
+
     /// Takes all permissions on an object away from all roles.
     pub(super) fn revoke_all_on(&self, object: &Resource) -> Result<(), QueryError> {
         let name = object.name();
-        let within = format!("{name}/");
+        // The name of a role may contain that of another one and a slash.
+        let within = (!matches!(object, Resource::Role(_))).then(|| format!("{name}/"));
         let holders: Vec<(String, String)> = {
             let book = self.auth().book();
             let of_role = |(role, granted): (&String, &std::collections::BTreeMap<String, _>)| {
-                let is_gone = |known: &&String| **known == name || known.starts_with(&within);
+                let is_within = |known: &str| within.as_ref().is_some_and(|within| known.starts_with(within));
+                let is_gone = |known: &&String| **known == name || is_within(known);
                 granted.keys().filter(is_gone).map(|known| (role.clone(), known.clone())).collect::<Vec<_>>()
             };
             book.permissions.iter().flat_map(of_role).collect()
@@ -201,6 +220,21 @@ fn objects(change: &SchemaChange) -> Vec<Resource> {
         SchemaTarget::Keyspace => vec![Resource::Keyspace(keyspace.clone()), Resource::FunctionsIn(keyspace)],
         SchemaTarget::Table(table) => vec![Resource::Table(keyspace, table.to_string())],
         _ => Vec::new(),
+    }
+}
+
+/// Whether an object exists, as far as the schema has such objects. A quarantined table exists.
+fn exists(resource: &Resource, schema: &Schema) -> bool {
+    let has_keyspace = |name: &str| schema.keyspace(name).is_some() || is_own_keyspace(name);
+    match resource {
+        Resource::Keyspace(keyspace) | Resource::AllTables(keyspace) | Resource::FunctionsIn(keyspace) => {
+            has_keyspace(keyspace)
+        }
+        Resource::Table(keyspace, table) => {
+            let is_known = schema.table(keyspace, table).is_some() || schema.unreadable(keyspace, table).is_some();
+            is_known || is_own_keyspace(keyspace)
+        }
+        _ => true,
     }
 }
 

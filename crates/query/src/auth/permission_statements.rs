@@ -152,6 +152,7 @@ impl Processor {
         } else {
             self.apply_role_change(&Change::PutPermissions(role, &name, granted))?;
         }
+        let granted = self.read_permissions(role, &name)?;
         self.auth().edit(|book| {
             let of_role = book.permissions.entry(role.to_owned()).or_default();
             if granted.is_empty() {

@@ -17,12 +17,14 @@ const ROLE_PREFIX: &str = "roles/";
 /// A row of an answer: the bytes of each column.
 type Cells = Vec<Option<Vec<u8>>>;
 
-const ROLES: &str = "SELECT role, is_superuser, can_login, salted_hash, member_of FROM system_auth.roles";
-const IDENTITIES: &str = "SELECT identity, role FROM system_auth.identity_to_role";
-const DATA_CENTERS: &str = "SELECT role, dcs FROM system_auth.network_permissions";
-const CIDR_GROUPS_OF_ROLES: &str = "SELECT role, cidr_groups FROM system_auth.cidr_permissions";
-const CIDR_GROUPS: &str = "SELECT cidr_group, cidrs FROM system_auth.cidr_groups";
-const PERMISSIONS: &str = "SELECT role, resource, permissions FROM system_auth.role_permissions";
+// Rows that were written directly may expire: the last columns tell.
+const ROLES: &str = "SELECT role, is_superuser, can_login, salted_hash, member_of, ttl(is_superuser), ttl(can_login), \
+                     ttl(salted_hash), ttl(member_of) FROM system_auth.roles";
+const IDENTITIES: &str = "SELECT identity, role, ttl(role) FROM system_auth.identity_to_role";
+const DATA_CENTERS: &str = "SELECT role, dcs, ttl(dcs) FROM system_auth.network_permissions";
+const CIDR_GROUPS_OF_ROLES: &str = "SELECT role, cidr_groups, ttl(cidr_groups) FROM system_auth.cidr_permissions";
+const CIDR_GROUPS: &str = "SELECT cidr_group, cidrs, ttl(cidrs) FROM system_auth.cidr_groups";
+const PERMISSIONS: &str = "SELECT role, resource, permissions, ttl(permissions) FROM system_auth.role_permissions";
 
 /// A change of the tables.
 pub(super) enum Change<'c> {
@@ -61,52 +63,66 @@ impl Processor {
     /// All roles and permissions of the tables.
     pub(super) fn read_role_book(&self) -> Result<RoleBook, QueryError> {
         let mut book = RoleBook::default();
-        for row in self.ask(ROLES)? {
-            let [Some(name), is_superuser, can_login, salted_hash, member_of] = &row[..] else { continue };
-            let is_true = |value: &Option<Vec<u8>>| value.as_deref().is_some_and(|bytes| bytes.first() == Some(&1));
-            let role = Role {
-                is_superuser: is_true(is_superuser),
-                can_login: is_true(can_login),
-                salted_hash: salted_hash.as_deref().map(text),
-                member_of: texts(member_of.as_deref()).into_iter().collect(),
-            };
+        for row in self.ask(ROLES, &[])? {
+            let [Some(name), columns @ ..] = &row[..] else { continue };
+            let Some((role, ttls)) = role_of(columns) else { continue };
+            book.expires |= expires(ttls);
             book.roles.insert(text(name), role);
         }
-        for row in self.ask(PERMISSIONS)? {
-            let [Some(role), Some(resource), granted] = &row[..] else { continue };
-            let granted: Vec<_> =
-                texts(granted.as_deref()).iter().filter_map(|name| permissions::named(name)).collect();
+        for row in self.ask(PERMISSIONS, &[])? {
+            let [Some(role), Some(resource), granted, ttls @ ..] = &row[..] else { continue };
+            book.expires |= expires(ttls);
+            let granted = permissions_of(granted.as_deref());
             if !granted.is_empty() {
                 let of_role: &mut BTreeMap<_, _> = book.permissions.entry(text(role)).or_default();
-                of_role.insert(text(resource), Permissions::of(&granted));
+                of_role.insert(text(resource), granted);
             }
         }
-        for row in self.ask(IDENTITIES)? {
-            let [Some(identity), Some(role)] = &row[..] else { continue };
+        for row in self.ask(IDENTITIES, &[])? {
+            let [Some(identity), Some(role), ttls @ ..] = &row[..] else { continue };
+            book.expires |= expires(ttls);
             book.identities.insert(text(identity), text(role));
         }
-        book.access = self.read_access_book()?;
+        book.access = self.read_access_book(&mut book.expires)?;
         Ok(book)
     }
 
-    pub(super) fn read_access_book(&self) -> Result<AccessBook, QueryError> {
+    /// The places of the tables. Sets `may_expire` if one of their rows expires.
+    pub(super) fn read_access_book(&self, may_expire: &mut bool) -> Result<AccessBook, QueryError> {
         let mut book = AccessBook::default();
-        for row in self.ask(DATA_CENTERS)? {
-            let [Some(resource), names] = &row[..] else { continue };
+        for row in self.ask(DATA_CENTERS, &[])? {
+            let [Some(resource), names, ttls @ ..] = &row[..] else { continue };
+            *may_expire |= expires(ttls);
             if let Some(role) = text(resource).strip_prefix(ROLE_PREFIX) {
                 AccessBook::put(&mut book.data_centers, role, texts(names.as_deref()).into_iter().collect());
             }
         }
-        for row in self.ask(CIDR_GROUPS_OF_ROLES)? {
-            let [Some(role), names] = &row[..] else { continue };
+        for row in self.ask(CIDR_GROUPS_OF_ROLES, &[])? {
+            let [Some(role), names, ttls @ ..] = &row[..] else { continue };
+            *may_expire |= expires(ttls);
             AccessBook::put(&mut book.cidr_groups, &text(role), texts(names.as_deref()).into_iter().collect());
         }
-        for row in self.ask(CIDR_GROUPS)? {
-            let [Some(group), blocks] = &row[..] else { continue };
+        for row in self.ask(CIDR_GROUPS, &[])? {
+            let [Some(group), blocks, ttls @ ..] = &row[..] else { continue };
+            *may_expire |= expires(ttls);
             let blocks = blocks.iter().filter_map(|blocks| collection::elements(blocks).ok()).flatten();
             book.blocks.insert(text(group), blocks.flatten().flatten().filter_map(access::block).collect());
         }
         Ok(book)
+    }
+
+    /// The role as the tables have it, which may have rows of later times than a change.
+    pub(super) fn read_role(&self, name: &str) -> Result<Option<Role>, QueryError> {
+        let rows = self.ask(&format!("{ROLES} WHERE role = ?"), &[Value::Bytes(name.as_bytes())])?;
+        let row = rows.first().and_then(|row| role_of(row.get(1..)?));
+        Ok(row.map(|(role, _)| role))
+    }
+
+    /// The permissions of a role on the resource of this name, as the tables have them.
+    pub(super) fn read_permissions(&self, role: &str, resource: &str) -> Result<Permissions, QueryError> {
+        let key = [role, resource].map(|text| Value::Bytes(text.as_bytes()));
+        let rows = self.ask(&format!("{PERMISSIONS} WHERE role = ? AND resource = ?"), &key)?;
+        Ok(permissions_of(rows.first().and_then(|row| row.get(2)?.as_deref())))
     }
 
     /// Makes a change durable.
@@ -200,7 +216,7 @@ impl Processor {
     }
 
     /// Carries out a SELECT of the node's own.
-    fn ask(&self, statement: &str) -> Result<Vec<Cells>, QueryError> {
+    fn ask(&self, statement: &str, values: &[Value<'_>]) -> Result<Vec<Cells>, QueryError> {
         let prepared = self.prepare(statement, None)?;
         let Work::Select(select) = &prepared.plan.work else { return Err(QueryError::server("no SELECT")) };
         let (schema, client) = (self.engine().borrow_schema(), ClientState::default());
@@ -209,7 +225,7 @@ impl Processor {
         loop {
             let options = QueryOptions { paging_state: paging_state.as_deref(), ..QueryOptions::default() };
             let parts = RequestParts { client: &client, options: &options, trace: None };
-            let execution = Execution::new(self, &schema, parts, &[], None, BLOCKING);
+            let execution = Execution::new(self, &schema, parts, values, None, BLOCKING);
             let ResponseBody::Rows(answer) = select.execute(&execution)? else { return Ok(rows) };
             let columns = answer.metadata.specs().len();
             let mut cells = &answer.cells[..];
@@ -249,6 +265,32 @@ fn next_cell(cells: &mut &[u8]) -> Option<Vec<u8>> {
     let (value, rest) = rest.split_at_checked(length)?;
     *cells = rest;
     Some(value.to_vec())
+}
+
+/// The role of these columns of [`ROLES`], and the columns after them.
+fn role_of(columns: &[Option<Vec<u8>>]) -> Option<(Role, &[Option<Vec<u8>>])> {
+    let [is_superuser, can_login, salted_hash, member_of, ttls @ ..] = columns else { return None };
+    let is_true = |value: &Option<Vec<u8>>| value.as_deref().is_some_and(|bytes| bytes.first() == Some(&1));
+    let role = Role {
+        is_superuser: is_true(is_superuser),
+        can_login: is_true(can_login),
+        salted_hash: salted_hash.as_deref().map(text),
+        member_of: texts(member_of.as_deref()).into_iter().collect(),
+    };
+    Some((role, ttls))
+}
+
+fn permissions_of(names: Option<&[u8]>) -> Permissions {
+    let named: Vec<_> = texts(names).iter().filter_map(|name| permissions::named(name)).collect();
+    Permissions::of(&named)
+}
+
+/// Whether one of these values of `ttl` is a time: of a column an int, of a collection a list of ints and nulls.
+fn expires(ttls: &[Option<Vec<u8>>]) -> bool {
+    ttls.iter().flatten().any(|ttl| match collection::elements(ttl) {
+        Ok(mut elements) if ttl.len() > 4 => elements.any(|element| matches!(element, Ok(Some(_)))),
+        _ => true,
+    })
 }
 
 fn text(bytes: impl AsRef<[u8]>) -> String {

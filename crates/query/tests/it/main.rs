@@ -33,6 +33,7 @@ mod prepared;
 mod prepared_size;
 mod query_log;
 mod role_changes;
+mod role_tables;
 mod roles;
 mod schema;
 mod select;

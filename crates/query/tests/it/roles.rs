@@ -18,7 +18,7 @@ pub struct RoleNode {
     pub node: TestNode,
 }
 
-const WITH_ROLES: AuthOptions = AuthOptions {
+pub const WITH_ROLES: AuthOptions = AuthOptions {
     authenticator: Authenticator::Password,
     permissions: true,
     credentials_validity: Duration::from_secs(2),
@@ -26,7 +26,7 @@ const WITH_ROLES: AuthOptions = AuthOptions {
     access: AccessOptions { data_centers: false, cidrs: CidrChecks::Off, cidrs_of_superusers: false },
 };
 
-fn options() -> ProcessorOptions {
+pub fn options() -> ProcessorOptions {
     ProcessorOptions { auth: WITH_ROLES, ..ProcessorOptions::default() }
 }
 
