@@ -30,7 +30,7 @@ pub(crate) struct Flush {
     quarantine: Arc<Quarantine>,
     queue: Arc<FlushQueue>,
     workers: Vec<Worker>,
-    /// When a stop gives up what is not flushed yet.
+    /// The time at which a stop gives up the remaining flushes.
     limit: TimeLimit,
 }
 

@@ -88,7 +88,7 @@ fn is_no_failure(kind: std::io::ErrorKind) -> bool {
     matches!(kind, std::io::ErrorKind::Unsupported | std::io::ErrorKind::ResourceBusy)
 }
 
-/// Called from any thread with what a client of the table is answered. It must not block.
+/// Called from any thread with the error that clients of the table get. It must not block.
 #[derive(Clone)]
 pub struct QuarantineHook(pub Arc<dyn Fn(&EngineError) + Send + Sync>);
 

@@ -20,7 +20,7 @@ impl TimeLimit {
         let _ = self.at.set(at);
     }
 
-    /// Whether no flush may go on.
+    /// Whether the time is over, so that flushes must end.
     pub fn is_over(&self) -> bool {
         self.at.get().is_some_and(|at| Instant::now() >= *at)
     }

@@ -109,7 +109,7 @@ impl Generation {
         self.indexes.iter().for_each(|indexes| indexes.table_altered(table));
     }
 
-    /// What the memtable and its indexes hold, bytes.
+    /// The bytes of the memtable and its indexes.
     pub fn used_bytes(&self) -> u64 {
         self.memtable.memory().used_bytes + self.indexes.as_ref().map_or(0, |indexes| indexes.used_bytes())
     }

@@ -33,7 +33,7 @@ impl Transfers {
         Ok(())
     }
 
-    /// The rows of a table, of which the rows of one partition lie together.
+    /// The updates that write a table's rows, in which the rows of a partition are adjacent.
     fn updates_of(&self, table: &Arc<Table>, rows: &[SystemRow]) -> Vec<PartitionUpdate> {
         let [key] = table.partition_key() else { return Vec::new() };
         let timestamp = self.shared.next_timestamp_micros();
