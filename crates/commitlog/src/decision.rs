@@ -47,7 +47,7 @@ pub enum Order {
     Unordered,
 }
 
-/// What recovery does with a block.
+/// Recovery's decision about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Replay the block's records.
@@ -125,7 +125,7 @@ impl From<SegmentState> for EntryKind {
     }
 }
 
-/// What the first block of a segment says about the segment's entry.
+/// The evidence in the first block of a segment about the segment's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstBlock {
     /// The block is unusable, or it belongs to the entry's use or to an earlier one.
@@ -134,7 +134,7 @@ pub enum FirstBlock {
     Newer,
 }
 
-/// What recovery does with an entry.
+/// Recovery's decision about an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryDecision {
     /// Skip the segment: it holds nothing.

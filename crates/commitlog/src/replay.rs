@@ -78,7 +78,7 @@ pub struct Record<'a> {
     pub data: &'a [u8],
 }
 
-/// What a replay found.
+/// The findings of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
     /// Segments read.
@@ -304,7 +304,7 @@ impl Replay {
         self.keeps_copies = true;
     }
 
-    /// What was found so far.
+    /// The findings so far.
     pub fn report(&self) -> &ReplayReport {
         &self.report
     }

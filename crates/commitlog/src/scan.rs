@@ -29,7 +29,7 @@ pub struct SegmentImage {
     blocks: u32,
 }
 
-/// What recovery decides about a segment.
+/// Recovery's decision about a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Runs of sound blocks to replay, in order.
@@ -139,8 +139,8 @@ impl SegmentImage {
         })
     }
 
-    /// Applies the decision table from the first block on. `horizon_blocks` blocks are known to have been durable, from
-    /// this segment or another one. It continues after damage as far as the horizon reaches; a caller that does not
+    /// this segment or another one. It continues after damage up to that horizon; a caller that does not salvage stops
+    /// at the first damage.
     /// salvage stops at the first damage.
     pub fn judge(&self, horizon_blocks: u32) -> Verdict {
         let order = self.order();
@@ -226,7 +226,7 @@ pub enum Step {
     End,
     /// The run ends within a record that begins at this byte offset of the segment; it was never acknowledged.
     Cut(u32),
-    /// A damaged record at this byte offset, in sound blocks. The cursor stands behind it, as far as its end is known.
+    /// A damaged record at this byte offset, in sound blocks. The cursor is after the record, if its end is known.
     Fault(u32, RecordFault),
 }
 

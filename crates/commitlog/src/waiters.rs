@@ -31,7 +31,7 @@ struct List {
     waited: Duration,
 }
 
-/// What a waiter waits for.
+/// The event that a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
     /// The record that ends at this ring position.

@@ -67,7 +67,7 @@ impl Drop for FailOnPanic {
     }
 }
 
-/// What the writer does next.
+/// The next action of the writer.
 enum Step {
     Issue,
     Sync,
@@ -79,7 +79,7 @@ enum Step {
     Exit,
 }
 
-/// What the writer reports to the thread that started it.
+/// The writer's report to the thread that started it.
 pub(crate) type Started = Result<(QueueWaker, QueueMeans), LogError>;
 
 /// Runs the writer until the log is closed.
