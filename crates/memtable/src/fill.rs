@@ -105,7 +105,7 @@ pub(crate) struct Batch {
 /// The size of the first batch. It is small, and each further one is twice as large.
 const BATCH_BYTES_FIRST: usize = 4 << 10;
 const BATCH_BYTES_MAX: usize = 64 << 10;
-/// What an item counts in addition to its bytes.
+/// The bytes that an item counts in addition to its content.
 const ITEM_BYTES: usize = size_of::<Item>();
 
 const _: () = assert!(BATCH_BYTES_FIRST <= BATCH_BYTES_MAX && ITEM_BYTES < BATCH_BYTES_FIRST);
