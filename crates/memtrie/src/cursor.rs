@@ -81,7 +81,7 @@ impl<'a> Cursor<'a> {
         self.content
     }
 
-    /// What is at and below the current key, as it was when the cursor moved there.
+    /// The subtree at the current key, as it was when the cursor moved there.
     pub fn tail(&self) -> Tail<'a> {
         Tail::new(self.memory, self.at)
     }
