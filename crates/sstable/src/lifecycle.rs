@@ -93,7 +93,7 @@ pub fn replace_tables(
 /// A replacement that failed.
 #[derive(Debug)]
 pub struct ReplaceError {
-    /// What went wrong.
+    /// The cause.
     pub error: SSTableError,
     /// Whether the next start may still carry it out. If false, nothing has happened.
     pub may_be_decided: bool,

@@ -31,7 +31,7 @@ pub struct Loss {
     pub start: u64,
     /// Data position behind its last byte.
     pub end: u64,
-    /// What was wrong.
+    /// The damage.
     pub cause: Corruption,
 }
 
@@ -116,7 +116,7 @@ fn partition_positions(reader: &SSTableReader, damaged: &mut Vec<Corruption>) ->
     positions
 }
 
-/// Where Index.db says that partitions start, ascending, as far as it can be read.
+/// The positions in Index.db at which partitions start, ascending, up to the first unreadable entry.
 fn big_positions(
     disk: &dyn Disk,
     source: &Descriptor,

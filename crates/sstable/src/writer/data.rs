@@ -55,7 +55,7 @@ impl DataOut {
         self.chunks.stored_length()
     }
 
-    /// Makes chunks of the pending data, as far as it fills them.
+    /// Makes chunks of the pending data while it fills whole ones.
     pub fn settle(&mut self) -> Result<(), SSTableError> {
         if self.pending.len() < self.chunks.least() {
             return Ok(());
