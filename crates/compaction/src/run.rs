@@ -30,7 +30,7 @@ pub struct Newer {
     pub options: WriterOptions,
 }
 
-/// What to merge, and how.
+/// The SSTables to merge, and the settings of the merge.
 pub struct CompactionInput<'a> {
     /// The disk of inputs and outputs.
     pub disk: &'a Arc<dyn Disk>,
@@ -77,7 +77,7 @@ pub struct Progress {
 pub struct Compacted {
     /// In token order; empty if nothing was left.
     pub tables: Vec<PreparedSSTable>,
-    /// What was written.
+    /// The amount written.
     pub written: Progress,
 }
 
