@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{DeletionTime, LargeRowLimit, PartitionKey, ReadError, Row, RowRef, Side, Table};
 
-/// What precedes the rows of a partition.
+/// The data before the rows of a partition.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionHead<'a> {
     /// The partition's key.

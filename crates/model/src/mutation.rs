@@ -138,7 +138,7 @@ pub struct PartitionUpdateBuilder {
     /// arrival. Few rows alone, as in most updates, then stay where they are. Empty before the first row.
     bytes: Vec<u8>,
     row_count: usize,
-    /// What most updates do not have.
+    /// The parts that most updates do not have.
     extras: Option<Box<Extras>>,
 }
 

@@ -7,8 +7,8 @@ use types::{steps, vint};
 use super::{Cell, Liveness, Row, TTL_NONE, cell_flag, flag};
 use crate::{ColumnSet, DeletionTime, NO_DELETION_TIME};
 
-/// What the buffers of a builder may keep for the next row, in bytes. Builders live as long as their threads, and a row
-/// may have many megabytes.
+/// The capacity that the buffers of a builder may keep for the next row, in bytes. Builders live as long as their
+/// threads, and a row may have many megabytes.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
 /// Collects the parts of a row, column by column in set order, and writes it as a blob.
