@@ -47,7 +47,7 @@ pub enum ErrorKind {
         received: i32,
         /// Answers needed.
         block_for: i32,
-        /// What kind of write.
+        /// The kind of write.
         write_type: WriteType,
         /// Contention of a compare-and-set write.
         contentions: u16,
@@ -95,7 +95,7 @@ pub enum ErrorKind {
         block_for: i32,
         /// The failed replicas, and why.
         failures: Vec<(IpAddr, FailureReason)>,
-        /// What kind of write.
+        /// The kind of write.
         write_type: WriteType,
     },
     /// 0x1600: no room for change data.
@@ -131,7 +131,7 @@ pub enum ErrorKind {
     },
 }
 
-/// What kind of write failed.
+/// The kind of a failed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum WriteType {

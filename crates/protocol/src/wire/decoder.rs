@@ -72,7 +72,7 @@ struct Large {
     parts: BytesMut,
 }
 
-/// What is needed of a large envelope's header to refuse it.
+/// The fields of a large envelope's header that its refusal needs.
 #[derive(Clone, Debug)]
 struct RawHeaderCopy {
     stream: i16,

@@ -27,7 +27,7 @@ pub(crate) enum SegmentError {
     Block,
 }
 
-/// What is at the front of the input.
+/// The result of decoding the front of the input.
 pub(crate) enum Decoded {
     /// A segment, taken off.
     Whole(Segment),
