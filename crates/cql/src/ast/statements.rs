@@ -64,7 +64,7 @@ pub enum Statement {
     ListUsers,
 }
 
-/// What DESCRIBE shows.
+/// The objects that DESCRIBE shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DescribeTarget {
     Cluster,
