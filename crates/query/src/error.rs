@@ -23,7 +23,7 @@ pub enum Cause {
     UnreadableIndex,
 }
 
-/// What a request needs from the thread that executes it, if a connection's thread cannot give it.
+/// The reason why a request needs another thread than a connection's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
     /// To wait for a device.
@@ -83,7 +83,7 @@ impl QueryError {
         QueryError { cause, ..Self::server(message) }
     }
 
-    /// What the statement needs of the thread on which it must be retried.
+    /// The reason why the statement must be retried on another thread, if it must.
     pub fn need(&self) -> Option<Need> {
         match self.cause {
             Cause::WouldWait => Some(Need::Device),

@@ -46,7 +46,7 @@ pub struct ProcessorOptions {
     pub cas_contention_timeout: Duration,
     /// The time limit of TRUNCATE (`truncate_request_timeout`).
     pub truncate_timeout: Duration,
-    /// What one statement may hold at a time, bytes: rows of its answer, rows to be sorted, values of groups. A read
+    /// The bytes that one statement may hold at a time: rows of its answer, rows to be sorted, values of groups. A read
     /// that would hold more fails.
     pub statement_memory_max_bytes: u64,
     /// A page ends behind the row with which it reaches this size.

@@ -11,7 +11,7 @@ use crate::execution::Execution;
 use crate::guardrail::{COLLECTION_SIZE, COLUMN_VALUE_SIZE, ITEMS_PER_COLLECTION, Texts};
 use crate::terms::Term;
 
-/// What Cassandra counts for a cell besides its value and its path: timestamp, TTL and time of deletion.
+/// The bytes that Cassandra counts for a cell besides its value and its path: timestamp, TTL and time of deletion.
 const CELL_BYTES: usize = 20;
 
 /// The path of a list's element, a timeuuid.

@@ -45,7 +45,7 @@ impl Restrictions {
         }
     }
 
-    /// The partition key and the first clustering columns, as far as each is given by `=`. `None` if the key is not.
+    /// The partition key and the clustering columns up to the first that is not given by `=`. `None` if the key is not.
     fn leading_values(&self) -> Option<RowTarget> {
         let part = |(column, term): (&Arc<Column>, &Term)| KeyPart { name: column.name.clone(), term: term.clone() };
         Some(RowTarget {
