@@ -186,9 +186,9 @@ impl Quarantine {
         file.finish().map(|_| ())
     }
 
-    /// After a replay: moves the log's records of quarantined tables, as far as SSTables and truncations do not cover
-    /// them, to side files. `replay` is a second reading of the same log.
-    /// `unknown` are tables with records in the log that the schema does not have.
+    /// After a replay: moves the log's records of quarantined tables to side files, except those that SSTables and
+    /// truncations cover. `replay` is a second reading of the same log. `unknown` are tables with records in the log
+    /// that the schema does not have.
     pub fn set_replayed_aside(
         &self,
         replay: Replay,

@@ -1,6 +1,6 @@
 //! The end of all flushes when a node stops.
 //!
-//! What a flush would write is in the commit log too, so a flush that would take too long is given up: the next start
+//! The data of a flush is in the commit log too, so a flush that would take too long is given up: the next start
 //! replays it.
 
 use std::sync::{Arc, OnceLock};

@@ -70,7 +70,7 @@ fn read_purgeable(
     Ok(Box::new(merged))
 }
 
-/// A source that copies large rows as far as the turn permits.
+/// A source that copies large rows if the turn permits it.
 fn limited(mut source: BoxCursor<'static>, turn: Turn<'_>) -> BoxCursor<'static> {
     source.limit_large_rows(turn.large_rows());
     source
