@@ -52,11 +52,11 @@ pub enum Order {
 pub enum Decision {
     /// Replay the block's records.
     Take,
-    /// The segment ends before this block: neither it nor anything behind it was acknowledged.
+    /// The segment ends before this block: neither it nor anything after it was acknowledged.
     End,
-    /// The block was never acknowledged, but blocks behind it may have been.
+    /// The block was never acknowledged, but blocks after it may have been.
     Skip,
-    /// The block is damaged: refuse to start, or (in salvage) report the gap and continue behind it.
+    /// The block is damaged: refuse to start, or (in salvage) report the gap and continue after it.
     Damage,
 }
 

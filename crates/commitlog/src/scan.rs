@@ -52,7 +52,7 @@ pub struct Run {
     pub blocks: Range<u32>,
     /// A record may begin before the run, in blocks that are damaged or were never acknowledged; its rest is skipped.
     pub after_damage: bool,
-    /// A record may be cut at the run's end: it was never acknowledged, or its rest is in the damage behind the run.
+    /// A record may be cut at the run's end: it was never acknowledged, or its rest is in the damage after the run.
     pub may_be_cut: bool,
 }
 
@@ -211,7 +211,7 @@ pub struct RecordCursor {
 pub struct Found {
     /// The byte offset of its head in the segment.
     pub start: u32,
-    /// The byte offset behind its last byte, which is the offset of its position.
+    /// The byte offset after its last byte, which is the offset of its position.
     pub end: u32,
     /// The number of tables it touches. Their ids begin the scratch buffer.
     pub tables: u16,
@@ -230,7 +230,7 @@ pub enum Step {
     Fault(u32, RecordFault),
 }
 
-/// Why the next bytes could not be read.
+/// The reason why the next bytes could not be read.
 enum Short {
     /// The run has ended.
     RunEnds,

@@ -19,7 +19,7 @@ pub(crate) struct SegmentUse {
     pub slot: u32,
     /// How many segments were activated before it in this run; `None` for one found at open.
     pub number: Option<u64>,
-    /// The ring position behind its last record, once no more can follow; `u64::MAX` until then.
+    /// The ring position after its last record, once no more can follow; `u64::MAX` until then.
     closed_at: AtomicU64,
     /// It was found at open and is not replayed yet, so not all of its records are known.
     replaying: AtomicBool,
@@ -258,7 +258,7 @@ impl SegmentUse {
         self.closed_at() <= horizon && self.is_clean()
     }
 
-    /// The ring position behind its last record, once no more can follow; `u64::MAX` until then.
+    /// The ring position after its last record, once no more can follow; `u64::MAX` until then.
     pub fn closed_at(&self) -> u64 {
         self.closed_at.load(Ordering::Acquire)
     }

@@ -23,7 +23,7 @@ struct List {
     next_key: u64,
     /// In order of positions, which is nearly the order of arrival.
     waiting: VecDeque<Waiting>,
-    /// The ranges that are written behind the horizon, in the mode that acknowledges records independently.
+    /// The written ranges after the horizon, in the mode that acknowledges records independently.
     written: Vec<Range<u64>>,
     /// The time when waiters last came or went, without asking the clock for each of them.
     clock: Option<Instant>,
