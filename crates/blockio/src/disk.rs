@@ -219,7 +219,7 @@ pub enum BlockWrites {
     Direct,
     /// Through the page cache, followed by fdatasync; `reason` says why.
     Buffered {
-        /// Why writes are not direct.
+        /// The reason why writes are not direct.
         reason: String,
     },
 }

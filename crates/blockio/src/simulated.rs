@@ -405,7 +405,7 @@ struct SimulatedFile {
     inode: usize,
     path: PathBuf,
     mode: OpenMode,
-    /// Why writes do not bypass the page cache, if they do not.
+    /// The reason why writes do not bypass the page cache, if they do not.
     not_direct: Option<&'static str>,
 }
 
