@@ -1,4 +1,4 @@
-//! Which files of a directory are valid: replacing tables atomically, removing all tables, and cleaning up after a
+//! The lifecycle of SSTables in a directory: replacing tables atomically, removing all tables, and cleaning up after a
 //! crash.
 //!
 //! FORMAT.md describes the protocol. One rename decides a replacement: before it nothing has happened, and after it the
