@@ -81,7 +81,7 @@ pub struct Compacted {
     pub written: Progress,
 }
 
-/// Why a merge did not finish. Its inputs are unchanged and nothing of the output remains.
+/// The reason why a merge did not finish. Its inputs are unchanged and nothing of the output remains.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CompactionError {
@@ -277,7 +277,7 @@ impl<'i, 'a> Output<'i, 'a> {
         }
     }
 
-    /// Ends the current table if the token lies behind its boundary.
+    /// Ends the current table if the token lies after its boundary.
     fn go_to(&mut self, token: Token) -> Result<(), CompactionError> {
         let passed = self.input.boundaries.partition_point(|boundary| *boundary < token);
         if passed != self.passed {
