@@ -438,7 +438,7 @@ impl RowBuilder {
     }
 
     /// Writes the runs and, if the row is dense, the absent columns before them (from `first_slot` on) and between
-    /// them. Returns the index behind them.
+    /// them. Returns the index after them.
     fn write_runs(&self, sparse: bool, first_slot: usize, out: &mut Vec<u8>) -> usize {
         let mut next_slot = first_slot;
         for run in &self.runs {
