@@ -161,7 +161,7 @@ impl WriteType {
     }
 }
 
-/// Why a replica failed.
+/// The reason why a replica failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum FailureReason {

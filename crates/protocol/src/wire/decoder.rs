@@ -77,7 +77,7 @@ struct Large {
 struct RawHeaderCopy {
     stream: i16,
     version: u8,
-    /// Why it is refused, if it is.
+    /// The reason why it is refused, if it is.
     refusal: Option<(ErrorKind, String)>,
 }
 

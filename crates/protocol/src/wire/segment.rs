@@ -18,7 +18,7 @@ pub(crate) struct Segment {
     pub(crate) payload: Bytes,
 }
 
-/// Why a segment cannot be read. Decoding cannot continue after any of these.
+/// The reason why a segment cannot be read. Decoding cannot continue after any of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentError {
     /// A checksum is wrong.
