@@ -34,7 +34,7 @@ pub enum Need {
     Requests,
 }
 
-/// Why a statement was refused or failed. The message is what the client sees.
+/// The error of a statement that was refused or failed. The message is for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryError {
     /// The error's code and fields in the protocol.

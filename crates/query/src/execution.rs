@@ -126,7 +126,7 @@ impl<'a> Execution<'a> {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Whether guardrails hold for the client. It is looked at only where one is violated.
+    /// Whether guardrails apply to the client. This is checked only where one is violated.
     #[cold]
     pub fn is_guarded(&self) -> bool {
         self.processor.is_guarded(self.client)

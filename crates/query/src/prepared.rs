@@ -134,7 +134,7 @@ pub struct Plan {
     pub(crate) tables: Vec<Arc<Table>>,
     /// The last decision about permissions: the role that was allowed to execute it, and the epoch. Zero is none.
     pub(crate) allowed: AtomicU64,
-    /// Why guardrails forbid the statement to ordinary roles.
+    /// The error of a guardrail that forbids the statement to ordinary roles.
     pub(crate) forbidden: Option<QueryError>,
 }
 

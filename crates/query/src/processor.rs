@@ -49,7 +49,7 @@ pub struct ProcessorOptions {
     /// The bytes that one statement may hold at a time: rows of its answer, rows to be sorted, values of groups. A read
     /// that would hold more fails.
     pub statement_memory_max_bytes: u64,
-    /// A page ends behind the row with which it reaches this size.
+    /// A page ends after the row with which it reaches this size.
     pub page_max_bytes: usize,
     /// Limits on what requests may use.
     pub guardrails: Guardrails,

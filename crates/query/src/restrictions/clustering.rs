@@ -238,7 +238,7 @@ impl ClusteringRestrictions {
         self.in_slices() < self.restrictions.len()
     }
 
-    /// Refuses a column restricted behind one that is not.
+    /// Refuses a column restricted after one that is not.
     pub fn refuse_gap(&self) -> Result<(), QueryError> {
         let restricted = self.restrictions.iter().flat_map(|restriction| &restriction.columns);
         for (column, restricted) in self.table.clustering().iter().zip(restricted) {
