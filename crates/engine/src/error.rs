@@ -66,7 +66,7 @@ pub enum EngineError {
     SetAside {
         /// The first file that holds them.
         path: PathBuf,
-        /// Why it was quarantined.
+        /// The reason why it was quarantined.
         reason: String,
     },
     /// A side file is damaged, or of another version: put it back as it was, and repair the table again.

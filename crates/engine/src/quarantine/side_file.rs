@@ -25,7 +25,7 @@ const REASON_SIZE_BYTES_MAX: usize = 4 << 10;
 /// The longest head that is read: names of a keyspace and a table have at most 64 KiB each.
 const NAMES_SIZE_BYTES_MAX: u32 = 1 << 18;
 
-/// Whose records a file holds, and why they were set aside.
+/// The table whose records a file holds, and the reason why they were set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SideFileHead {
     pub id: TableId,

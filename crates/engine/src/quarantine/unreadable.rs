@@ -17,7 +17,7 @@ use crate::read;
 use crate::schema_rows::{self, SchemaDamage};
 use crate::system::is_system_keyspace;
 
-/// Why log records are kept that no table wants.
+/// The reason why log records of unknown tables are kept.
 const UNKNOWN: &str = "log records of a table that the schema does not have, and that was not dropped, are kept";
 
 /// The directory of a table: its id, keyspace and name.

@@ -61,7 +61,7 @@ impl Generation {
     /// Records that end after this position, up to the next generation's, are in this memtable.
     ///
     /// Unless it was set, it is the end of the log at the time of the first call, which comes after the publication of
-    /// the view with this generation. A write that is appended behind this position finds the generation there, and no
+    /// the view with this generation. A write that is appended after this position finds the generation there, and no
     /// such write goes to an older generation.
     pub fn lower(&self, log: &CommitLog) -> LogPosition {
         *self.lower.get_or_init(|| {
