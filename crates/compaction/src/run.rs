@@ -1,4 +1,8 @@
-//! Carrying out a merge.
+//! One merge: reading the inputs through a merge cursor, and writing new SSTables without data that is deleted for
+//! good.
+//!
+//! A merge does not change its inputs; the caller replaces them with the result. If it fails, nothing of its output
+//! remains.
 
 use std::fmt;
 use std::ops::ControlFlow;
