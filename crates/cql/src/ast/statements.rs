@@ -1,4 +1,4 @@
-//! The statement itself.
+//! The root of the tree: a statement of any kind.
 
 use super::modification::{Batch, Delete, Insert, InsertJson, Update};
 use super::names::{FunctionName, Identifier, QualifiedName, UserTypeName};
