@@ -39,7 +39,7 @@ struct Queue {
 }
 
 impl MemoryBudget {
-    /// A budget of its own.
+    /// A budget that is not a part of another.
     pub fn new(limit_bytes: usize) -> Arc<MemoryBudget> {
         MemoryBudget::with(limit_bytes, None)
     }
