@@ -1,4 +1,4 @@
-//! Tables in numbers.
+//! Statistics of tables.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::shared::Shared;
 use crate::table::TableStore;
 use crate::table::in_memory::{InMemoryStats, in_memory_stats};
 
-/// A table in numbers.
+/// Statistics of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableStats {
     /// The keyspace.
@@ -54,14 +54,14 @@ impl TableStats {
     }
 }
 
-/// Numbers of every table, by keyspace and name.
+/// Statistics of every table, by keyspace and name.
 pub(crate) fn all_table_stats(shared: &Shared) -> Vec<TableStats> {
     let mut all: Vec<_> = shared.stores().iter().map(|store| stats_of(store)).collect();
     all.sort_by(|a, b| (&a.keyspace, &a.table).cmp(&(&b.keyspace, &b.table)));
     all
 }
 
-/// Numbers of one table.
+/// Statistics of one table.
 pub(crate) fn stats_of(store: &TableStore) -> TableStats {
     let (table, view): (Arc<Table>, _) = (store.table.load_full(), store.view());
     TableStats {

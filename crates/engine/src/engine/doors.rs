@@ -385,17 +385,17 @@ impl Engine {
         self.shared.host_id()
     }
 
-    /// Numbers of one table.
+    /// Statistics of one table.
     pub fn table_stats(&self, table: &Table) -> Result<TableStats, EngineError> {
         Ok(stats_of(&*self.shared.store(table)?))
     }
 
-    /// Every secondary index in numbers, by keyspace, table and name.
+    /// Statistics of every secondary index, by keyspace, table and name.
     pub fn all_index_stats(&self) -> Vec<IndexStats> {
         all_index_stats(&self.shared)
     }
 
-    /// Numbers of every table, by keyspace and name.
+    /// Statistics of every table, by keyspace and name.
     pub fn all_table_stats(&self) -> Vec<TableStats> {
         all_table_stats(&self.shared)
     }
@@ -405,7 +405,7 @@ impl Engine {
         self.shared.files().cache_bytes()
     }
 
-    /// Numbers of the counter cache.
+    /// Statistics of the counter cache.
     pub fn counter_cache_stats(&self) -> CounterCacheStats {
         self.writes.counters.stats()
     }

@@ -79,7 +79,7 @@ impl Resident {
     }
 }
 
-/// A table in memory in numbers.
+/// Statistics of a table in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InMemoryStats {
     /// The limit of its memory in bytes (`size_limit_in_mb`).
