@@ -1,7 +1,8 @@
 //! Taking over the data directories of a Cassandra node.
 //!
 //! The schema is adopted last, by one record of the log: until then the written files belong to no table, and a further
-//! attempt first removes them. The node gets either everything that the other had, or nothing.
+//! attempt first removes them. The node gets either all tables of the other node, or none. Roles are written before the
+//! schema, and stay if its adoption fails.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
