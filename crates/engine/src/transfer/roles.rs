@@ -12,8 +12,7 @@ use crate::system::{SystemRow, SystemWrite};
 
 const KEYSPACE: &str = "system_auth";
 
-/// The tables that a role's rows refer to or that refer to it. `roles` itself comes last: a node that has roles has all
-/// the rest too.
+/// The tables about roles that are adopted. `roles` itself comes last: a node that has roles has the other three too.
 const TABLES: [&str; 4] = ["role_members", "role_permissions", "resource_role_permissons_index", "roles"];
 
 impl Transfers {
