@@ -1,4 +1,4 @@
-//! Which directories are known to survive a power cut, and how to make others durable.
+//! The durability of directories: those that are known to survive a power cut, and the steps that make others durable.
 //!
 //! That a directory exists does not mean that it is durable: the process that made it may have been killed before it
 //! synced the parent. A process therefore only trusts directories whose parents it has synced itself, after it saw or

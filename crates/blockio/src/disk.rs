@@ -149,14 +149,14 @@ fn expect_all(path: &Path, offset: u64, wanted: usize, got: usize) -> Result<(),
 /// How to open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// What must exist, and how it will be used.
+    /// Whether the file must exist, and how it will be used.
     pub mode: OpenMode,
     /// Bypass the page cache where possible: for [`File::write_blocks`], and for every read of a file opened for
     /// reading only.
     pub blocks: bool,
 }
 
-/// What must exist, and how it will be used.
+/// Whether a file must exist, and how it will be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
     /// An existing file, for reading.
@@ -219,7 +219,7 @@ pub enum BlockWrites {
     Direct,
     /// Through the page cache, followed by fdatasync; `reason` says why.
     Buffered {
-        /// Why writes are not direct.
+        /// The reason why writes are not direct.
         reason: String,
     },
 }
@@ -236,7 +236,7 @@ pub struct DirectoryEntry {
 /// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// What this process may still use.
+    /// The bytes that this process may still use.
     pub free_bytes: u64,
     /// Its size.
     pub total_bytes: u64,

@@ -17,7 +17,7 @@ pub struct DiskError {
     kind: DiskErrorKind,
 }
 
-/// What the caller can do about it.
+/// The kind of a failure, by the possible reaction of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskErrorKind {
     /// The file or directory does not exist.
@@ -77,7 +77,7 @@ impl DiskError {
         DiskError::new("read", path, offset, io::ErrorKind::WouldBlock.into())
     }
 
-    /// What the caller can do about it.
+    /// The kind of the failure.
     pub fn kind(&self) -> DiskErrorKind {
         self.kind
     }
@@ -97,7 +97,7 @@ impl DiskError {
         self.offset
     }
 
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn io_error(&self) -> &io::Error {
         &self.source
     }

@@ -70,7 +70,7 @@ impl Contents {
         Ok(Arc::new(Contents { base, state: RwLock::new(written) }))
     }
 
-    /// Reads bytes of the file below, and zeros behind its end.
+    /// Reads bytes of the file below, and zeros after its end.
     fn read_base(&self, state: &Changes, buffer: &mut [u8], offset: u64) -> Result<(), DiskError> {
         buffer.fill(0);
         let there = state.base_length.saturating_sub(offset).min(buffer.len() as u64) as usize;

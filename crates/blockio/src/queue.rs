@@ -59,7 +59,7 @@ pub enum QueueMeans {
     Ring,
     /// One write at a time, by plain system calls; `reason` says why.
     Plain {
-        /// Why there is no ring.
+        /// The reason why there is no ring.
         reason: String,
     },
     /// In memory.

@@ -16,7 +16,7 @@
 //! releases it by dropping the last of them.
 //!
 //! Invariants on which the unsafe code rests:
-//! - reserved ranges are disjoint: each begins at or behind the tail and moves the tail to its end;
+//! - reserved ranges are disjoint: each begins at or after the tail and moves the tail to its end;
 //! - batches are disjoint whole blocks: a seal leaves the tail at a block's start;
 //! - no one holds memory below `released`, and nothing is reserved beyond `released + capacity`;
 //! - a batch's counter is used for another batch only after its release;
@@ -77,7 +77,7 @@ pub enum Seal {
     TooMany,
 }
 
-/// Why nothing was reserved.
+/// The reason why nothing was reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReserveError {
     /// The caller's placement refused the position; the tail must be moved first.
@@ -138,7 +138,7 @@ impl BlockRing {
     }
 
     /// Ends the open batch and moves the tail to the result of `next` for the current tail: a block's start at or
-    /// behind it. `next` may be called several times; the last call counts.
+    /// after it. `next` may be called several times; the last call counts.
     pub fn seal(&self, mut next: impl FnMut(u64) -> u64) -> Seal {
         let mut sealed = self.lock();
         if sealed.outstanding.len() >= BATCHES_MAX - 1 {

@@ -49,7 +49,7 @@ struct State {
     refuses_direct: bool,
     direct_bytes: u64,
     faults: Faults,
-    /// What the current process has made durable.
+    /// The directories that the current process has made durable.
     directories: DurableDirectories,
     /// Reads of files whose path contains this block.
     stalled_reads: Option<String>,
@@ -174,7 +174,7 @@ impl State {
         self.capacity_bytes.is_none_or(|capacity| used + growth <= capacity)
     }
 
-    /// Writes, as far as the faults and the space allow.
+    /// Writes the part that the faults and the space allow.
     fn write(
         &mut self,
         inode: usize,
@@ -405,7 +405,7 @@ struct SimulatedFile {
     inode: usize,
     path: PathBuf,
     mode: OpenMode,
-    /// Why writes do not bypass the page cache, if they do not.
+    /// The reason why writes do not bypass the page cache, if they do not.
     not_direct: Option<&'static str>,
 }
 

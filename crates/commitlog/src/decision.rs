@@ -47,16 +47,16 @@ pub enum Order {
     Unordered,
 }
 
-/// What recovery does with a block.
+/// Recovery's decision about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Replay the block's records.
     Take,
-    /// The segment ends before this block: neither it nor anything behind it was acknowledged.
+    /// The segment ends before this block: neither it nor anything after it was acknowledged.
     End,
-    /// The block was never acknowledged, but blocks behind it may have been.
+    /// The block was never acknowledged, but blocks after it may have been.
     Skip,
-    /// The block is damaged: refuse to start, or (in salvage) report the gap and continue behind it.
+    /// The block is damaged: refuse to start, or (in salvage) report the gap and continue after it.
     Damage,
 }
 
@@ -125,7 +125,7 @@ impl From<SegmentState> for EntryKind {
     }
 }
 
-/// What the first block of a segment says about the segment's entry.
+/// The evidence in the first block of a segment about the segment's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstBlock {
     /// The block is unusable, or it belongs to the entry's use or to an earlier one.
@@ -134,7 +134,7 @@ pub enum FirstBlock {
     Newer,
 }
 
-/// What recovery does with an entry.
+/// Recovery's decision about an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryDecision {
     /// Skip the segment: it holds nothing.

@@ -49,9 +49,9 @@ pub struct Corruption {
     pub path: PathBuf,
     /// Byte offset in the file.
     pub offset: u64,
-    /// What should be there.
+    /// The expected content.
     pub expected: String,
-    /// What is there.
+    /// The content found.
     pub got: String,
 }
 

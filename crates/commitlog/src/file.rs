@@ -317,7 +317,7 @@ pub(crate) fn foreign_device(damage: &Corruption, was_searched: bool) -> LogErro
     LogError::Refused { path: damage.path.clone(), reason }
 }
 
-/// What the two superblock copies say.
+/// The result of reading the two superblock copies.
 #[derive(Clone, Debug)]
 struct FoundSuperblock {
     superblock: Superblock,

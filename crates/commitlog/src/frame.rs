@@ -58,9 +58,10 @@ pub(crate) struct FrameHead {
     pub base: u64,
     /// The frame's blocks, as ring positions.
     pub run: Range<u64>,
-    /// The ring position behind the last record, or the end of `run` if that is further on.
+    /// The ring position after the last record, or the end of `run` if that is further on.
     pub filled: u64,
-    /// What was durable when the frame was issued, as a segment id and a count of its blocks; (0, 0) for nothing.
+    /// The end of the durable log when the frame was issued: a segment id and a count of its blocks; (0, 0) if nothing
+    /// was durable.
     pub horizon: (i64, u32),
 }
 

@@ -27,7 +27,7 @@ pub struct Inspected {
     pub image: SegmentImage,
     /// The number of blocks known to have been durable.
     pub horizon_blocks: u32,
-    /// What recovery would decide about them.
+    /// Recovery's verdict about them.
     pub verdict: Verdict,
 }
 

@@ -12,7 +12,7 @@ use crate::segment::DirtyRange;
 use crate::shared::Shared;
 use crate::{Appended, LogError, LogPosition};
 
-/// What a thread found for its last record that touched a single table.
+/// The segment and range that a thread used for its last record of a single table.
 struct LastMark {
     /// Identifies the log in this process, and the segment in this run of it.
     log: u64,

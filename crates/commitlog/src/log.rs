@@ -229,7 +229,7 @@ impl CommitLog {
         LogHold::new(&self.shared, waker)
     }
 
-    /// The end of the log: all records appended before this call end at or before it, and all appended later end behind
+    /// The end of the log: all records appended before this call end at or before it, and all appended later end after
     /// it.
     pub fn position(&self) -> LogPosition {
         self.shared.position()

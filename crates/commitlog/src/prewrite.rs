@@ -48,7 +48,7 @@ impl Prewriting {
     /// Begins the next step if it is due.
     pub fn begin_next(&mut self, end: u64, segment_end: u64, queue: &mut dyn BlockQueue) {
         let Some(step) = self.next_step(end, segment_end) else { return };
-        // A segment may begin behind blocks that were never needed. They are written too, so that the file has no
+        // A segment may begin after blocks that were never needed. They are written too, so that the file has no
         // holes.
         let frame = self.zeros.get_or_insert_with(zeros).frame(0..step.end - step.start);
         debug_assert!(step.start == self.done && self.in_flight.is_none(), "steps follow one another, one at a time");

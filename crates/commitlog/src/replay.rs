@@ -78,7 +78,7 @@ pub struct Record<'a> {
     pub data: &'a [u8],
 }
 
-/// What a replay found.
+/// The findings of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
     /// Segments read.
@@ -157,7 +157,7 @@ impl Replay {
         for position in positions {
             let is_found = self.found.iter().any(|segment| segment.id == position.segment);
             let offset = u32::try_from(position.offset).unwrap_or(0);
-            // At the end of a segment, or behind it, a position does not say where the last record ends.
+            // At the end of a segment, or after it, a position does not say where the last record ends.
             if is_found && u64::from(offset) < self.shared.segment_size() {
                 let blocks = self.durable_blocks.entry(position.segment).or_default();
                 *blocks = offset.div_ceil(BLOCK_SIZE as u32).max(*blocks);
@@ -304,7 +304,7 @@ impl Replay {
         self.keeps_copies = true;
     }
 
-    /// What was found so far.
+    /// The findings so far.
     pub fn report(&self) -> &ReplayReport {
         &self.report
     }

@@ -29,7 +29,7 @@ pub struct SegmentImage {
     blocks: u32,
 }
 
-/// What recovery decides about a segment.
+/// Recovery's decision about a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Runs of sound blocks to replay, in order.
@@ -52,7 +52,7 @@ pub struct Run {
     pub blocks: Range<u32>,
     /// A record may begin before the run, in blocks that are damaged or were never acknowledged; its rest is skipped.
     pub after_damage: bool,
-    /// A record may be cut at the run's end: it was never acknowledged, or its rest is in the damage behind the run.
+    /// A record may be cut at the run's end: it was never acknowledged, or its rest is in the damage after the run.
     pub may_be_cut: bool,
 }
 
@@ -139,8 +139,8 @@ impl SegmentImage {
         })
     }
 
-    /// Applies the decision table from the first block on. `horizon_blocks` blocks are known to have been durable, from
-    /// this segment or another one. It continues after damage as far as the horizon reaches; a caller that does not
+    /// this segment or another one. It continues after damage up to that horizon; a caller that does not salvage stops
+    /// at the first damage.
     /// salvage stops at the first damage.
     pub fn judge(&self, horizon_blocks: u32) -> Verdict {
         let order = self.order();
@@ -211,7 +211,7 @@ pub struct RecordCursor {
 pub struct Found {
     /// The byte offset of its head in the segment.
     pub start: u32,
-    /// The byte offset behind its last byte, which is the offset of its position.
+    /// The byte offset after its last byte, which is the offset of its position.
     pub end: u32,
     /// The number of tables it touches. Their ids begin the scratch buffer.
     pub tables: u16,
@@ -226,11 +226,11 @@ pub enum Step {
     End,
     /// The run ends within a record that begins at this byte offset of the segment; it was never acknowledged.
     Cut(u32),
-    /// A damaged record at this byte offset, in sound blocks. The cursor stands behind it, as far as its end is known.
+    /// A damaged record at this byte offset, in sound blocks. The cursor is after the record, if its end is known.
     Fault(u32, RecordFault),
 }
 
-/// Why the next bytes could not be read.
+/// The reason why the next bytes could not be read.
 enum Short {
     /// The run has ended.
     RunEnds,

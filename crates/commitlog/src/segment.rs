@@ -19,23 +19,23 @@ pub(crate) struct SegmentUse {
     pub slot: u32,
     /// How many segments were activated before it in this run; `None` for one found at open.
     pub number: Option<u64>,
-    /// The ring position behind its last record, once no more can follow; `u64::MAX` until then.
+    /// The ring position after its last record, once no more can follow; `u64::MAX` until then.
     closed_at: AtomicU64,
     /// It was found at open and is not replayed yet, so not all of its records are known.
     replaying: AtomicBool,
-    /// What its bookkeeping promises: see [`crate::BookkeepingEntry::without`]. It changes only while `entry` is held,
-    /// and only to 0.
+    /// The checksum of absent tables in its bookkeeping: see [`crate::BookkeepingEntry::without`]. It changes only
+    /// while `entry` is held, and only to 0.
     without: AtomicU32,
     /// For a segment found at open: how many of its blocks are known to be durable.
     durable_blocks: AtomicU32,
-    /// What its bookkeeping says besides. Held while the bookkeeping of a segment in use is written again.
+    /// The other values in its bookkeeping. Held while the bookkeeping of a segment in use is rewritten.
     entry: Mutex<WrittenEntry>,
     /// The range of each table that has had records in this use.
     dirty: RwLock<HashMap<Uuid, Arc<DirtyRange>, BuildHasherDefault<TableHasher>>>,
     clean: Mutex<HashMap<Uuid, IntervalSet>>,
 }
 
-/// What the bookkeeping of a use says.
+/// The values in the bookkeeping of a use.
 #[derive(Debug, Default)]
 struct WrittenEntry {
     /// See [`crate::BookkeepingEntry::durable_blocks`].
@@ -170,7 +170,7 @@ impl SegmentUse {
         self.replaying.store(false, Ordering::Release);
     }
 
-    /// What its bookkeeping promises.
+    /// The checksum of absent tables in its bookkeeping.
     pub fn without(&self) -> u32 {
         self.without.load(Ordering::Acquire)
     }
@@ -187,8 +187,7 @@ impl SegmentUse {
         Ok(())
     }
 
-    /// How many of its blocks were durable when the log was opened, as far as that is known; 0 for a segment of this
-    /// run.
+    /// How many of its blocks are known to have been durable when the log was opened; 0 for a segment of this run.
     pub fn durable_blocks(&self) -> u32 {
         self.durable_blocks.load(Ordering::Acquire)
     }
@@ -259,7 +258,7 @@ impl SegmentUse {
         self.closed_at() <= horizon && self.is_clean()
     }
 
-    /// The ring position behind its last record, once no more can follow; `u64::MAX` until then.
+    /// The ring position after its last record, once no more can follow; `u64::MAX` until then.
     pub fn closed_at(&self) -> u64 {
         self.closed_at.load(Ordering::Acquire)
     }

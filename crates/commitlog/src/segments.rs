@@ -262,7 +262,7 @@ impl Segments {
         (self.free.len() as u32 / 4).clamp(1, 8)
     }
 
-    /// What to flush so that enough segments are free.
+    /// The tables to flush so that enough segments are free; `None` if they are.
     pub fn pressure(&self) -> Option<Pressure> {
         let free = self.free_count();
         let missing = self.free_wanted().saturating_sub(free);

@@ -284,7 +284,7 @@ impl Shared {
         }
     }
 
-    /// The ring position behind the last record. It differs from the tail just after the tail has moved to a new
+    /// The ring position after the last record. It differs from the tail just after the tail has moved to a new
     /// segment.
     pub fn data_end(&self) -> u64 {
         // Moving to the next segment moves the tail before it closes the previous segment.
@@ -309,7 +309,7 @@ impl Shared {
         0
     }
 
-    /// The end of the log: all records appended before this call end at or before it, and all appended later end behind
+    /// The end of the log: all records appended before this call end at or before it, and all appended later end after
     /// it.
     pub fn position(&self) -> LogPosition {
         loop {

@@ -23,7 +23,7 @@ struct List {
     next_key: u64,
     /// In order of positions, which is nearly the order of arrival.
     waiting: VecDeque<Waiting>,
-    /// The ranges that are written behind the horizon, in the mode that acknowledges records independently.
+    /// The written ranges after the horizon, in the mode that acknowledges records independently.
     written: Vec<Range<u64>>,
     /// The time when waiters last came or went, without asking the clock for each of them.
     clock: Option<Instant>,
@@ -31,7 +31,7 @@ struct List {
     waited: Duration,
 }
 
-/// What a waiter waits for.
+/// The event that a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
     /// The record that ends at this ring position.

@@ -67,7 +67,7 @@ impl Drop for FailOnPanic {
     }
 }
 
-/// What the writer does next.
+/// The next action of the writer.
 enum Step {
     Issue,
     Sync,
@@ -79,7 +79,7 @@ enum Step {
     Exit,
 }
 
-/// What the writer reports to the thread that started it.
+/// The writer's report to the thread that started it.
 pub(crate) type Started = Result<(QueueWaker, QueueMeans), LogError>;
 
 /// Runs the writer until the log is closed.
@@ -141,7 +141,7 @@ impl<'a> Writer<'a> {
             SyncMode::Periodic { period } if unsynced => Some(self.synced_at + period),
             _ => None,
         };
-        // A sync does not wait for what is appended behind it; it would never end while other threads append.
+        // A sync does not wait for what is appended after it; it would never end while other threads append.
         let sync_wanted = signals.sync_wanted.load(Ordering::Acquire);
         let is_wanted_written = sync_wanted > shared.waiters.horizon() && sync_wanted <= progress.written;
         if unsynced && (sync_due.is_some_and(|due| due <= now) || is_wanted_written) {

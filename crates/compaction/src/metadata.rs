@@ -1,4 +1,4 @@
-//! What strategies know of SSTables, and what they pick of them.
+//! The metadata of SSTables for strategies, and the merges that strategies choose.
 
 use sstable::{SSTableId, SSTableReader};
 use types::Token;

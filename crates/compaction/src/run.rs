@@ -1,4 +1,8 @@
-//! Carrying out a merge.
+//! One merge: reading the inputs through a merge cursor, and writing new SSTables without data that is deleted for
+//! good.
+//!
+//! A merge does not change its inputs; the caller replaces them with the result. If it fails, nothing of its output
+//! remains.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -30,7 +34,7 @@ pub struct Newer {
     pub options: WriterOptions,
 }
 
-/// What to merge, and how.
+/// The SSTables to merge, and the settings of the merge.
 pub struct CompactionInput<'a> {
     /// The disk of inputs and outputs.
     pub disk: &'a Arc<dyn Disk>,
@@ -77,11 +81,11 @@ pub struct Progress {
 pub struct Compacted {
     /// In token order; empty if nothing was left.
     pub tables: Vec<PreparedSSTable>,
-    /// What was written.
+    /// The amount written.
     pub written: Progress,
 }
 
-/// Why a merge did not finish. Its inputs are unchanged and nothing of the output remains.
+/// The reason why a merge did not finish. Its inputs are unchanged and nothing of the output remains.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CompactionError {
@@ -277,7 +281,7 @@ impl<'i, 'a> Output<'i, 'a> {
         }
     }
 
-    /// Ends the current table if the token lies behind its boundary.
+    /// Ends the current table if the token lies after its boundary.
     fn go_to(&mut self, token: Token) -> Result<(), CompactionError> {
         let passed = self.input.boundaries.partition_point(|boundary| *boundary < token);
         if passed != self.passed {

@@ -147,7 +147,7 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    /// Reads the next token and returns its kind; `None` for white space and comments. `at` ends up behind it.
+    /// Reads the next token and returns its kind; `None` for white space and comments. `at` ends up after it.
     fn next(&mut self) -> Result<Option<TokenKind>, LexError> {
         use TokenKind::*;
         let Some(first) = self.peek(0) else {

@@ -1,6 +1,6 @@
 //! Recursive descent over the tokens.
 //!
-//! Every function parses one construct of the grammar and leaves the parser behind it. Where Cassandra chooses between
+//! Every function parses one construct of the grammar and leaves the parser after it. Where Cassandra chooses between
 //! alternatives by lookahead, the function here reads the same tokens, so that it stops at the same one: the tokens
 //! that were read decide what the message says and how much context it shows.
 
@@ -74,7 +74,7 @@ fn too_deep() -> Stop {
     Stop::Thrown(format!("Statement is nested too deeply: more than {DEPTH_MAX} levels").into())
 }
 
-/// Why parsing cannot continue.
+/// The reason why parsing cannot continue.
 enum Stop {
     /// A token does not fit.
     Mismatch { found: usize, wanted: Wanted },
@@ -172,7 +172,7 @@ impl<'a> Parser<'a> {
         Err(Stop::Mismatch { found, wanted: Wanted::Alternative })
     }
 
-    /// Also reads the token behind the deciding one, as Cassandra's larger decision tables do.
+    /// Also reads the token after the deciding one, as Cassandra's larger decision tables do.
     fn decided(&mut self, k: usize) {
         self.look(k + 1);
     }

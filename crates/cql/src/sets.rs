@@ -137,7 +137,7 @@ pub(crate) const TERM_ONLY: TokenSet =
 /// First tokens of a term.
 pub(crate) const TERM: TokenSet = TERM_ONLY.and(IDENTIFIER);
 
-/// What may follow a term.
+/// The tokens that may follow a term.
 pub(crate) const AFTER_TERM: TokenSet = TokenSet::of(&[
     Eof,
     CloseParen,
@@ -164,10 +164,10 @@ pub(crate) const AFTER_TERM: TokenSet = TokenSet::of(&[
     KWhere,
 ]);
 
-/// What may follow a part of a term.
+/// The tokens that may follow a part of a term.
 pub(crate) const AFTER_SIMPLE_TERM: TokenSet = AFTER_TERM.and(TokenSet::of(&[KAs, Percent, Plus, Minus, Slash, Star]));
 
-/// What may follow a parenthesised string in a term, if it is not a type hint.
+/// The tokens that may follow a parenthesised string in a term, if it is not a type hint.
 pub(crate) const AFTER_STRING_TUPLE: TokenSet = AFTER_SIMPLE_TERM.without(TokenSet::of(&[Colon, KAs, KGroup, KPer]));
 
 /// First tokens of an expression after a type hint of a custom type.
@@ -179,7 +179,7 @@ pub(crate) const AFTER_CUSTOM_TYPE_HINT: TokenSet = IDENTIFIER
 /// First tokens of a selected expression.
 pub(crate) const SELECTABLE: TokenSet = TERM;
 
-/// What may follow a selected column or value.
+/// The tokens that may follow a selected column or value.
 pub(crate) const AFTER_SELECTABLE: TokenSet = TokenSet::of(&[
     Eof,
     Percent,
@@ -202,12 +202,12 @@ pub(crate) const AFTER_SELECTABLE: TokenSet = TokenSet::of(&[
     KPer,
 ]);
 
-/// What may follow a type.
+/// The tokens that may follow a type.
 pub(crate) const AFTER_TYPE: TokenSet = TokenSet::of(&[
     Eof, CloseParen, Comma, Semicolon, Greater, KFinalfunc, KInitcond, KLanguage, KMasked, KPrimary, KStatic,
 ]);
 
-/// What may follow the name of a table.
+/// The tokens that may follow the name of a table.
 pub(crate) const AFTER_TABLE_NAME: TokenSet = TokenSet::of(&[
     Eof,
     OpenParen,
@@ -244,5 +244,5 @@ pub(crate) const RESERVED_PERMISSION: TokenSet =
 /// Permissions.
 pub(crate) const PERMISSION: TokenSet = RESERVED_PERMISSION.and(TokenSet::of(&[KSelectMasked, KUnmask]));
 
-/// What may follow the name of a resource.
+/// The tokens that may follow the name of a resource.
 pub(crate) const AFTER_RESOURCE: TokenSet = TokenSet::of(&[Eof, Semicolon, KFrom, KNorecursive, KOf, KTo]);

@@ -27,7 +27,7 @@ use crate::worker::Worker;
 /// The longest time for which a throttled merge sleeps before it checks whether it must stop.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Merges of SSTables, and the threads that carry them out in the background. Flushes have threads of their own.
+/// Merges of SSTables, and the threads that run them in the background. Flushes have their own threads.
 pub(crate) struct Compaction {
     shared: Arc<Shared>,
     requests: Arc<Queue>,
@@ -57,7 +57,8 @@ enum Task {
 }
 
 impl Compaction {
-    /// With the threads that the options ask for. They examine every table when they start, and then at intervals.
+    /// Creates it with the number of threads in the options. They examine every table when they start, and then at
+    /// intervals.
     pub fn new(shared: &Arc<Shared>) -> Self {
         let options = shared.options();
         let look_every = options.compaction_look_every;
@@ -87,7 +88,7 @@ impl Compaction {
         self.workers.iter().for_each(Worker::join);
     }
 
-    /// Makes every thread examine a table. Each begins one merge, as long as the strategy asks for any.
+    /// Makes every thread examine a table. Each begins one merge, as long as the strategy has more.
     fn enqueue(&self, table: TableId) {
         let mut requests = lock(&self.requests.0);
         let waiting = requests.tables.iter().filter(|waiting| **waiting == table).count();
@@ -189,7 +190,7 @@ impl Compaction {
         let one_at_a_time = lock(&store.compacting_all);
         let compacted = self.compact_all(store);
         drop(one_at_a_time);
-        // The merges that were stopped begin again.
+        // Restarts the merges that were stopped.
         self.request(store);
         compacted
     }
@@ -258,9 +259,9 @@ impl Compaction {
         strategy.picks(&metadata, &compacting, store.flush_size.bytes()).len()
     }
 
-    /// Carries out the most urgent work of a table's strategy beside the other threads' work. Afterwards the table is
-    /// queued again behind the others. If the work fails, the table is examined again when its SSTables change, or when
-    /// all tables are examined. A damaged SSTable is excluded from then on.
+    /// Does the most urgent work of a table's strategy, in parallel with other threads. Afterwards the table is queued
+    /// again, after the others. If the work fails, the table is examined again when its SSTables change, or when all
+    /// tables are examined. A damaged SSTable is excluded from then on.
     fn compact_in_background(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         let Some((claim, chosen)) = store.merges.begin(|compacting| self.choose(store, compacting))? else {
             return Ok(());
@@ -442,7 +443,7 @@ impl Compaction {
         }
     }
 
-    /// Keeps the last failure of a compaction until that table is compacted, or has nothing to compact any more.
+    /// Stores the last failure of a table's compaction, until the table is compacted or has nothing left to compact.
     pub fn note(&self, table: TableId, failure: Option<EngineError>) {
         let mut failures = lock(&self.failures);
         match failure {
@@ -451,13 +452,13 @@ impl Compaction {
         };
     }
 
-    /// Why a compaction in the background failed whose table was not compacted since.
+    /// The failure of a background compaction whose table was not compacted since.
     pub fn last_failure(&self) -> Option<EngineError> {
         lock(&self.failures).values().next().cloned()
     }
 }
 
-/// Does long work in a thread with a lower priority than reads, writes and flushes.
+/// Runs long work in a thread with a lower priority than reads, writes and flushes.
 fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, EngineError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("merge".into()).spawn_scoped(scope, || {
@@ -491,7 +492,7 @@ pub(crate) fn is_enabled(store: &TableStore, table: &Table) -> bool {
         && table.options.compaction.get("enabled").is_none_or(|enabled| !enabled.eq_ignore_ascii_case("false"))
 }
 
-/// The SSTable that an error of damage names.
+/// The damaged SSTable that an error names.
 fn damaged_sstable(error: &EngineError) -> Option<SSTableId> {
     let file = match error {
         EngineError::Read(error) => match &**error {

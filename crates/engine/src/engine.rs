@@ -1,8 +1,8 @@
-//! The engine itself: what it consists of, opening and closing.
+//! The engine itself: its components, and opening and closing it.
 //!
-//! An engine is a set of rooms over one [`Shared`]: compaction, quarantine, flush, resident tables, writes, indexing,
-//! tables as a whole, recovery, and transfers of files. Each of them knows those before it and none behind it, and none
-//! knows the engine. `engine/doors.rs` has the calls that lead into the rooms.
+//! An engine is a set of components ("rooms") over one [`Shared`]: compaction, quarantine, flush, resident tables,
+//! writes, indexing, tables as a whole, recovery, and transfers of files. Each room uses only rooms earlier in this
+//! list, and none uses the engine. `engine/doors.rs` has the public calls, which delegate to the rooms.
 
 mod begun;
 mod doors;
@@ -36,10 +36,10 @@ use crate::write::Writes;
 
 pub use begun::BegunWrite;
 
-/// Tables that keep what is written to them.
+/// Durable tables in one directory.
 ///
-/// Thread-safe; everything that may block on the disk says so. Dropping it without [`Engine::shutdown`] is what a crash
-/// is: the next start replays the log.
+/// Thread-safe. Calls that may block on the disk say so. Dropping an engine without [`Engine::shutdown`] is like a
+/// crash: the next start replays the log.
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
     compaction: Arc<Compaction>,
@@ -52,19 +52,19 @@ pub struct Engine {
     recovery: Recovery,
     transfers: Transfers,
     start: Start,
-    /// Held while it closes.
+    /// Held while the engine closes.
     closing: Mutex<()>,
 }
 
 impl Engine {
-    /// Opens the tables under `options.directory`, creating what is not there, and replays the log.
+    /// Opens the tables under `options.directory`, creating what is missing, and replays the log.
     ///
     /// Fails if another process has the directory open, or with the place of the damage if stored data is damaged.
     pub fn open(mut options: EngineOptions) -> Result<Arc<Engine>, EngineError> {
         if options.read_only {
             options.disk = Arc::new(OverlayDisk::new(options.disk));
             options.concurrent_compactors = 0;
-            // Who asks for it wants to see what there is.
+            // A read-only start serves whatever can be read.
             options.opens_damaged = true;
         }
         let queue = Arc::new(FlushQueue::default());
@@ -79,7 +79,7 @@ impl Engine {
         Ok(Arc::new(engine))
     }
 
-    /// The rooms, with what the log brought back; no thread runs yet.
+    /// Creates the rooms and replays the log. No thread of theirs runs yet.
     fn over(shared: Arc<Shared>, queue: Arc<FlushQueue>, replay: Replay) -> Result<Engine, EngineError> {
         let compaction = Arc::new(Compaction::new(&shared));
         let quarantine = Arc::new(Quarantine::new(&shared, &compaction));
@@ -108,9 +108,9 @@ impl Engine {
         })
     }
 
-    /// Flushes everything and closes the log: the next start has nothing to replay. A table that cannot be flushed
-    /// keeps none of the others from it; the error names all of those. Writes are refused from now on; those under
-    /// way are waited for, also where nobody waits for them any more. Blocks on the disk.
+    /// Flushes everything and closes the log: the next start has nothing to replay. A table that cannot be flushed does
+    /// not prevent the flushes of others; the error names all such tables. Writes are refused from now on; those under
+    /// way are waited for, including abandoned ones. Blocks on the disk.
     pub fn shutdown(&self) -> Result<(), EngineError> {
         match self.close()? {
             0 => Ok(()),
@@ -128,7 +128,7 @@ impl Engine {
         self.close()
     }
 
-    /// Closes the engine; the number of tables that no time was left for.
+    /// Closes the engine. Returns the number of tables that were not flushed for lack of time.
     fn close(&self) -> Result<usize, EngineError> {
         let _one_at_a_time = lock(&self.closing);
         self.shared.begin_shutdown();
@@ -152,12 +152,12 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // An index may take long to build, and no other process gets the directory before that ends.
+        // Building an index may take long, and other processes cannot lock the directory before it ends.
         self.indexing.stop();
     }
 }
 
-/// Takes the directory and opens the log.
+/// Locks the directory and opens the log.
 fn open_shared(options: EngineOptions, queue: &Arc<FlushQueue>) -> Result<(Shared, Replay), EngineError> {
     let disk = options.disk.clone();
     let data = options.directory.join("data");
@@ -179,13 +179,13 @@ fn open_shared(options: EngineOptions, queue: &Arc<FlushQueue>) -> Result<(Share
     Ok((Shared::new(options, Schema::new(Uuid::nil(), keyspaces), files, log, directory), replay))
 }
 
-/// The tables that say how records are replayed: those of the schema, and those that know of truncations and drops.
+/// The tables that determine how records are replayed: those of the schema, and those with truncations and drops.
 fn tables_to_preview(system: &Keyspaces) -> Vec<Uuid> {
     let tables = system.values().flat_map(|keyspace| keyspace.tables.values());
     tables.filter(|table| is_indispensable(table)).map(|table| table.id.0).collect()
 }
 
-/// What a drain says of a table that it could not flush.
+/// The message about a table that a drain could not flush.
 fn not_drained((store, error): &(Arc<TableStore>, EngineError)) -> String {
     let table = store.table.load();
     match error {

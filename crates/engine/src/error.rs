@@ -1,4 +1,4 @@
-//! What the engine refuses, by what the caller does next.
+//! The engine's errors, classified by what the caller can do next.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -9,7 +9,7 @@ use blockio::DiskErrorKind;
 use model::{PartitionUpdate, ReadError};
 use sstable::SSTableError;
 
-/// Keys that a message names, in characters; one at least.
+/// The bytes of keys in a message. It has at least one key.
 const KEYS_LENGTH_MAX: usize = 1024;
 
 /// An operation that the engine did not carry out.
@@ -29,23 +29,23 @@ pub enum EngineError {
         /// Table and key of its parts, the largest first; of many only some.
         keys: String,
     },
-    /// The engine does not take writes any more, for the reason given: reads go on; restart after mending.
+    /// The engine takes no more writes, for the reason given: reads continue; repair the cause and restart.
     ClosedForWrites(String),
     /// Stored data could not be read; other data can.
     Read(Arc<ReadError>),
     /// An SSTable is damaged, or cannot hold what it was to; other tables are sound.
     SSTable(Arc<sstable::SSTableError>),
-    /// A file of a secondary index cannot be read, and is no longer used: read again, without what was read so far. All
-    /// rows are looked at until the file is built again.
+    /// A file of a secondary index cannot be read and is no longer used: discard what was read so far, and read again.
+    /// Reads scan all rows until the file is rebuilt.
     UnreadableIndex(Arc<sstable::SSTableError>),
-    /// The write would take a table in memory past its limit: delete something, or raise the limit. Nothing was
+    /// The write would exceed the limit of a table in memory: delete something, or raise the limit. Nothing was
     /// written.
     InMemoryTableFull {
         /// Keyspace and name.
         table: String,
-        /// What it takes, bytes.
+        /// The bytes it uses.
         used_bytes: u64,
-        /// What it may take, bytes.
+        /// Its limit, bytes.
         limit_bytes: u64,
     },
     /// The options that a change of the schema gives a table cannot be used: choose others. The schema is as it was.
@@ -66,21 +66,21 @@ pub enum EngineError {
     SetAside {
         /// The first file that holds them.
         path: PathBuf,
-        /// Why it was quarantined.
+        /// The reason why it was quarantined.
         reason: String,
     },
     /// A side file is damaged, or of another version: put it back as it was, and repair the table again.
     SideFile {
         /// The file.
         path: PathBuf,
-        /// Where in it, bytes.
+        /// The offset of the damage, bytes.
         offset: u64,
-        /// What should be there.
+        /// The expected content.
         expected: String,
-        /// What is.
+        /// The content found.
         found: String,
     },
-    /// Not possible with what this version has.
+    /// This version does not support it.
     Unsupported(String),
     /// The disk refused an operation.
     Disk(Arc<blockio::DiskError>),
@@ -134,7 +134,7 @@ impl fmt::Display for EngineError {
 impl std::error::Error for EngineError {}
 
 impl EngineError {
-    /// Whether it only says that a read would have to wait for a device, on a thread that may not: see
+    /// Whether a read would only have to wait for a device, on a thread that may not: see
     /// [`Turn::may_block`](crate::Turn::may_block).
     pub fn would_wait(&self) -> bool {
         let disk = |error: &blockio::DiskError| error.kind() == DiskErrorKind::WouldWait;
@@ -150,7 +150,7 @@ impl EngineError {
         }
     }
 
-    /// That the log does not take a mutation of these updates.
+    /// The error of a mutation of these updates that is larger than a log record may be.
     pub(crate) fn too_large(updates: &[PartitionUpdate], size_bytes: u64, size_bytes_max: u64) -> EngineError {
         let mut largest: Vec<_> = updates.iter().collect();
         largest.sort_by_key(|update| Reverse(update.as_bytes().len()));

@@ -1,4 +1,7 @@
 //! Flushing memtables to SSTables.
+//!
+//! A table has one flush at a time. It replaces the memtable, waits until no write can be on its way into the old one,
+//! makes the log durable, and then writes the SSTable. If it fails, the memtable stays, and the log keeps its records.
 
 mod background;
 mod time_limit;
@@ -30,7 +33,7 @@ pub(crate) struct Flush {
     quarantine: Arc<Quarantine>,
     queue: Arc<FlushQueue>,
     workers: Vec<Worker>,
-    /// When a stop gives up what is not flushed yet.
+    /// The time at which a stop gives up the remaining flushes.
     limit: TimeLimit,
 }
 

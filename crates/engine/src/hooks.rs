@@ -1,8 +1,8 @@
 //! The hooks through which the engine reports to its host: failures of the disk, on which `disk_failure_policy` acts,
 //! tables that are quarantined, and tables in memory that approach their limits.
 //!
-//! The engine itself continues in any case: the request that met the failure fails, a flush keeps its memtable, and a
-//! merge keeps its inputs.
+//! The engine itself continues in any case: the request that encountered the failure fails, a flush keeps its memtable,
+//! and a merge keeps its inputs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ fn is_no_failure(kind: std::io::ErrorKind) -> bool {
     matches!(kind, std::io::ErrorKind::Unsupported | std::io::ErrorKind::ResourceBusy)
 }
 
-/// Called from any thread with what a client of the table is answered. It must not block.
+/// Called from any thread with the error that clients of the table get. It must not block.
 #[derive(Clone)]
 pub struct QuarantineHook(pub Arc<dyn Fn(&EngineError) + Send + Sync>);
 

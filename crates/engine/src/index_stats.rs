@@ -1,4 +1,4 @@
-//! Secondary indexes in numbers.
+//! Statistics of secondary indexes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::read;
 use crate::shared::Shared;
 use crate::table::TableStore;
 
-/// A secondary index in numbers.
+/// Statistics of a secondary index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexStats {
     /// The table.
@@ -25,7 +25,7 @@ pub struct IndexStats {
     pub files: Vec<IndexFileStats>,
 }
 
-/// The index file of an SSTable in numbers.
+/// Statistics of the index file of an SSTable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexFileStats {
     /// The path of the SSTable's Data.db.

@@ -1,9 +1,8 @@
 //! Builds secondary indexes in the background: those of tables that had data when the index was created, and those of
 //! SSTables whose index files are missing or damaged.
 //!
-//! A table's indexes are settled step by step, and each step may be the last before a crash: memtables without an
-//! index are flushed, then the files that SSTables lack are built, and then `system."IndexInfo"` says that the index is
-//! built.
+//! A table's indexes are completed in steps, and a crash may happen after each: memtables without an index are flushed,
+//! then missing files of SSTables are built, and then `system."IndexInfo"` records that the index is built.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +19,10 @@ use crate::table::indexes::MemtableIndexes;
 use crate::worker::Worker;
 use crate::write::Writes;
 
-/// How often the tables with indexes are looked at without a request. A failure is tried again then.
+/// The interval at which tables with indexes are examined without a request. Failed builds are retried then.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// Builds indexes, in a thread of its own.
+/// Builds indexes in its own thread.
 pub(crate) struct Indexing {
     shared: Arc<Shared>,
     flush: Arc<Flush>,
@@ -37,7 +36,7 @@ impl Indexing {
         Indexing { shared, flush, writes, worker: Worker::new() }
     }
 
-    /// Starts the thread, which looks at all tables first. It ends with the room.
+    /// Starts the thread, which first examines all tables. It ends with the room.
     pub fn start(self: &Arc<Self>) -> Result<(), EngineError> {
         if self.shared.options().read_only {
             return Ok(());
@@ -57,13 +56,13 @@ impl Indexing {
         })
     }
 
-    /// Ends the thread. What it was building is built after the next start.
+    /// Ends the thread. Its current work is done after the next start.
     pub fn stop(&self) {
         self.shared.files().index_requests().stop();
         self.worker.join();
     }
 
-    /// Settles all tables with indexes. Returns false if one of them has to wait for the next time.
+    /// Completes the indexes of all tables. Returns false if one of them has to wait for the next time.
     fn look(&self) -> bool {
         let mut are_settled = true;
         let stores = self.shared.stores();
@@ -85,7 +84,7 @@ impl Indexing {
         self.shared.files().index_requests().is_stopped() || !store.is_served()
     }
 
-    /// Builds what is missing of a table's indexes. Blocks on the disk.
+    /// Builds the missing parts of a table's indexes. Blocks on the disk.
     fn settle(&self, store: &Arc<TableStore>, table: &Arc<Table>) -> Result<(), EngineError> {
         let keys: Vec<IndexKey> = table.indexes().iter().filter_map(|index| table.index_key(index)).collect();
         let has = |indexes: &MemtableIndexes| keys.iter().all(|key| indexes.get(*key).is_some());
@@ -110,7 +109,7 @@ impl Indexing {
         self.note_built(store, table)
     }
 
-    /// Notes in `system."IndexInfo"` which indexes are built.
+    /// Records in `system."IndexInfo"` which indexes are built.
     fn note_built(&self, store: &TableStore, table: &Table) -> Result<(), EngineError> {
         let noted = read::system_rows(&self.shared, "system", schema_rows::BUILT_INDEXES)?;
         for index in table.indexes() {

@@ -1,9 +1,9 @@
-//! The engine: tables that keep what is written to them.
+//! The storage engine: durable tables.
 //!
-//! An [`Engine`] owns a directory. Writes go to the commit log, then into memtables ([`Engine::write`] decides that
-//! order); memtables are flushed to SSTables; reads merge both ([`Engine::read`]). The schema is stored in the engine's
-//! own tables. There is no async runtime in here: the one async function is a plain future that any executor, or
-//! [`block_on`], can drive.
+//! An [`Engine`] owns a directory. Writes go to the commit log, then into memtables ([`Engine::write`]); memtables are
+//! flushed to SSTables; reads merge both ([`Engine::read`]). The schema is stored in the engine's own tables. The
+//! engine contains no async runtime: its async functions return plain futures, which any executor, or [`block_on`], can
+//! drive.
 #![forbid(unsafe_code)]
 
 mod block_on;

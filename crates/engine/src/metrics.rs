@@ -1,4 +1,4 @@
-//! Tables in numbers.
+//! Statistics of tables.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::shared::Shared;
 use crate::table::TableStore;
 use crate::table::in_memory::{InMemoryStats, in_memory_stats};
 
-/// A table in numbers.
+/// Statistics of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableStats {
     /// The keyspace.
     pub keyspace: String,
     /// The table.
     pub table: String,
-    /// SSTables that reads look at.
+    /// SSTables that reads use.
     pub sstable_count: usize,
     /// Bytes of their files.
     pub disk_bytes: u64,
@@ -24,7 +24,7 @@ pub struct TableStats {
     pub filter_bytes: usize,
     /// Memory for chunk offsets and checksums.
     pub metadata_bytes: usize,
-    /// Bytes read from Data.db files of today's SSTables.
+    /// Bytes read from the Data.db files of the current SSTables.
     pub data_bytes_read: u64,
     /// Partitions in SSTables, counted once per SSTable.
     pub sstable_partition_count: u64,
@@ -32,13 +32,13 @@ pub struct TableStats {
     pub memtable_partition_count: u64,
     /// Bytes that memtables use.
     pub memtable_bytes: u64,
-    /// How writers met at each shard of the table's memtables since the start.
+    /// Counts of contended and uncontended writes at each shard of the table's memtables since the start.
     pub memtable_puts: Vec<PutCounts>,
     /// Bytes that were taken from the system for them.
     pub memtable_committed_bytes: u64,
     /// Memtables that are being flushed.
     pub pending_flushes: usize,
-    /// Of a table that lives in memory.
+    /// The figures of a table that lives in memory.
     pub in_memory: Option<InMemoryStats>,
 }
 
@@ -48,21 +48,20 @@ impl TableStats {
         self.memtable_bytes + self.in_memory.map_or(0, |in_memory| in_memory.used_bytes)
     }
 
-    /// Cassandra's `AllMemtablesOffHeapDataSize`: bytes taken from the system for that. There is no heap: it is all of
-    /// it.
+    /// Cassandra's `AllMemtablesOffHeapDataSize`: the bytes taken from the system for that. Nothing is on a heap.
     pub fn all_memtables_off_heap_data_size(&self) -> u64 {
         self.memtable_committed_bytes + self.in_memory.map_or(0, |in_memory| in_memory.committed_bytes)
     }
 }
 
-/// Numbers of every table, by keyspace and name.
+/// Statistics of every table, by keyspace and name.
 pub(crate) fn all_table_stats(shared: &Shared) -> Vec<TableStats> {
     let mut all: Vec<_> = shared.stores().iter().map(|store| stats_of(store)).collect();
     all.sort_by(|a, b| (&a.keyspace, &a.table).cmp(&(&b.keyspace, &b.table)));
     all
 }
 
-/// Numbers of one table.
+/// Statistics of one table.
 pub(crate) fn stats_of(store: &TableStore) -> TableStats {
     let (table, view): (Arc<Table>, _) = (store.table.load_full(), store.view());
     TableStats {

@@ -1,10 +1,10 @@
-//! Quarantine: a table that cannot be loaded, replayed or flushed is taken out of service by name, and everything else
-//! runs on.
+//! Quarantine: a table that cannot be loaded, replayed or flushed is taken out of service, and all others stay in
+//! service.
 //!
-//! A quarantined table answers every read and write with the reason. Its log records move to side files
-//! (`side_file.rs`), so that they neither are lost nor keep segments of the log from being used again; until then the
-//! log keeps them. A start that finds side files quarantines their table, because without those records its rows would
-//! be wrong. Repair (`repair.rs`) and DROP TABLE end a quarantine.
+//! Every read and write of a quarantined table fails with the reason. Its log records move to side files
+//! (`side_file.rs`), so that they are not lost and the log can reuse its segments; until then the log keeps them. A
+//! start that finds side files quarantines their table, because without those records its rows would be wrong. Repair
+//! (`repair.rs`) and DROP TABLE end a quarantine.
 
 mod flush_failures;
 mod indispensable;
@@ -73,7 +73,7 @@ impl Quarantine {
         &self.flush_failures
     }
 
-    /// Where log records of quarantined tables are.
+    /// The files with log records of quarantined tables.
     pub fn side_files(&self) -> &SideFiles {
         &self.side_files
     }
@@ -97,13 +97,14 @@ impl Quarantine {
         all
     }
 
-    /// What becomes of a table whose flush failed: quarantined where the fault is its own, or where the disk refused it
-    /// several times in a row and it keeps what all others need. Returns the error that the flush ends with.
+    /// Handles a failed flush: the table is quarantined if the failure is specific to it, or if the disk refused its
+    /// flush several times in a row and it occupies log space or memory that all others need. Returns the error of the
+    /// flush.
     pub fn contain(&self, store: &Arc<TableStore>, error: EngineError) -> EngineError {
         let tries = self.flush_failures.note(store.table.load().id, &error);
         let is_refused = DiskFailureKind::of(&error).is_some() && tries >= TRIES;
         let is_to_go = is_of_one_table(&error) || is_refused && self.is_in_the_way(store);
-        // Where it cannot be quarantined it stays as it was: the flush is tried again, and so is this.
+        // A table that cannot be quarantined stays as it was: the flush is retried, and then this.
         if is_to_go && self.quarantine(store, &error).is_ok() { store.refusal() } else { error }
     }
 
@@ -117,8 +118,8 @@ impl Quarantine {
         pins_the_log || self.shared.pool().wants_flush() && is_largest()
     }
 
-    /// Takes a table out of service and moves its log records to a side file. Fails, and leaves the table as it is,
-    /// where those cannot be written. Tables that nothing works without cannot be quarantined.
+    /// Takes a table out of service and moves its log records to a side file. Fails, and leaves the table as it is, if
+    /// those cannot be written. Indispensable tables cannot be quarantined.
     pub fn quarantine(&self, store: &Arc<TableStore>, reason: &EngineError) -> Result<(), EngineError> {
         let table = store.table.load_full();
         if is_indispensable(&table) {
@@ -129,17 +130,17 @@ impl Quarantine {
             return Ok(());
         }
         store.set_quarantined(reason);
-        // Writers look at the state inside their group: whoever enters behind the barrier is refused.
+        // Writers check the state inside their group: those that enter after the barrier are refused.
         self.shared.groups().barrier().wait();
         if self.shared.is_replaying() {
-            // The log still has everything; it is set aside once the replay is over.
+            // The log still has all records; they are set aside once the replay is over.
             self.forget_memory(store);
             return Ok(());
         }
         let moved = self.shared.log().sync().map_err(|error| self.shared.log_failed(error));
         if let Err(error) = moved.and_then(|()| self.set_memtables_aside(store, &table, reason)) {
-            // The file may have its name already. A later start must not take the table for a quarantined one; where
-            // the removal fails too, a truncation removes the file before it acts.
+            // The file may have its name already. A later start must not take the table for a quarantined one; if the
+            // removal fails too, a truncation removes the file before it acts.
             let _ = self.side_files.remove(table.id);
             store.end_quarantine();
             return Err(error);
@@ -166,7 +167,7 @@ impl Quarantine {
         SideFileHead { id: table.id, keyspace, table: name, reason: reason.to_string() }
     }
 
-    /// Writes what memtables hold to a side file: the log's records of the table, merged, and what was not logged.
+    /// Writes the content of memtables to a side file: the log's records of the table, merged, and unlogged writes.
     fn set_memtables_aside(
         &self,
         store: &Arc<TableStore>,
@@ -185,9 +186,9 @@ impl Quarantine {
         file.finish().map(|_| ())
     }
 
-    /// After a replay: moves the log's records of quarantined tables, as far as SSTables and truncations do not cover
-    /// them, to side files. `replay` is a second reading of the same log.
-    /// `unknown` are tables of which the log has records, and the schema nothing.
+    /// After a replay: moves the log's records of quarantined tables to side files, except those that SSTables and
+    /// truncations cover. `replay` is a second reading of the same log. `unknown` are tables with records in the log
+    /// that the schema does not have.
     pub fn set_replayed_aside(
         &self,
         replay: Replay,
@@ -215,7 +216,7 @@ impl Quarantine {
         aside.finish()?.into_iter().try_for_each(|id| self.shared.forget_log(id, end))
     }
 
-    /// Writes those updates of a record of a kept batch to side files whose tables are quarantined, durably.
+    /// Writes the updates of quarantined tables in a record of a kept batch to side files, durably.
     pub fn set_batch_aside(&self, record: &[u8], is_gone: impl Fn(TableId) -> bool) -> Result<(), EngineError> {
         let mut aside = self.set_aside();
         for update in Mutation::split_record(record) {
@@ -227,8 +228,8 @@ impl Quarantine {
         aside.finish().map(|_| ())
     }
 
-    /// Writes an update whose table is quarantined to a side file, durably. False, and nothing happens, if the table is
-    /// served or gone. Waits for repairs and for drops of quarantined tables.
+    /// Writes an update of a quarantined table to a side file, durably. Returns false, and does nothing, if the table
+    /// is served or gone. Waits for repairs and for drops of quarantined tables.
     pub fn set_part_aside(&self, update: &PartitionUpdate) -> Result<bool, EngineError> {
         let _no_repair = lock(&self.moving);
         let mut aside = self.set_aside();
@@ -249,7 +250,7 @@ impl Quarantine {
         SetAside { side_files: &self.side_files, heads, files: HashMap::new() }
     }
 
-    /// Why a start has to quarantine the table, if records of it were set aside before.
+    /// The reason why a start has to quarantine the table, if records of it were set aside before.
     pub fn set_aside_before(&self, id: TableId) -> Result<Option<EngineError>, EngineError> {
         let Some(path) = self.side_files.of_table(id)?.into_iter().next() else { return Ok(None) };
         let why = match self.side_files.open(&path) {
@@ -259,15 +260,16 @@ impl Quarantine {
         Ok(Some(EngineError::SetAside { path, reason: why }))
     }
 
-    /// Quarantines the table of an update that could not be read. False if there is none, or it is indispensable.
+    /// Quarantines the table of an update that could not be read. Returns false if there is none, or it is
+    /// indispensable.
     pub fn quarantine_unreadable(&self, id: Uuid, reason: &EngineError) -> bool {
         let stores = self.shared.stores();
         let store = stores.iter().find(|store| store.table.load().id.0 == id && store.is_served());
         store.is_some_and(|store| self.quarantine_in_group(store, reason))
     }
 
-    /// As [`quarantine`](Self::quarantine) during a replay, for a caller that is in a write group and so cannot wait
-    /// for a barrier. What it or others still apply to the memtables goes with them.
+    /// Like [`quarantine`](Self::quarantine) during a replay, for a caller that is in a write group and so cannot wait
+    /// for a barrier. Whatever is still applied to the memtables is discarded with them.
     fn quarantine_in_group(&self, store: &Arc<TableStore>, reason: &EngineError) -> bool {
         let may_be = self.shared.is_replaying() && !is_indispensable(&store.table.load());
         if may_be {
@@ -276,7 +278,7 @@ impl Quarantine {
         may_be
     }
 
-    /// Gives back the memory of tables that were quarantined during a replay, which is over.
+    /// Frees the memory of tables that were quarantined during a replay, which is over.
     pub fn forget_unreadable(&self) {
         let stores = self.shared.stores();
         let quarantined = stores.iter().filter(|store| store.quarantine_reason().is_some());
@@ -292,7 +294,7 @@ struct SetAside<'e> {
 }
 
 impl SetAside<'_> {
-    /// Takes an update, if its table is quarantined.
+    /// Adds an update, if its table is quarantined.
     fn append(&mut self, id: TableId, update: &[u8]) -> Result<(), EngineError> {
         let Some(head) = self.heads.get(&id) else { return Ok(()) };
         match self.files.entry(id) {
@@ -301,7 +303,7 @@ impl SetAside<'_> {
         }
     }
 
-    /// Makes what was taken durable; the tables that are quarantined.
+    /// Makes the added updates durable. Returns the quarantined tables.
     fn finish(self) -> Result<Vec<TableId>, EngineError> {
         for (_, file) in self.files {
             file.finish()?;
@@ -310,8 +312,8 @@ impl SetAside<'_> {
     }
 }
 
-/// Whether a failed flush says something of this table alone: its data or options cannot be stored, or what it has
-/// stored is damaged.
+/// Whether the cause of a failed flush is this table alone: its data or options cannot be stored, or its stored data is
+/// damaged.
 fn is_of_one_table(error: &EngineError) -> bool {
     match error {
         EngineError::SSTable(error) => !matches!(&**error, SSTableError::Disk(_)),

@@ -1,8 +1,8 @@
 //! Reads: the rows of a table, from its memtables and SSTables, reconciled.
 //!
 //! A read takes no lock, and sees every write in exactly one place, because it works on one view of the table.
-//! [`rows`] is the source of rows; [`newest_first`] leaves SSTables out that are too old to matter. It knows nothing of
-//! CQL, and *now* only as far as its caller says.
+//! [`rows`] returns rows; [`newest_first`] skips SSTables that are too old to matter. This module knows nothing of CQL,
+//! and takes *now* from its caller.
 
 mod candidates;
 mod nearest;
@@ -28,7 +28,7 @@ pub(crate) fn system_rows(shared: &Shared, keyspace: &str, table: &str) -> Resul
     Ok(read_rows(rows, shared.now_seconds())?)
 }
 
-/// The node's row of `system.local`, with what its cells say of themselves.
+/// The node's row of `system.local`, with the timestamps of its cells.
 pub(crate) fn local_rows(shared: &Shared) -> Result<BoxCursor<'static>, EngineError> {
     let key = KeyRange::Single(PartitionKey::new(b"local"));
     read(shared, &shared.find_table("system", "local"), &ReadRange::all_rows(key))

@@ -1,16 +1,16 @@
-//! Opening what a node left behind.
+//! Recovery: opening the files of an earlier run.
 //!
 //! The order: system tables from their SSTables; the log's records of the schema and of truncations; the schema, and
-//! with it the user tables' SSTables; then all of the log. A record is replayed unless an SSTable of its table, flushed
-//! here, covers its position, or the table was truncated after it. Replay never waits for memory: it flushes what it
-//! filled. At the end what truncations and drops left undone is finished.
+//! with it the user tables' SSTables; then the whole log. A record is replayed unless an SSTable of its table that this
+//! node flushed covers its position, or the table was truncated after it. Replay never waits for memory: it flushes the
+//! memtables that it filled. At the end, unfinished truncations and drops are finished.
 //!
 //! The schema's records come first because its tables are flushed one by one: their SSTables alone may be of different
-//! times, so that no schema can be made of them. Column sets are kept for good, so that the last schema reads every
-//! record. Truncations come first because their records follow those that they concern.
+//! times, and then form no schema. Column sets are kept forever, so that the last schema can read every record.
+//! Truncations come first because their records follow those that they delete.
 //!
 //! A log that ends before a position that an SSTable names is damaged: it was durable up to there when the SSTable was
-//! written, and an SSTable has only some of the tables that a record there concerns.
+//! written, and the SSTable has only one of the tables of a record there.
 
 mod bunch;
 mod covered;
@@ -34,7 +34,7 @@ pub use replay::ReplaySummary;
 use replay::Replayer;
 pub(crate) use start::Start;
 
-/// Brings back what a node left behind, at a start, and quarantined tables later.
+/// Restores the state of an earlier run at a start, and quarantined tables later.
 pub(crate) struct Recovery {
     shared: Arc<Shared>,
     compaction: Arc<Compaction>,

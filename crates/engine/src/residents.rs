@@ -1,6 +1,7 @@
-//! What keeps tables in memory resident: loading them, freeing what expired, and following changes of their options.
+//! The resident data of tables in memory: loading it, freeing expired data, and following changes of the tables'
+//! options.
 //!
-//! Nothing of the promise of durability depends on it. A table that cannot be loaded is read from the disk.
+//! Durability does not depend on this. A table that cannot be loaded is read from the disk.
 
 mod load;
 mod purger;
@@ -18,7 +19,7 @@ use crate::table::TableStore;
 use crate::table::in_memory::{Resident, held_bytes, memory_only};
 use purger::Purger;
 
-/// Keeps what is resident of tables in memory what their options ask for.
+/// Keeps the resident data of tables in accordance with their options.
 pub(crate) struct Residents {
     shared: Arc<Shared>,
     flush: Arc<Flush>,
@@ -32,7 +33,7 @@ impl Residents {
         Residents { shared, flush, purger: Purger::new(), load_failure: Mutex::default() }
     }
 
-    /// New resident data for a table that lives in memory, with room for `expected_bytes` at first.
+    /// Creates resident data for a table that lives in memory, with initial room for `expected_bytes`.
     pub fn create(&self, table: &Arc<Table>, expected_bytes: u64) -> Option<Arc<Resident>> {
         memory_only(table).map(|_| Resident::new(table, self.shared.options().memtable_shards, expected_bytes))
     }
@@ -77,7 +78,7 @@ impl Residents {
         }
     }
 
-    /// Reports why data is not completely resident.
+    /// Marks the data as failed, and stores the reason.
     fn give_up(&self, resident: &Resident, why: EngineError) {
         resident.set_failed();
         *lock(&self.load_failure) = Some(why);

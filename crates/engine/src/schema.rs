@@ -1,7 +1,7 @@
-//! Changes of the schema and of what tables hold as a whole: DDL, the stored schema, drops and truncations.
+//! Changes of the schema and of whole tables: DDL, the stored schema, drops and truncations.
 //!
 //! A change is checked against the rows that will be stored, is durable before it is answered, and then takes effect in
-//! one step. What a crash leaves of a drop or a truncation is finished by the next start.
+//! one step. Drops and truncations that a crash interrupted are finished by the next start.
 
 pub(crate) mod change;
 mod check;
@@ -38,11 +38,11 @@ pub(crate) struct Tables {
     truncations: Truncations,
     /// Held by a change of the schema, or a repair, which run one at a time.
     changing: Mutex<()>,
-    /// Whether tables were dropped whose files may still be there; not known at start.
+    /// Whether files of dropped tables may still exist, which is unknown at the start.
     drops_unfinished: AtomicBool,
-    /// How many tables were dropped since the start. Changes with the lock held.
+    /// The number of tables dropped since the start. It changes with the lock held.
     tables_dropped: AtomicU64,
-    /// Files of tables' directories that belong to no SSTable, and where the start put them.
+    /// The new paths of files of tables' directories that belonged to no SSTable. The start moved them there.
     leftovers: Mutex<Vec<PathBuf>>,
 }
 
@@ -75,12 +75,12 @@ impl Tables {
         &self.truncations
     }
 
-    /// Keeps the schema from changing as long as what is returned lives.
+    /// Prevents changes of the schema during the lifetime of the returned guard.
     pub fn hold_schema(&self) -> MutexGuard<'_, ()> {
         lock(&self.changing)
     }
 
-    /// Files of tables' directories that belong to no SSTable, and where the start put them.
+    /// The new paths of files of tables' directories that belonged to no SSTable. The start moved them there.
     pub fn leftovers(&self) -> Vec<PathBuf> {
         lock(&self.leftovers).clone()
     }

@@ -1,7 +1,7 @@
-//! The schema as rows of `system_schema`, and back.
+//! Conversion of the schema to rows of `system_schema`, and back.
 //!
-//! The rows are Cassandra's, so that drivers find what they look for. What Cassandra has no column for, column ids and
-//! column sets, stands in `system.table_layouts` ([`layout`]).
+//! The rows are Cassandra's, as drivers expect them. Column ids and column sets, for which Cassandra has no columns,
+//! are in `system.table_layouts` ([`layout`]).
 
 mod layout;
 
@@ -26,7 +26,7 @@ use layout::parse_type;
 
 pub(crate) use indexes::{note_built, read as read_index};
 
-/// The names of the tables of `system_schema` that keep what is loaded here.
+/// The names of the tables of `system_schema` that are loaded here.
 pub(crate) const KEYSPACES: &str = "keyspaces";
 pub(crate) const TABLES: &str = "tables";
 pub(crate) const COLUMNS: &str = "columns";
@@ -61,7 +61,7 @@ fn texts<'a>(values: impl ExactSizeIterator<Item = &'a str>) -> Option<Vec<u8>> 
     Some(collection::list(values.map(str::as_bytes)))
 }
 
-/// The writes that store a keyspace anew, in place of whatever is stored under its name.
+/// The writes that replace everything stored under a keyspace's name with the keyspace.
 pub(crate) fn store_keyspace(schema: &Schema, keyspace: &Keyspace, timestamp: i64, writes: &mut Vec<PartitionUpdate>) {
     drop_keyspace(schema, keyspace, timestamp - 1, writes);
     change_keyspace(schema, None, keyspace, timestamp, writes);
@@ -295,7 +295,7 @@ pub(crate) struct SchemaRows {
     pub is_foreign: bool,
 }
 
-/// Why a stored schema cannot be read.
+/// The reason why a part of the stored schema cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaDamage(pub String);
 
@@ -313,21 +313,21 @@ pub(crate) fn load(rows: &SchemaRows) -> Result<Vec<Keyspace>, SchemaDamage> {
     damage.into_iter().next().map_or(Ok(keyspaces), Err)
 }
 
-/// The user keyspaces with what of them is whole, and why the rest is not.
+/// The user keyspaces with their readable parts, and the damage of the others.
 pub(crate) fn load_whole(rows: &SchemaRows) -> (Vec<Keyspace>, Vec<SchemaDamage>) {
     let (by_table, mut damage) = (RowsByTable::new(rows), Vec::new());
     let keyspaces = rows.keyspaces.iter().map(|row| load_keyspace(row, rows, &by_table, &mut damage)).collect();
     (keyspaces, damage)
 }
 
-/// A keyspace whose own row is gone.
+/// A keyspace whose own row is lost.
 pub(crate) fn rowless_keyspace(name: &str) -> Keyspace {
     let replication = [("class", "org.apache.cassandra.locator.SimpleStrategy"), ("replication_factor", "1")];
     let replication = replication.map(|(key, value)| (key.to_owned(), value.to_owned()));
     Keyspace::new(name, replication.into(), true)
 }
 
-/// Adds what has rows, but not its own: keyspaces, and tables as such that cannot be read.
+/// Adds keyspaces and tables that have other rows, but not their own. The tables are added as unreadable ones.
 pub(crate) fn add_rowless(rows: &SchemaRows, keyspaces: &mut Vec<Keyspace>, damage: &mut Vec<SchemaDamage>) {
     for name in without_keyspace(rows) {
         let mut keyspace = rowless_keyspace(&name);
@@ -369,14 +369,14 @@ pub(crate) fn unclaimed_ids(rows: &SchemaRows) -> BTreeSet<TableId> {
     rows.layouts.iter().filter(is_unclaimed).filter_map(|row| row.uuid("table_id").map(TableId)).collect()
 }
 
-/// The keyspaces that have rows though they are not there themselves.
+/// The keyspaces that lack their own row, although rows of their tables, columns or types exist.
 pub(crate) fn without_keyspace(rows: &SchemaRows) -> BTreeSet<String> {
     let parts = [&rows.tables, &rows.columns, &rows.dropped_columns, &rows.types].into_iter().flatten();
     let is_there = |name: &String| rows.keyspaces.iter().any(|row| row.text("keyspace_name") == *name);
     parts.map(|row| row.text("keyspace_name")).filter(|name| !is_there(name)).collect()
 }
 
-/// The rows that belong to each table: a node has hundreds of tables, and a start loads them all.
+/// The rows of each table in maps, because a node has hundreds of tables, and a start loads them all.
 struct RowsByTable<'r> {
     columns: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
     dropped_columns: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
@@ -448,7 +448,7 @@ fn load_tables(keyspace: &mut Keyspace, rows: &SchemaRows, by_table: &RowsByTabl
     }
 }
 
-/// What the rows make of a keyspace whose unchanged types are `types` and whose unchanged tables are not asked for.
+/// Loads a keyspace from the rows of its changed parts. `types` are its unchanged types; unchanged tables are left out.
 pub(crate) fn load_changes(rows: &SchemaRows, types: UserTypes) -> Result<Keyspace, SchemaDamage> {
     let (by_table, mut damage) = (RowsByTable::new(rows), Vec::new());
     let row = rows.keyspaces.first().ok_or_else(|| SchemaDamage("no row of the keyspace".into()))?;
@@ -491,7 +491,7 @@ fn load_types(keyspace: &str, rows: &SchemaRows, mut types: UserTypes, damage: &
     types
 }
 
-/// The table of a row of `system_schema.tables`, and how its other rows differ from its layout, if they do.
+/// The table of a row of `system_schema.tables`, and the difference between its other rows and its layout, if any.
 fn load_table(
     keyspace: &Keyspace,
     row: &SystemRow,
@@ -561,7 +561,7 @@ fn load_table(
     builder = builder.record_dropped(dropped);
     if let Some(masked) = rows.column_masks.get(&place) {
         let names: HashSet<_> = columns.iter().map(|row| row.get("column_name")).collect();
-        // Cassandra leaves the rows of dropped columns.
+        // Cassandra keeps the masks of dropped columns.
         for row in masked.iter().filter(|row| names.contains(&row.get("column_name"))) {
             let column = row.text("column_name");
             let mask = masks::load(row, &keyspace.types).map_err(|why| damage(&format!("column {column} {why}")))?;

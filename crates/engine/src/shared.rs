@@ -1,8 +1,8 @@
-//! What all rooms of the engine work on: the schema with its tables' stores, the log, the write groups, memory, files,
-//! the clock and the settings.
+//! The state that all rooms of the engine share: the schema with its tables' stores, the log, the write groups, memory,
+//! files, the clock and the settings.
 //!
-//! It starts nothing by itself: threads, flushes, merges and writes belong to the rooms, which hold it by an `Arc`. All
-//! of it is thread-safe.
+//! It starts nothing by itself: threads, flushes, merges and writes belong to the rooms, which hold it by an `Arc`. It
+//! is thread-safe.
 
 mod groups;
 
@@ -33,7 +33,7 @@ use crate::table::{Generation, MemtablePool, TableStore, View};
 
 pub(crate) use groups::{Membership, WriteGroups};
 
-/// What all rooms work on.
+/// The state that all rooms share.
 pub(crate) struct Shared {
     options: EngineOptions,
     catalog: ArcSwap<Catalog>,
@@ -44,13 +44,13 @@ pub(crate) struct Shared {
     files: TableFiles,
     log: CommitLog,
     shut_down: AtomicBool,
-    /// Until the log was read to its end.
+    /// True until the log was read to its end.
     replaying: AtomicBool,
     last_timestamp_micros: AtomicI64,
     faults: Mutex<Vec<String>>,
     /// See [`note_flushed_by_replay`](Shared::note_flushed_by_replay).
     flushed_by_replay: Mutex<HashSet<TableId>>,
-    /// Keeps other processes out.
+    /// Excludes other processes.
     _directory: DirectoryLock,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// The store of a table; fails if it is quarantined or gone, also where another was made under its id.
+    /// The store of a table. Fails if it is quarantined or gone, even if another table has its id.
     pub fn store(&self, table: &Table) -> Result<&Arc<TableStore>, EngineError> {
         let store = self.stores.get(&table.id).filter(|store| store.incarnation == table.incarnation());
         match store {
@@ -74,7 +74,7 @@ impl Catalog {
         }
     }
 
-    /// The store that a table id has, served or not.
+    /// The store of a table id, served or not.
     pub fn any_store(&self, id: TableId) -> Option<&Arc<TableStore>> {
         self.stores.get(&id)
     }
@@ -108,7 +108,7 @@ impl BorrowedSchema {
 }
 
 impl Shared {
-    /// With an empty catalog of this schema.
+    /// Creates the state with an empty catalog of this schema.
     pub fn new(
         options: EngineOptions,
         schema: Schema,
@@ -135,7 +135,7 @@ impl Shared {
         }
     }
 
-    /// The damage that the start found beside quarantined tables, and what became of it.
+    /// The damage that the start found besides quarantined tables, and how it was handled.
     pub fn faults(&self) -> Vec<String> {
         lock(&self.faults).clone()
     }
@@ -145,7 +145,7 @@ impl Shared {
         lock(&self.faults).push(fault);
     }
 
-    /// Makes a schema with the stores of its tables the current one. Returns what was current.
+    /// Makes a schema with the stores of its tables the current one. Returns the previous one.
     pub fn publish(&self, schema: &Arc<Schema>, stores: Stores) -> Arc<Catalog> {
         self.catalog.swap(Arc::new(Catalog { schema: schema.clone(), stores }))
     }
@@ -160,7 +160,7 @@ impl Shared {
         self.shut_down.store(true, Ordering::Release);
     }
 
-    /// Has later timestamps be later than this one, microseconds.
+    /// Makes later timestamps greater than this one, microseconds.
     pub fn note_timestamp(&self, micros: i64) {
         self.last_timestamp_micros.fetch_max(micros, Ordering::Relaxed);
     }
@@ -186,17 +186,17 @@ impl Shared {
         Generation::new(memtable, resident, self.new_indexes(table), self.now_millis())
     }
 
-    /// Memory that dropped memtables left.
+    /// The memory of dropped memtables.
     pub fn spare_pages(&self) -> &SparePages {
         &self.spare_pages
     }
 
-    /// The schema now.
+    /// The current schema.
     pub fn schema(&self) -> Arc<Schema> {
         self.catalog.load().schema.clone()
     }
 
-    /// As [`Engine::schema`], for the length of a request: to look at it writes to no memory that other threads use.
+    /// Like [`Engine::schema`], for the length of a request: reading it writes to no memory that other threads use.
     pub fn borrow_schema(&self) -> BorrowedSchema {
         BorrowedSchema(self.catalog.load())
     }
@@ -220,12 +220,12 @@ impl Shared {
         &self.options
     }
 
-    /// Microseconds since the epoch, later than all that this returned before.
+    /// Microseconds since the epoch, greater than all values that this returned before.
     pub fn next_timestamp_micros(&self) -> i64 {
         self.next_timestamp_from(micros_since_epoch())
     }
 
-    /// As [`next_timestamp_micros`](Self::next_timestamp_micros), for who has just looked at the clock.
+    /// Like [`next_timestamp_micros`](Self::next_timestamp_micros), for a caller that has just read the clock.
     pub fn next_timestamp_from(&self, now: i64) -> i64 {
         let last = self.last_timestamp_micros.fetch_max(now, Ordering::Relaxed);
         if last < now { now } else { self.last_timestamp_micros.fetch_add(1, Ordering::Relaxed) + 1 }
@@ -272,7 +272,7 @@ impl Shared {
         EngineError::ClosedForWrites(error.to_string())
     }
 
-    /// What becomes of a write of these updates that the log does not take.
+    /// The error of a write of these updates that the log does not take.
     pub fn not_appended(&self, updates: &[PartitionUpdate], error: LogError) -> EngineError {
         match error {
             LogError::TooLarge { size_bytes, max_bytes } => EngineError::too_large(updates, size_bytes, max_bytes),
@@ -284,7 +284,7 @@ impl Shared {
         self.schema().table(keyspace, name).expect("system tables are part of every schema").clone()
     }
 
-    /// Fails if the node was started to read only.
+    /// Fails if the node was started read-only.
     pub fn check_writable(&self) -> Result<(), EngineError> {
         match self.options.read_only {
             true => Err(EngineError::ClosedForWrites("it was started with --read-only".into())),
@@ -320,8 +320,8 @@ impl Shared {
         })
     }
 
-    /// What is reported of the SSTables of a table that are written now. As in Cassandra, the collections of its own
-    /// tables are not.
+    /// The sizes that are reported of a table's new SSTables. As in Cassandra, collections of system tables are not
+    /// reported.
     pub fn size_watch(&self, table: &Table) -> Option<SizeWatch> {
         let EngineOptions { size_limits, size_hook, .. } = self.options();
         let limits = if is_system_keyspace(&table.keyspace) { size_limits.without_collections() } else { *size_limits };
@@ -335,7 +335,7 @@ impl Shared {
         self.log().flushed(table.0, interval).map_err(|error| self.log_failed(error))
     }
 
-    /// Reports a failure that a request met. The engine itself reports those of its own work.
+    /// Reports a disk failure of a request. The engine itself reports those of its background work.
     pub fn disk_failed(&self, kind: DiskFailureKind, message: &str) {
         if let Some(hook) = &self.options().on_disk_failure {
             (hook.0)(kind, message);
@@ -357,16 +357,17 @@ impl Shared {
 
     /// Whether SSTables of the table may hold rows whose records are still in the log and that no SSTable covers. Such
     /// SSTables were flushed from full memtables, or during a replay. The next start replays such rows, so that the
-    /// deletions that shadow them must stay, whatever they were merged with. Call this before a merge begins: later
-    /// writes are not among its inputs.
+    /// deletions that shadow them must stay, even if they were merged with the rows. Call this before a merge begins:
+    /// later writes are not among its inputs.
     pub fn has_uncovered(&self, table: model::TableId, view: &View) -> bool {
         view.has_uncovered()
             || self.log().replayed_tables().contains(&table.0)
             || lock(&self.flushed_by_replay).contains(&table) && self.log().has_replayed_segments()
     }
 
-    /// Notes a table whose replayed records are all in SSTables, which need not cover them: nothing was left for a
-    /// flush that would. As long as another table needs these records' segments, the next start replays them again.
+    /// Notes a table whose replayed records are all in SSTables. These may not cover the records, because nothing is
+    /// left to flush that would cover them. As long as another table needs these records' segments, the next start
+    /// replays them again.
     pub fn note_flushed_by_replay(&self, table: TableId) {
         lock(&self.flushed_by_replay).insert(table);
     }

@@ -1,5 +1,5 @@
-//! One table's data: its memtables in generations, its SSTables, what is resident of it, and what its flushes and
-//! merges share; and the memory of all memtables.
+//! One table's data: its memtables in generations, its SSTables, its resident data, and the state that its flushes and
+//! merges share. Also the memory of all memtables.
 //!
 //! [`TableStore`] owns the data of a table. A [`View`] is the data at one time, which a reader or writer works on; a
 //! [`Generation`] is a memtable with its part of the log. Nothing here starts a flush, a merge or a write.

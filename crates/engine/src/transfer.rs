@@ -1,4 +1,4 @@
-//! SSTables that come from elsewhere and go elsewhere: import, adoption of a Cassandra node, export, snapshots.
+//! Transfers of SSTables: import, adoption of a Cassandra node, export, snapshots.
 
 mod adoption;
 mod export;
@@ -19,7 +19,7 @@ use crate::write::Writes;
 pub use adoption::AdoptedTable;
 pub use stored_snapshots::SnapshotInfo;
 
-/// Brings SSTables from elsewhere, and copies a table's SSTables to elsewhere.
+/// Imports SSTables from other directories, and copies or links a table's SSTables to others.
 pub(crate) struct Transfers {
     shared: Arc<Shared>,
     compaction: Arc<Compaction>,

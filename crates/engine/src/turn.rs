@@ -1,4 +1,4 @@
-//! What a call may do beside its own work: an argument, not a state of the thread.
+//! The permissions of a call, such as blocking its thread. They are an argument, not a state of the thread.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,7 +8,7 @@ use model::{LargeRowLimit, RowMemory};
 
 use crate::unsettled::Unsettled;
 
-/// What the caller of a read or a write permits.
+/// The permissions that the caller of a read or a write gives.
 ///
 /// A thread that serves many connections passes one that does not block; a thread of the blocking pool, a tool or a
 /// test passes [`Turn::BLOCKING`].
@@ -22,12 +22,12 @@ pub struct Turn<'t> {
     /// for all of them, when the caller releases the batch. A call that may block is given none, since it could wait
     /// for an append whose wake-up is still held back.
     pub log_hold: Option<&'t LogHold>,
-    /// Set by a statement that does far more work than one of a row, so that the caller looks at the clock.
+    /// Set by a statement that does far more work than one of a row, so that the caller checks the time.
     pub is_large: Option<&'t AtomicBool>,
-    /// Of which cursors take memory for copies of large rows. Without it there is no limit, except that a call that may
-    /// not block fails where it would copy a large row ([`ReadError::LargeRow`](model::ReadError::LargeRow)).
+    /// The memory from which cursors copy large rows. `None` means no limit, except that a call that may not block
+    /// fails where it would copy a large row ([`ReadError::LargeRow`](model::ReadError::LargeRow)).
     pub row_memory: Option<&'t Arc<dyn RowMemory>>,
-    /// The updates of writes in flight that reads find besides what is visible: those of a write that reads first.
+    /// Updates of writes in flight that reads include in addition to visible data, for a write that reads first.
     pub unsettled: Option<&'t Arc<Unsettled>>,
 }
 

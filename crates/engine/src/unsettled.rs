@@ -1,5 +1,5 @@
-//! What a decision reads besides memtables and SSTables: the updates of the writes before it that are in the log and
-//! not visible yet.
+//! The updates that are in the log but not visible yet, which a write that reads first must see in addition to
+//! memtables and SSTables.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use commitlog::LogPosition;
 use memtable::{Memtable, SkipListMemtable};
 use model::{BoxCursor, Mutation, PartitionUpdate, ReadRange, Table};
 
-/// The updates of writes that a decision follows, in the order of their records.
+/// The updates of the writes before a write that reads first, in the order of their records.
 #[derive(Debug, Default)]
 pub struct Unsettled {
     /// Mutations, and the index of an update in each.

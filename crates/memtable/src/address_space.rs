@@ -34,7 +34,7 @@ pub struct AddressSpace {
     shards: AtomicUsize,
 }
 
-/// What a memtable may reserve. Its shards are counted until the share is dropped.
+/// A memtable's share of the address space. Its shards are counted until the share is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     space: Arc<AddressSpace>,

@@ -77,7 +77,7 @@ impl<'c> Branch<'c> {
     }
 }
 
-/// The least key behind a row and its pieces.
+/// The least key after a row and its pieces.
 pub(crate) fn behind_row(key: &[u8]) -> Vec<u8> {
     let mut behind = key.to_vec();
     after_partition(&mut behind);

@@ -36,7 +36,7 @@ pub(crate) struct UpdateRanges {
 pub(crate) type RangeEdit = (Vec<u8>, Option<Vec<u8>>);
 
 impl UpdateRanges {
-    /// The ranges of an update. With `everywhere`, `merge` looks at all ranges of the partition, because the
+    /// The ranges of an update. With `everywhere`, `merge` examines all ranges of the partition, because the
     /// partition's deletion changes.
     ///
     /// Costs n log n for n ranges: it runs under the shard's lock.

@@ -3,8 +3,8 @@
 //! A fill resumes where the last one stopped: at a partition, or between two rows. In the second case it looks up again
 //! which range deletion is in force, and emits a marker if that differs from what the items so far have said. Entering
 //! a slice works the same way, with no deletion announced yet. Markers are therefore always well nested, and a deletion
-//! that arrived between two fills applies to the rest of the partition. For this to work, a fill never stops just
-//! behind a marker, but before it.
+//! that arrived between two fills applies to the rest of the partition. For this to work, a fill may stop before a
+//! marker, but never directly after one.
 //!
 //! Within one fill a partition is read from one tail of the trie, so that its header, deletions and rows are of one
 //! version.
@@ -105,7 +105,7 @@ pub(crate) struct Batch {
 /// The size of the first batch. It is small, and each further one is twice as large.
 const BATCH_BYTES_FIRST: usize = 4 << 10;
 const BATCH_BYTES_MAX: usize = 64 << 10;
-/// What an item counts in addition to its bytes.
+/// The bytes that an item counts in addition to its content.
 const ITEM_BYTES: usize = size_of::<Item>();
 
 const _: () = assert!(BATCH_BYTES_FIRST <= BATCH_BYTES_MAX && ITEM_BYTES < BATCH_BYTES_FIRST);
@@ -393,7 +393,7 @@ impl Filler {
         Ok(None)
     }
 
-    /// The range deletion in force just behind the place, in reading direction.
+    /// The range deletion in force just after the place, in reading direction.
     fn open_at(&self, plan: &Plan, tail: Tail<'_>, reads_branches: bool, at: &Position) -> DeletionTime {
         if !reads_branches {
             return DeletionTime::LIVE;
@@ -401,7 +401,7 @@ impl Filler {
         deletion_at(tail, plan.memtable.layout(), &at.place(plan).position, !plan.reversed)
     }
 
-    /// Copies the slice's rows and markers behind the place, and moves the place. Returns true if the batch is full.
+    /// Copies the slice's rows and markers after the place, and moves the place. Returns true if the batch is full.
     fn slice(
         &mut self,
         plan: &Plan,
@@ -623,7 +623,7 @@ impl Filler {
         self.batch.items.push(Item::Marker { prefix, side, before, after });
     }
 
-    /// The place just behind a copied row, in reading direction.
+    /// The place just after a copied row, in reading direction.
     fn place_beside(&self, plan: &Plan, clustering: Span) -> ReadPosition {
         let prefix = self.batch.bytes[clustering].to_vec();
         let side = if plan.reversed { Side::Before } else { Side::After };

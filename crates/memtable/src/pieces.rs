@@ -409,7 +409,7 @@ impl<'t> Sorting<'_, 't> {
         self.rows.builder.start(self.table.columns(is_static), is_static);
     }
 
-    /// The key of the piece behind the one at `key`.
+    /// The key of the piece after the one at `key`.
     fn after(&self, key: &[u8]) -> Option<Vec<u8>> {
         let bounds = Bounds { start: Bound::Excluded(key), end: Bound::Unbounded };
         let mut cursor = self.stored.pieces.cursor(bounds, Direction::Forward);

@@ -72,7 +72,7 @@ impl<'c> DeletedRange<'c> {
 }
 
 /// The deletion of the last range that begins before a position (or at it, if `inclusive`), if it does not end before
-/// there. This is the deletion in force just before the position, or just behind it. `ranges` iterates backward from
+/// there. This is the deletion in force just before the position, or just after it. `ranges` iterates backward from
 /// there; its keys have `lead` bytes before positions.
 fn in_force(mut ranges: Cursor<'_>, layout: &Layout, lead: usize, position: &[u8], inclusive: bool) -> DeletionTime {
     if !ranges.advance() {
@@ -84,7 +84,7 @@ fn in_force(mut ranges: Cursor<'_>, layout: &Layout, lead: usize, position: &[u8
     if goes_on { range.deletion } else { DeletionTime::LIVE }
 }
 
-/// The range deletion in force just before a position, or just behind it if `inclusive`, in the partition of a tail.
+/// The range deletion in force just before a position, or just after it if `inclusive`, in the partition of a tail.
 pub(crate) fn deletion_at(tail: Tail<'_>, layout: &Layout, position: &[u8], inclusive: bool) -> DeletionTime {
     let key = [&[RANGE_BRANCH], position].concat();
     let end = if inclusive { Bound::Included(key.as_slice()) } else { Bound::Excluded(key.as_slice()) };

@@ -1,4 +1,4 @@
-//! The bounds of everything applied.
+//! Counts and bounds of the updates applied to a shard: timestamps, deletion times, TTLs and column sets.
 
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 

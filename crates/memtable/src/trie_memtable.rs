@@ -20,7 +20,7 @@ use crate::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, Put
 pub struct TrieMemtable {
     layout: Layout,
     shards: Box<[Shard]>,
-    /// What the shards may reserve, if that is counted.
+    /// The address space that the shards may reserve, if that is limited.
     _share: Option<Share>,
 }
 

@@ -17,7 +17,7 @@ pub struct Cursor<'a> {
     memory: Option<Memory<'a>>,
     /// The bound in the direction of movement.
     end: Bound<&'a [u8]>,
-    /// Begins with the current key. The bytes behind that are meaningless.
+    /// Begins with the current key. The bytes after that are meaningless.
     key: Vec<u8>,
     key_bytes: usize,
     /// The length of the path, with which the next key begins unless the walk's next item changes it.
@@ -38,7 +38,7 @@ enum State<'a> {
     Done,
 }
 
-/// The buffer always has at least this much room behind the path, enough for what most leaves add.
+/// The buffer always has at least this much room after the path, enough for what most leaves add.
 const ROOM_BYTES: usize = 48;
 
 impl<'a> Cursor<'a> {
@@ -81,7 +81,7 @@ impl<'a> Cursor<'a> {
         self.content
     }
 
-    /// What is at and below the current key, as it was when the cursor moved there.
+    /// The subtree at the current key, as it was when the cursor moved there.
     pub fn tail(&self) -> Tail<'a> {
         Tail::new(self.memory, self.at)
     }
@@ -229,7 +229,7 @@ impl<'a> Cursor<'a> {
         self.make_room();
     }
 
-    /// Makes room behind the path.
+    /// Makes room after the path.
     #[inline]
     fn make_room(&mut self) {
         if self.key.len() < self.path_bytes + ROOM_BYTES {
@@ -250,7 +250,7 @@ impl<'a> Cursor<'a> {
         (self.content, self.at) = (content, NodePosition::of(leaf).further(tail.len()));
     }
 
-    /// Writes the key's end behind the path, whatever its length.
+    /// Writes the key's end after the path, whatever its length.
     #[inline(never)]
     fn write_long_end(&mut self, characters: &[u8], tail: &[u8]) {
         self.key.truncate(self.path_bytes);
@@ -301,7 +301,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Writes characters and tail behind the path, if they fit. A copy of unknown length would be a call; two overlapping
+/// Writes characters and tail after the path, if they fit. A copy of unknown length would be a call; two overlapping
 /// copies of known lengths are not.
 #[inline]
 fn write_end(room: &mut [u8; ROOM_BYTES], characters: [u8; 2], at: usize, tail: &[u8]) -> bool {

@@ -81,7 +81,7 @@ pub(crate) trait Structure<'o> {
     /// Puts `content` at `key`, whose locus is given.
     fn put(&mut self, locus: &Locus<'o>, key: &[u8], content: &[u8]) -> Result<(), TrieFull>;
 
-    /// What is at and below the key that ends at this locus. Unlinks the nodes that it has to take apart.
+    /// The subtree at the key that ends at this locus. Unlinks the nodes that it has to take apart.
     fn below(&mut self, locus: &Locus<'o>) -> Result<Ptr, TrieFull>;
 
     /// Attaches a branch at `key`, whose locus is given, in place of the result of `below`.

@@ -174,7 +174,7 @@ pub(crate) fn children(memory: Memory<'_>, ptr: Ptr) -> Vec<(u8, Ptr)> {
     children
 }
 
-/// A node's steps to its own content, if it has both, and the view behind them. For tools.
+/// A node's steps to its own content, if it has both, and the view after them. For tools.
 pub(crate) fn own_steps(memory: Memory<'_>, ptr: Ptr) -> (&[u8], View<'_>) {
     match view(memory, NodePosition::of(ptr)) {
         View::Chain { steps, next } if next.ptr == ptr => (steps, view(memory, next)),

@@ -7,10 +7,10 @@ use crate::ranges::Ranges;
 use crate::raw::memory::Memory;
 use crate::terms::{Bounds, Direction};
 
-/// What is at and below one key, under a pin or a writer. Keys are relative to it.
+/// The subtree at one key, under a pin or a writer: the key's content and everything below it. Keys are relative to it.
 ///
-/// What [`crate::Writer::apply`] publishes later at this key, or above it, is not visible: all gets and cursors show
-/// one version of that. Single puts below may or may not be visible.
+/// A later [`crate::Writer::apply`] at this key, or above it, is not visible: all gets and cursors show one version of
+/// the subtree. Single puts below may or may not be visible.
 #[derive(Clone, Copy)]
 pub struct Tail<'a> {
     memory: Option<Memory<'a>>,

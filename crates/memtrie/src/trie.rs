@@ -146,7 +146,7 @@ impl<'t> Pin<'t> {
         self.tail(&[]).cursor(bounds, direction)
     }
 
-    /// What is at and below `key`.
+    /// The subtree at `key`: its content and everything below it.
     pub fn tail(&self, key: &[u8]) -> Tail<'_> {
         self.trie.tail(key)
     }
@@ -190,7 +190,7 @@ impl Writer<'_> {
         self.tail(&[]).cursor(bounds, direction)
     }
 
-    /// What is at and below `key`.
+    /// The subtree at `key`: its content and everything below it.
     pub fn tail(&self, key: &[u8]) -> Tail<'_> {
         self.trie.tail(key)
     }

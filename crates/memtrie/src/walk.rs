@@ -51,7 +51,7 @@ struct Frame {
 enum Rest {
     /// The offset of the children in `children` (as first listed, in the walk's direction), and of the next one.
     Children { start: u32, next: u32 },
-    /// For a node with many children: those at this character or behind it, which were not read yet.
+    /// For a node with many children: those at this character or after it, which were not read yet.
     From { node: Ptr, character: i32 },
     /// Forward: the child of a node whose content was visited.
     Child(Ptr),

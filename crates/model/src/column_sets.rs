@@ -264,7 +264,7 @@ impl ColumnSets {
         self.newest as usize + 1
     }
 
-    /// What changed with each set, oldest first.
+    /// The changes that made each set, oldest first.
     pub fn changes(&self) -> impl ExactSizeIterator<Item = &ColumnChange> {
         self.history.versions.iter().map(|version| &version.change)
     }

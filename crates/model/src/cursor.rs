@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{DeletionTime, LargeRowLimit, PartitionKey, ReadError, Row, RowRef, Side, Table};
 
-/// What precedes the rows of a partition.
+/// The data before the rows of a partition.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionHead<'a> {
     /// The partition's key.
@@ -110,8 +110,8 @@ pub trait UnfilteredCursor {
     /// Skips everything in the current partition before a position, including the current row or marker, for a caller
     /// that does not need any of it. It uses an index where that helps. A position is a clustering prefix with a
     /// weight: -1 is before everything that starts with the prefix, 0 is the row itself, 1 is after everything. A
-    /// reversed cursor skips what lies behind the position. Call it only after `advance` returned true and if the
-    /// current row or marker is to be skipped; `advance` continues behind the skipped part.
+    /// reversed cursor skips what lies after the position. Call it only after `advance` returned true and if the
+    /// current row or marker is to be skipped; `advance` continues after the skipped part.
     ///
     /// Returns the range deletion in force there, or `None` if nothing was skipped.
     fn pass_to(&mut self, _prefix: &[u8], _weight: i8) -> Result<Option<DeletionTime>, ReadError> {

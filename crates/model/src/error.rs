@@ -14,9 +14,9 @@ pub enum ReadError {
         file: String,
         /// The byte offset in the file.
         offset: u64,
-        /// What should be there.
+        /// The expected content.
         expected: String,
-        /// What is there.
+        /// The content found.
         got: String,
     },
     /// The device or the file system refused a read.
@@ -79,7 +79,7 @@ impl std::error::Error for ReadError {
 pub struct CorruptMutation {
     /// Offset in the mutation's bytes.
     pub offset: usize,
-    /// What was expected there.
+    /// The content expected there.
     pub expected: &'static str,
 }
 

@@ -75,7 +75,7 @@ pub struct IndexKey {
     pub analysis: Analysis,
 }
 
-/// What an index answers. Indexes of all classes have the same entries.
+/// The class of an index, which determines the queries that it answers. Indexes of all classes have the same entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IndexClass {
     /// `legacy_local_table`, Cassandra's default: one restriction to one value.
@@ -101,7 +101,7 @@ impl IndexClass {
 pub struct Index {
     /// The name, which no other index of the keyspace has.
     pub name: Arc<str>,
-    /// What it answers.
+    /// The class, which determines the queries that it answers.
     pub class: IndexClass,
     /// The options: the `target`, the `class_name` unless the index is plain, and those that the user gave.
     pub options: BTreeMap<String, String>,

@@ -499,7 +499,7 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
             if is_something {
                 return Ok(true);
             }
-            // Every source at this position is consumed, so the next call continues behind it.
+            // Every source at this position is consumed, so the next call continues after it.
             steps_left -= 1;
             if steps_left == 0 {
                 return Err(ReadError::Paused);

@@ -54,7 +54,7 @@ pub struct PartitionUpdate {
 struct Parts {
     /// The deletion of the whole partition, `LIVE` if none.
     deletion: DeletionTime,
-    /// The offset of the static row, behind its length; 0 if there is none.
+    /// The offset of the static row, after its length; 0 if there is none.
     static_row: usize,
     /// The offset of the first row, and the number of rows.
     rows: (usize, usize),
@@ -138,7 +138,7 @@ pub struct PartitionUpdateBuilder {
     /// arrival. Few rows alone, as in most updates, then stay where they are. Empty before the first row.
     bytes: Vec<u8>,
     row_count: usize,
-    /// What most updates do not have.
+    /// The parts that most updates do not have.
     extras: Option<Box<Extras>>,
 }
 
@@ -298,7 +298,7 @@ impl PartitionUpdateBuilder {
         PartitionUpdate { table: self.table, key: self.key, bytes, parts }
     }
 
-    /// Where rows begin in `bytes`: behind the table's id, the key with its length, the flags and a one-byte count.
+    /// Where rows begin in `bytes`: after the table's id, the key with its length, the flags and a one-byte count.
     fn rows_start(&self) -> usize {
         16 + 2 + self.key.bytes().len() + 1 + 1
     }

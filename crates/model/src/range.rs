@@ -70,7 +70,7 @@ impl KeyRange {
     }
 }
 
-/// What a read requests of every source: partitions, and the same slices of rows within each.
+/// The part of a table that a read requests of every source: partitions, and the same slices of rows within each.
 #[derive(Clone, Debug)]
 pub struct ReadRange {
     /// The partitions.

@@ -33,7 +33,7 @@ impl SasiAnalyzer {
     }
 }
 
-/// What a SASI index answers.
+/// The queries that a SASI index answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SasiMode {
     /// Beginnings of terms, and ranges of values that are no text.
@@ -56,7 +56,7 @@ impl SasiMode {
     }
 }
 
-/// The options of a SASI index, as far as they say what it answers.
+/// The options of a SASI index that determine which queries it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SasiOptions<'o>(pub &'o BTreeMap<String, String>);
 

@@ -696,7 +696,7 @@ pub struct Keyspace {
 pub struct UnreadableTable {
     /// Its id, where that is known.
     pub id: Option<TableId>,
-    /// Which stored row cannot be read, and why.
+    /// The stored row that cannot be read, and the reason.
     pub reason: Arc<str>,
 }
 

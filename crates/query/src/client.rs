@@ -14,7 +14,7 @@ pub struct ClientState {
     pub address: Option<SocketAddr>,
     /// The role it logged in as; `None` for an anonymous one.
     pub user: Option<Arc<str>>,
-    /// What its statements may hold in memory while they run; `None` is no limit.
+    /// The budget for the memory that its statements hold while they run; `None` means no limit.
     pub memory: Option<Arc<MemoryBudget>>,
     /// The number of that role ([`Login::user_id`](crate::Login::user_id)); 0 for an anonymous client.
     pub user_id: u32,

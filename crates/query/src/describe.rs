@@ -1,4 +1,4 @@
-//! DESCRIBE.
+//! DESCRIBE: the elements of the schema as CQL text, in pages.
 
 mod elements;
 mod page;

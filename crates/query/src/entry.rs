@@ -290,7 +290,7 @@ impl Processor {
         let traced = execution.trace.map(|trace| Traced::begin(&mutation, trace, schema));
         let is_single = mutation.updates().len() == 1;
         let begun = self.engine().begin_write(schema, mutation);
-        // A write that is done is looked at in its place: it is not moved.
+        // A completed write is checked where it is, without a move.
         if begun.as_ref().is_ok_and(|begun| begun.as_ref().is_some_and(BegunWrite::is_done)) {
             traced.iter().for_each(Traced::end);
             return Ok(void(execution.take_warnings(), out));

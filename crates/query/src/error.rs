@@ -23,7 +23,7 @@ pub enum Cause {
     UnreadableIndex,
 }
 
-/// What a request needs from the thread that executes it, if a connection's thread cannot give it.
+/// The reason why a request needs another thread than a connection's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
     /// To wait for a device.
@@ -34,7 +34,7 @@ pub enum Need {
     Requests,
 }
 
-/// Why a statement was refused or failed. The message is what the client sees.
+/// The error of a statement that was refused or failed. The message is for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryError {
     /// The error's code and fields in the protocol.
@@ -83,7 +83,7 @@ impl QueryError {
         QueryError { cause, ..Self::server(message) }
     }
 
-    /// What the statement needs of the thread on which it must be retried.
+    /// The reason why the statement must be retried on another thread, if it must.
     pub fn need(&self) -> Option<Need> {
         match self.cause {
             Cause::WouldWait => Some(Need::Device),

@@ -103,7 +103,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// What reads of the statement may do on this thread.
+    /// The permissions of the statement's reads on this thread.
     pub fn turn(&self) -> Turn<'_> {
         let row_memory = if self.may_block { self.large_rows() } else { None };
         Turn { may_block: self.may_block, log_hold: None, is_large: None, row_memory, unsettled: self.unsettled }
@@ -126,7 +126,7 @@ impl<'a> Execution<'a> {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Whether guardrails hold for the client. It is looked at only where one is violated.
+    /// Whether guardrails apply to the client. This is checked only where one is violated.
     #[cold]
     pub fn is_guarded(&self) -> bool {
         self.processor.is_guarded(self.client)

@@ -39,7 +39,7 @@ struct Queue {
 }
 
 impl MemoryBudget {
-    /// A budget of its own.
+    /// A budget that is not a part of another.
     pub fn new(limit_bytes: usize) -> Arc<MemoryBudget> {
         MemoryBudget::with(limit_bytes, None)
     }
@@ -134,7 +134,7 @@ impl MemoryBudget {
     }
 
     pub(crate) fn give_back(&self, bytes: usize) {
-        // Sequentially consistent, as `enqueue` and the look at the counter after it: one of the two sees the other.
+        // Sequentially consistent, like `enqueue` and the check of the counter after it: one of the two sees the other.
         let before = self.taken_bytes.fetch_sub(bytes, Ordering::SeqCst);
         debug_assert!(before >= bytes, "{bytes} bytes are given back, and {before} are taken");
         self.whole.iter().for_each(|whole| whole.give_back(bytes));

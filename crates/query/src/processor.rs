@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use cql::ast::{ParsedStatement, Statement};
@@ -46,10 +45,10 @@ pub struct ProcessorOptions {
     pub cas_contention_timeout: Duration,
     /// The time limit of TRUNCATE (`truncate_request_timeout`).
     pub truncate_timeout: Duration,
-    /// What one statement may hold at a time, bytes: rows of its answer, rows to be sorted, values of groups. A read
+    /// The bytes that one statement may hold at a time: rows of its answer, rows to be sorted, values of groups. A read
     /// that would hold more fails.
     pub statement_memory_max_bytes: u64,
-    /// A page ends behind the row with which it reaches this size.
+    /// A page ends after the row with which it reaches this size.
     pub page_max_bytes: usize,
     /// Limits on what requests may use.
     pub guardrails: Guardrails,

@@ -1,4 +1,7 @@
-//! SELECT.
+//! SELECT: prepared statements, and the pages of rows that their execution reads.
+//!
+//! `execute` and `read` execute every statement. `lookup` is a fast path for few rows of one partition, with the same
+//! answers. `by_index` and `by_similarity` choose the rows to read by an index, and `nearest` sorts by similarity.
 
 mod by_index;
 mod by_similarity;

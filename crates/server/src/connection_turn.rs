@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 /// The requests of one turn.
 const REQUESTS_MAX: usize = 256;
 
-/// The time of one turn, counted from the first look at the clock.
+/// The time of one turn, counted from the first check of the clock.
 const DURATION_MAX: Duration = Duration::from_millis(2);
 
-/// The weight of the requests between two looks at the clock.
+/// The weight of the requests between two checks of the clock.
 const WEIGHT_PER_LOOK: usize = 8;
 
 /// The bytes of a request that weigh as much as a small request.
 const BYTES_PER_WEIGHT: usize = 512;
 
-/// A read from the socket of this size is worth a look at the clock.
+/// The size of a read from the socket after which the clock is checked.
 const READ_PER_LOOK_BYTES: usize = 64 * 1024;
 
 /// The weight of a request that did the work of many rows.
@@ -36,7 +36,7 @@ pub(crate) const WEIGHT_OF_TURN: usize = 1 << 20;
 pub(crate) struct ConnectionTurn {
     requests: usize,
     weight: usize,
-    /// The weight at which the clock is looked at next.
+    /// The weight at which the clock is checked next.
     next_look: usize,
     first_look: Option<Instant>,
     is_over: bool,

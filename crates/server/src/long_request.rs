@@ -23,7 +23,7 @@ use crate::{Shared, blocking, long_text};
 /// A request whose body is larger takes long to read: some tenths of a millisecond for each copy.
 const LARGE_BODY_BYTES: usize = 256 * 1024;
 
-/// Why a request takes long to read.
+/// The reason why a request takes long to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Long {
     /// Its text, or the number of statements of a batch.
@@ -33,7 +33,7 @@ pub(crate) enum Long {
 }
 
 impl Long {
-    /// Why this request takes long, if it does.
+    /// The reason why this request takes long, if it does.
     #[inline]
     pub(crate) fn of(request: &Request<'_>, body_bytes: usize) -> Option<Long> {
         if long_text::is_long(request) {

@@ -25,7 +25,7 @@ struct Period {
     left_out: u64,
 }
 
-/// The number of messages that were left out before one that is logged. It is written behind that message.
+/// The number of messages that were left out before one that is logged. It is written after that message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOut(u64);
 

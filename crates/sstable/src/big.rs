@@ -154,7 +154,7 @@ impl BigIndex {
         Ok(())
     }
 
-    /// Continues behind an entry's index of columns, part of which may already have been read.
+    /// Continues after an entry's index of columns, part of which may already have been read.
     fn pass_over(&mut self, entry: usize, columns: u64) -> Result<(), SSTableError> {
         let start = self.position + entry as u64;
         let end = start.checked_add(columns).filter(|end| self.file.len().is_ok_and(|length| *end <= length));

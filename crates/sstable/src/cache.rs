@@ -295,7 +295,7 @@ impl BlockCache {
         })
     }
 
-    /// What was stored last with `put` under this key. Such keys are never loaded.
+    /// The block that was stored last with `put` under this key. Such keys are never loaded.
     pub(crate) fn latest(&self, key: Key) -> Option<Block> {
         self.peek(key).and_then(|Lent(lent)| Guard::into_inner(lent))
     }

@@ -65,7 +65,7 @@ impl CachedFile {
         self.cache.peek(self.key(number))
     }
 
-    /// What was stored last with `put` under this number. Such numbers are never loaded.
+    /// The block that was stored last with `put` under this number. Such numbers are never loaded.
     pub fn latest(&self, number: u64) -> Option<Block> {
         self.cache.latest(self.key(number))
     }

@@ -11,7 +11,7 @@ use crate::input::Input;
 /// How the chunks of Data.db are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compressor {
-    /// LZ4 block behind a little-endian length.
+    /// LZ4 block after a little-endian length.
     Lz4,
     /// Raw Snappy.
     Snappy,
@@ -111,7 +111,7 @@ impl CompressionParams {
     }
 }
 
-/// Stored bytes to be written to a file, in aligned memory. The free space behind them is kept, so that it is not
+/// Stored bytes to be written to a file, in aligned memory. The free space after them is kept, so that it is not
 /// cleared for each chunk.
 pub(crate) struct Stored {
     bytes: AlignedBuffer,
@@ -363,7 +363,7 @@ impl CompressionInfo {
         Ok(out)
     }
 
-    /// The uncompressed length of chunk `index`; zero behind the data.
+    /// The uncompressed length of chunk `index`; zero after the data.
     pub fn chunk_data_length(&self, index: u64) -> usize {
         let chunk_length = u64::from(self.params.chunk_length);
         let start = index.saturating_mul(chunk_length);

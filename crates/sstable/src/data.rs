@@ -22,7 +22,7 @@ pub(crate) enum UnfilteredForm {
 }
 
 impl UnfilteredForm {
-    /// What is written of a row. A file keeps cells of dropped columns that are newer than the drop.
+    /// The cells of a row that are written. A file keeps cells of dropped columns that are newer than the drop.
     fn columns<'a, 't>(self, row: Row<'a>, table: &'t Table) -> Cells<'a, 't> {
         match self {
             UnfilteredForm::File => row.kept_columns(table),

@@ -15,7 +15,7 @@ pub enum SSTableError {
     Unsupported {
         /// The file or table.
         file: String,
-        /// What it needs.
+        /// The unsupported feature.
         what: String,
     },
     /// The writer's input cannot be stored in a table (wrong order, value too long): a bug or a limit of the caller.
@@ -36,9 +36,9 @@ pub struct Corruption {
     pub file: String,
     /// Byte offset in it; for Data.db the offset in the uncompressed data unless a chunk itself is damaged.
     pub offset: u64,
-    /// What must be there.
+    /// The expected content.
     pub expected: Cow<'static, str>,
-    /// What is there.
+    /// The content found.
     pub got: Cow<'static, str>,
     /// Whether decoding only ran out of bytes. A caller that has more may retry.
     pub(crate) short: bool,

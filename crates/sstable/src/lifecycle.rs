@@ -1,4 +1,4 @@
-//! Which files of a directory are valid: replacing tables atomically, removing all tables, and cleaning up after a
+//! The lifecycle of SSTables in a directory: replacing tables atomically, removing all tables, and cleaning up after a
 //! crash.
 //!
 //! FORMAT.md describes the protocol. One rename decides a replacement: before it nothing has happened, and after it the
@@ -93,7 +93,7 @@ pub fn replace_tables(
 /// A replacement that failed.
 #[derive(Debug)]
 pub struct ReplaceError {
-    /// What went wrong.
+    /// The cause.
     pub error: SSTableError,
     /// Whether the next start may still carry it out. If false, nothing has happened.
     pub may_be_decided: bool,

@@ -1,4 +1,4 @@
-//! An open table.
+//! An open SSTable: its files under one version of the table's schema, lookups of rows, and cursors over partitions.
 
 mod ahead;
 mod blocks;

@@ -18,7 +18,7 @@ use crate::trie::{EntryCursor, PAGE_SIZE, Pages, Payload, TrieBuilder, read_size
 const OPEN_MARKER: u8 = 8;
 /// Payload bits that give the length of the offset.
 const OFFSET_LENGTH: u8 = 7;
-/// Longest part of a record behind the key: three vints and a deletion.
+/// Longest part of a record after the key: three vints and a deletion.
 const RECORD_TAIL_MAX: usize = 3 * vint::VINT_SIZE_MAX + 12;
 
 /// The clustering columns of a table, in the form of the byte-comparable encoder.
@@ -267,13 +267,13 @@ impl<P: Pages> BlockCursor<P> {
         self.block(found)
     }
 
-    /// The entry behind the last block, whose offset is that of the end-of-partition byte.
+    /// The entry after the last block, whose offset is that of the end-of-partition byte.
     pub fn end(&mut self) -> Result<Option<Block>, P::Error> {
         let found = self.cursor.seek_last()?;
         self.block(found)
     }
 
-    /// The block that contains an encoded position; the end entry for a position behind all blocks.
+    /// The block that contains an encoded position; the end entry for a position after all blocks.
     pub fn floor(&mut self, encoded: &[u8]) -> Result<Option<Block>, P::Error> {
         let found = self.cursor.seek_floor(encoded)?;
         self.block(found)

@@ -29,9 +29,9 @@ pub struct Loss {
     pub key: Option<Vec<u8>>,
     /// Data position of its first byte.
     pub start: u64,
-    /// Data position behind its last byte.
+    /// Data position after its last byte.
     pub end: u64,
-    /// What was wrong.
+    /// The damage.
     pub cause: Corruption,
 }
 
@@ -116,7 +116,7 @@ fn partition_positions(reader: &SSTableReader, damaged: &mut Vec<Corruption>) ->
     positions
 }
 
-/// Where Index.db says that partitions start, ascending, as far as it can be read.
+/// The positions in Index.db at which partitions start, ascending, up to the first unreadable entry.
 fn big_positions(
     disk: &dyn Disk,
     source: &Descriptor,
@@ -320,7 +320,7 @@ impl Salvage<'_> {
         self.flush(written)
     }
 
-    /// Moves the cursor to the first block of the partition at `start` that begins behind `failed`.
+    /// Moves the cursor to the first block of the partition at `start` that begins after `failed`.
     fn resume(&mut self, start: u64, failed: u64) -> Option<Block> {
         let at = self.index.binary_search_by_key(&start, |(position, _)| *position).ok()?;
         let entry = self.index[at].1.as_ref()?;
@@ -328,7 +328,7 @@ impl Salvage<'_> {
         let mut found = blocks.first().ok()?;
         let mut left = entry.block_count;
         while let Some(block) = found {
-            // The entry behind the last block is that of the partition's end.
+            // The entry after the last block is that of the partition's end.
             left = left.checked_sub(1)?;
             if start.checked_add(block.offset)? > failed {
                 self.cursor.resume_at(block);
@@ -339,7 +339,7 @@ impl Salvage<'_> {
         None
     }
 
-    /// Where the first partition behind a data position starts, as far as the index tells.
+    /// Where the first partition after a data position starts, as far as the index tells.
     fn next_start(&self, position: u64) -> u64 {
         let next = self.index.partition_point(|(start, _)| *start <= position);
         self.index.get(next).map_or(self.reader.files().data.length, |(start, _)| *start)

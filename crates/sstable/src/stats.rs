@@ -1,4 +1,4 @@
-//! Statistics.db: four components behind a table of contents, each with its checksum.
+//! Statistics.db: four components after a table of contents, each with its checksum.
 
 mod cardinality;
 mod collector;
@@ -84,7 +84,7 @@ impl Statistics {
     }
 }
 
-/// Puts component bodies behind their table of contents.
+/// Puts component bodies after their table of contents.
 fn frame(bodies: [Vec<u8>; 4]) -> Vec<u8> {
     let count = (COMPONENTS.len() as i32).to_be_bytes();
     let mut out = count.to_vec();

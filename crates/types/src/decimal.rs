@@ -422,7 +422,7 @@ impl Hash for Decimal {
 }
 
 impl fmt::Display for Decimal {
-    /// Prints it as Java does: plain if the scale is not negative and the first digit is not too far behind the point,
+    /// Prints it as Java does: plain if the scale is not negative and the first digit is not too far after the point,
     /// otherwise with an exponent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = self.unscaled.magnitude().to_string();

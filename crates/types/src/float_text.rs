@@ -80,7 +80,7 @@ impl Binary {
     fn digits(&self) -> Digits {
         let tail = self.bits.trailing_zeros() as i32;
         let used_bits = FRACTION_BITS + 1 - tail;
-        // The bits behind the binary point.
+        // The bits after the binary point.
         let behind = (used_bits - self.exponent - 1).max(0);
         if behind == 0 && (-21..=62).contains(&self.exponent) {
             return self.integer_digits();

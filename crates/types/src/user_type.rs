@@ -27,7 +27,7 @@ pub struct UserType {
 /// A field's name and type.
 pub type Field = (Arc<str>, CqlType);
 
-/// What is known about a type without walking it again.
+/// Properties of a type that would otherwise need another walk through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// See [`TYPE_DEPTH_MAX`]; saturates at its maximum.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Choices;
 use crate::DirectoryEntry;
 
-/// What a name refers to.
+/// The object that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     Directory,

@@ -14,8 +14,8 @@ use crate::directories::{DirectoryCalls, DurableDirectories};
 /// Directories are open to their owner only, because they hold what clients wrote.
 const DIRECTORY_MODE: u32 = 0o700;
 
-/// What this process has made durable on its file systems. The lock is held while a directory is made and synced, so
-/// that no other thread takes it for durable too early.
+/// The directories that this process has made durable. The lock is held while a directory is created and synced, so
+/// that no other thread considers it durable too early.
 static DURABLE_DIRECTORIES: Mutex<DurableDirectories> = Mutex::new(DurableDirectories::new());
 
 fn durable_directories() -> MutexGuard<'static, DurableDirectories> {

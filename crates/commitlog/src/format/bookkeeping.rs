@@ -12,7 +12,7 @@ const SIZE: usize = 28;
 const _: () = assert!(SIZE <= 512, "an entry is in one sector, which is written whole or not at all");
 const _: () = assert!(SegmentState::Free as u8 != 0 && SegmentState::Live as u8 != 0, "zeros are no valid state");
 
-/// What a segment is used for.
+/// The use of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
     /// The segment holds nothing that is needed.
@@ -26,7 +26,7 @@ pub enum SegmentState {
 pub struct BookkeepingEntry {
     /// The segment's index in the file.
     pub index: u32,
-    /// What it is used for.
+    /// The use of the segment.
     pub state: SegmentState,
     /// The id of this use, or of the last use if the segment is free; 0 if it was never used.
     pub id: i64,

@@ -29,7 +29,7 @@ impl Geometry {
         copy * BLOCK_SIZE as u64
     }
 
-    /// File offset behind the superblocks.
+    /// File offset after the superblocks.
     pub fn bookkeeping_start() -> u64 {
         SUPERBLOCKS * BLOCK_SIZE as u64
     }

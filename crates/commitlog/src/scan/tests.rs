@@ -95,7 +95,7 @@ fn check_verdict(verdict: &Verdict, decisions: &[Decision], case: &str) {
         let before = run.blocks.start.checked_sub(1).map(|at| decisions[at as usize]);
         assert_ne!(before, Some(Decision::Take), "{case}: a run begins where one can");
         assert_eq!(run.after_damage, before.is_some(), "{case}");
-        // The blocks behind those that are walked are blank.
+        // The blocks after those that are walked are blank.
         assert!(run.may_be_cut, "{case}");
     }
 }

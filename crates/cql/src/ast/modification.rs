@@ -69,7 +69,7 @@ pub struct Update {
     pub conditions: Conditions,
 }
 
-/// What DELETE removes from the rows.
+/// The part of a row that DELETE removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deletion {
     Column(Identifier),

@@ -138,7 +138,7 @@ pub struct WhereClause {
     pub expressions: Vec<CustomIndexExpression>,
 }
 
-/// What a condition tests.
+/// The value that a condition tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConditionTarget {
     Column,

@@ -69,7 +69,7 @@ pub struct CreateTable {
     pub properties: Properties,
 }
 
-/// What ALTER TABLE does.
+/// The action of ALTER TABLE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlterTableAction {
     /// `ALTER column TYPE type`.
@@ -125,7 +125,7 @@ pub struct CreateType {
     pub fields: Vec<(Identifier, TypeName)>,
 }
 
-/// What ALTER TYPE does.
+/// The action of ALTER TYPE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlterTypeAction {
     /// `ALTER field TYPE type`.
@@ -160,7 +160,7 @@ pub struct DropType {
     pub if_exists: bool,
 }
 
-/// What part of a column an index covers.
+/// The part of a column that an index covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IndexTargetKind {
     /// `column`.

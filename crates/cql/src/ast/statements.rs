@@ -1,4 +1,4 @@
-//! The statement itself.
+//! The root of the tree: a statement of any kind.
 
 use super::modification::{Batch, Delete, Insert, InsertJson, Update};
 use super::names::{FunctionName, Identifier, QualifiedName, UserTypeName};
@@ -64,7 +64,7 @@ pub enum Statement {
     ListUsers,
 }
 
-/// What DESCRIBE shows.
+/// The objects that DESCRIBE shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DescribeTarget {
     Cluster,

@@ -116,7 +116,7 @@ impl Parser<'_> {
         Ok((column, operation))
     }
 
-    /// What follows `column =`.
+    /// The operation after `column =`.
     fn assigned(&mut self, column: &Identifier) -> Parsed<Operation> {
         match self.column_operand()? {
             None => self.assigned_term(column),
@@ -237,7 +237,7 @@ impl Parser<'_> {
     }
 }
 
-/// What the assignments of one statement have changed so far.
+/// The changes by the assignments of one statement so far.
 #[derive(Default)]
 struct Changed {
     /// Of each column, whether it got a value as a whole.

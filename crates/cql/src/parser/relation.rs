@@ -172,7 +172,7 @@ impl Parser<'_> {
         Ok(Operator::Contains)
     }
 
-    /// What follows IF in UPDATE and DELETE. EXISTS may also be the name of a column.
+    /// The conditions after IF in UPDATE and DELETE. EXISTS may also be the name of a column.
     pub(super) fn conditions(&mut self) -> Parsed<Conditions> {
         const AFTER_COLUMN: TokenSet = sets::RELATION.and(TokenSet::of(&[KIn, KContains, OpenBracket, Dot]));
         const AFTER_STATEMENT: TokenSet = TokenSet::of(&[Eof, Semicolon, KApply, KInsert, KUpdate, KDelete]);

@@ -1,4 +1,4 @@
-//! Keyspaces, types, indexes, functions, aggregates and triggers. Each function starts behind CREATE, ALTER or DROP.
+//! Keyspaces, types, indexes, functions, aggregates and triggers. Each function starts after CREATE, ALTER or DROP.
 
 use super::{Parsed, Parser, sets};
 use crate::ast::{

@@ -8,7 +8,7 @@ use crate::ast::{
 use crate::token::TokenKind::*;
 use crate::token::TokenSet;
 
-/// What may follow a column mask.
+/// The tokens that may follow a column mask.
 const AFTER_MASK: TokenSet = TokenSet::of(&[Eof, CloseParen, Comma, Semicolon, KPrimary]);
 
 impl Parser<'_> {

@@ -28,7 +28,7 @@ pub struct ActiveCompaction {
     pub written_bytes: u64,
 }
 
-/// Compaction in numbers, since the start.
+/// Statistics of compaction since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactionStats {
     /// Merges that strategies ask for now, in addition to those in flight.

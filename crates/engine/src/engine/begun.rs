@@ -44,7 +44,7 @@ impl Engine {
             return begin(&self.writes, own, BegunWrite, mutation, &stores);
         };
         if self.shared.options().read_only {
-            // It says which writes a node takes that was started to read only.
+            // Called for its check: a read-only node accepts only some writes.
             self.writes.stores_of(&mutation)?;
         }
         let store = schema.catalog().store(update.table())?;
@@ -53,7 +53,7 @@ impl Engine {
 }
 
 impl BegunWrite {
-    /// Whether it need not wait, or not any more.
+    /// Whether the write does not wait, or no longer.
     pub fn is_done(&self) -> bool {
         self.0.is_done()
     }

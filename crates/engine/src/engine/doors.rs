@@ -1,4 +1,4 @@
-//! The calls that lead into the rooms, and what an engine says of itself.
+//! The public calls of an engine, which delegate to its rooms, and its statistics.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,19 +30,18 @@ use crate::write::{CachedCounters, CounterCacheStats, Derive};
 
 /// Reads.
 impl Engine {
-    /// The rows of `table` within `range`, from all memtables and SSTables, reconciled and without what deletions
-    /// shadow. Expired and deleted cells are still there: the caller knows what *now* is.
+    /// The rows of `table` within `range`, from all memtables and SSTables, reconciled and without shadowed data.
+    /// Expired cells and tombstones are included, because only the caller knows what *now* is.
     ///
-    /// SSTables are left out that cannot hold anything of the range by their keys, filter and clusterings, and (in
-    /// reads of one partition) those too old to matter. Blocks on the disk where SSTables are not cached; see
-    /// [`Engine::is_in_memory`].
+    /// SSTables whose keys, filter and clusterings exclude the range are skipped, and (in reads of one partition) those
+    /// too old to matter. Blocks on the disk where SSTables are not cached; see [`Engine::is_in_memory`].
     pub fn read(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
         read::read(&self.shared, table, range)
     }
 
-    /// As [`Engine::read`], for a caller that knows what *now* is (seconds since the epoch): without SSTables in which
-    /// all was deleted or expired `gc_grace_seconds` before, as far as they shadow nothing that this read finds. With a
-    /// `turn` that may not block, the cursor fails where it would have to wait for a device
+    /// Like [`Engine::read`], for a caller that knows what *now* is (seconds since the epoch). It skips SSTables in
+    /// which everything was deleted or expired `gc_grace_seconds` before, if they shadow nothing that this read finds.
+    /// With a `turn` that may not block, the cursor fails where it would have to wait for a device
     /// ([`EngineError::would_wait`]).
     pub fn read_at(
         &self,
@@ -54,8 +53,8 @@ impl Engine {
         read::read_at(&self.shared, table, range, now_seconds, turn)
     }
 
-    /// Few rows of one partition of a table without static columns. If they are at hand in one place, they are passed
-    /// to `take` until that returns false; otherwise they are in a cursor, as [`Engine::read_at`] returns it.
+    /// A few rows of one partition of a table without static columns. If they are cached and need no merging, they are
+    /// passed to `take` until that returns false; otherwise they are in a cursor, as [`Engine::read_at`] returns it.
     pub fn rows(
         &self,
         table: &Arc<Table>,
@@ -70,7 +69,7 @@ impl Engine {
     /// The places of rows within `keys` that may have one of some values, by an index of the table. `None` if the index
     /// is not complete yet, or has too many for a range of values: then all rows have to be read.
     ///
-    /// A caller reads the rows after that, and looks at their values: a row may have been changed or deleted, or be
+    /// The caller then has to read the rows and check their values: a row may have been changed or deleted, or be
     /// expired. Rows that are written meanwhile may be missing.
     pub fn index_candidates(
         &self,
@@ -86,8 +85,8 @@ impl Engine {
     /// The places of the rows within `keys` whose vectors are the most similar to a given one, by an index of vectors.
     /// About `count` of them will be asked for. `None` if the index is not complete yet: then all rows have to be read.
     ///
-    /// As of [`Engine::index_candidates`], a caller reads the rows and looks at their vectors. The thread must be one
-    /// that may be blocked.
+    /// As with [`Engine::index_candidates`], the caller has to read the rows and check their vectors. The thread must
+    /// be one that may be blocked.
     pub fn nearest_candidates(
         &self,
         table: &Arc<Table>,
@@ -99,7 +98,7 @@ impl Engine {
         read::nearest(&self.shared, table, index, wanted, keys, count)
     }
 
-    /// Whether memtables hold so much of the table that hardly a partition is in the processor's caches.
+    /// Whether the table's memtables are so large that a partition is rarely in the processor's caches.
     pub fn has_large_memtables(&self, table: &Table) -> bool {
         read::has_large_memtables(&self.shared, table)
     }
@@ -109,7 +108,7 @@ impl Engine {
         read::is_in_memory(&self.shared, table)
     }
 
-    /// Brings near what reads and writes of these partitions, right after, will look at in memtables.
+    /// Prefetches the memory of memtables that reads and writes of these partitions will access right after.
     pub fn prefetch(&self, table: &Table, keys: &[&PartitionKey]) {
         read::prefetch(&self.shared, table, keys);
     }
@@ -174,19 +173,19 @@ impl Engine {
         read::writes_wait(&self.shared)
     }
 
-    /// Writes that this thread begins while what is returned lives go to the log together. Other writes do not wait for
-    /// them, nor do they for any that begins later. Those that are polled with `waker` say there what they wait
-    /// for.
+    /// Writes that this thread begins during the lifetime of the returned value go to the log together. Other writes do
+    /// not wait for them, nor do they for any that begins later. The value collects the positions for which writes wait
+    /// that are polled with `waker`.
     pub fn hold_log(&self, waker: &Waker) -> LogHold {
         self.shared.log().hold_wake_ups(waker)
     }
 
-    /// Microseconds since the epoch, later than all that this returned before.
+    /// Microseconds since the epoch, greater than all values that this returned before.
     pub fn next_timestamp_micros(&self) -> i64 {
         self.shared.next_timestamp_micros()
     }
 
-    /// As [`next_timestamp_micros`](Self::next_timestamp_micros), for who has just looked at the clock.
+    /// Like [`next_timestamp_micros`](Self::next_timestamp_micros), for a caller that has just read the clock.
     pub fn next_timestamp_from(&self, now: i64) -> i64 {
         self.shared.next_timestamp_from(now)
     }
@@ -199,18 +198,18 @@ impl Engine {
         self.flush.flush_and_compact(&self.shared.store(table)?).map(|_| ())
     }
 
-    /// Flushes every table that holds anything, and answers the first failure once all were tried. Blocks on the disk.
+    /// Flushes every table that holds anything. Returns the first failure after all were tried. Blocks on the disk.
     pub fn flush_all(&self) -> Result<(), EngineError> {
         let failures = self.flush.flush_each();
         failures.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// The figures of the queue.
+    /// The figures of the flush queue.
     pub fn flush_stats(&self) -> FlushStats {
         self.flush.stats()
     }
 
-    /// Why a flush failed whose table was not flushed since.
+    /// The failure of a flush whose table was not flushed since.
     pub fn last_flush_failure(&self) -> Option<EngineError> {
         self.quarantine.flush_failures().any()
     }
@@ -235,7 +234,7 @@ impl Engine {
         self.compaction.stats()
     }
 
-    /// Why a compaction in the background failed whose table was not compacted since.
+    /// The failure of a background compaction whose table was not compacted since.
     pub fn last_compaction_failure(&self) -> Option<EngineError> {
         self.compaction.last_failure()
     }
@@ -256,7 +255,7 @@ impl Engine {
         self.quarantine.tables()
     }
 
-    /// Reports a failure that a request met. The engine itself reports those of its own work.
+    /// Reports a disk failure of a request. The engine itself reports those of its background work.
     pub fn disk_failed(&self, kind: DiskFailureKind, message: &str) {
         self.shared.disk_failed(kind, message);
     }
@@ -283,22 +282,22 @@ impl Engine {
     /// Takes a quarantined table back into service, and returns how many updates its side files had. Blocks on the
     /// disk.
     ///
-    /// Fails with the reason where its SSTables or side files cannot be read, or the updates cannot be flushed; it
+    /// Fails with the reason if its SSTables or side files cannot be read, or the updates cannot be flushed. The table
     /// stays quarantined then.
     pub fn repair_table(&self, keyspace: &str, name: &str) -> Result<u64, EngineError> {
         self.recovery.repair_table(keyspace, name)
     }
 }
 
-/// What comes from elsewhere and goes elsewhere.
+/// Imports, exports and snapshots.
 impl Engine {
     /// Takes over the user keyspaces, the SSTables and the roles of the stopped Cassandra node whose data directories
-    /// these are (one of them with its `system_schema`): BTI ones as they are, `big` ones written again. They stay as
-    /// they are. Blocks on the disk.
+    /// these are (one of them with its `system_schema`): BTI SSTables unchanged, `big` ones rewritten. The directories
+    /// do not change. Blocks on the disk.
     ///
-    /// Fails where it has something that we do not (a custom index, a view, a function, a trigger, super columns),
-    /// where a keyspace is there already, or an SSTable is damaged; nothing is taken over then. Roles are taken over
-    /// only by a node that has none.
+    /// Fails if the node has something that we do not support (a custom index, a view, a function, a trigger, super
+    /// columns), a keyspace exists already, or an SSTable is damaged; nothing is taken over then. Roles are taken over
+    /// only if this node has none.
     pub fn adopt(&self, sources: &[PathBuf]) -> Result<Vec<AdoptedTable>, EngineError> {
         self.transfers.adopt(sources)
     }
@@ -307,8 +306,8 @@ impl Engine {
     /// BTI). Returns their number. When this returns, reads find them, and so does every later start. The directory
     /// does not change. Blocks on the disk.
     ///
-    /// A damaged SSTable, or one that does not fit the table, is an error. Then nothing is imported, and no part of it
-    /// is there after a crash.
+    /// A damaged SSTable, or one that does not fit the table, is an error. Then nothing is imported. A crash leaves
+    /// either all of the import or nothing.
     pub fn import(&self, table: &Table, directory: &Path) -> Result<usize, EngineError> {
         self.transfers.import(table, directory)
     }
@@ -322,21 +321,21 @@ impl Engine {
         self.transfers.refresh(table)
     }
 
-    /// Writes a data directory that Cassandra 5.0 starts from: the user's tables and `system_schema`, each as it is
-    /// when its turn comes; writes go on meanwhile. It has its name once it is complete. Returns how many SSTables
-    /// it has. Blocks on the disk.
+    /// Writes a data directory that Cassandra 5.0 can start from: the users' tables and `system_schema`, one after
+    /// another, each as it is at that time; writes continue meanwhile. The directory gets its name once it is complete.
+    /// Returns the number of its SSTables. Blocks on the disk.
     pub fn export(&self, data: &Path) -> Result<usize, EngineError> {
         self.transfers.export(data)
     }
 
     /// Links the table's SSTables, memtables flushed first, into `snapshots/<name>` of its directory, with a manifest
-    /// and `schema_cql`. Blocks on the disk. Returns the directory, which is there complete or not at all.
+    /// and `schema_cql`. Blocks on the disk. Returns the directory, which exists complete or not at all.
     pub fn snapshot(&self, table: &Table, name: &str, schema_cql: &str) -> Result<PathBuf, EngineError> {
         self.transfers.snapshot(table, name, schema_cql)
     }
 
-    /// As [`snapshot`](Self::snapshot), by the first of these names that the table has no snapshot of, and with a
-    /// lifetime, after which [`clear_expired_snapshots`](Self::clear_expired_snapshots) removes it.
+    /// Like [`snapshot`](Self::snapshot), with the first of these names that is free, and with a lifetime, after which
+    /// [`clear_expired_snapshots`](Self::clear_expired_snapshots) removes it.
     pub fn snapshot_as_first_of(
         &self,
         table: &Table,
@@ -352,31 +351,31 @@ impl Engine {
         self.transfers.snapshots()
     }
 
-    /// Removes the snapshots of this name, or of any, of the tables of these keyspaces, or of all. How many there were.
-    /// Blocks on the disk.
+    /// Removes the snapshots of this name, or of any name, of tables in these keyspaces, or in all. Returns their
+    /// number. Blocks on the disk.
     pub fn clear_snapshots(&self, keyspaces: &[String], name: Option<&str>) -> Result<usize, EngineError> {
         self.transfers.clear_snapshots(keyspaces, name)
     }
 
-    /// Removes the snapshots whose lifetime is over. How many there were. Blocks on the disk.
+    /// Removes the snapshots whose lifetime is over. Returns their number. Blocks on the disk.
     pub fn clear_expired_snapshots(&self) -> Result<usize, EngineError> {
         self.transfers.clear_expired_snapshots()
     }
 }
 
-/// What it says of itself.
+/// State and statistics.
 impl Engine {
     /// The settings.
     pub fn options(&self) -> &EngineOptions {
         self.shared.options()
     }
 
-    /// The schema now.
+    /// The current schema.
     pub fn schema(&self) -> Arc<Schema> {
         self.shared.schema()
     }
 
-    /// As [`Engine::schema`], for the length of a request: to look at it writes to no memory that other threads use.
+    /// Like [`Engine::schema`], for the length of a request: reading it writes to no memory that other threads use.
     pub fn borrow_schema(&self) -> BorrowedSchema {
         self.shared.borrow_schema()
     }
@@ -386,17 +385,17 @@ impl Engine {
         self.shared.host_id()
     }
 
-    /// Numbers of one table.
+    /// Statistics of one table.
     pub fn table_stats(&self, table: &Table) -> Result<TableStats, EngineError> {
         Ok(stats_of(&*self.shared.store(table)?))
     }
 
-    /// Every secondary index in numbers, by keyspace, table and name.
+    /// Statistics of every secondary index, by keyspace, table and name.
     pub fn all_index_stats(&self) -> Vec<IndexStats> {
         all_index_stats(&self.shared)
     }
 
-    /// Numbers of every table, by keyspace and name.
+    /// Statistics of every table, by keyspace and name.
     pub fn all_table_stats(&self) -> Vec<TableStats> {
         all_table_stats(&self.shared)
     }
@@ -406,12 +405,12 @@ impl Engine {
         self.shared.files().cache_bytes()
     }
 
-    /// Numbers of the counter cache.
+    /// Statistics of the counter cache.
     pub fn counter_cache_stats(&self) -> CounterCacheStats {
         self.writes.counters.stats()
     }
 
-    /// Bytes that dropped memtables left, which those that come use before they ask the system.
+    /// Bytes of dropped memtables, which new memtables use before they allocate from the system.
     pub fn spare_memtable_bytes(&self) -> u64 {
         self.shared.spare_pages().bytes() as u64
     }
@@ -426,7 +425,7 @@ impl Engine {
         self.shared.log().metrics()
     }
 
-    /// How the log reaches the device.
+    /// How the log's blocks are written, and by which kind of queue.
     pub fn log_means(&self) -> (BlockWrites, QueueMeans) {
         (self.shared.log().block_writes(), self.shared.log().queue_means().clone())
     }
@@ -436,7 +435,7 @@ impl Engine {
         self.shared.log().time_durable_write().map_err(|error| self.shared.log_failed(error))
     }
 
-    /// Why the log takes no more records, if so: it failed, or was shut down.
+    /// The reason why the log takes no more records, if so: it failed, or was shut down.
     pub fn log_closed(&self) -> Option<String> {
         self.shared.log().closed().map(|reason| reason.to_string())
     }
@@ -446,23 +445,23 @@ impl Engine {
         self.shared.sstable_writes()
     }
 
-    /// What the start replayed.
+    /// The counts of what the start replayed.
     pub fn replay_summary(&self) -> ReplaySummary {
         self.start.replayed
     }
 
-    /// What the log held when it was opened: records, and with salvage the gaps that were got over.
+    /// The contents of the log when it was opened: records, and with salvage the gaps that were skipped.
     pub fn log_report(&self) -> &ReplayReport {
         &self.start.log_report
     }
 
-    /// What of the schema the start left out, because a salvaged log had a part of it only. Its files stay where they
-    /// are.
+    /// The parts of the schema that the start left out, because a salvaged log was incomplete. Their files stay where
+    /// they are.
     pub fn schema_damage(&self) -> &[SchemaDamage] {
         &self.start.schema_damage
     }
 
-    /// The damage that the start found beside quarantined tables, and what became of it.
+    /// The damage that the start found besides quarantined tables, and how it was handled.
     pub fn faults(&self) -> Vec<String> {
         self.shared.faults()
     }
@@ -472,7 +471,7 @@ impl Engine {
         Quarantine::unreadable_table(schema, keyspace, name)
     }
 
-    /// Files of tables' directories that belong to no SSTable, and where the start put them.
+    /// The new paths of files of tables' directories that belonged to no SSTable. The start moved them there.
     pub fn leftovers(&self) -> Vec<PathBuf> {
         self.tables.leftovers()
     }

@@ -15,7 +15,7 @@ use crate::lock::lock;
 use crate::table::TableStore;
 use crate::table::indexes::{Held, SSTableIndexes, WatchedFile, indexers_of};
 
-/// Whether indexes should be looked at, and whether no more are to be built. Thread-safe.
+/// Whether indexes should be examined, and whether no more are to be built. Thread-safe.
 #[derive(Default)]
 pub(crate) struct IndexRequests {
     state: Mutex<RequestState>,
@@ -29,7 +29,7 @@ struct RequestState {
 }
 
 impl IndexRequests {
-    /// Has the tables with indexes looked at soon.
+    /// Requests that the tables with indexes are examined soon.
     pub fn request(&self) {
         lock(&self.state).is_requested = true;
         self.changed.notify_all();
@@ -45,7 +45,7 @@ impl IndexRequests {
         lock(&self.state).is_stopped
     }
 
-    /// Waits this time, whatever is requested, unless the building of indexes ends.
+    /// Waits for this time, even if something is requested, unless the building of indexes ends.
     pub fn rest(&self, time: Duration) {
         let state = lock(&self.state);
         drop(self.changed.wait_timeout_while(state, time, |state| !state.is_stopped));
@@ -63,7 +63,7 @@ impl IndexRequests {
 }
 
 impl TableFiles {
-    /// The requests to look at indexes.
+    /// The requests to examine indexes.
     pub fn index_requests(&self) -> &IndexRequests {
         &self.index_requests
     }
@@ -76,7 +76,7 @@ impl TableFiles {
         self.table_indexes(table).join(sstable.as_str())
     }
 
-    /// Opens the index files that an SSTable has. Damaged files are left out, and built again later.
+    /// Opens the index files that an SSTable has. Damaged files are left out, and rebuilt later.
     pub fn open_indexes(&self, table: &Table, sstable: &SSTableReader) -> SSTableIndexes {
         let keys = table.indexes().iter().filter_map(|index| table.index_key(index));
         keys.filter_map(|key| Some(Held::own(key, self.open_index(table, sstable, key).ok()?))).collect()
@@ -92,8 +92,8 @@ impl TableFiles {
         WatchedFile::open(&*self.disk, &path, key, &origin_of(sstable), &self.cache)
     }
 
-    /// Builds those indexes of an SSTable of the view that it has no sound files of, unless another thread does so now.
-    /// `goes_on` is asked after each partition. Blocks on the disk.
+    /// Builds those indexes of an SSTable of the view that have no sound files, unless another thread is doing so.
+    /// Stops after a partition if `goes_on` returns false. Blocks on the disk.
     pub fn settle_indexes(
         &self,
         store: &TableStore,
@@ -101,7 +101,7 @@ impl TableFiles {
         goes_on: impl FnMut() -> bool,
     ) -> Result<(), EngineError> {
         let Some(_permit) = store.indexes.permit_build(sstable) else { return Ok(()) };
-        // It is not older than what was written to the SSTable.
+        // This version of the table is not older than the SSTable's content.
         let table = &store.table.load_full();
         let is_built = |key| store.indexes.has_own(sstable, key);
         let built = self.build_indexes(table, sstable, is_built, goes_on);
@@ -109,7 +109,7 @@ impl TableFiles {
         if store.borrow_view().sstables.iter().any(|other| other.is_same(sstable)) {
             return added;
         }
-        // A merge replaced it meanwhile. It may have deleted what was being written.
+        // A merge replaced the SSTable meanwhile, and may have deleted the files that were being written.
         self.forget_indexes(store, table, &[sstable.descriptor().clone()]);
         Ok(())
     }
@@ -130,7 +130,7 @@ impl TableFiles {
         let directory = self.sstable_indexes(table.id, &sstable.descriptor().id);
         self.make_index_directory(table.id, &directory)?;
         for indexer in &indexers {
-            // A file there is replaced.
+            // An existing file is replaced.
             let _ = self.disk.remove_dir_all(&directory.join(file_name(indexer.key())));
         }
         let mut builder = IndexBuilder::create(&self.disk, &directory, &indexers, goes_on)?;
@@ -143,8 +143,8 @@ impl TableFiles {
         indexers.iter().map(open).collect()
     }
 
-    /// Makes the directory of an SSTable's index files. What stands in its place, or in that of a directory above, is
-    /// not ours and is deleted.
+    /// Creates the directory of an SSTable's index files. A file in the place of it, or of a directory above, is not
+    /// ours and is deleted.
     fn make_index_directory(&self, table: TableId, directory: &Path) -> Result<(), EngineError> {
         if self.disk.create_dir_all(directory).is_ok() {
             return Ok(());
@@ -156,15 +156,15 @@ impl TableFiles {
         Ok(self.disk.create_dir_all(directory)?)
     }
 
-    /// Forgets the indexes of SSTables that left the view, deletes their files, and has those of the SSTables that came
-    /// built. What cannot be deleted is left to the next start.
+    /// Forgets the indexes of SSTables that left the view, deletes their files, and requests the indexes of new
+    /// SSTables. Files that cannot be deleted are left to the next start.
     pub fn forget_indexes(&self, store: &TableStore, table: &Table, gone: &[Descriptor]) {
         if table.indexes().is_empty() {
             return;
         }
         store.indexes.forget(gone.iter().map(|sstable| &sstable.id));
         for sstable in gone {
-            // It may have none, and what stays behind does no harm.
+            // There may be no files, and remaining ones do no harm.
             let _ = self.disk.remove_dir_all(&self.sstable_indexes(table.id, &sstable.id));
         }
         self.index_requests.request();
@@ -179,8 +179,8 @@ impl TableFiles {
         Ok(())
     }
 
-    /// Deletes the files of indexes that the table does not have, and those of SSTables that are not in the view, which
-    /// `sstables` returns. It is called once the names of what there is are known.
+    /// Deletes the files of indexes that the table does not have, and those of SSTables that are not in the view.
+    /// `sstables` returns those in the view, and is called after the directory is listed.
     pub fn clean_indexes(
         &self,
         table: &Table,
@@ -205,7 +205,7 @@ impl TableFiles {
                 continue;
             }
             let gone = self.disk.list(&path)?.into_iter().filter(|file| {
-                // What is being written has another ending.
+                // A file that is being written has another suffix.
                 file.name.ends_with(".db") && !names.contains(&file.name)
             });
             gone.into_iter().try_for_each(|file| self.disk.remove_file(&path.join(file.name)))?;

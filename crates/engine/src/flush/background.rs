@@ -17,7 +17,7 @@ use crate::shared::Shared;
 use crate::table::TableStore;
 use crate::worker::Worker;
 
-/// What the threads are to do.
+/// The requests to the threads.
 #[derive(Default)]
 pub(crate) struct Queue {
     requests: Mutex<Requests>,
@@ -62,8 +62,8 @@ enum Task {
 const TICK: Duration = Duration::from_secs(1);
 
 impl Flush {
-    /// With as many threads as the options say (`memtable_flush_writers`). The queue is there before the log, which
-    /// has its pressure hook.
+    /// Creates it with the number of threads in the options (`memtable_flush_writers`). The queue is created before the
+    /// log, which calls its pressure hook.
     pub fn new(
         shared: &Arc<Shared>,
         compaction: &Arc<Compaction>,
@@ -280,7 +280,7 @@ impl Flush {
         period > 0 && !active.memtable.is_empty() && self.shared.now_millis() - active.created_millis >= period
     }
 
-    /// Flushes every table; those that could not be flushed, and why.
+    /// Flushes every table. Returns those that could not be flushed, with the errors.
     ///
     /// Tables whose content is not in the log come first, and then the largest, so that a flush that runs out of time
     /// leaves little to replay. A small flush mostly waits for the device, so several run at a time.
@@ -304,7 +304,7 @@ impl Flush {
         failures.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives up what is not flushed at this time and is in the log.
+    /// Sets the time at which remaining flushes of logged data are given up.
     pub fn end_at(&self, time: Instant) {
         self.limit.set(time);
     }

@@ -1,6 +1,6 @@
 //! The end of all flushes when a node stops.
 //!
-//! What a flush would write is in the commit log too, so a flush that would take too long is given up: the next start
+//! The data of a flush is in the commit log too, so a flush that would take too long is given up: the next start
 //! replays it.
 
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ impl TimeLimit {
         let _ = self.at.set(at);
     }
 
-    /// Whether no flush may go on.
+    /// Whether the time is over, so that flushes must end.
     pub fn is_over(&self) -> bool {
         self.at.get().is_some_and(|at| Instant::now() >= *at)
     }

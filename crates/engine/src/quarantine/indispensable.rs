@@ -1,7 +1,7 @@
-//! Tables of the node itself that nothing works without: those of the schema, and the row of the node.
+//! System tables without which the node cannot work: those of the schema, and `system.local`.
 //!
-//! They cannot be quarantined. If one is damaged, a start is refused with the place of the damage and what can be done
-//! about it; a start to read only serves what is left of them.
+//! They cannot be quarantined. If one is damaged, a start fails with the place of the damage and the possible remedies;
+//! a read-only start serves what is left of them.
 
 use model::Table;
 

@@ -1,6 +1,6 @@
 //! Side files: log records of one quarantined table, as `FORMAT.md` describes them.
 //!
-//! A file gets its name once it is whole and durable, and is never changed afterwards.
+//! A file gets its name once it is complete and durable, and is never changed afterwards.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::error::EngineError;
 
 const MAGIC: &[u8; 8] = b"ESPASIDE";
 const VERSION: u32 = 1;
-/// In the place of a record's length.
+/// Marks the end, in the place of a record's length.
 const END: u32 = u32::MAX;
 const HEAD_START_SIZE_BYTES: u64 = 16;
 const SUFFIX: &str = ".records";
@@ -25,7 +25,7 @@ const REASON_SIZE_BYTES_MAX: usize = 4 << 10;
 /// The longest head that is read: names of a keyspace and a table have at most 64 KiB each.
 const NAMES_SIZE_BYTES_MAX: u32 = 1 << 18;
 
-/// Whose records a file holds, and why they were set aside.
+/// The table whose records a file holds, and the reason why they were set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SideFileHead {
     pub id: TableId,
@@ -131,7 +131,7 @@ impl SideFiles {
         if files.is_empty() { Ok(()) } else { Ok(self.disk.sync_dir(&self.directory)?) }
     }
 
-    /// Removes what was cut short before it had its name.
+    /// Removes files that were left incomplete.
     pub fn remove_unfinished(&self) -> Result<(), EngineError> {
         if !self.disk.exists(&self.directory)? {
             return Ok(());
@@ -182,7 +182,7 @@ impl SideFileWriter {
         Ok(())
     }
 
-    /// Ends the file and gives it its name; durable when it returns.
+    /// Completes the file and gives it its name. It is durable when this returns.
     pub fn finish(mut self) -> Result<PathBuf, EngineError> {
         let (mark, count) = (END.to_be_bytes(), self.records.to_be_bytes());
         self.pending.extend_from_slice(&mark);

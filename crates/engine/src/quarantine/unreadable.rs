@@ -1,8 +1,8 @@
 //! Tables whose stored definitions cannot be read: they have a name, mostly an id, and no store.
 //!
-//! Their directories are left as they are, and their log records are set aside as those of other quarantined tables
-//! are. Once the rows of the schema can be read again, the next start quarantines them for their side files, or serves
-//! them if they have none; repair takes them back without a start. DROP TABLE deletes what there is.
+//! Their directories do not change, and their log records are set aside like those of other quarantined tables. Once
+//! the rows of the schema can be read again, the next start quarantines them because of their side files, or serves
+//! them if they have none; repair takes them back without a start. DROP TABLE deletes all that is left of them.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ use crate::read;
 use crate::schema_rows::{self, SchemaDamage};
 use crate::system::is_system_keyspace;
 
-/// Why log records are kept that no table wants.
+/// The reason why log records of unknown tables are kept.
 const UNKNOWN: &str = "log records of a table that the schema does not have, and that was not dropped, are kept";
 
 /// The directory of a table: its id, keyspace and name.
 type FoundDirectory = (TableId, String, String);
 
 impl Quarantine {
-    /// What a request is answered to a table whose definition cannot be read; `None` if there is no such table.
+    /// The error of a request to a table whose definition cannot be read; `None` if there is no such table.
     pub fn unreadable_table(schema: &Schema, keyspace: &str, name: &str) -> Option<EngineError> {
         let unreadable = schema.unreadable(keyspace, name)?;
         let (keyspace, table) = (keyspace.to_owned(), name.to_owned());
@@ -42,7 +42,7 @@ impl Quarantine {
         listed.collect()
     }
 
-    /// Whose log records are set aside for want of a definition.
+    /// The heads of side files for tables without a readable definition.
     pub(super) fn heads_of_unreadable(&self) -> Vec<(TableId, SideFileHead)> {
         let schema = self.shared.schema();
         let heads = schema.all_unreadable().filter_map(|(keyspace, name, table)| {
@@ -77,7 +77,7 @@ impl Quarantine {
             for (name, table) in keyspace.unreadable.iter_mut().filter(|(_, table)| table.id.is_none()) {
                 let is_its = |found: &&FoundDirectory| *found.1 == *keyspace.name && *found.2 == **name;
                 let mut ids = directories.iter().filter(is_its).map(|(id, ..)| *id);
-                // Of two, one was dropped: nobody can say which.
+                // If there are two, one was dropped, and which one is unknown.
                 table.id = ids.next().filter(|_| ids.next().is_none());
             }
         }
@@ -107,7 +107,7 @@ impl Quarantine {
         Ok(found)
     }
 
-    /// Whose log records are set aside because the schema has nothing of them, though they were not dropped.
+    /// The heads of side files for tables that the schema does not have, although they were not dropped.
     pub(super) fn heads_of_unknown(&self, mut unknown: BTreeSet<TableId>) -> Result<Vec<SideFileHead>, EngineError> {
         // A salvage keeps copies of the log.
         if unknown.is_empty() || self.shared.options().commitlog.salvage {
@@ -119,8 +119,8 @@ impl Quarantine {
         Ok(unknown.into_iter().map(head).collect())
     }
 
-    /// Tells what of the schema cannot be read and is no table: those are listed by themselves; and which side files
-    /// are of tables that the schema does not have.
+    /// Reports the unreadable parts of the schema other than tables, which are listed separately, and the side files of
+    /// tables that the schema does not have.
     pub fn tell_damage(&self, damage: &[SchemaDamage]) {
         let schema = self.shared.schema();
         let is_tables = |damage: &SchemaDamage| schema.all_unreadable().any(|(.., table)| *table.reason == *damage.0);
@@ -133,7 +133,7 @@ impl Quarantine {
     }
 }
 
-/// The keyspace of that name, which is made if there is none.
+/// The keyspace of that name, which is created if there is none.
 fn keyspace_named<'k>(keyspaces: &'k mut Vec<Keyspace>, name: &str) -> &'k mut Keyspace {
     let index = keyspaces.iter().position(|keyspace| *keyspace.name == *name);
     let index = index.unwrap_or_else(|| {

@@ -13,28 +13,28 @@ use crate::table::indexes::{IndexSource, is_unreadable};
 use crate::table::{TableStore, View};
 use crate::turn::Turn;
 
-/// How often a search takes the view anew that a flush or a merge replaced meanwhile.
+/// The number of attempts of a search whose view a flush or a merge replaces meanwhile.
 const VIEWS_MAX: usize = 8;
 
-/// The most bytes of keys that are sorted for a range of values. Of a range with more all rows are read.
+/// The most bytes of keys that are sorted for a range of values. For a range with more, all rows are read.
 const SORTED_BYTES_MAX: usize = 8 << 20;
 
-/// What an index is searched for. Values are those of the index's part: of entries they are what
-/// [`entry_value`](crate::entry_value) returns.
+/// The values or terms that an index is searched for. Values are those of the indexed part of a column; those of map
+/// entries are made by [`entry_value`](crate::entry_value).
 #[derive(Clone, Copy, Debug)]
 pub enum IndexedValues<'a> {
     /// One value.
     One(&'a [u8]),
-    /// The values between two, both included; without one of them there is no limit. The thread must be one that may
-    /// be blocked, because the places are sorted first.
+    /// The values between two, inclusive; `None` means no limit. The thread must be one that may be blocked, because
+    /// the places are sorted first.
     Between(Option<&'a [u8]>, Option<&'a [u8]>),
-    /// A term of an index that changes text: what [`terms`](crate::terms) returns.
+    /// A term of an index that analyzes text, as [`terms`](crate::terms) returns it.
     Term(&'a [u8]),
-    /// The terms that begin with such text. The thread must be one that may be blocked, as in the next two.
+    /// The terms that begin with this text. The thread must be one that may be blocked, as for the next two.
     Beginning(&'a [u8]),
-    /// The terms that end with such text.
+    /// The terms that end with this text.
     Ending(&'a [u8]),
-    /// The terms that contain such text.
+    /// The terms that contain this text.
     Containing(&'a [u8]),
 }
 
@@ -45,37 +45,37 @@ pub struct IndexCandidates {
     indexer: Indexer,
     table: Arc<Table>,
     sstable_count: usize,
-    /// Candidates of other indexes, which must have a place too.
+    /// Candidates of other indexes. A place must be in all of them.
     others: Vec<Other>,
-    /// For sorted places.
+    /// The memory of sorted places.
     _room: RowRoom,
 }
 
 /// Candidates of another index.
 struct Other {
     candidates: Candidates,
-    /// How much more may be read of them than was saved. They are not looked at any more when it is used up: the caller
-    /// tests the rows in any case.
+    /// The cost that may still be spent on reading them, which grows with what they save. Once it is used up, they are
+    /// ignored: the caller tests the rows in any case.
     credit: i64,
     _room: RowRoom,
 }
 
-/// What other indexes say of a place.
+/// The result of looking up a place in other indexes.
 enum Comparison {
     /// All of them have it.
     AllHaveNext,
-    /// One has not, and has no place before the one with this key.
+    /// One does not have it, and has no place before the one with this key.
     NextIsNotBefore(Vec<u8>),
-    /// One has neither this nor any later one.
+    /// One has neither this place nor a later one.
     NoneHasMore,
 }
 
-/// What a search in another index may cost before it has saved anything: two batches.
+/// The cost that a search in another index may have before it has saved anything: two batches.
 const CREDIT: i64 = 1024;
-/// What reading a batch of entries costs, if passing over a place costs one. As measured (bench/notes/indexes.md), it
-/// is as much as about 40 rows.
+/// The cost of reading a batch of entries, if skipping a place costs one. As measured (bench/notes/indexes.md), it
+/// equals that of about 40 rows.
 const BATCH_COST: i64 = 512;
-/// What a row costs that need not be read.
+/// The cost saved by a row that need not be read.
 const ROW_COST: i64 = 12;
 
 impl IndexCandidates {
@@ -84,7 +84,7 @@ impl IndexCandidates {
         self.sstable_count
     }
 
-    /// How many places are known to follow: all of them if there are few. A row may count several times.
+    /// The number of places that are known to follow: all of them if there are few. A row may count several times.
     pub fn known_count(&self) -> usize {
         self.candidates.known_count()
     }
@@ -100,9 +100,9 @@ impl IndexCandidates {
         }
     }
 
-    /// The next place; `None` behind the last. `work` is called for each place that other indexes leave out, and may
-    /// fail. Fails with [`EngineError::UnreadableIndex`] where a file cannot be read, and where it would have to wait
-    /// for a device and may not.
+    /// The next place; `None` at the end. `work` is called for each place that other indexes leave out, and may fail.
+    /// Fails with [`EngineError::UnreadableIndex`] if a file cannot be read, and if it would have to wait for a device
+    /// and may not.
     pub fn next_place<E: From<EngineError>>(
         &mut self,
         mut work: impl FnMut() -> Result<(), E>,
@@ -120,7 +120,7 @@ impl IndexCandidates {
         Ok(self.take_next()?)
     }
 
-    /// What the other indexes say of the next place, as far as they are still looked at.
+    /// Looks up the next place in the other indexes, as far as they are still used.
     fn compare_with_others(&mut self) -> Result<Comparison, SSTableError> {
         let Some(key) = self.candidates.peek() else { return Ok(Comparison::AllHaveNext) };
         let mut comparison = Comparison::AllHaveNext;
@@ -160,7 +160,7 @@ pub(crate) fn candidates(
 ) -> Result<Option<IndexCandidates>, EngineError> {
     let catalog = shared.catalog();
     let store = catalog.store(table)?;
-    // Its types have all fields of the keys that were written so far.
+    // The types of this version have all fields of the keys that were written so far.
     let current = store.table.load_full();
     let Some(indexer) = Indexer::of_index(&current, index) else { return Ok(None) };
     if table.index_key(index) != Some(indexer.key()) {
@@ -211,7 +211,7 @@ pub(super) fn failure(error: SSTableError) -> EngineError {
     if is_unreadable(&error) { EngineError::UnreadableIndex(Arc::new(error)) } else { error.into() }
 }
 
-/// The error of a key in an index of the table that is none.
+/// The error of an invalid key in an index of the table.
 pub(super) fn undecodable(table: &Table, error: &DecodeError) -> EngineError {
     let file = format!("an index of {}.{}", table.keyspace, table.name);
     let got = error.got.map_or("the end".to_owned(), |got| format!("{got:02x}"));
@@ -231,7 +231,7 @@ pub(super) fn sources(store: &TableStore, key: IndexKey) -> Option<Sources> {
         if let Some(sources) = sources_of_view(store, &view, key) {
             return Some(sources);
         }
-        // The indexes of an SSTable are forgotten once it is in the view no more.
+        // The indexes of an SSTable are forgotten once it has left the view.
         if Arc::ptr_eq(&view, &store.view()) {
             return None;
         }

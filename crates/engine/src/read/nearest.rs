@@ -18,7 +18,7 @@ pub struct NearestCandidates {
     key: Vec<u8>,
 }
 
-/// What a step of a search came to.
+/// The result of a step of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NearestStep {
     /// The next place, and how similar its vector was.
@@ -31,7 +31,7 @@ pub enum NearestStep {
 
 impl NearestCandidates {
     /// Continues the search for less than a millisecond. Blocks on the disk. Fails with
-    /// [`EngineError::UnreadableIndex`] where a file cannot be read.
+    /// [`EngineError::UnreadableIndex`] if a file cannot be read.
     pub fn step(&mut self) -> Result<NearestStep, EngineError> {
         Ok(match self.search.next(&mut self.key).map_err(failure)? {
             Found::Candidate(score) => {

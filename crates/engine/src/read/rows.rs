@@ -1,4 +1,4 @@
-//! The way of a read.
+//! Reads: the lookup of a few rows, and cursors over the sources of a view.
 
 use std::sync::Arc;
 
@@ -19,20 +19,12 @@ use crate::turn::Turn;
 /// More than a core's own cache.
 const LARGE_MEMTABLES_BYTES: u64 = 2 << 20;
 
-/// The rows of `table` within `range`, from all memtables and SSTables, reconciled and without what deletions
-/// shadow. Expired and deleted cells are still there: the caller knows what *now* is.
-///
-/// SSTables are left out that cannot hold anything of the range by their keys, filter and clusterings, and (in
-/// reads of one partition) those too old to matter. Blocks on the disk where SSTables are not cached; see
-/// [`is_in_memory`].
+/// The rows of `table` within `range`; see [`crate::Engine::read`].
 pub(crate) fn read(shared: &Shared, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
     read_purgeable(shared, table, range, 0, Turn::BLOCKING)
 }
 
-/// As [`read`], for a caller that knows what *now* is (seconds since the epoch): without SSTables in which
-/// all was deleted or expired `gc_grace_seconds` before, as far as they shadow nothing that this read finds. With a
-/// `turn` that may not block, the cursor fails where it would have to wait for a device
-/// ([`EngineError::would_wait`]).
+/// Like [`read`], for a caller that knows what *now* is; see [`crate::Engine::read_at`].
 pub(crate) fn read_at(
     shared: &Shared,
     table: &Arc<Table>,
@@ -51,17 +43,17 @@ fn read_purgeable(
     gc_before: u32,
     turn: Turn<'_>,
 ) -> Result<BoxCursor<'static>, EngineError> {
-    // It may take long: writes that were begun before it on this thread go first.
+    // The read may take long, so writes that this thread began before it go first.
     commitlog::release_held_wake_ups();
     let catalog = shared.catalog();
     let store = catalog.store(table)?;
-    // Before the view is taken: what is no longer in flight is visible there.
+    // Taken before the view: writes that are no longer in flight by then are visible in the view.
     let unsettled = turn.unsettled.and_then(|unsettled| unsettled.cursor(table, range));
     let unsettled = unsettled.map(|source| limited(source, turn));
     let view = store.borrow_view();
     if let Some(resident) = view.resident() {
         let source = resident.data.cursor(table, range);
-        // If it missed a write meanwhile, it lets go of what it has.
+        // If it missed a write meanwhile, it discards its rows.
         if resident.is_complete() {
             let sources = unsettled.into_iter().chain([limited(source, turn)]).collect();
             return Ok(Box::new(MergeCursor::new(table, range.reversed, sources)));
@@ -78,7 +70,7 @@ fn read_purgeable(
     Ok(Box::new(merged))
 }
 
-/// A source that copies large rows as far as the turn permits.
+/// A source that copies large rows if the turn permits it.
 fn limited(mut source: BoxCursor<'static>, turn: Turn<'_>) -> BoxCursor<'static> {
     source.limit_large_rows(turn.large_rows());
     source
@@ -100,7 +92,7 @@ pub(crate) fn rows(
     read_at(shared, table, &target.range(table), now_seconds, turn).map(Rows::Cursor)
 }
 
-/// Whether memtables hold so much of the table that hardly a partition is in the processor's caches.
+/// Whether the table's memtables are so large that a partition is rarely in the processor's caches.
 pub(crate) fn has_large_memtables(shared: &Shared, table: &Table) -> bool {
     shared.catalog().store(table).is_ok_and(|store| {
         let used = |generation: &Arc<Generation>| generation.memtable.memory().used_bytes;
@@ -113,7 +105,7 @@ pub(crate) fn writes_wait(shared: &Shared) -> bool {
     !shared.log().is_periodic()
 }
 
-/// Brings near what reads and writes of these partitions, right after, will look at in memtables.
+/// Prefetches the memory of memtables that reads and writes of these partitions will access right after.
 pub(crate) fn prefetch(shared: &Shared, table: &Table, keys: &[&PartitionKey]) {
     let Ok(store) = shared.store(table) else { return };
     store.borrow_view().generations().for_each(|generation| generation.memtable.prefetch(keys));
@@ -127,7 +119,7 @@ pub(crate) fn is_in_memory(shared: &Shared, table: &Table) -> bool {
     })
 }
 
-/// Few rows of one partition of a table without static columns.
+/// A few rows of one partition of a table without static columns.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'t> {
     /// One row.
@@ -162,10 +154,10 @@ impl Target<'_> {
 }
 
 /// Looks up rows that are in memory or in the cache of SSTables, if nothing has to be merged, and passes them to `take`
-/// until that returns false. Returns false if only a cursor can tell. Never blocks.
+/// until that returns false. Returns false if a cursor is needed. Never blocks.
 ///
-/// The price of this second way beside the cursor is about a thousand lines here, in `memtable/src/find.rs` and in
-/// `sstable/src/reader/`. It stays because a row in a memtable costs a third of what a cursor over it costs.
+/// This duplicates the cursor in about a thousand lines here, in `memtable/src/find.rs` and in `sstable/src/reader/`.
+/// It is justified because looking up a row in a memtable costs a third of what a cursor over it costs.
 fn look_up(view: &View, table: &Table, target: &Target<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
     match target {
         Target::Row(place) => find_row(view, table, *place, take),
@@ -178,7 +170,7 @@ fn look_up(view: &View, table: &Table, target: &Target<'_>, take: &mut dyn FnMut
     }
 }
 
-/// Looks up one row. Returns false where only a cursor can tell.
+/// Looks up one row. Returns false if a cursor is needed.
 #[inline]
 fn find_row(view: &View, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
     let mut take_row = |row: Row<'_>| {
@@ -231,14 +223,13 @@ fn find_clustered_row(
     is_known && is_same
 }
 
-/// Leaves out SSTables that hold nothing but deletions, and cells that expired, before `gc_before` (seconds), where
-/// nothing else that the read looks at is old enough to be shadowed by them.
+/// Skips SSTables whose content was all deleted or expired before `gc_before` (seconds), if no other source of the read
+/// is old enough to be shadowed by them.
 ///
-/// That an SSTable's contents have expired is not enough to leave it out: an expired cell is a deletion of older ones.
-/// Nor is it that it shadows nothing here: until `gc_grace_seconds` are over, what was deleted may be missed where it
-/// still has to be told. What is left out here is what a compaction would drop at this moment (`fully_expired`), so
-/// that no read finds what none could find before. SSTables of which a part is alive are read whatever their TTLs:
-/// statistics do not tell which part.
+/// It is not enough that the content has expired, because an expired cell is a deletion of older ones. Nor is it enough
+/// that it shadows nothing here: until `gc_grace_seconds` are over, another place may still need the deletion. The
+/// skipped SSTables are those that a compaction would drop at this moment (`fully_expired`), so no read finds data that
+/// an earlier one could not find. SSTables with live parts are always read, because statistics do not tell which parts.
 fn leave_out_expired(sstables: &mut Vec<Arc<SSTableReader>>, view: &View, gc_before: u32) {
     let is_expired = |sstable: &SSTableReader| sstable.statistics().stats.max_local_deletion_time < gc_before;
     if !sstables.iter().any(|sstable| is_expired(sstable)) {
@@ -295,7 +286,7 @@ fn newest_sources(
             break;
         }
         let cursor = limited(open_cursor(sstable, table, range, mode)?, turn);
-        // There is nothing to be saved behind the last.
+        // After the last source there is none that could be skipped.
         let is_last = index + 1 == sstables.len();
         sources.push(if is_last { cursor } else { search.enter(cursor)? });
     }

@@ -1,4 +1,4 @@
-//! Records of the log that are read, looked up and applied together.
+//! Batches of log records, which are read, looked up and applied together.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ const RECORDS_TOGETHER: usize = 64;
 /// A bunch ends earlier when its records reach this size, bytes.
 const BUNCH_SIZE: usize = 64 << 10;
 
-/// What there is to know of a table when its records are read.
+/// The properties of a table that matter when its records are read.
 #[derive(Clone, Copy)]
 struct Known<'s> {
     id: TableId,
     table: Option<&'s Arc<Table>>,
     in_tables: Option<&'s IntervalSet>,
-    /// Its records are passed over, and set aside later.
+    /// Whether its records are skipped, and set aside later.
     is_quarantined: bool,
 }
 
@@ -41,15 +41,15 @@ impl<'s> Known<'s> {
 /// Records that are applied together.
 #[derive(Default)]
 pub(crate) struct Bunch {
-    /// Side by side: where they come from they are not, and each alone would be waited for.
+    /// The records, contiguous. In their source they are scattered, and each would cost a cache miss.
     bytes: Vec<u8>,
-    /// Where each ends in `bytes`, and its position in the log.
+    /// The end of each record in `bytes`, and its position in the log.
     ends: Vec<(usize, LogPosition)>,
     updates: ReadUpdates,
 }
 
 impl Bunch {
-    /// Takes the next records; false if there are no more.
+    /// Takes the next records. Returns false when `records` ends; this bunch may then hold the last of them.
     pub fn gather<'r>(&mut self, records: &mut impl Iterator<Item = (&'r [u8], LogPosition)>) -> bool {
         self.bytes.clear();
         self.ends.clear();
@@ -66,8 +66,8 @@ impl Bunch {
         self.updates.updates()
     }
 
-    /// Reads their updates, as far as no table covers them. A table of which one cannot be read is quarantined; where
-    /// the log is salvaged, the record is left out instead.
+    /// Reads the updates that no SSTable covers. If one cannot be read, its table is quarantined; if the log is
+    /// salvaged, the record is left out instead.
     pub fn read(
         &mut self,
         shared: &Shared,
@@ -77,12 +77,12 @@ impl Bunch {
         let catalog = shared.catalog();
         let (unknown, covered) = (Cell::new(0), Cell::new(0));
         let mut unreadable = 0;
-        // Mostly the next is of the same table.
+        // The next update is usually of the same table.
         let last = Cell::new(None);
         self.updates.clear();
         let (mut start, mut index) = (0, 0);
         while let Some((end, position)) = self.ends.get(index) {
-            // What is covered is not looked into: a table of that id may have had other columns then.
+            // Covered updates are not decoded: the table of that id may have had other columns then.
             let to_replay = |id| {
                 let known = last.get().filter(|known: &Known<'_>| known.id == id);
                 let known = known.unwrap_or_else(|| Known::new(id, &catalog, in_tables));
@@ -99,7 +99,7 @@ impl Bunch {
                 let culprit = last.take().filter(|known| !known.is_quarantined).map(|known| known.id.0);
                 match culprit {
                     _ if shared.options().commitlog.salvage => unreadable += 1,
-                    // The record is read once more without that table; updates that are read twice change nothing.
+                    // The record is read again without that table; updates that are read twice change nothing.
                     Some(id) if quarantine.quarantine_unreadable(id, &what) => continue,
                     _ => return Err(what),
                 }

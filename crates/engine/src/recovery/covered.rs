@@ -1,4 +1,4 @@
-//! What of the log need not be replayed, because tables have it.
+//! The parts of the log that need not be replayed, because SSTables cover them or truncations deleted them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
@@ -8,32 +8,32 @@ use model::TableId;
 
 use crate::lock::lock;
 
-/// What of the log each table has in its SSTables already.
+/// The parts of the log that each table's SSTables and truncations cover.
 #[derive(Default)]
 pub(crate) struct Covered {
     by_table: HashMap<TableId, IntervalSet>,
-    /// The last segment that an SSTable of ours or a truncation names. They may be older than the log: then it must
-    /// never come to such ids, for its records would be taken for theirs.
+    /// The last segment that an SSTable of ours or a truncation names. If the log is new, its ids must begin above it:
+    /// otherwise its records would appear to be covered.
     last_segment: i64,
     /// For each segment that SSTables cover, the greatest offset that they name. A flush syncs the log before it writes
     /// an SSTable, so that the log was durable up to there.
     ends: BTreeMap<i64, i32>,
-    /// Tables of which the log has records, and the schema nothing.
+    /// Tables with records in the log that the schema does not have.
     unknown: Mutex<BTreeSet<TableId>>,
 }
 
 impl Covered {
-    /// The log has records of this table, and the schema nothing.
+    /// Notes a table with records in the log that the schema does not have.
     pub fn note_unknown(&self, table: TableId) {
         lock(&self.unknown).insert(table);
     }
 
-    /// Tables of which the log has records, and the schema nothing.
+    /// Tables with records in the log that the schema does not have.
     pub fn unknown(&self) -> BTreeSet<TableId> {
         lock(&self.unknown).clone()
     }
 
-    /// An SSTable of the table has these intervals.
+    /// Adds the intervals of an SSTable of the table.
     pub fn add(&mut self, table: TableId, intervals: &IntervalSet) {
         let set = self.by_table.entry(table).or_default();
         for interval in intervals.intervals() {
@@ -48,27 +48,27 @@ impl Covered {
         self.ends.iter().map(|(segment, offset)| LogPosition { segment: *segment, offset: *offset })
     }
 
-    /// An SSTable or a truncation names this place in the log, whether it has any record or not.
+    /// Notes a position that an SSTable or a truncation names, whether it covers any record or not.
     pub fn note(&mut self, position: LogPosition) {
         self.last_segment = self.last_segment.max(position.segment);
     }
 
-    /// The last segment that is named.
+    /// The last segment that an SSTable or a truncation names.
     pub fn last_segment(&self) -> i64 {
         self.last_segment
     }
 
-    /// What the table has of the log.
+    /// The intervals of the log that the table covers.
     pub fn of_table(&self, table: TableId) -> Option<&IntervalSet> {
         self.by_table.get(&table)
     }
 
-    /// Whether the table has what is logged up to `position`.
+    /// Whether the table covers the record that ends at `position`.
     pub fn contains(&self, table: TableId, position: LogPosition) -> bool {
         self.by_table.get(&table).is_some_and(|set| set.contains(position))
     }
 
-    /// Everything up to `position` was truncated.
+    /// Adds a truncation of everything up to `position`.
     pub fn add_truncation(&mut self, table: TableId, position: LogPosition) {
         self.note(position);
         let interval = PositionInterval { start: LogPosition::NONE, end: position };

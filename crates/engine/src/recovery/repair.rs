@@ -1,7 +1,7 @@
-//! Repair: a quarantined table is opened anew, gets the records that were set aside, and is served again.
+//! Repair: a quarantined table is reopened, gets the records that were set aside, and is served again.
 //!
-//! The records go to memtables that nobody sees and are flushed; then the side files are removed, and the table takes
-//! its place in the schema. Where this fails or is cut short the table stays quarantined, and a further repair applies
+//! The records go to memtables that are not visible yet and are flushed; then the side files are removed, and the table
+//! becomes part of the schema. If this fails or is interrupted, the table stays quarantined, and another repair applies
 //! the same records again, which changes nothing.
 
 use std::sync::Arc;
@@ -42,8 +42,8 @@ impl Recovery {
         Ok(applied)
     }
 
-    /// Reads the definition once more, and takes the table back with what was set aside. Called with the schema's lock
-    /// held.
+    /// Reads the definition again, and restores the table with the records that were set aside. Called with the
+    /// schema's lock held.
     fn repair_unreadable(&self, keyspace: &str, name: &str) -> Result<u64, EngineError> {
         let stored = StoredSchema::load(&self.shared, &self.quarantine)?;
         let stored = stored.keyspaces.iter().find(|stored| &*stored.name == keyspace);
@@ -68,7 +68,8 @@ impl Recovery {
         Ok(applied)
     }
 
-    /// Opens a table anew and applies what was set aside of it, which is removed then; also how many updates that was.
+    /// Reopens a table, applies the updates that were set aside, and removes their files. Returns the store and the
+    /// number of updates.
     fn open_repaired(&self, table: &Arc<Table>) -> Result<(Arc<TableStore>, u64), EngineError> {
         let fresh = self.tables.open_files(table)?;
         self.tables.truncations().finish_of(&fresh)?;
@@ -95,7 +96,7 @@ impl Recovery {
                         found: error.to_string(),
                     }
                 })?;
-                // Before more is applied, so that the last flush has something to write.
+                // This comes before the next update, so that the last flush has something to write.
                 if self.shared.pool().wants_flush() {
                     self.flush.try_flush_store(fresh)?;
                 }
@@ -105,7 +106,7 @@ impl Recovery {
                 }
             }
         }
-        // Whatever the log still holds of the table is in its SSTables then: a later start must not replay it over
+        // The SSTables then cover all of the table's records in the log: a later start must not replay them over
         // deletions that were purged meanwhile.
         self.replayer.ends_replay(fresh);
         self.flush.try_flush_store(fresh)?;

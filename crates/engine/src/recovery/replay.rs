@@ -1,4 +1,4 @@
-//! Applying records of the log to the memtables, and what becomes of the memtables then.
+//! Applying records of the log to the memtables, and the flushes afterwards.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::quarantine::Quarantine;
 use crate::shared::Shared;
 use crate::table::TableStore;
 
-/// What was replayed is little if it is less than this part of what memtables may hold, and belongs to few tables.
+/// The replayed data is small if it is less than the memory of memtables divided by this, and of few tables.
 const REPLAYED_SHARE: u64 = 64;
 /// More tables than this are not few.
 const REPLAYED_TABLES: usize = 100;
 
-/// What replaying the log came to.
+/// The result of replaying the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplaySummary {
     /// Updates that were applied.
@@ -28,8 +28,8 @@ pub struct ReplaySummary {
     pub covered: u64,
     /// Updates of tables that do not exist any more.
     pub of_dropped_tables: u64,
-    /// Records that a salvage left out, or a part of them: of columns that the schema does not know, because the
-    /// change that made them is among what was damaged.
+    /// Records that a salvage left out, entirely or in part: those with columns that the schema does not have, because
+    /// the schema change that added them was damaged.
     pub unreadable: u64,
 }
 
@@ -58,7 +58,7 @@ impl Replayer {
         Replayer { shared: Arc::clone(shared), quarantine: Arc::clone(quarantine), flush: Arc::clone(flush) }
     }
 
-    /// Applies records, each with its position, to the memtables, as far as no table covers them.
+    /// Applies records, each with its position, to the memtables, unless SSTables cover them.
     pub fn apply_records<'r>(
         &self,
         mut records: impl Iterator<Item = (&'r [u8], LogPosition)>,
@@ -84,7 +84,7 @@ impl Replayer {
         Ok(summary)
     }
 
-    /// Updates of one table that follow each other are looked up and counted together.
+    /// Applies updates. Successive updates of one table are looked up and counted together.
     fn apply_updates(&self, updates: &[PartitionUpdate]) -> Result<(), EngineError> {
         for same in updates.chunk_by(|a, b| a.table().id == b.table().id) {
             let Some(first) = same.first() else { continue };
@@ -120,10 +120,10 @@ impl Replayer {
         }
     }
 
-    /// What was replayed into memtables is flushed in the background, and frees its part of the log then: queries need
-    /// not wait for it. It is flushed here and now where it is little and of few tables, so that a start mostly leaves
-    /// nothing behind; and where the log is short of segments, or memory of room, because the start itself writes. A
-    /// flush that fails is no reason not to serve what is in memory and in the log: it is tried again in the
+    /// Flushes the replayed memtables, which frees their part of the log. This mostly happens in the background, so
+    /// that queries need not wait for it. It happens at once if the data is small and of few tables, so that most
+    /// starts leave nothing to flush, and if log segments or memory are short, because the start itself writes. A
+    /// failed flush does not prevent service, because the data is in memory and in the log: it is retried in the
     /// background.
     pub fn settle(&self) -> Result<(), EngineError> {
         let is_little = self.shared.pool().used_bytes() < self.shared.options().memtable_space_bytes / REPLAYED_SHARE
@@ -147,8 +147,8 @@ impl Replayer {
         Ok(())
     }
 
-    /// Has the flush of the table's newest memtable, which comes after those of all others, cover all that was
-    /// replayed; false if nothing of it is in memory.
+    /// Makes the flush of the table's newest memtable, which comes after those of all others, cover all replayed
+    /// records. Returns false if none of them are in memory.
     pub fn ends_replay(&self, store: &TableStore) -> bool {
         let view = store.view();
         let Some(newest) = view.generations().find(|generation| !generation.memtable.is_empty()) else { return false };

@@ -17,7 +17,7 @@ use crate::schema::change::Keyspaces;
 use crate::schema_rows::{self, SchemaDamage};
 use crate::system::{is_local_system_keyspace, is_system_keyspace, newest_timestamp, system_keyspaces};
 
-/// What a start came to.
+/// The result of a start.
 pub(crate) struct Start {
     pub replayed: ReplaySummary,
     pub log_report: ReplayReport,
@@ -26,7 +26,7 @@ pub(crate) struct Start {
 }
 
 impl Recovery {
-    /// Opens what there is, and replays the log. Called once, before anything else runs.
+    /// Opens the existing tables, and replays the log. Called once, before anything else runs.
     pub fn run(&self, mut replay: Replay) -> Result<Start, EngineError> {
         let started = Instant::now();
         let startup = |error: LogError| EngineError::Startup(error.to_string());
@@ -42,20 +42,20 @@ impl Recovery {
         }
         let loaded = StoredSchema::load(&self.shared, &self.quarantine);
         if !loaded.as_ref().is_ok_and(|stored| stored.damage.is_empty()) {
-            // The log may have what is missing, although its bookkeeping says that it has no records of the schema.
+            // The log may have the missing rows, although its bookkeeping says that it has no records of the schema.
             replay.check_promises().map_err(startup)?;
         }
         let stored = loaded?;
         self.open_schema(&stored.keyspaces)?;
         let is_salvage = self.shared.options().commitlog.salvage;
         if is_salvage && !stored.damage.is_empty() {
-            // Records of what is left out are passed over.
+            // Records of objects that are left out are skipped.
             replay.keep_copies();
         }
         self.tables.truncations().remove_truncated()?;
         self.cover(&mut covered)?;
         replay.note_durable(covered.durable());
-        // Before anything is appended.
+        // This comes before anything is appended.
         self.shared.log().raise_segment_ids(covered.last_segment()).map_err(startup)?;
         self.residents.settle_all();
         let second_reading = replay.again();
@@ -72,7 +72,7 @@ impl Recovery {
         if is_salvage && !(log_report.gaps.is_empty() && stored.damage.is_empty()) {
             self.store_salvaged_schema(&stored)?;
         }
-        // What cannot be deleted of dropped tables is tried again at the next change of the schema, or start.
+        // Failed deletions of dropped tables are retried at the next change of the schema, or start.
         self.tables.finish_drops().unwrap_or_else(|error| self.shared.tell_failure(&error));
         let schema_damage = match is_salvage {
             true => stored.damage,
@@ -82,14 +82,14 @@ impl Recovery {
             }
         };
         self.tables.truncations().finish_all()?;
-        // While the log holds records from before, a start has to know what of them was truncated.
+        // While the log holds records from before this start, starts need their truncations.
         if self.shared.log().replayed_tables().is_empty() {
             self.tables.truncations().forget_gone()?;
         }
         Ok(Start { replayed, log_report, schema_damage, recovery_time })
     }
 
-    /// Writes the system keyspaces into `system_schema`, where drivers look for them, unless they are there.
+    /// Writes the system keyspaces into `system_schema`, where drivers expect them, unless they are there.
     fn store_system_schema(&self, stored: &[Keyspace]) -> Result<(), EngineError> {
         let missing = |keyspace: &&Arc<Keyspace>| {
             is_system_keyspace(&keyspace.name) && !stored.iter().any(|stored| *stored == ***keyspace)
@@ -119,7 +119,7 @@ impl Recovery {
                 None => {
                     keyspaces.insert(stored.name.clone(), Arc::new(stored.clone()));
                 }
-                // The tables of system keyspaces are those of this version; how they are replicated is the user's.
+                // The tables of system keyspaces are those of this version; their replication is set by the user.
                 Some(defined) if !is_local_system_keyspace(&defined.name) => {
                     defined.replication = stored.replication.clone();
                     defined.durable_writes = stored.durable_writes;
@@ -131,7 +131,7 @@ impl Recovery {
         self.tables.open_stores(&schema).map(|_| ())
     }
 
-    /// Notes what of the log the SSTables have, and the truncations.
+    /// Notes the parts of the log that SSTables cover, and the truncations.
     fn cover(&self, covered: &mut Covered) -> Result<(), EngineError> {
         for (id, store) in self.shared.catalog().stores() {
             for sstable in &store.view().sstables {
@@ -145,16 +145,17 @@ impl Recovery {
         Ok(())
     }
 
-    /// A clock that was set back must not make changes of the schema, or truncations, older than those they change.
+    /// Makes later timestamps greater than all stored ones: even if the clock was set back, changes of the schema and
+    /// truncations must be newer than the rows that they change.
     fn go_on_from_stored_timestamps(&self) -> Result<(), EngineError> {
-        // What was replayed may be in memory only. Each of them writes the node's row as well.
+        // Replayed rows may be in memory only. Each such change also writes the node's row.
         let newest = newest_timestamp(read::local_rows(&self.shared)?)?;
         self.shared.note_timestamp(newest);
         for store in self.shared.stores() {
             if is_local_system_keyspace(&store.table.load().keyspace) {
                 let view = store.view();
                 let newest = view.sstables.iter().map(|sstable| sstable.statistics().stats.max_timestamp);
-                // An SSTable that has no timestamps at all says the greatest there is.
+                // An SSTable without timestamps has the greatest possible value here.
                 let newest = newest.filter(|newest| *newest < i64::MAX).max().unwrap_or(0);
                 self.shared.note_timestamp(newest);
             }
@@ -166,8 +167,8 @@ impl Recovery {
         Ok(read::local_row(&self.shared)?.and_then(|row| row.uuid("schema_version")).unwrap_or_else(Uuid::new_v4))
     }
 
-    /// After a salvage: what is stored of the schema is what was made of it, so that the next start finds no more
-    /// damage, and clients are shown what there is. The files of tables that were left out stay.
+    /// After a salvage: stores the schema as it was salvaged, so that the next start finds no more damage, and clients
+    /// see the existing tables. The files of tables that were left out stay.
     fn store_salvaged_schema(&self, stored: &StoredSchema) -> Result<(), EngineError> {
         let schema = self.shared.schema();
         for keyspace in schema.keyspaces.values().filter(|keyspace| !is_system_keyspace(&keyspace.name)) {

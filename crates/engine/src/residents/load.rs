@@ -27,7 +27,7 @@ enum Rest {
 
 impl Residents {
     /// Loads all data that is not resident yet, which is the data of older generations and SSTables. Writes continue
-    /// meanwhile, and where they meet loaded data the newer one wins. Blocks on the disk.
+    /// meanwhile, and are reconciled with loaded data as usual: the newer one wins. Blocks on the disk.
     pub(super) fn load_resident(&self, store: &Arc<TableStore>, resident: &Arc<Resident>) -> Result<(), EngineError> {
         // Waits for the writes to older generations, so that their memtables are complete.
         self.shared.groups().barrier().wait();

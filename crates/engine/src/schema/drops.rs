@@ -35,7 +35,8 @@ impl Tables {
         self.shared.forget_log(store.table.load().id, self.shared.log().position())
     }
 
-    /// Has the files of unreadable tables that `new` does not have any more deleted with those of other dropped tables.
+    /// Marks the files of unreadable tables that `new` lacks for deletion, with those of other dropped tables. Returns
+    /// whether there are any.
     pub(super) fn note_dropped_unreadable(&self, old: &Schema, new: &Schema) -> bool {
         let is_gone = |(keyspace, name, _): (&Arc<str>, &Arc<str>, _)| new.unreadable(keyspace, name).is_none();
         let any = old.all_unreadable().any(is_gone);

@@ -30,7 +30,7 @@ impl Tables {
         Ok(self.new_store(table, sstables))
     }
 
-    /// The SSTable, or what is sound of it; `None` if that is nothing.
+    /// The SSTable, or a copy of its sound rows; `None` if there are none.
     fn open_sound(&self, descriptor: &Descriptor, table: &Arc<Table>) -> Option<Arc<SSTableReader>> {
         let opened = self.shared.files().open(descriptor, table).and_then(|sstable| {
             read_through(&sstable)?;

@@ -1,4 +1,4 @@
-//! The stored schema: the user keyspaces, as the system tables have them.
+//! The stored schema: the user keyspaces as stored in the system tables.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +14,15 @@ use crate::shared::Shared;
 #[derive(Default)]
 pub(crate) struct StoredSchema {
     pub keyspaces: Vec<Keyspace>,
-    /// What cannot be read. A salvage leaves it out, otherwise its tables are quarantined.
+    /// The unreadable parts. A salvage leaves them out, otherwise their tables are quarantined.
     pub damage: Vec<SchemaDamage>,
-    /// Of which there are parts, but not themselves.
+    /// Keyspaces whose own row is lost, although rows of their tables, columns or types exist.
     pub lost_keyspaces: BTreeSet<String>,
 }
 
 impl StoredSchema {
-    /// Reads the user keyspaces out of the system tables. A table whose rows cannot be read is quarantined by name; it
-    /// stops a start that is to open nothing damaged, and a salvage leaves it out.
+    /// Reads the user keyspaces from the system tables. A table whose rows cannot be read is quarantined by name. A
+    /// start that must not open damaged data fails because of it, and a salvage leaves it out.
     pub fn load(shared: &Shared, quarantine: &Quarantine) -> Result<StoredSchema, EngineError> {
         let rows = |keyspace: &str, table: &str| read::system_rows(shared, keyspace, table);
         let rows = SchemaRows {

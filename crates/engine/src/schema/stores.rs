@@ -18,14 +18,14 @@ use crate::table::by_table_id::ByTableId;
 use crate::table::in_memory::memory_only;
 
 impl Tables {
-    /// Gives every table of `schema` a store and makes it the current schema; returns the stores of tables that are
-    /// gone.
+    /// Gives every table of `schema` a store and makes it the current schema. Returns the stores of removed tables.
     pub(crate) fn open_stores(&self, schema: &Arc<Schema>) -> Result<Vec<Arc<TableStore>>, EngineError> {
         let stores = self.stores_for(schema)?;
         Ok(self.publish(schema, stores))
     }
 
-    /// A store for every table of `schema`: its own, or one of the SSTables in its directory. Nobody sees it yet.
+    /// A store for every table of `schema`: the existing one, or a new one with the SSTables in its directory. New
+    /// stores are not visible yet.
     pub(crate) fn stores_for(&self, schema: &Schema) -> Result<Stores, EngineError> {
         let old = self.shared.catalog();
         let mut stores = Stores::with_capacity_and_hasher(old.stores().len(), ByTableId::default());
@@ -39,7 +39,7 @@ impl Tables {
         Ok(stores)
     }
 
-    /// Makes `schema` the current one, with the stores of its tables; returns those of tables that are gone.
+    /// Makes `schema` the current one, with the stores of its tables. Returns the stores of removed tables.
     pub(crate) fn publish(&self, schema: &Arc<Schema>, stores: Stores) -> Vec<Arc<TableStore>> {
         for keyspace in schema.keyspaces.values() {
             for table in keyspace.tables.values() {
@@ -65,7 +65,7 @@ impl Tables {
         removed.collect()
     }
 
-    /// Has later writes go to the memtable's indexes too, and the indexes of earlier ones built.
+    /// Begins a new memtable if the active one lacks an index, and requests the indexes of earlier data.
     fn change_indexes(&self, store: &Arc<TableStore>, table: &Table) {
         let keys: Vec<IndexKey> = table.indexes().iter().filter_map(|index| table.index_key(index)).collect();
         store.indexes.keep_only(&keys);
@@ -75,21 +75,21 @@ impl Tables {
             self.shared.retire_active(store);
         }
         if keys.is_empty() {
-            // What stays behind does no harm, and is deleted with the table.
+            // Remaining files do no harm, and are deleted with the table.
             let _ = self.shared.files().remove_all_indexes(table.id);
         }
         self.shared.files().index_requests().request();
     }
 
-    /// The store of a table of the schema; quarantined where its SSTables cannot be opened, or log records of it were
-    /// set aside.
+    /// The store of a table of the schema. It is quarantined if its SSTables cannot be opened, or log records of it
+    /// were set aside.
     fn open_store(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
         if is_indispensable(table) {
             return self.open_indispensable(table);
         }
         let (store, reason) = match self.open_files(table) {
             Ok(store) => (store, self.quarantine.set_aside_before(table.id)?),
-            // A table that is being made is refused instead.
+            // The creation of a new table is refused instead.
             Err(failure) if self.shared.options().opens_damaged && self.shared.is_replaying() => {
                 (self.new_store(table, Vec::new()), Some(failure))
             }
@@ -99,7 +99,7 @@ impl Tables {
         Ok(store)
     }
 
-    /// A store of the SSTables in the table's directory, which nobody else knows of.
+    /// A new store of the SSTables in the table's directory, which is not visible yet.
     pub(crate) fn open_files(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
         let Opened { sstables, failures, leftovers } =
             self.shared.files().open_all(&self.table_directory(table), table)?;

@@ -113,7 +113,7 @@ impl Truncations {
         let _no_load = lock(&store.settling);
         self.take_in(store)?;
         self.residents.renew(store);
-        // A write that follows from what the truncation deletes must not enter the log behind it.
+        // A write that follows from what the truncation deletes must not enter the log after it.
         let closed = store.epoch.close();
         self.shared.groups().barrier().wait();
         // Even an empty memtable is retired, because records after the position must not be dropped with it.

@@ -1,7 +1,7 @@
-//! Whether the rows of `system_schema` say the same of a table's columns as its layout in `system.table_layouts`.
+//! Whether the rows of `system_schema` agree with a table's layout in `system.table_layouts` about its columns.
 //!
-//! Clients read the rows, and the node reads a table's data by the layout. One mutation writes both, so that they
-//! differ only if a part of it was lost. The layout stays in force then, and the start reports it.
+//! Clients read the rows, and the node reads a table's data by the layout. One mutation writes both, so they differ
+//! only if a part of it was lost. The layout is used then, and the start reports the difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Secondary indexes in `system_schema.indexes`, and what `system."IndexInfo"` says of them.
+//! Secondary indexes in `system_schema.indexes`, and their entries in `system."IndexInfo"`.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use types::CqlType;
 use super::{BUILT_INDEXES, schema_table, text, text_map};
 use crate::system::{SystemRow, SystemWrite};
 
-/// Writes the indexes of changed tables anew, and forgets that those which are gone were built.
+/// Rewrites the indexes of changed tables, and deletes the entries of removed indexes in `IndexInfo`.
 pub(super) fn change(
     [mut indexes, mut built]: [SystemWrite; 2],
     before: Option<&Keyspace>,
@@ -51,13 +51,13 @@ fn kind(class: IndexClass) -> &'static str {
     }
 }
 
-/// The index of a row; `None` if there are no such indexes.
+/// The index of a row; `None` if its class is not supported.
 pub(crate) fn read(row: &SystemRow) -> Option<Index> {
     let index = Index::from_options(&row.text("index_name"), row.text_map("options"))?;
     (row.text("kind") == kind(index.class)).then_some(index)
 }
 
-/// The write that says that an index is built.
+/// The write that records that an index is built.
 pub(crate) fn note_built(schema: &Schema, keyspace: &str, index: &str, timestamp: i64) -> PartitionUpdate {
     let mut write = SystemWrite::new(schema_table(schema, BUILT_INDEXES), keyspace.as_bytes(), timestamp);
     write.row(&[index.as_bytes()], &[]);

@@ -1,4 +1,5 @@
-//! What `system.table_layouts` keeps of a table: what `system_schema` has no column for, one blob a table.
+//! Tables' layouts in `system.table_layouts`: the properties for which `system_schema` has no columns, in one blob for
+//! each table.
 //!
 //! ```text
 //! layout := u8 version (3)  uvint next column id  sets (static)  sets (regular)  uvint count, count * dropped
@@ -9,13 +10,13 @@
 //! name, type := uvint length, UTF-8; the type as system_schema prints it
 //! ```
 //!
-//! A change says how a set differs from the one before it: the first one adds all columns of its set, and a column that
-//! is dropped is removed and added again.
+//! A change is the difference between a set and the previous one: the first change adds all columns of its set, and a
+//! column that is dropped is removed and added again.
 //!
 //! Versions 1 and 2, which list all columns of each set (`uvint columns, columns * column`), are read too. The columns
-//! of version 1 do not say whether they are dropped: its sets left dropped columns out.
+//! of version 1 have no flag for dropped ones: its sets left dropped columns out.
 //!
-//! A dropped table whose files are not deleted yet has there, so that a start can go on with it:
+//! A dropped table whose files are not deleted yet has the following layout, so that a start can delete them:
 //!
 //! ```text
 //! layout := u8 0  keyspace  name
@@ -28,11 +29,11 @@ use model::{Column, ColumnChange, ColumnId, ColumnKind, ColumnSet, Table};
 use types::{CqlType, UserType, vint};
 
 const LAYOUT_VERSION: u8 = 3;
-/// It lists all columns of each set.
+/// The version that lists all columns of each set.
 const LAYOUT_VERSION_OF_WHOLE_SETS: u8 = 2;
-/// It does so too, and its columns do not say whether they are dropped.
+/// The version that does so too, and whose columns have no flag for dropped ones.
 const LAYOUT_VERSION_OF_SHOWN: u8 = 1;
-/// In the place of the version, for a table that was dropped.
+/// Marks the layout of a dropped table, in the place of the version.
 const DROPPED: u8 = 0;
 
 fn write_text(value: &str, out: &mut Vec<u8>) {
@@ -72,7 +73,7 @@ pub(super) fn write(table: &Table) -> Vec<u8> {
     out
 }
 
-/// What is kept of a dropped table.
+/// The layout of a dropped table.
 pub(super) fn write_dropped(keyspace: &str, name: &str) -> Vec<u8> {
     let mut out = vec![DROPPED];
     write_text(keyspace, &mut out);
@@ -186,7 +187,7 @@ impl<'a> LayoutReader<'a> {
 }
 
 /// A type by its stored name. A user type that is not there any more (one that a column of an old set had) has no
-/// fields: such a column's cells are only ever skipped, for which it matters only whether they are many.
+/// fields: such a column's cells are only skipped, for which only one thing matters: whether it is complex.
 pub(super) fn parse_type(name: &str, types: &BTreeMap<Arc<str>, Arc<UserType>>) -> Option<CqlType> {
     let dropped = |name: &str| UserType::new("".into(), name.into(), Vec::new());
     CqlType::parse_name(name, &|user| Some(types.get(user).cloned().unwrap_or_else(|| Arc::new(dropped(user)))))

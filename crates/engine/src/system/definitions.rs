@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::{ColumnKind, Keyspace, TableBuilder, TableId, TableOptions};
 use types::CqlType;
 
-/// The keyspaces that no user may change, with replication class and factor; the first two never leave the node.
+/// The keyspaces that users may not change, with replication class and factor. The first two are never replicated.
 pub const SYSTEM_KEYSPACES: [(&str, &str, Option<&str>); 5] = [
     ("system", "LocalStrategy", None),
     ("system_schema", "LocalStrategy", None),

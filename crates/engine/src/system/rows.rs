@@ -23,12 +23,12 @@ impl SystemWrite {
         SystemWrite { update, timestamp, now_seconds: (timestamp / 1_000_000) as u32 }
     }
 
-    /// What a rewrite of the partition deletes first: everything older than its own rows.
+    /// The deletion at the start of a rewrite: everything older than the rows of this write.
     fn before(&self) -> DeletionTime {
         DeletionTime::new(self.timestamp - 1, self.now_seconds)
     }
 
-    /// Deletes what the partition held.
+    /// Deletes the previous content of the partition.
     pub fn clear(&mut self) {
         self.update.delete_partition(self.before());
     }
@@ -65,7 +65,7 @@ impl SystemWrite {
         self.update.row(&clustering(clustering_values), &blob);
     }
 
-    /// Puts one entry of a non-frozen map of the partition's only row, or takes it out; the others stay as they are.
+    /// Sets or removes one entry of a non-frozen map of the partition's only row. The other entries do not change.
     pub fn entry(&mut self, column: &str, key: &[u8], value: Option<&[u8]>) {
         let table = self.update.table().clone();
         let Some(index) = table.regulars().index_of(column) else { return };

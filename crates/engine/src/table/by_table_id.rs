@@ -1,4 +1,4 @@
-//! Tables are looked up by ids that are random already: to find one takes two multiplications.
+//! A hasher for table ids. They are already random, so a hash takes only two multiplications.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -14,7 +14,7 @@ impl Hasher for IdHasher {
         for part in bytes.chunks(8) {
             let mut word = [0; 8];
             word[..part.len()].copy_from_slice(part);
-            // An odd number without pattern; the map takes the upper bits, into which all lower ones went.
+            // The factor is odd and has no pattern. The map uses the upper bits, which depend on all lower ones.
             self.0 = (self.0.rotate_left(29) ^ u64::from_le_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         }
     }

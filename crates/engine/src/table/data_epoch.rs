@@ -1,9 +1,10 @@
-//! The epoch of a table's data, which ends when rows come or go otherwise than by writes: a truncation, an import.
+//! The epoch of a table's data, which ends when rows are added or removed other than by writes: by a truncation or an
+//! import.
 //!
-//! What was read in an epoch is still true in it, apart from writes. A write that follows from what it read notes the
-//! epoch before it reads, and may only enter the log in the same epoch ([`ReadEpoch::is_current`]). A truncation closes
-//! the epoch before it divides the writes, until the old rows are gone. So such a write is either before the
-//! truncation, or has read what is left by it.
+//! Within an epoch, only writes change the rows that were read. A write that depends on a read notes the epoch before
+//! the read, and may only enter the log in the same epoch ([`ReadEpoch::is_current`]). A truncation closes the epoch
+//! before it divides the writes, until the old rows are gone. So such a write is either before the truncation, or has
+//! read the state after it.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -42,15 +43,15 @@ impl DataEpoch {
         self.number.store(next_number(), Ordering::SeqCst);
     }
 
-    /// Refuses writes that follow from reads, until the returned value is dropped. A write that is in a group already
-    /// may still enter the log: the caller waits for the groups.
+    /// Refuses writes that depend on reads, until the returned value is dropped. A write that is in a group already may
+    /// still enter the log, so the caller has to wait for the groups.
     pub fn close(&self) -> ClosedEpoch<'_> {
         let was_closed = self.is_closed.swap(true, Ordering::SeqCst);
         debug_assert!(!was_closed, "truncations run one at a time");
         ClosedEpoch(self)
     }
 
-    /// Waits until such writes are not refused.
+    /// Waits until such writes are no longer refused.
     pub async fn open(&self) {
         poll_fn(|context| {
             if !self.is_closed.load(Ordering::SeqCst) {
@@ -63,7 +64,7 @@ impl DataEpoch {
     }
 }
 
-/// Writes that follow from reads are refused while this exists.
+/// Writes that depend on reads are refused while this exists.
 pub(crate) struct ClosedEpoch<'e>(&'e DataEpoch);
 
 impl Drop for ClosedEpoch<'_> {
@@ -85,7 +86,7 @@ impl ReadEpoch {
         ReadEpoch { store: Arc::clone(store), number: store.epoch.number() }
     }
 
-    /// Whether a write may still follow from what was read. This is asked inside a write group.
+    /// Whether a write may still depend on the read. Called inside a write group.
     pub fn is_current(&self) -> bool {
         let epoch = &self.store.epoch;
         !epoch.is_closed.load(Ordering::SeqCst) && epoch.number.load(Ordering::SeqCst) == self.number

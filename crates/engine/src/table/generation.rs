@@ -61,7 +61,7 @@ impl Generation {
     /// Records that end after this position, up to the next generation's, are in this memtable.
     ///
     /// Unless it was set, it is the end of the log at the time of the first call, which comes after the publication of
-    /// the view with this generation. A write that is appended behind this position finds the generation there, and no
+    /// the view with this generation. A write that is appended after this position finds the generation there, and no
     /// such write goes to an older generation.
     pub fn lower(&self, log: &CommitLog) -> LogPosition {
         *self.lower.get_or_init(|| {
@@ -109,7 +109,7 @@ impl Generation {
         self.indexes.iter().for_each(|indexes| indexes.table_altered(table));
     }
 
-    /// What the memtable and its indexes hold, bytes.
+    /// The bytes of the memtable and its indexes.
     pub fn used_bytes(&self) -> u64 {
         self.memtable.memory().used_bytes + self.indexes.as_ref().map_or(0, |indexes| indexes.used_bytes())
     }

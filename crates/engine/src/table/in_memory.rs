@@ -56,8 +56,8 @@ impl Resident {
     }
 
     /// Whether the changes have enough bytes for a flush, so that the disk never holds much more than the data. A table
-    /// that a memtable holds several times over is flushed no more often than others, and its SSTables need no merges
-    /// for that.
+    /// that is much smaller than a memtable is flushed no more often than others, and its SSTables need no merges for
+    /// that.
     pub fn are_many(&self, changed_bytes: u64, least_bytes: u64) -> bool {
         changed_bytes >= compaction::flush_bytes(self.data.used_bytes(), least_bytes) && !self.is_failed()
     }
@@ -79,7 +79,7 @@ impl Resident {
     }
 }
 
-/// A table in memory in numbers.
+/// Statistics of a table in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InMemoryStats {
     /// The limit of its memory in bytes (`size_limit_in_mb`).
@@ -90,8 +90,8 @@ pub struct InMemoryStats {
     pub committed_bytes: u64,
     /// Writes that were refused for lack of room, since the start.
     pub refused_writes: u64,
-    /// How often its memory reached 80 % and 95 % of the limit, since the start. It counts again once the memory was
-    /// well below.
+    /// How often its memory reached 80 % and 95 % of the limit since the start. It is counted again after the memory
+    /// was well below.
     pub warnings: [u64; 2],
     /// The percentage that it has reached; 0 if it is below both.
     pub warned_percent: u64,

@@ -1,8 +1,8 @@
 //! The secondary indexes of one table's data: those of memtables in memory, those of SSTables in files.
 //!
-//! An SSTable that was just written has no files yet. Until they are built, what it was made of stands in for it: the
-//! indexes of the memtable that was flushed, or of the SSTables that were merged. These have an entry for each of its
-//! rows, and may have more, which costs time and no wrong row.
+//! A new SSTable has no index files yet. Until they are built, the indexes of its sources stand in for them: those of
+//! the flushed memtable, or of the merged SSTables. These have an entry for each of its rows. They may have more, which
+//! costs time but gives no wrong rows.
 
 mod parts;
 
@@ -56,7 +56,7 @@ impl MemtableIndexes {
         Some(Box::new(MemtableIndexes { parts: indexers_of(table).into_iter().map(part).collect() }))
     }
 
-    /// Adds the entries of an update, which must not be visible yet. Returns by how many bytes the indexes grew.
+    /// Adds the entries of an update, which must not be visible yet. Returns the growth of the indexes in bytes.
     #[cold]
     pub fn put(&self, update: &PartitionUpdate) -> i64 {
         let (mut entry, mut growth) = (Vec::new(), 0);
@@ -68,7 +68,7 @@ impl MemtableIndexes {
         growth
     }
 
-    /// Has later entries made with the types of a newer version of the table: a user type may have got a field.
+    /// Makes later entries use the types of a newer version of the table: a user type may have a new field.
     pub fn table_altered(&self, table: &Table) {
         let columns = table.columns_in_select_order();
         for part in &self.parts {
@@ -88,7 +88,7 @@ impl MemtableIndexes {
         self.parts.iter().map(|part| part.key)
     }
 
-    /// What they hold, bytes.
+    /// The bytes of the indexes.
     pub fn used_bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.memory.used_bytes()).sum()
     }
@@ -166,7 +166,7 @@ impl StoreIndexes {
         }
     }
 
-    /// What stands in for the indexes of SSTables that were made of these SSTables and of this generation.
+    /// The stand-ins for the indexes of SSTables that were made from these SSTables and this generation.
     pub fn stand_ins(&self, inputs: &[Arc<SSTableReader>], flushed: Option<&Generation>) -> SSTableIndexes {
         let memory = flushed.and_then(|flushed| flushed.indexes.as_deref());
         if flushed.is_some() && memory.is_none() {
@@ -201,7 +201,7 @@ impl StoreIndexes {
         }
     }
 
-    /// Puts indexes of an SSTable in the place of those that it had with the same keys.
+    /// Adds indexes of an SSTable, and replaces those with the same keys.
     pub fn add(&self, sstable: &SSTableReader, added: &[Held]) {
         self.change(|all| {
             let held = all.entry(sstable.descriptor().id.clone()).or_default();
@@ -211,14 +211,14 @@ impl StoreIndexes {
         });
     }
 
-    /// Forgets SSTables that are in the view no more.
+    /// Forgets SSTables that have left the view.
     pub fn forget<'s>(&self, sstables: impl IntoIterator<Item = &'s SSTableId> + Clone) {
         if !self.by_sstable.load().is_empty() {
             self.change(|all| sstables.clone().into_iter().for_each(|id| drop(all.remove(id))));
         }
     }
 
-    /// Forgets all indexes but those with these keys.
+    /// Forgets all indexes except those with these keys.
     pub fn keep_only(&self, keys: &[IndexKey]) {
         let is_kept = |held: &Held| keys.contains(&held.key);
         if !self.by_sstable.load().values().all(|held| held.iter().all(is_kept)) {

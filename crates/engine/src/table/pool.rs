@@ -68,7 +68,7 @@ impl MemtablePool {
         self.used_bytes() > freed_bytes.saturating_add(self.cleanup_bytes.max(0) as u64)
     }
 
-    /// Takes the memory for a write of `bytes`, as soon as it is there.
+    /// Takes the memory for a write of `bytes`, as soon as it is available.
     pub async fn take(&self, bytes: usize) -> Taken<'_> {
         // A flush begins at the threshold, so a write can only count on the memory above it.
         let bytes = (bytes as i64).min(self.limit_bytes - self.cleanup_bytes);
@@ -83,7 +83,7 @@ impl MemtablePool {
         Taken { pool: self, bytes }
     }
 
-    /// Like [`take`](Self::take), but returns `None` if the memory is not there.
+    /// Like [`take`](Self::take), but returns `None` if the memory is not available.
     pub fn take_now(&self, bytes: usize) -> Option<Taken<'_>> {
         let bytes = (bytes as i64).min(self.limit_bytes - self.cleanup_bytes);
         // `Taken` is made only if the memory was taken, because dropping it gives the memory back.

@@ -44,7 +44,7 @@ pub(crate) struct TableStore {
     pub incarnation: u64,
     /// Whether it is a table of counters, which never changes.
     pub counts: bool,
-    /// Another one after rows have come or gone otherwise than by writes.
+    /// It changes when rows are added or removed other than by writes.
     pub epoch: DataEpoch,
     pub durable_writes: AtomicBool,
     /// Whether a write since the start may be missing from the log.
@@ -126,7 +126,7 @@ impl TableStore {
         debug_assert!(durable || !self.is_all_logged(), "a shutdown flushes what no log holds");
     }
 
-    /// Whether the log has all that its memtables hold.
+    /// Whether the log has all content of its memtables.
     pub fn is_all_logged(&self) -> bool {
         !self.has_unlogged.load(Ordering::Acquire)
     }
@@ -173,7 +173,7 @@ impl TableStore {
         let _ = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Why the table is quarantined, if it is.
+    /// The reason why the table is quarantined, if it is.
     pub fn quarantine_reason(&self) -> Option<Arc<EngineError>> {
         let is_quarantined = self.state.load(Ordering::Acquire) == state::QUARANTINED;
         self.quarantine_reason.load_full().filter(|_| is_quarantined)
@@ -238,7 +238,7 @@ impl TableStore {
         *past = by_shard(std::mem::take(&mut *past), generation.memtable.puts());
     }
 
-    /// What the memtables and their indexes hold, with those whose flush failed, in bytes.
+    /// The bytes of the memtables and their indexes, including those whose flush failed.
     pub fn used_bytes(&self) -> u64 {
         self.view().generations().map(|generation| generation.used_bytes()).sum()
     }

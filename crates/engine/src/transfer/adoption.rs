@@ -1,7 +1,8 @@
 //! Taking over the data directories of a Cassandra node.
 //!
-//! The schema is adopted last, by one record of the log: until then the files that were written belong to no table, and
-//! whoever tries again begins by removing them. A node has all that the other had, or none of it.
+//! The schema is adopted last, by one record of the log: until then the written files belong to no table, and a further
+//! attempt first removes them. The node gets either all tables of the other node, or none. Roles are written before the
+//! schema, and stay if its adoption fails.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::system::{SystemRow, is_system_keyspace, read_rows};
 /// Memory for a foreign schema's index pages.
 const CACHE_BYTES: u64 = 4 << 20;
 
-/// What a schema may have that we do not: the table of `system_schema`, and the column with the name.
+/// Unsupported objects of a schema: the table of `system_schema`, and the column with the name.
 const NOT_ADOPTED: [(&str, &str); 5] = [
     ("indexes", "index_name"),
     ("views", "view_name"),
@@ -37,7 +38,7 @@ pub struct AdoptedTable {
     pub keyspace: String,
     /// The table.
     pub name: String,
-    /// How many SSTables it had.
+    /// The number of its SSTables.
     pub sstables: usize,
 }
 
@@ -58,7 +59,7 @@ impl Transfers {
             self.adopt_schema(keyspaces).map(|()| adopted)
         });
         if adopted.is_err() {
-            // Best effort: without the schema they are no table's, and the next attempt removes them first.
+            // Best effort: without the schema the files belong to no table, and the next attempt first removes them.
             for table in tables.iter().filter(|table| self.shared.store(table).is_err()) {
                 let _ = self.remove_adopted(table);
             }
@@ -93,7 +94,7 @@ impl Transfers {
         let mut sstables = 0;
         for directory in self.table_directories(sources, &table.keyspace, &table.name)? {
             if !directory.to_string_lossy().ends_with(&table.id.0.simple().to_string()) {
-                // Of a table that was dropped and made anew.
+                // The directory is of a dropped table with the same name.
                 continue;
             }
             self.refuse_transactions(&directory)?;
@@ -111,7 +112,7 @@ impl Transfers {
         Ok(AdoptedTable { keyspace: table.keyspace.to_string(), name: table.name.to_string(), sstables })
     }
 
-    /// Fails if a flush or compaction of Cassandra was cut short: which of its files count only Cassandra says.
+    /// Fails if a flush or compaction of Cassandra was interrupted: only Cassandra can tell which of its files count.
     pub(super) fn refuse_transactions(&self, directory: &Path) -> Result<(), EngineError> {
         let entries = self.shared.options().disk.list(directory)?;
         match entries.iter().find(|entry| entry.name.contains("_txn_") && entry.name.ends_with(".log")) {

@@ -24,7 +24,7 @@ impl Transfers {
             disk.remove_dir_all(&unfinished)?;
         }
         let users = schema.keyspaces.values().filter(|keyspace| !is_system_keyspace(&keyspace.name));
-        // Last, so that it knows every column that the rows of the others have.
+        // `system_schema` comes last, so that it has every column of the other tables' rows.
         let keyspaces = users.chain(schema.keyspace("system_schema"));
         let mut exported = 0;
         for keyspace in keyspaces {
@@ -38,8 +38,8 @@ impl Transfers {
         Ok(exported)
     }
 
-    /// Copies a table's SSTables to a directory. They are copied from links, which keep neither flushes nor compactions
-    /// waiting.
+    /// Copies a table's SSTables to a directory. The copies are made from links, so flushes and compactions do not have
+    /// to wait.
     fn export_rows(&self, table: &Table, target: &Path) -> Result<usize, EngineError> {
         let disk = &self.shared.options().disk;
         disk.create_dir_all(target)?;

@@ -12,8 +12,7 @@ use crate::system::{SystemRow, SystemWrite};
 
 const KEYSPACE: &str = "system_auth";
 
-/// The tables that a role's rows refer to or that refer to it. `roles` itself comes last: a node that has roles has all
-/// the rest too.
+/// The tables about roles that are adopted. `roles` itself comes last: a node that has roles has the other three too.
 const TABLES: [&str; 4] = ["role_members", "role_permissions", "resource_role_permissons_index", "roles"];
 
 impl Transfers {
@@ -33,7 +32,7 @@ impl Transfers {
         Ok(())
     }
 
-    /// The rows of a table, of which the rows of one partition lie together.
+    /// The updates that write a table's rows, in which the rows of a partition are adjacent.
     fn updates_of(&self, table: &Arc<Table>, rows: &[SystemRow]) -> Vec<PartitionUpdate> {
         let [key] = table.partition_key() else { return Vec::new() };
         let timestamp = self.shared.next_timestamp_micros();

@@ -48,8 +48,8 @@ impl Transfers {
         Err(EngineError::Unsupported(format!("Snapshot {taken} already exists.")))
     }
 
-    /// Links the table's SSTables, memtables flushed first, into a directory of their own, which the next start removes
-    /// if the caller does not.
+    /// Flushes the memtables and links the table's SSTables into a new directory, which the next start removes if the
+    /// caller does not.
     pub(super) fn link_for_export(&self, table: &Table) -> Result<PathBuf, EngineError> {
         let store = self.shared.store(table)?;
         self.flush.flush_store(&store)?;
@@ -61,7 +61,7 @@ impl Transfers {
     }
 }
 
-/// Has the files that the view names stay as long as what is returned lives.
+/// Keeps the files of the view from being deleted during the lifetime of the returned guard.
 fn keep_files(store: &TableStore) -> Result<MutexGuard<'_, ()>, EngineError> {
     let no_deletion = lock(&store.files);
     store.check_files()?;

@@ -1,8 +1,8 @@
-//! The snapshots on the disk: which there are, and how they go.
+//! Listing and removing the snapshots on the disk.
 //!
 //! A snapshot is a directory in `snapshots/` of its table's directory, and stays there when the table is dropped. Its
-//! manifest says when it was taken and, if it has a lifetime, when it expires. Removing one renames it first, to a name
-//! that the next start removes: it is there whole or not at all.
+//! manifest has the time when it was taken and, if it has a lifetime, when it expires. A snapshot is first renamed to a
+//! name that the next start removes, and then removed, so that it exists complete or not at all.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub struct SnapshotInfo {
     pub keyspace: String,
     /// The table.
     pub table: String,
-    /// What its files take together; SSTables that the table still has are counted too, bytes.
+    /// The bytes of its files, including SSTables that the table still has.
     pub size_bytes: u64,
     /// When it was taken: ISO 8601, in UTC. `None` if its manifest does not say.
     pub created_at: Option<String>,
@@ -117,7 +117,7 @@ fn describe(
     Ok(SnapshotInfo { name, keyspace, table, size_bytes, created_at, expires_at, directory })
 }
 
-/// A manifest that is larger is none of ours.
+/// The size limit of a manifest. A larger one is not ours.
 const MANIFEST_BYTES_MAX: u64 = 16 << 20;
 
 /// The text of a field of a manifest, which has one level and no escapes in its times.

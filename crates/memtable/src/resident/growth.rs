@@ -1,4 +1,4 @@
-//! How much memory an update adds: an upper bound that needs no look at the data, and a tighter bound that looks at it.
+//! How much memory an update adds: an upper bound that does not read the stored data, and a tighter bound that does.
 
 use std::sync::Arc;
 

@@ -119,7 +119,7 @@ impl PurgeWalk {
         more
     }
 
-    /// The changes below the headers of a stretch's partitions, and whether there is more behind the stretch.
+    /// The changes below the headers of a stretch's partitions, and whether there is more after the stretch.
     fn collect_changes(&mut self, scan: &mut PurgeScan<'_, '_>) -> (Vec<Changes>, bool) {
         let writer = scan.writer;
         let mut done: Vec<Changes> = Vec::new();

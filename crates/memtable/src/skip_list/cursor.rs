@@ -29,7 +29,7 @@ pub(super) struct SkipListCursor {
     is_done: bool,
     /// The index of the current slice.
     slice: usize,
-    /// The position behind which to resume; `None` at the start of a slice.
+    /// The position after which to resume; `None` at the start of a slice.
     behind: Option<Box<[u8]>>,
     open: DeletionTime,
     items: VecDeque<Item>,

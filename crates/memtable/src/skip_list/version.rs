@@ -67,7 +67,7 @@ impl Version {
         self.bytes
     }
 
-    /// The range deletion in force just behind (or, if not `inclusive`, just before) a position.
+    /// The range deletion in force just after (or, if not `inclusive`, just before) a position.
     pub fn open_at(&self, position: &[u8], inclusive: bool) -> DeletionTime {
         let end = if inclusive { Bound::Included(position) } else { Bound::Excluded(position) };
         let last = self.borders.range::<[u8], _>((Bound::Unbounded, end)).next_back();

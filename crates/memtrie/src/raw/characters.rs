@@ -20,7 +20,7 @@ impl Characters {
         self.0[eight as usize] = characters;
     }
 
-    /// Makes the places behind the first `count` greater than any character.
+    /// Makes the places after the first `count` greater than any character.
     #[inline]
     pub(crate) fn keep(&mut self, count: u32, capacity: u32) {
         for (eight, word) in (0..capacity).step_by(8).zip(&mut self.0) {

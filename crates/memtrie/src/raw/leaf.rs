@@ -127,7 +127,7 @@ impl<'a> Memory<'a> {
         let differing = (u128::from_ne_bytes(first) ^ u128::from_ne_bytes(*rest_first))
             | (u128::from_ne_bytes(last) ^ u128::from_ne_bytes(*rest_last));
         if fits & (differing == 0) {
-            // SAFETY: R3, R5: behind the tail is the content; R6 bounds the use of the slice by the pin or writer
+            // SAFETY: R3, R5: after the tail is the content; R6 bounds the use of the slice by the pin or writer
             // borrow of the caller.
             Some(unsafe { std::slice::from_raw_parts(tail.add(tail_bytes), content_bytes) })
         } else {

@@ -214,7 +214,7 @@ impl Space {
         self.base.as_ptr().wrapping_add(offset).cast()
     }
 
-    /// The address behind the mapping.
+    /// The address after the mapping.
     fn end(&self) -> usize {
         self.mapping.addr().get() + self.mapped
     }

@@ -7,8 +7,8 @@ use types::{steps, vint};
 use super::{Cell, Liveness, Row, TTL_NONE, cell_flag, flag};
 use crate::{ColumnSet, DeletionTime, NO_DELETION_TIME};
 
-/// What the buffers of a builder may keep for the next row, in bytes. Builders live as long as their threads, and a row
-/// may have many megabytes.
+/// The capacity that the buffers of a builder may keep for the next row, in bytes. Builders live as long as their
+/// threads, and a row may have many megabytes.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
 /// Collects the parts of a row, column by column in set order, and writes it as a blob.
@@ -438,7 +438,7 @@ impl RowBuilder {
     }
 
     /// Writes the runs and, if the row is dense, the absent columns before them (from `first_slot` on) and between
-    /// them. Returns the index behind them.
+    /// them. Returns the index after them.
     fn write_runs(&self, sparse: bool, first_slot: usize, out: &mut Vec<u8>) -> usize {
         let mut next_slot = first_slot;
         for run in &self.runs {

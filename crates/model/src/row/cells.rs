@@ -149,7 +149,7 @@ impl<'a> Iterator for ComplexCells<'a> {
     }
 }
 
-/// Which of a row's columns and cells are read.
+/// The columns and cells of a row that are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Scope {
     /// The columns that the table has now.

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use super::{Cell, TTL_NONE};
 use crate::NO_DELETION_TIME;
 
-/// What a node has counted: the content of its shard.
+/// A node's count: the content of its shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeCount {
     /// A later total has a larger clock.

@@ -66,7 +66,8 @@ pub struct RowCutter {
     size: usize,
 }
 
-/// What the buffer for a piece may keep for the next one, in bytes. A piece of a single value may have many megabytes.
+/// The capacity that the buffer for a piece may keep for the next one, in bytes. A piece of a single value may have
+/// many megabytes.
 const BLOB_BYTES_KEPT: usize = 64 << 10;
 /// The bytes of a cell in a blob in addition to its path and value: its length and flags.
 const CELL_BYTES: usize = 5;

@@ -21,7 +21,7 @@ pub struct ValuePlaces {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     start: u32,
-    /// The length as it is stored; none behind the last slot.
+    /// The length as it is stored; none after the last slot.
     length: [u8; 4],
 }
 

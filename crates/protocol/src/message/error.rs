@@ -26,7 +26,7 @@ pub enum ErrorKind {
     BadCredentials,
     /// 0x1000: not enough live replicas.
     Unavailable {
-        /// Level asked for.
+        /// The requested level.
         consistency: Consistency,
         /// Replicas it needs.
         required: i32,
@@ -41,31 +41,31 @@ pub enum ErrorKind {
     Truncate,
     /// 0x1100: replicas did not acknowledge a write in time.
     WriteTimeout {
-        /// Level asked for.
+        /// The requested level.
         consistency: Consistency,
         /// Answers received.
         received: i32,
         /// Answers needed.
         block_for: i32,
-        /// What kind of write.
+        /// The kind of write.
         write_type: WriteType,
         /// Contention of a compare-and-set write.
         contentions: u16,
     },
     /// 0x1200: replicas did not answer a read in time.
     ReadTimeout {
-        /// Level asked for.
+        /// The requested level.
         consistency: Consistency,
         /// Answers.
         received: i32,
         /// Answers needed.
         block_for: i32,
-        /// Whether the replica asked for data was among them.
+        /// Whether the replica that was to return data was among them.
         data_present: bool,
     },
     /// 0x1300: a replica failed on a read.
     ReadFailure {
-        /// Level asked for.
+        /// The requested level.
         consistency: Consistency,
         /// Answers.
         received: i32,
@@ -73,7 +73,7 @@ pub enum ErrorKind {
         block_for: i32,
         /// The failed replicas, and why.
         failures: Vec<(IpAddr, FailureReason)>,
-        /// Whether the replica asked for data answered.
+        /// Whether the replica that was to return data answered.
         data_present: bool,
     },
     /// 0x1400: a user's function failed.
@@ -87,7 +87,7 @@ pub enum ErrorKind {
     },
     /// 0x1500: a replica failed on a write.
     WriteFailure {
-        /// Level asked for.
+        /// The requested level.
         consistency: Consistency,
         /// Answers.
         received: i32,
@@ -95,14 +95,14 @@ pub enum ErrorKind {
         block_for: i32,
         /// The failed replicas, and why.
         failures: Vec<(IpAddr, FailureReason)>,
-        /// What kind of write.
+        /// The kind of write.
         write_type: WriteType,
     },
     /// 0x1600: no room for change data.
     CdcWriteFailure,
     /// 0x1700: the outcome of a compare-and-set write is unknown.
     CasWriteUnknown {
-        /// Level asked for.
+        /// The requested level.
         consistency: Consistency,
         /// Answers.
         received: i32,
@@ -131,7 +131,7 @@ pub enum ErrorKind {
     },
 }
 
-/// What kind of write failed.
+/// The kind of a failed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum WriteType {
@@ -161,7 +161,7 @@ impl WriteType {
     }
 }
 
-/// Why a replica failed.
+/// The reason why a replica failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum FailureReason {

@@ -24,14 +24,14 @@ pub enum Event {
     },
 }
 
-/// What changed in the schema.
+/// A change of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaChange {
     /// The kind of change.
     pub kind: ChangeKind,
     /// The keyspace.
     pub keyspace: Arc<str>,
-    /// What changed.
+    /// The changed object.
     pub target: SchemaTarget,
 }
 

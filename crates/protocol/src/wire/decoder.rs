@@ -72,12 +72,12 @@ struct Large {
     parts: BytesMut,
 }
 
-/// What is needed of a large envelope's header to refuse it.
+/// The fields of a large envelope's header that its refusal needs.
 #[derive(Clone, Debug)]
 struct RawHeaderCopy {
     stream: i16,
     version: u8,
-    /// Why it is refused, if it is.
+    /// The reason why it is refused, if it is.
     refusal: Option<(ErrorKind, String)>,
 }
 

@@ -13,7 +13,7 @@ use crate::{Opcode, Version};
 pub struct ResponseHead<'a> {
     /// The request's stream, or -1 for an event.
     pub stream: i16,
-    /// What the body is.
+    /// The kind of body.
     pub opcode: Opcode,
     /// Id of the trace that the request asked for.
     pub tracing_id: Option<[u8; 16]>,
@@ -233,7 +233,7 @@ impl Encoder {
     }
 }
 
-/// What a segment adds to its payload at most.
+/// The most bytes that a segment adds to its payload.
 const SEGMENT_EXTRA_BYTES: usize = 32;
 
 /// Releases the memory of a buffer that one large answer grew.

@@ -134,7 +134,7 @@ pub struct Header {
     pub flags: u8,
     /// The client's number for the request; the response carries the same.
     pub stream: i16,
-    /// What the body is.
+    /// The kind of body.
     pub opcode: Opcode,
     /// Length of the body in bytes.
     pub body_size: u32,

@@ -18,7 +18,7 @@ pub(crate) struct Segment {
     pub(crate) payload: Bytes,
 }
 
-/// Why a segment cannot be read. Decoding cannot continue after any of these.
+/// The reason why a segment cannot be read. Decoding cannot continue after any of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentError {
     /// A checksum is wrong.
@@ -27,7 +27,7 @@ pub(crate) enum SegmentError {
     Block,
 }
 
-/// What is at the front of the input.
+/// The result of decoding the front of the input.
 pub(crate) enum Decoded {
     /// A segment, taken off.
     Whole(Segment),

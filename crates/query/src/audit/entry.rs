@@ -1,4 +1,4 @@
-//! One entry, and its line.
+//! An entry of the audit log, and its line in the file.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};

@@ -32,7 +32,7 @@ const PASSED_PER_STEP: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     GoOn,
-    /// The page is full, and there is an element behind it.
+    /// The page is full, and there is an element after it.
     Full,
 }
 

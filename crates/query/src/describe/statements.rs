@@ -9,7 +9,7 @@ use types::{CqlType, UserType};
 
 use super::elements::in_dependency_order;
 
-/// The `schema.cql` of a snapshot: the types that the table uses, each behind the types that it uses itself, and then
+/// The `schema.cql` of a snapshot: the types that the table uses, each after the types that it uses itself, and then
 /// the table with its id and its dropped columns.
 pub fn snapshot_schema(schema: &Schema, table: &Table) -> String {
     let is_used = |name: &str| {

@@ -35,7 +35,7 @@ struct Deriving {
     form: MetadataForm,
 }
 
-/// Why a modification failed.
+/// The error of a modification.
 enum Failure {
     Engine(EngineError),
     Query(QueryError),

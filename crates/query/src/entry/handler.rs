@@ -67,8 +67,8 @@ pub trait QueryHandler: Authentication + Send + Sync + 'static {
     fn begin(self: &Arc<Self>, request: &Request<'_, Self::Plan>, turn: Turn<'_>, out: Option<&mut Vec<u8>>)
     -> Outcome;
 
-    /// Prefetches the memory that these statements, which are begun right after, will look at. The values of a
-    /// statement are asked for only where that is worth it. This is a hint: statements may be begun without it.
+    /// Prefetches the memory that these statements, which are begun right after, will access. The values of a statement
+    /// are requested only where that is worth it. This is a hint: statements may be begun without it.
     fn prefetch<'c>(
         &self,
         _coming: impl Iterator<Item = (&'c Prepared<Self::Plan>, impl FnOnce() -> Option<Values<'c>>)>,

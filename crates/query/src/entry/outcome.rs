@@ -154,7 +154,7 @@ impl MustBlock {
         &self.limit
     }
 
-    /// What the request needs from its thread.
+    /// The reason why the request needs another thread.
     pub fn need(&self) -> Need {
         self.need
     }

@@ -1,4 +1,4 @@
-//! All functions of a name.
+//! The native functions of each name: fixed ones, and those that are created for the types of their arguments.
 
 use std::sync::Arc;
 

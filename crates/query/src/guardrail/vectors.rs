@@ -21,7 +21,7 @@ pub(crate) fn check(kind: &str, name: &str, ty: &CqlType, execution: &Execution<
     check_type(&format!("{kind} {name}"), ty, execution)
 }
 
-/// As in Cassandra, the elements of a vector, and the fields of a user type, are not looked at.
+/// As in Cassandra, the elements of a vector, and the fields of a user type, are not checked.
 fn check_type(what: &str, ty: &CqlType, execution: &Execution<'_>) -> Result<(), QueryError> {
     match ty {
         CqlType::Vector { dimension, .. } => {

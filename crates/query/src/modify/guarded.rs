@@ -1,7 +1,7 @@
 //! The guardrails of written values: `column_value_size`, `collection_size`, `items_per_collection`.
 //!
-//! They are off by default, so that the values of a statement are looked at a second time only where one of them is
-//! set. Collections are judged by what a statement adds, as in Cassandra: nothing is read for it.
+//! They are off by default, so the values of a statement are examined a second time only if one of them is set.
+//! Collections are judged by what a statement adds, as in Cassandra: nothing is read for it.
 
 use types::{CqlType, collection};
 
@@ -11,7 +11,7 @@ use crate::execution::Execution;
 use crate::guardrail::{COLLECTION_SIZE, COLUMN_VALUE_SIZE, ITEMS_PER_COLLECTION, Texts};
 use crate::terms::Term;
 
-/// What Cassandra counts for a cell besides its value and its path: timestamp, TTL and time of deletion.
+/// The bytes that Cassandra counts for a cell besides its value and its path: timestamp, TTL and time of deletion.
 const CELL_BYTES: usize = 20;
 
 /// The path of a list's element, a timeuuid.

@@ -325,8 +325,8 @@ impl Writer<'_> {
         self.written_bytes.set(self.written_bytes.get().saturating_add(row_bytes));
     }
 
-    /// Writes the first columns of the table, as far as their markers have values that pass the quick check. Returns
-    /// the other columns.
+    /// Writes the first columns of the table, up to the first whose marker has no value that passes the quick check.
+    /// Returns the other columns.
     fn write_values<'c>(&self, columns: &'c [ColumnChanges], builder: &mut RowBuilder) -> &'c [ColumnChanges] {
         let Ok(count) = builder.slots_of_row(|slots| {
             let mut written = 0;

@@ -1,7 +1,7 @@
 //! The guardrails of the terms that a write adds to storage-attached indexes: `sai_string_term_size`,
 //! `sai_frozen_term_size`, `sai_vector_term_size`.
 //!
-//! They are off by default, so that a write is looked at a second time only where one of them is set.
+//! They are off by default, so a write is examined a second time only if one of them is set.
 
 use engine::Indexer;
 use model::{Index, IndexClass, IndexPart, Mutation, PartitionUpdate};

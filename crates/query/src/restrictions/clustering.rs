@@ -185,7 +185,7 @@ impl ClusteringRestrictions {
         self.restrictions.iter().any(|known| known.covers(column) && equal(known))
     }
 
-    /// The first columns with their values, as far as each is given by `=` alone.
+    /// The first columns with their values, up to the first that is not given by `=` alone.
     pub fn equal_terms(&self) -> impl Iterator<Item = (&Arc<Column>, &Term)> {
         self.restrictions.iter().enumerate().map_while(|(place, restriction)| {
             let ClusteringRestriction {
@@ -238,7 +238,7 @@ impl ClusteringRestrictions {
         self.in_slices() < self.restrictions.len()
     }
 
-    /// Refuses a column restricted behind one that is not.
+    /// Refuses a column restricted after one that is not.
     pub fn refuse_gap(&self) -> Result<(), QueryError> {
         let restricted = self.restrictions.iter().flat_map(|restriction| &restriction.columns);
         for (column, restricted) in self.table.clustering().iter().zip(restricted) {
@@ -359,7 +359,8 @@ impl ClusteringRestrictions {
         Ok(prefixes)
     }
 
-    /// The rows that the restrictions give, as far as slices can say it.
+    /// The slices that contain all rows matching the restrictions. Restrictions that slices cannot express are left to
+    /// a filter.
     pub fn slices(&self, execution: &Execution<'_>) -> Result<Slices, QueryError> {
         if self.restrictions.is_empty() {
             return Ok(Slices::all());

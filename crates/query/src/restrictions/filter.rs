@@ -78,7 +78,7 @@ impl RowFilter {
         self.expressions.is_empty()
     }
 
-    /// The columns that it looks at.
+    /// The columns that it tests.
     pub fn column_names(&self) -> impl Iterator<Item = &str> {
         self.expressions.iter().map(|expression| &*expression.name)
     }

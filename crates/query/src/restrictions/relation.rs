@@ -29,7 +29,7 @@ pub(super) fn prepare(
     table: &Arc<Table>,
     preparing: &mut Preparing<'_>,
 ) -> Result<Restriction, QueryError> {
-    // Cassandra looks at nothing else of such a relation.
+    // Cassandra checks nothing else of such a relation.
     if relation.operator() == Operator::Neq {
         return Err(QueryError::invalid(format!("Unsupported \"!=\" relation: {relation}")));
     }

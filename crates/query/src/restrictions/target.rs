@@ -45,7 +45,7 @@ impl Restrictions {
         }
     }
 
-    /// The partition key and the first clustering columns, as far as each is given by `=`. `None` if the key is not.
+    /// The partition key and the clustering columns up to the first that is not given by `=`. `None` if the key is not.
     fn leading_values(&self) -> Option<RowTarget> {
         let part = |(column, term): (&Arc<Column>, &Term)| KeyPart { name: column.name.clone(), term: term.clone() };
         Some(RowTarget {
@@ -124,7 +124,7 @@ impl RowTarget {
 pub(crate) const ROW_VALUES_MAX: usize = 4;
 
 /// The values of the columns of a row's key and clustering, in order, as the statement or the request has them. Those
-/// behind the last column are empty.
+/// after the last column are empty.
 pub(crate) struct RowValues<'v> {
     pub key: [&'v [u8]; ROW_VALUES_MAX],
     pub clustering: [Option<&'v [u8]>; ROW_VALUES_MAX],
@@ -177,12 +177,12 @@ pub(crate) struct SliceTarget {
 #[derive(Clone, Debug)]
 struct Edge {
     term: Term,
-    /// On which side of all rows with the term's value: -1 before them, 1 behind.
+    /// On which side of all rows with the term's value: -1 before them, 1 after.
     weight: i8,
 }
 
 impl SliceTarget {
-    /// `None` unless the restriction behind the leading values is a slice of one column, and not written as a tuple.
+    /// `None` unless the restriction after the leading values is a slice of one column, and not written as a tuple.
     fn of(leading: RowTarget, restriction: &ClusteringRestriction) -> Option<SliceTarget> {
         let ClusteringRestriction {
             columns,

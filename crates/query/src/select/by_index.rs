@@ -17,7 +17,7 @@ use crate::restrictions::IndexedRestriction;
 /// The number of rows of a partition that are read at a time.
 const ROWS_MAX: usize = 256;
 
-/// An index with no more candidates is used without a look at others.
+/// An index with no more candidates is used without examining others.
 const FEW_CANDIDATES: usize = 64;
 
 /// The places that an index gives, by partition.

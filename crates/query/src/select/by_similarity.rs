@@ -1,8 +1,8 @@
 //! Reading the rows that an index of vectors gives, the most similar first.
 //!
-//! Each is read as a row merged from all sources, tested by the filter and compared by its vector of now. The search
+//! Each is read as a row merged from all sources, tested by the filter and compared by its current vector. The search
 //! ends when LIMIT rows are kept and the next one would not be better than the worst of them. So deleted and
-//! overwritten rows, and those that the filter leaves out, only make the search look further.
+//! overwritten rows, and those that the filter leaves out, only prolong the search.
 
 use std::collections::HashSet;
 

@@ -193,7 +193,7 @@ impl<'p> Page<'p> {
         }
     }
 
-    /// Has the page keep the rows with the most similar vectors.
+    /// Makes the page keep the rows with the most similar vectors.
     pub fn order_by_similarity(&mut self, nearest: NearestRows<'p>) {
         self.nearest = Some(Box::new(nearest));
     }

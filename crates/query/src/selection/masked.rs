@@ -50,7 +50,7 @@ impl Mask {
 #[derive(Debug)]
 pub(crate) struct MaskedSelection {
     pub selection: Selection,
-    /// Why a mask cannot be applied. The column then cannot be selected at all.
+    /// The error of a mask that cannot be applied. The column then cannot be selected at all.
     pub failure: Option<QueryError>,
 }
 

@@ -59,7 +59,7 @@ impl RowList {
 pub(super) struct RowListCursor {
     table: Arc<Table>,
     rows: Vec<(PartitionKey, Vec<u8>, Vec<u8>)>,
-    /// The position behind the current row.
+    /// The position after the current row.
     next: usize,
     partition: Option<PartitionKey>,
 }

@@ -104,7 +104,7 @@ impl Assignable for Typed<'_> {
     }
 }
 
-/// The first of these types, as far as they are known, as which all the others can be read.
+/// The first of the known types as which all the others can be read.
 pub(crate) fn common_type(types: impl Iterator<Item = Option<CqlType>>) -> Option<CqlType> {
     let known: Vec<CqlType> = types.flatten().map(|ty| ty.freeze()).collect();
     // One pass finds the only possible type: a type that does not fit a candidate rules out all candidates before it.

@@ -20,9 +20,9 @@ use tokio::time::{Instant, sleep_until};
 const REQUESTS_PREFETCHED: usize = 32;
 
 impl<H: QueryHandler> Connection<H> {
-    /// Prefetches the memory that the requests in the buffer will read, as far as they execute statements that the
-    /// client has used before. Returns the number of requests that were examined, at least 1. After these, the caller
-    /// should prefetch again.
+    /// Prefetches the memory that the requests in the buffer will read. Only requests that execute statements which the
+    /// client has used before are prefetched. Returns the number of requests that were examined, at least 1. After
+    /// these, the caller should prefetch again.
     pub(super) fn prefetch(&mut self) -> usize {
         if !self.decoder.holds_several() {
             return 1;

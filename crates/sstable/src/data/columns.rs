@@ -42,8 +42,8 @@ pub(crate) struct FileColumns {
     pub are_alike: bool,
     /// Fixed lengths of the clustering types.
     pub clustering: Vec<Option<usize>>,
-    /// Why the file cannot be read under this version of the table: it has a column that the table neither has nor had.
-    /// During log replay a file may be opened under a schema that is older than the file.
+    /// The reason why the file cannot be read under this version of the table: it has a column that the table neither
+    /// has nor had. During log replay a file may be opened under a schema that is older than the file.
     pub unknown: Option<String>,
 }
 

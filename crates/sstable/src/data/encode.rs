@@ -132,7 +132,7 @@ impl Encoder {
         }
     }
 
-    /// Appends the body, in files behind its length.
+    /// Appends the body, in files after its length.
     fn push_body(&self, out: &mut Vec<u8>) {
         match self.form {
             UnfilteredForm::File => push_vbytes(&self.body, out),

@@ -1,10 +1,10 @@
-//! What encoding reports of the rows that it writes: a file keeps statistics, a message does not.
+//! Statistics of encoded rows: a file keeps them, a message does not.
 
 use model::{Cell, DeletionTime, Liveness};
 
 use crate::stats::StatsCollector;
 
-/// What encoding reports of the data that it writes.
+/// Receives the parts of the data that encoding writes.
 pub(crate) trait RowStats {
     fn deletion(&mut self, deletion: DeletionTime);
     fn liveness(&mut self, liveness: &Liveness);
@@ -31,7 +31,7 @@ impl RowStats for StatsCollector {
     }
 }
 
-/// Statistics that nobody asks for.
+/// Keeps no statistics.
 pub(crate) struct NoStats;
 
 impl RowStats for NoStats {

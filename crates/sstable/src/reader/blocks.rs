@@ -297,7 +297,7 @@ struct Own {
 }
 
 impl Own {
-    /// Room for `length` bytes behind the data.
+    /// Room for `length` bytes after the data.
     fn room(&mut self, length: usize) -> &mut [u8] {
         let end = self.ready + length;
         if self.bytes.len() < end {
@@ -405,7 +405,7 @@ impl DataWindow {
         }
         let offset = (position - *block_start) as usize;
         while own.ready < offset + least {
-            // The data continues behind what is requested, so everything up to here was whole blocks.
+            // The data continues after what is requested, so everything up to here was whole blocks.
             append_chunk(data, (*block_start + own.ready as u64) / block_length, ahead, own)?;
         }
         Ok(offset)
@@ -423,7 +423,7 @@ impl DataWindow {
             ahead.go_to(end);
         }
         while end < position + least as u64 {
-            // The data continues behind what is requested, so everything up to here was whole blocks.
+            // The data continues after what is requested, so everything up to here was whole blocks.
             let wanted = (end + VERIFIED_BYTES.next_multiple_of(block_length)).min(data.length);
             let whole = ahead.end().min(wanted);
             let whole = if whole == data.length { whole } else { whole / block_length * block_length };

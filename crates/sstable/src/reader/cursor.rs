@@ -135,12 +135,12 @@ impl SSTableCursor {
         self.item
     }
 
-    /// The data position behind the current row or marker; at the end of a partition, that of its last byte.
+    /// The data position after the current row or marker; at the end of a partition, that of its last byte.
     pub(crate) fn next_position(&self) -> u64 {
         self.position
     }
 
-    /// The range deletion in force behind the last yielded item.
+    /// The range deletion in force after the last yielded item.
     pub(crate) fn open_deletion(&self) -> DeletionTime {
         self.open
     }

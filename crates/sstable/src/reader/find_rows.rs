@@ -38,7 +38,7 @@ pub struct PartitionSlice<'s> {
     pub key: &'s [u8],
     /// Their start in clustering order.
     pub start: Edge<'s>,
-    /// Their end in clustering order, behind `start`.
+    /// Their end in clustering order, after `start`.
     pub end: Edge<'s>,
     /// Whether the last row comes first.
     pub reversed: bool,
@@ -224,7 +224,7 @@ impl Rows<'_> {
         self.end()
     }
 
-    /// The place of the last row or marker that is not behind the end of the slice.
+    /// The place of the last row or marker that is not after the end of the slice.
     fn last_before_end(&mut self, from: &mut Entered<'_>) -> Result<Option<Range<u64>>, NotCached> {
         loop {
             let mut last = None;
@@ -278,7 +278,7 @@ impl Rows<'_> {
         self.comparator.compare_positions(self.clustering, head.weight(), prefix, weight).is_le()
     }
 
-    /// Whether it is behind the slice.
+    /// Whether it is after the slice.
     fn is_behind_end(&self, head: &UnfilteredHead) -> bool {
         let Edge { prefix, weight } = self.slice.end;
         self.comparator.compare_positions(self.clustering, head.weight(), prefix, weight).is_ge()

@@ -160,7 +160,7 @@ impl SSTableCursor {
         Ok(())
     }
 
-    /// Implements [`UnfilteredCursor::pass_to`]. It does not decode bodies; behind the first blocks it uses the row
+    /// Implements [`UnfilteredCursor::pass_to`]. It does not decode bodies; after the first blocks it uses the row
     /// index. It does not go past the end of a slice, whose border comes next.
     pub(super) fn try_pass_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, SSTableError> {
         if self.reversed {

@@ -97,7 +97,7 @@ impl Partition {
 }
 
 impl SSTableCursor {
-    /// Enters the partition at a data position, whatever the previous state. Returns false behind the data. For whole
+    /// Enters the partition at a data position, whatever the previous state. Returns false after the data. For whole
     /// tables, forward.
     pub(crate) fn enter_partition_at(&mut self, position: u64) -> Result<bool, SSTableError> {
         self.partition = None;
@@ -295,7 +295,7 @@ impl SSTableCursor {
         Ok(self.position + 1)
     }
 
-    /// The data position behind the current partition, from its row index.
+    /// The data position after the current partition, from its row index.
     fn indexed_end(&self) -> Result<Option<u64>, SSTableError> {
         let Some(Partition { start, index: Some(entry), .. }) = &self.partition else { return Ok(None) };
         let end = BlockCursor::new(self.reader.files().rows.pages(self.window.may_block()), entry.root)?.end()?;

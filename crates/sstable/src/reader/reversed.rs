@@ -95,7 +95,7 @@ impl SSTableCursor {
     }
 
     /// Implements [`model::UnfilteredCursor::pass_to`] for a reversed read: moves down to the last unfiltered that is
-    /// not behind a position. It does not decode bodies; behind the first blocks it uses the row index. It does not go
+    /// not after a position. It does not decode bodies; after the first blocks it uses the row index. It does not go
     /// past the start of a slice.
     pub(super) fn pass_down_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, SSTableError> {
         let Some(index) = self.slice.checked_sub(1).filter(|_| self.slice_begun) else { return Ok(None) };
@@ -235,7 +235,7 @@ impl SSTableCursor {
         Ok(())
     }
 
-    /// Whether the unfiltered whose head was read last is behind a position.
+    /// Whether the unfiltered whose head was read last is after a position.
     fn is_behind(&self, head: &UnfilteredHead, up_to: &UpTo<'_>) -> bool {
         let comparator = self.reader.table().comparator();
         let order = comparator.compare_positions(&self.clustering, head.weight(), up_to.prefix, up_to.weight);

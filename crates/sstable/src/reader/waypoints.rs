@@ -70,7 +70,7 @@ pub(super) struct Trail {
     /// The data position of the block; `None` where nothing is recorded.
     block: Option<u64>,
     known: Option<cache::Block>,
-    /// The waypoints of this walk, behind the known ones.
+    /// The waypoints of this walk, after the known ones.
     fresh: Vec<u8>,
     /// Data position of the last waypoint, or of the block.
     last: u64,
@@ -97,7 +97,7 @@ impl Trail {
         Some((nearest.position, nearest.open))
     }
 
-    /// Records a row or marker, before which `open` is in force, if it is far enough behind the last waypoint.
+    /// Records a row or marker, before which `open` is in force, if it is far enough after the last waypoint.
     #[inline]
     pub fn pass(&mut self, position: u64, open: DeletionTime, prefix: &[u8], weight: i8) {
         if self.block.is_some() && position >= self.last + APART_BYTES && prefix.len() <= PREFIX_BYTES_MAX {

@@ -38,7 +38,7 @@ impl Default for Cardinality {
     }
 }
 
-/// Leading zeros behind the register index, plus one.
+/// Leading zeros after the register index, plus one.
 fn run_length(hash: u64) -> u32 {
     (hash << PRECISION | 1 << (PRECISION - 1)).leading_zeros() + 1
 }

@@ -261,7 +261,7 @@ impl TrieBuilder {
         }
     }
 
-    /// Writes what is left, and starts the next trie behind it. Returns the position of the root.
+    /// Writes what is left, and starts the next trie after it. Returns the position of the root.
     pub fn complete(&mut self) -> u64 {
         self.close(1);
         let mut root = self.path.pop().unwrap_or_default();
@@ -276,7 +276,7 @@ impl TrieBuilder {
         self.path.push(Open::default());
     }
 
-    /// Position behind the last byte produced so far.
+    /// Position after the last byte produced so far.
     pub fn position(&self) -> u64 {
         self.pages.position()
     }

@@ -212,7 +212,7 @@ impl Node {
         })
     }
 
-    /// The bytes behind the node, up to the end of its page.
+    /// The bytes after the node, up to the end of its page.
     pub fn payload<'a>(&self, page: &'a [u8]) -> &'a [u8] {
         page.get(usize::from(self.payload_start)..).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! A node's payload: a number up to 15 in its payload bits, and the bytes behind the node.
+//! A node's payload: a number up to 15 in its payload bits, and the bytes after the node.
 
 /// Longest payload: seven offset bytes and a twelve-byte deletion.
 const CAPACITY: usize = 24;

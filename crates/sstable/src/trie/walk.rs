@@ -14,7 +14,7 @@ const NEAR_BYTES: usize = 448;
 
 /// The source of a walker's pages.
 pub(crate) trait Pages {
-    /// Why there is no page; damage of a page is converted to it.
+    /// The error if there is no page; damage of a page is converted to it.
     type Error: From<Box<Corruption>>;
     /// A page in memory.
     type Page: Deref<Target = [u8]>;
@@ -122,7 +122,7 @@ impl<P: Pages> Walker<P> {
         self.node.position
     }
 
-    /// Payload bits (zero = none) and the bytes behind the node up to the end of its page.
+    /// Payload bits (zero = none) and the bytes after the node up to the end of its page.
     pub fn payload(&self) -> (u8, &[u8]) {
         (self.node.payload_bits, self.node.payload(&self.page))
     }

@@ -8,7 +8,7 @@ use crate::error::SSTableError;
 
 /// Stored bytes are written to the disk in pieces of about this size, in whole blocks.
 const WRITE_BYTES: usize = 512 * 1024;
-/// Room behind a piece for the row that completes it.
+/// Room after a piece for the row that completes it.
 const ROW_BYTES: usize = 256 * 1024;
 /// Unit of CRC.db in tables of ours: a block, so that pieces are whole units and whole blocks.
 const CHECKSUM_CHUNK_LENGTH: u32 = BLOCK_SIZE as u32;
@@ -45,7 +45,7 @@ impl DataOut {
         self.pending.end()
     }
 
-    /// Data position behind everything appended so far.
+    /// Data position after everything appended so far.
     pub fn position(&self) -> u64 {
         self.pending_position + self.pending.len() as u64
     }
@@ -55,7 +55,7 @@ impl DataOut {
         self.chunks.stored_length()
     }
 
-    /// Makes chunks of the pending data, as far as it fills them.
+    /// Makes chunks of the pending data while it fills whole ones.
     pub fn settle(&mut self) -> Result<(), SSTableError> {
         if self.pending.len() < self.chunks.least() {
             return Ok(());

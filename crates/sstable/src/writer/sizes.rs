@@ -16,7 +16,7 @@ const COLLECTION_BYTES: u64 = 12;
 /// The bytes that Cassandra counts for a cell besides its path and value: timestamp, TTL and time of deletion.
 const CELL_BYTES: u64 = 20;
 
-/// What is larger than it should be.
+/// The kind of an excessive size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeKind {
     /// The bytes of a partition in Data.db, before compression.
@@ -73,7 +73,7 @@ impl SizeLimits {
 /// A value above its limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Oversize {
-    /// What it measures.
+    /// The kind of the size.
     pub kind: SizeKind,
     /// The value.
     pub value: u64,
@@ -91,7 +91,7 @@ impl fmt::Debug for SizeHook {
     }
 }
 
-/// What to report, and to whom.
+/// The sizes to report, and their receiver.
 #[derive(Clone, Debug)]
 pub struct SizeWatch {
     /// The limits.

@@ -58,7 +58,7 @@ impl Decimal {
             return Some(Ok(Decimal::new(0, 0)));
         }
         Some(self.subtract(&one).and_then(|distance| {
-            // Close to 1 the result has as many leading zeros behind the point as the distance from 1.
+            // Close to 1 the result has as many leading zeros after the point as the distance from 1.
             let zeros = u64::try_from(-distance.exponent()).unwrap_or(0);
             let digits = self.result_digits();
             let bits = bits_of(digits + zeros) + 64;

@@ -37,7 +37,7 @@ fn clock(text: &str) -> Option<i64> {
     Some(whole + nanos)
 }
 
-/// A serialized time as text: always with nine digits behind the point.
+/// A serialized time as text: always with nine digits after the point.
 pub fn format_time(nanos: i64) -> String {
     // Values outside of a day are accepted from clients, and printed as Cassandra prints them, including signs.
     let parts = [

@@ -1,4 +1,4 @@
-//! What has the entries or vectors of an index: a memtable's in memory, an SSTable's in a file.
+//! The storage of an index's entries or vectors: in memory for a memtable, in a file for an SSTable.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl PartMemory {
         }
     }
 
-    /// Adds an entry of a partition with this token. Returns by how many bytes it grew.
+    /// Adds an entry of a partition with this token. Returns the growth in bytes.
     pub fn put(&self, token: Token, entry: &[u8], term_length: usize) -> i64 {
         match self {
             PartMemory::Entries(memory) => memory.put(token, entry, term_length),
@@ -34,7 +34,7 @@ impl PartMemory {
         }
     }
 
-    /// What it holds, bytes.
+    /// The bytes of the index.
     pub fn used_bytes(&self) -> u64 {
         match self {
             PartMemory::Entries(memory) => memory.used_bytes(),
@@ -110,7 +110,7 @@ pub(crate) fn is_unreadable(error: &SSTableError) -> bool {
     }
 }
 
-/// What has entries of the rows of a memtable or an SSTable.
+/// The entries of a memtable's or an SSTable's rows.
 #[derive(Clone)]
 pub(crate) enum IndexSource {
     Memory(PartMemory),

@@ -25,7 +25,7 @@ pub(crate) struct Operation<'o, 's> {
     pub(crate) store: &'s mut Store,
 }
 
-/// What is added at a place.
+/// The addition at a place.
 #[derive(Clone, Copy)]
 enum New<'n> {
     Content(&'n [u8]),
@@ -234,7 +234,7 @@ impl Operation<'_, '_> {
         Ok(copy)
     }
 
-    /// What follows `from` bytes along the steps or tail of `ptr`, in a new piece (or the child, if a chain is passed
+    /// The rest after `from` bytes along the steps or tail of `ptr`, in a new piece (or the child, if a chain is passed
     /// completely).
     fn rest_of(&mut self, ptr: Ptr, from: usize) -> Result<Ptr, TrieFull> {
         let memory = self.memory;

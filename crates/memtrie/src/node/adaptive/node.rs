@@ -151,7 +151,7 @@ impl Shape {
             let high = if has_high { self.eight_characters(memory, node, 2 * pair + 1) } else { 0 };
             places |= u64::from(equal_places([low, high], character)) << (16 * pair);
         }
-        // The bits behind the children are arbitrary.
+        // The bits after the children are arbitrary.
         places &= (1 << count) - 1;
         (places != 0).then(|| places.trailing_zeros())
     }
@@ -461,7 +461,7 @@ pub(crate) fn pass_top(memory: Memory<'_>, root: Ptr, key: &[u8]) -> (Ptr, usize
     (ptr, consumed)
 }
 
-/// Goes as far as `pass_top`, and on to the slot in a flat node behind that, which it does not read. Puts neither move
+/// Goes as far as `pass_top`, and on to the slot in a flat node after that, which it does not read. Puts neither move
 /// nor remove flat nodes.
 #[inline]
 pub(crate) fn start(memory: Memory<'_>, root: Ptr, key: &[u8]) -> Start {

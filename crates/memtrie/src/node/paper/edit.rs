@@ -183,7 +183,7 @@ impl Operation<'_, '_> {
         self.memory.set_word(slot, word);
     }
 
-    /// What is at and below a key that ends at this locus; if it ends inside a chain, the rest of the chain.
+    /// The subtree at a key that ends at this locus; if it ends inside a chain, the rest of the chain.
     fn rest_of(&self, locus: &Locus<'_>) -> Ptr {
         if locus.matched == 0 {
             return locus.ptr;

@@ -45,7 +45,7 @@ pub(super) fn check(index: &Index, column: &Column, execution: &Execution<'_>) -
     Ok(())
 }
 
-/// Checks the class of an analyzer, and the options that it looks at. Cassandra fails inside because of some of them.
+/// Checks the class of an analyzer, and the options that it uses. Cassandra fails internally because of some of them.
 fn check_analyzer(index: &Index, column: &Column, is_text: bool) -> Result<(), QueryError> {
     let refuse = |message: String| Err(QueryError::configuration(message));
     let Some(class) = index.options.get("analyzer_class") else { return Ok(()) };

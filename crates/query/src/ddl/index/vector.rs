@@ -13,7 +13,7 @@ const CONSTRUCTION_BEAM_WIDTH: &str = "construction_beam_width";
 pub(super) const OPTIONS: [&str; 4] =
     [INDEX_SIMILARITY, OPTIMIZE_FOR, MAXIMUM_NODE_CONNECTIONS, CONSTRUCTION_BEAM_WIDTH];
 
-/// What a graph may be optimized for.
+/// The possible optimization goals of a graph.
 const OPTIMIZATIONS: [&str; 2] = ["LATENCY", "RECALL"];
 
 /// A system property of Cassandra without which the graph's parameters cannot be set. It is never set here.
