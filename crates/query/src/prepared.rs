@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::modify::{BatchPlan, ModificationPlan};
 use crate::select::SelectPlan;
-use crate::{ColumnSpec, QueryError, ResultColumns};
+use crate::{ClientState, ColumnSpec, QueryError, ResultColumns};
 
 pub(crate) use class::Class;
 

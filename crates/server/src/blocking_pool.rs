@@ -109,7 +109,8 @@ impl Pools {
 
     /// Wakes threads for the waiting work of a line that is no longer clogged.
     pub(crate) fn poke(&self) {
-        [&self.scans, &self.devices, &self.schema_changes].into_iter().for_each(BlockingPool::poke);
+        let Pools { scans, devices, schema_changes, large_writes, traces } = self;
+        [scans, devices, schema_changes, large_writes, traces].into_iter().for_each(BlockingPool::poke);
     }
 }
 

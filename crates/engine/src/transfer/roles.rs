@@ -12,8 +12,17 @@ use crate::system::{SystemRow, SystemWrite};
 
 const KEYSPACE: &str = "system_auth";
 
-/// The tables about roles that are adopted. `roles` itself comes last: a node that has roles has the other three too.
-const TABLES: [&str; 4] = ["role_members", "role_permissions", "resource_role_permissons_index", "roles"];
+/// The tables about roles that are adopted. `roles` itself comes last: a node that has roles has the others too.
+const TABLES: [&str; 8] = [
+    "role_members",
+    "role_permissions",
+    "resource_role_permissons_index",
+    "network_permissions",
+    "cidr_permissions",
+    "cidr_groups",
+    "identity_to_role",
+    "roles",
+];
 
 impl Transfers {
     /// Takes over the roles of another node, with their passwords and permissions, unless this node has roles of its

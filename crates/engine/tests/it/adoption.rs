@@ -122,10 +122,26 @@ fn write_role(engine: &Engine, name: &str, hash: &str) {
     block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
 }
 
-/// All bytes of the cells of `system_auth.roles`.
-fn role_bytes(engine: &Engine) -> Vec<u8> {
+/// A serialized set with the data center `dc9`.
+const DATA_CENTERS: &[u8] = b"\0\0\0\x01\0\0\0\x03dc9";
+
+/// Allows a role a single data center.
+fn write_data_center(engine: &Engine, role: &str) {
+    let table = engine.schema().table("system_auth", "network_permissions").unwrap().clone();
+    let mut row = RowBuilder::default();
+    row.start(table.regulars(), false);
+    row.cell(table.regulars().index_of("dcs").unwrap(), &Cell::live(10, DATA_CENTERS));
+    let mut bytes = Vec::new();
+    row.finish(&mut bytes);
+    let mut update = PartitionUpdateBuilder::new(table, PartitionKey::new(format!("roles/{role}").as_bytes()));
+    update.row(&[], &bytes);
+    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+}
+
+/// All bytes of the cells of a table of `system_auth`.
+fn cell_bytes(engine: &Engine, table: &str) -> Vec<u8> {
     use model::{ColumnData, KeyRange, ReadRange, Unfiltered, UnfilteredCursor};
-    let table = engine.schema().table("system_auth", "roles").unwrap().clone();
+    let table = engine.schema().table("system_auth", table).unwrap().clone();
     let mut cursor = engine.read(&table, &ReadRange::all_rows(KeyRange::all())).unwrap();
     let mut bytes = Vec::new();
     while cursor.advance_partition().unwrap() {
@@ -144,26 +160,29 @@ fn role_bytes(engine: &Engine) -> Vec<u8> {
 }
 
 #[test]
-fn the_roles_of_an_adopted_node_keep_their_passwords_unless_there_are_roles_already() {
+fn the_roles_of_an_adopted_node_keep_passwords_and_places_unless_there_are_roles_already() {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));
-    let roles = engine.schema().table("system_auth", "roles").unwrap().clone();
+    let tables =
+        ["roles", "network_permissions"].map(|name| engine.schema().table("system_auth", name).unwrap().clone());
     write_role(&engine, "theirs", "$2a$hash");
-    engine.flush(&roles).unwrap();
+    write_data_center(&engine, "theirs");
+    tables.iter().for_each(|table| engine.flush(table).unwrap());
     create_table(&engine);
     disk.create_dir_all(Path::new("/cassandra")).unwrap();
     engine.export(Path::new(SOURCE)).unwrap();
     engine.shutdown().unwrap();
     drop(engine);
-    let name = format!("roles-{}", roles.id.0.simple());
-    let target = Path::new(SOURCE).join("system_auth").join(&name);
-    disk.create_dir_all(&target).unwrap();
-    for (path, bytes) in
-        files(&disk, Path::new("/node")).into_iter().filter(|(path, _)| path.parent().unwrap().ends_with(&name))
-    {
-        put(&disk, &target.join(path.file_name().unwrap()), &bytes);
+    for table in tables {
+        let name = format!("{}-{}", table.name, table.id.0.simple());
+        let target = Path::new(SOURCE).join("system_auth").join(&name);
+        disk.create_dir_all(&target).unwrap();
+        let is_of_table = |path: &Path| path.parent().unwrap().ends_with(&name);
+        for (path, bytes) in files(&disk, Path::new("/node")).into_iter().filter(|(path, _)| is_of_table(path)) {
+            put(&disk, &target.join(path.file_name().unwrap()), &bytes);
+        }
+        target.ancestors().for_each(|ancestor| disk.sync_dir(ancestor).unwrap());
     }
-    target.ancestors().for_each(|ancestor| disk.sync_dir(ancestor).unwrap());
     disk.remove_dir_all(Path::new("/node")).unwrap();
     disk.sync_dir(Path::new("/")).unwrap();
     for own in [None, Some("ours")] {
@@ -173,13 +192,15 @@ fn the_roles_of_an_adopted_node_keep_their_passwords_unless_there_are_roles_alre
         engine.adopt(&[SOURCE.into()]).unwrap();
         assert!(adopted(&engine).is_some());
         let expected = own.map_or("theirs\x01\x00group$2a$hash", |_| "ours\x01\x00group$2a$own");
-        let found = role_bytes(&engine);
+        let found = cell_bytes(&engine, "roles");
         let sorted = |bytes: &[u8]| {
             let mut bytes = bytes.to_vec();
             bytes.sort_unstable();
             bytes
         };
         assert_eq!(sorted(&found), sorted(expected.as_bytes()), "{}", String::from_utf8_lossy(&found));
+        let expected = own.map_or([b"roles/theirs", DATA_CENTERS].concat(), |_| Vec::new());
+        assert_eq!(cell_bytes(&engine, "network_permissions"), expected);
     }
 }
 

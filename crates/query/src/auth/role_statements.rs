@@ -331,9 +331,9 @@ impl Processor {
     fn put_role_and_book(&self, name: &str, role: Role) -> Result<(), QueryError> {
         self.apply_role_change(&Change::PutRole(name, &role, None))?;
         let stored = self.read_role(name)?;
-        self.auth().edit(|book| match stored {
-            Some(role) => drop(book.roles.insert(name.to_owned(), role)),
-            None => drop(book.roles.remove(name)),
+        self.auth().edit(|book| {
+            book.roles.remove(name);
+            book.roles.extend(stored.map(|role| (name.to_owned(), role)));
         });
         Ok(())
     }
