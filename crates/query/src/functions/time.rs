@@ -100,7 +100,7 @@ pub(super) fn shift_timestamp(timestamp: &[u8], duration: &Duration, sign: i64) 
         return Err(format!("The duration must have a millisecond precision. Was: {duration}"));
     }
     let millis = long(timestamp).ok_or("not a timestamp")?;
-    Ok(add(millis, duration, sign).to_be_bytes().to_vec())
+    Ok(moved(millis, duration, sign).to_be_bytes().to_vec())
 }
 
 /// A date moved by a duration.
@@ -109,7 +109,12 @@ pub(super) fn shift_date(date: &[u8], duration: &Duration, sign: i64) -> Result<
         return Err(format!("The duration must have a day precision. Was: {duration}"));
     }
     let millis = millis_of(&CqlType::Date, date).ok_or("not a date")?;
-    Ok(date_of(add(millis, duration, sign)).to_be_bytes().to_vec())
+    Ok(date_of(moved(millis, duration, sign)).to_be_bytes().to_vec())
+}
+
+/// Milliseconds moved by a duration, or back by it if `sign` is negative.
+fn moved(millis: i64, duration: &Duration, sign: i64) -> i64 {
+    if sign < 0 { duration.subtract_from(millis) } else { duration.add_to(millis) }
 }
 
 /// Milliseconds moved by `times` durations: months first, then days, then the rest.
@@ -235,6 +240,14 @@ mod tests {
         assert_eq!(add(day(2024, 1, 31), &month, 1), day(2024, 2, 29));
         assert_eq!(add(day(2024, 3, 31), &month, -1), day(2024, 2, 29));
         assert_eq!(add(day(1969, 12, 15), &month, 2), day(1970, 2, 15));
+    }
+
+    #[test]
+    fn a_moved_timestamp_has_the_milliseconds_of_cassandras_calendar() {
+        let month_and_30_days = Duration { months: 1, days: 0, nanoseconds: 30 * 86_400_000_000_000 };
+        let moved = shift_timestamp(&day(2024, 1, 1).to_be_bytes(), &month_and_30_days, 1).unwrap();
+        let wrapped = i64::from((30 * MILLIS_PER_DAY) as i32);
+        assert_eq!(moved, (day(2024, 2, 1) + wrapped).to_be_bytes());
     }
 
     #[test]
