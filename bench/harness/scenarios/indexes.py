@@ -65,7 +65,8 @@ def run(session: Session) -> Outcome:
         for place in ("memory", "tables"):
             if place == "tables":
                 for system in systems:
-                    system.node.flush(KEYSPACE)
+                    for name in (SAI, LEGACY):
+                        system.node.flush(KEYSPACE, name)
                     index_files.until_idle(system.node)
             count = ", ".join(f"{system.name} {len(system.node.sstables(KEYSPACE, SAI))}" for system in systems)
             outcome.settings[f"SSTables when searched in {place}"] = count
