@@ -41,7 +41,7 @@ class NearestTable:
         self.clock += 1
         place = f"p = {rng.randrange(PARTITIONS)} AND c = {rng.randrange(ROWS)}"
         if roll < 0.1:
-            return f"DELETE {rng.choice(('', 'v', 'g'))} FROM {self.name} USING TIMESTAMP {self.clock} WHERE {place}"
+            return f"DELETE {rng.choice(('', 'g'))} FROM {self.name} USING TIMESTAMP {self.clock} WHERE {place}"
         if roll < 0.14:
             return f"DELETE FROM {self.name} USING TIMESTAMP {self.clock} WHERE p = {rng.randrange(PARTITIONS)} AND c > {rng.randrange(ROWS)}"
         given = rng.sample((f"v = {self.vector()}", f"v = {self.vector()}", f"g = {rng.randrange(GROUPS)}", "w = 'w'"), rng.randint(1, 3))

@@ -10,7 +10,7 @@ from proof.wire import Connection, Rows
 BUILD_TIMEOUT_SECONDS = 900
 POLL_SECONDS = 0.02
 # A server is idle if it uses less of a core for so long.
-IDLE_CORES, IDLE_SECONDS, IDLE_TIMEOUT_SECONDS = 0.05, 0.6, 60
+IDLE_CORES, IDLE_SECONDS, IDLE_TIMEOUT_SECONDS = 0.15, 0.6, 30
 
 
 @dataclass(frozen=True)
