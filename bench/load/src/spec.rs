@@ -112,8 +112,8 @@ pub enum Workload {
     /// same chance.
     Counters { table: String, partitions: u64 },
     /// `key bigint PRIMARY KEY, one int, ten int, thousand int, other int, name text`: rows whose values follow from
-    /// their keys, so that one, ten and a thousand of the `rows` rows (a power of two) have each value. Writes make rows
-    /// from key `first` on.
+    /// their keys, so that one, ten and a thousand of the `rows` rows (a power of two) have each value. Writes make
+    /// rows from key `first` on.
     Indexed {
         table: String,
         rows: u64,
