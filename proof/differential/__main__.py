@@ -44,7 +44,7 @@ REPORTED_EVERY = 20_000
 def main() -> None:
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))     # the lanes' too: nothing they started stays
-    with Cassandra.start(ephemeral=True, long_run=options.ops >= LONG_RUN) as left, ExitStack() as begun:
+    with Cassandra.start(ephemeral=True, long_run=options.ops >= LONG_RUN, sasi=True) as left, ExitStack() as begun:
         other = partial(second_cassandra, options.plugin) if options.self else espalier
         lanes = [begun.enter_context(Lane(left, other)) for _ in range(options.lanes)]
         totals = Totals(options)
@@ -74,13 +74,13 @@ def run(lane: Lane, waiting: "Waiting", totals: "Totals", options: argparse.Name
 
 def espalier() -> Espalier:
     """With a log that kill -9 takes nothing from."""
-    return Espalier.start(in_memory=True, commitlog_sync="batch")
+    return Espalier.start(in_memory=True, commitlog_sync="batch", sasi_indexes_enabled="true")
 
 
 def second_cassandra(plugin: Path | None) -> Cassandra:
     if plugin is not None:
-        return Cassandra.start(plugin=plugin, plugin_for_all=True)
-    return Cassandra.start(ephemeral=True)
+        return Cassandra.start(plugin=plugin, plugin_for_all=True, sasi=True)
+    return Cassandra.start(ephemeral=True, sasi=True)
 
 
 def arguments() -> argparse.Namespace:

@@ -7,6 +7,7 @@ from proof.differential.compact import COMPACT, drop_compact_storage, make_compa
 from proof.differential.counters import COUNTING, added_column, counting_write, is_counting, make_counting
 from proof.differential.indexes import INDEXED, create_index
 from proof.differential.mistakes import spoil
+from proof.differential.nearest import SHARE, NearestTable
 from proof.differential.reads import read
 from proof.differential.repeats import repeats_before_a_range
 from proof.differential.schema import (REGULAR_NAMES, Column, Table, create_type, random_table, random_user_types)
@@ -68,6 +69,7 @@ class Generator:
         self.rng = rng
         self.packing = packing          # what makes tables with COMPACT STORAGE, in a history with such tables
         self.indexing = indexing        # what makes indexes, in a history with indexes
+        self.nearest = NearestTable(indexing, keyspace) if indexing is not None and version >= 4 and indexing.random() < 0.5 else None
         self.conditional = conditional
         self.keyspace = keyspace
         self.version = version
@@ -93,6 +95,7 @@ class Generator:
         if self.indexing is not None:
             # Mostly before there is data: while Cassandra builds an index, its SELECTs fail.
             steps += [self.create_index(table) for table in self.tables for _ in range(self.indexing.choice((1, 2, 2, 3, 4)))]
+            steps += self.nearest.create() if self.nearest is not None else []
         while len(steps) < count - len(self.tables):
             step = self.step()
             # Cassandra deletes something else there (docs/differences.md).
@@ -102,6 +105,8 @@ class Generator:
         return steps
 
     def step(self) -> Step:
+        if self.nearest is not None and self.indexing.random() < SHARE:
+            return self.nearest.step()
         rng = self.rng
         table = rng.choice(self.tables)
         now = self.next_now()

@@ -4,12 +4,17 @@ from random import Random
 
 from proof.differential.schema import Column, Table
 from proof.differential.steps import Step
-from proof.differential.values import List, Map, Set, Type
+from proof.differential.values import List, Map, Set, Type, quoted
 from proof.differential.writes import Text
 
 INDEXED = 0.35          # of the histories have indexes
-ATTACHED = 0.4          # of the indexes are storage-attached
-ANALYSED = 0.6          # of those of text analyse it
+ATTACHED = 0.5          # of the indexes are storage-attached
+ANALYSED = 0.8          # of those of text analyse it
+SASI = 0.3              # of the indexes of single texts, in tables without static columns
+SASI_CLASS = "org.apache.cassandra.index.sasi.SASIIndex"
+SASI_OPTIONS = ("", " WITH OPTIONS = {'mode': 'PREFIX'}", " WITH OPTIONS = {'mode': 'CONTAINS'}",
+                " WITH OPTIONS = {'mode': 'CONTAINS', 'analyzer_class': "
+                "'org.apache.cassandra.index.sasi.analyzer.NonTokenizingAnalyzer', 'case_sensitive': 'false'}")
 # Not of inet, because Cassandra misses rows (docs/differences.md).
 RANGES = {"tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double", "date", "time", "timestamp", "timeuuid"}
 
@@ -21,10 +26,14 @@ def create_index(rng: Random, table: Table, expires: bool, has_data: bool) -> St
     storage-attached ones of tables with data.
     """
     kinds = ("regular",) if expires else ("partition_key", "clustering", "regular")
-    columns = table.of_kind(*kinds)
+    columns = [column for column in table.of_kind(*kinds) if column.name not in table.sasi]
     if not columns:
         return Step("cql", f"CREATE INDEX ON {table.full_name} (missing)")
     column = rng.choice(columns)
+    if may_have_sasi(column, table) and not has_data and rng.random() < SASI:
+        table.indexes[column.name] = [column.name]
+        table.sasi.add(column.name)
+        return Step("cql", f"CREATE CUSTOM INDEX ON {table.full_name} ({column.name}) USING '{SASI_CLASS}'{rng.choice(SASI_OPTIONS)}")
     target = rng.choice(targets(column))
     is_refused = len(table.partition_key) == 1 and column.kind == "partition_key"
     if not is_refused and "duration" not in column.type.name and not is_cells_of_user_type(column):
@@ -37,6 +46,21 @@ def create_index(rng: Random, table: Table, expires: bool, has_data: bool) -> St
     if attached and column.kind == "regular" and is_of_text(column, target) and rng.random() < ANALYSED:
         using += f" WITH OPTIONS = {analysis(rng)}"
     return Step("cql", f"CREATE INDEX {rng.choice(('', 'IF NOT EXISTS '))}ON {table.full_name} ({target}){using}")
+
+
+def may_have_sasi(column: Column, table: Table) -> bool:
+    is_text = column.kind == "regular" and column.type.name in ("text", "ascii")
+    return is_text and column.name not in table.indexes and not table.of_kind("static")
+
+
+def of_sasi(text: Text, column: Column) -> str:
+    """A relation that a SASI index answers. By `=` Cassandra misses empty texts (docs/differences.md)."""
+    rng = text.rng
+    value = column.type.value(rng)
+    inner = value.literal[1:-1]
+    if not inner or rng.random() < 0.2:
+        return f"{column.name} = {text.value(value) if inner else quoted('a')}"
+    return f"{column.name} LIKE '{rng.choice(('', '%'))}{inner}{rng.choice(('', '%', '%'))}'"
 
 
 def is_of_text(column: Column, target: str) -> bool:
@@ -96,6 +120,8 @@ def indexed_conditions(text: Text, table: Table) -> tuple[list[str], bool]:
 
 def indexed_relation(text: Text, table: Table, column: Column) -> str:
     rng, kind, name = text.rng, column.type, column.name
+    if name in table.sasi:
+        return of_sasi(text, column)
     if name in table.attached and kind.name in RANGES and rng.random() < 0.5:
         value = (lambda: table.key_value(rng, column)) if column.kind != "regular" else (lambda: kind.value(rng))
         lower, upper = f"{name} {rng.choice(('>', '>='))} {text.value(value())}", f"{name} {rng.choice(('<', '<='))} {text.value(value())}"

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from proof.differential.indexes import indexed_conditions
+from proof.differential.indexes import indexed_conditions, of_sasi
 from proof.differential.schema import Column, Table
 from proof.differential.steps import Step
 from proof.differential.values import NUMERIC, List, Map, Set, Tuple, UserType, Vector, quoted
@@ -116,6 +116,8 @@ def filters(text: Text, table: Table) -> list[str]:
 
 def filter_on(text: Text, table: Table, column: Column) -> str:
     rng, kind, name = text.rng, column.type, column.name
+    if name in table.sasi:
+        return of_sasi(text, column)
     if column.kind in ("partition_key", "clustering"):
         return f"{name} {rng.choice(('=', '=', '>', '<=', '<'))} {text.value(table.key_value(rng, column))}"
     if isinstance(kind, (List, Set)) and rng.random() < 0.7:

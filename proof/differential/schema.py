@@ -28,6 +28,7 @@ class Table:
     alive: bool = True
     indexes: dict[str, list[str]] = field(default_factory=dict)        # the targets of each indexed column
     attached: set[str] = field(default_factory=set)        # the columns with storage-attached indexes
+    sasi: set[str] = field(default_factory=set)            # the columns with SASI indexes, which have no others
     compact: bool = False                       # WITH COMPACT STORAGE
     deletes_counters: bool = False              # its counters are deleted themselves, and not its rows
     hidden: list[Column] = field(default_factory=list)                  # what statements can name without it

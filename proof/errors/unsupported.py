@@ -4,11 +4,9 @@ import re
 
 # (feature, what a statement about it looks like)
 RULES = [
-    ("custom indexes", r"\bCUSTOM\s+INDEX\b|\bINDEX\b.*\bUSING\b"),
     ("views", r"\bMATERIALIZED\s+VIEW\b|\bmv\b|\bbadmv\b"),
     ("functions", r"\bFUNCTION\b|\bAGGREGATE\b|\bplus1\b|\bboom\b"),
     ("triggers", r"\bTRIGGER\b"),
-    ("identities", r"\bIDENTITY\b"),
 ]
 STRING = re.compile(r"'[^']*'")
 

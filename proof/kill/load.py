@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from random import Random
 
-from proof.kill import steps
+from proof.kill import indexed, steps
 from proof.kill.model import GrowingSet, Partition, Schema, Write
 from proof.wire import Connection, ConnectionClosed, Error, QueryOptions, requests
 
@@ -14,7 +14,7 @@ KEYSPACE = "killed"
 ROWS = 40                   # per partition
 IN_FLIGHT_MAX = 8
 FIRST_TIMESTAMP = 1_000_000
-MOVED = ("rows", "sets", "truncated", *steps.TABLES)
+MOVED = ("rows", "sets", "truncated", "indexed", *steps.TABLES)
 IN_MEMORY = "{'class': 'MemoryOnlyStrategy', 'size_limit_in_mb': 64}"
 ON_DISK = "{'class': 'UnifiedCompactionStrategy'}"
 
@@ -23,7 +23,7 @@ class ServerRefused(Exception):
     """The server answered a request of this load with an error: a failure of the test."""
 
 
-def create_schema(connection: Connection, in_memory: bool) -> None:
+def create_schema(connection: Connection, in_memory: bool, has_indexes: bool = False) -> None:
     for statement in (
         f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}",
         f"CREATE TABLE {KEYSPACE}.rows (p int, c int, v text, w text, PRIMARY KEY (p, c))",
@@ -33,6 +33,9 @@ def create_schema(connection: Connection, in_memory: bool) -> None:
         *(statement.format(KEYSPACE) for statement in steps.TABLES.values()),
     ):
         expect(connection.query(statement))
+    if has_indexes:
+        for statement in (indexed.TABLE, *indexed.INDEXES.values()):
+            expect(connection.query(statement.format(KEYSPACE)))
     for table in MOVED if in_memory else ():
         move(connection, table, IN_MEMORY)
 

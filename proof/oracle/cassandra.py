@@ -79,13 +79,14 @@ class Cassandra:
     def start(cls, views_and_functions: bool = True, heap_mb: int = 1024, keep: bool = False,
               log_level: str = "WARN", durable: bool = False, sstable_format: str = "da", data: Path | None = None,
               long_run: bool = False, ephemeral: bool = False, auto_snapshot: bool = False,
-              roles: bool = False, plugin: Path | None = None, plugin_for_all: bool = False) -> "Cassandra":
+              roles: bool = False, plugin: Path | None = None, plugin_for_all: bool = False, sasi: bool = False) -> "Cassandra":
         """Starts a node in a fresh directory and returns once it serves clients.
 
         `durable`: the log is synced before a write is acknowledged, and system tables are flushed as in production.
         `sstable_format`: the version of SSTables that it writes: da (BTI), oa or nb (big). `data`: a data directory to start from.
         `long_run`: its code is compiled as well as the JVM can, which pays after some ten thousand statements.
         `ephemeral`: nothing of it is to outlive the process: no commit log, files in memory, no JMX. Many schemas cost less so.
+        `sasi`: SASI indexes may be made.
         `auto_snapshot`: it keeps a snapshot of what is truncated or dropped.
         `plugin`: the jar of our memtables, which tables have that say `memtable = 'espalier'`; `plugin_for_all`: all tables have them.
         `roles`: clients log in (the first as cassandra/cassandra), and have the permissions of their roles; `audit_log` has the
@@ -96,7 +97,7 @@ class Cassandra:
             shutil.copytree(data, directory / "data")
         native, storage, ssl = places.free_ports(3)
         write_configuration(directory, native, storage, ssl, views_and_functions, durable, sstable_format, ephemeral,
-                            auto_snapshot, roles)
+                            auto_snapshot, roles, sasi)
         if plugin is not None:
             add_plugin(directory, plugin_for_all)
         properties = {
@@ -213,13 +214,15 @@ class Cassandra:
 
 def write_configuration(directory: Path, native: int, storage: int, ssl: int, views_and_functions: bool,
                         durable: bool = False, sstable_format: str = "da", ephemeral: bool = False,
-                        auto_snapshot: bool = False, roles: bool = False) -> None:
+                        auto_snapshot: bool = False, roles: bool = False, sasi: bool = False) -> None:
     text = (HERE / "cassandra.yaml").read_text()
     if roles:
         text += "\nauthenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\nrole_manager: CassandraRoleManager\n"
         # A change holds at once, as it does here.
         text += "".join(f"{cache}_validity: 0ms\n" for cache in ("roles", "permissions", "credentials"))
         text += "audit_logging_options: {enabled: true, logger: [{class_name: FileAuditLogger}]}\n"
+    if sasi:
+        text += "\nsasi_indexes_enabled: true\n"
     if auto_snapshot:
         text = text.replace("auto_snapshot: false", "auto_snapshot: true")
     if ephemeral:

@@ -29,6 +29,7 @@ from random import Random
 
 from proof import places
 from proof.kill.__main__ import run
+from proof.kill.indexed import IndexedWriter
 from proof.kill.load import KEYSPACE, SchemaChanger, Writer, create_schema
 from proof.kill.steps import Stepper
 from proof.oracle.espalier import Espalier, environment
@@ -106,7 +107,7 @@ class Machine:
         self.node = Espalier(self.directory, places.free_ports(1)[0],
                              {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}, True)
         self.node.ready_timeout_seconds = TIMEOUT_SECONDS
-        self.loads = [SchemaChanger(seed)] + [Stepper(number, seed, KEYSPACE) for number in range(STEPPERS)]
+        self.loads = [SchemaChanger(seed), IndexedWriter(seed, KEYSPACE)] + [Stepper(number, seed, KEYSPACE) for number in range(STEPPERS)]
         self.loads += [Writer(number, seed) for number in range(CROWD)]
         self.cases = self.cuts = self.deaths = self.failures = self.short_writes = 0
         self.keep = False
@@ -115,7 +116,7 @@ class Machine:
         self.put_in()
         self.node.launch()
         with Connection(self.node.host, self.node.port) as connection:
-            create_schema(connection, in_memory=True)
+            create_schema(connection, in_memory=True, has_indexes=True)
 
     def case_or_failure(self) -> list[str]:
         """Like `case`; whatever else fails is a fault too, for example a node that does not answer in time, and keeps all evidence."""
@@ -127,7 +128,7 @@ class Machine:
     def case(self) -> list[str]:
         """Loads until the power is cut, restarts on the remaining data, checks, and returns the faults."""
         self.cases += 1
-        loads = self.loads[:1 + STEPPERS + (CROWD if self.cases % CROWD_EVERY == 0 else WRITERS)]
+        loads = self.loads[:2 + STEPPERS + (CROWD if self.cases % CROWD_EVERY == 0 else WRITERS)]
         stop, refused = threading.Event(), []
         faults, failure = self.inject()
         for writer in loads[1:]:

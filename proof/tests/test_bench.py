@@ -36,7 +36,8 @@ class Lengths(unittest.TestCase):
             self.assertEqual(set(plan), set(Length))
 
     def test_the_long_ones_run_only_by_name(self):
-        self.assertEqual(set(SCENARIOS) - set(BY_DEFAULT), {"commitlog-paper", "inmemory", "inmemory-exhausted", "tls", "conditions", "counters"})
+        self.assertEqual(set(SCENARIOS) - set(BY_DEFAULT), {"commitlog-paper", "inmemory", "inmemory-exhausted", "tls", "conditions", "counters", "indexes",
+                                                           "vectors"})
 
 
 class Records(unittest.TestCase):

@@ -11,7 +11,7 @@ from unittest import mock
 from bench.harness import echo, in_process, instructions, load, record, report, rounds, servers
 from bench.harness.length import Length
 from bench.harness.load import Run
-from bench.harness.scenarios import (SCENARIOS, commitlog, inmemory, inmemory_exhausted, memory, sstables, sstables_read, sstables_write, start,
+from bench.harness.scenarios import (SCENARIOS, commitlog, index_files, inmemory, inmemory_exhausted, memory, sstables, sstables_read, sstables_write, start,
                                      tls, ycsb)
 from bench.harness.session import Session
 
@@ -21,7 +21,7 @@ LATENCIES = {"count": 9, "mean": 5.0, "p50": 5.0, "p90": 6.0, "p99": 7.0, "p999"
 def run(node, keyspace: str, workload: dict, rate=None, **_) -> Run:
     samples = [{"seconds": at, "operations": 100 * at, "server_cpu_seconds": at / 2, "server_resident_bytes": 1 << 20} for at in (0, 1, 2)]
     report = {"seconds": 2.0, "operations": 200, "server_cpu_seconds": 1.0, "server_system_seconds": 0.5, "client_cpu_seconds": 0.5, "failures": 0,
-              "timeouts": 0,
+              "timeouts": 0, "recall": 1.0,
               "server_resident_bytes": 1 << 20, "server_written_bytes": 1 << 20, "latency": LATENCIES, "read_latency": LATENCIES, "write_latency": LATENCIES,
               "samples": samples}
     return Run(report, 0.0, 0.0, 0.0, {"rate": rate})
@@ -88,6 +88,8 @@ class Scenarios(unittest.TestCase):
             (in_process, "figures", lambda _: [{"memtable": "trie", "cpu_ratio": 1.0, "throughput_ratio": 1.0, "figure": "used", "last_to_first": 1.0, "wanted": 1.1}]),
             (commitlog, "figures_alone", lambda _: mock.MagicMock(items=dict().items, __getitem__=lambda *_: [1.0])),
             (commitlog, "ready_after_crash", lambda _: commitlog.Replayed(commitlog.GIB, 1.0, 1_000, 1.0)),
+            (index_files, "build", lambda *_: index_files.Cost(1.0, 1.0)), (index_files, "until_idle", lambda _: None),
+            (index_files, "sizes", lambda *_: index_files.Sizes(next(ticks), 10)),
             (start, "restart", lambda *_: 1.0), (inmemory, "start_with", lambda *_: (1 << 20, 1.0)),
             (tls, "Client", mock.MagicMock()), (tls, "drive", lambda *_: None), (ycsb, "compile_binding", lambda: None), (ycsb, "client", lambda *_: ycsb.Measured(*[1.0] * 9, 5)),
             (inmemory_exhausted, "ControlGroup", mock.MagicMock()), (inmemory_exhausted, "forget_pages", lambda _: None),

@@ -2,7 +2,7 @@
 export` makes a directory, Cassandra starts from it, the answers are the same and it counts on. With the SSTable formats of a
 stock 5.0 node (nb), of one without compatibility (oa), and BTI (da); tables with everything in them, and those that random
 histories leave behind. Of Cassandra's files `espalier sstable` verifies all, dumps what sstabledump does, and imports those of
-the tables that we can make.
+the tables that we can make. Tables have indexes too: plain ones, SAI with changed text, SASI, and one of vectors.
 
 usage: python -m proof.upgrade [--formats nb oa da] [--seed 1] [--histories 8]
 """
@@ -11,6 +11,7 @@ import argparse
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from random import Random
 
@@ -46,6 +47,11 @@ SCHEMA = [
     "CREATE TABLE up.keys (k int, a int, b text, PRIMARY KEY (k, a, b)) WITH COMPACT STORAGE",
     "CREATE TABLE up.triples (k int, a int, b text, v int, PRIMARY KEY (k, a, b)) WITH COMPACT STORAGE",
     "CREATE TABLE up.tallies (k int PRIMARY KEY, n counter) WITH COMPACT STORAGE",
+    "CREATE TABLE up.texts (k int, c int, w text, x text, n int, v vector<float, 2>, PRIMARY KEY (k, c))",
+    "CREATE INDEX texts_w ON up.texts (w) USING 'sai' WITH OPTIONS = {'case_sensitive': 'false', 'normalize': 'true', 'ascii': 'true'}",
+    "CREATE CUSTOM INDEX texts_x ON up.texts (x) USING 'org.apache.cassandra.index.sasi.SASIIndex' WITH OPTIONS = {'mode': 'CONTAINS'}",
+    "CREATE INDEX texts_n ON up.texts (n)",
+    "CREATE INDEX texts_v ON up.texts (v) USING 'sai' WITH OPTIONS = {'similarity_function': 'euclidean'}",
     'CREATE TABLE up."Odd_Names" ("Key" int, "select" uuid, "ü" double, PRIMARY KEY ("Key", "select"))',
 ]
 READS = [*(f"SELECT * FROM up.{table}" for table in COMPACT),
@@ -56,7 +62,12 @@ READS = [*(f"SELECT * FROM up.{table}" for table in COMPACT),
          "SELECT a, v FROM up.wide WHERE p = 1 AND a = 137", "SELECT JSON keyspace_name, table_name, id, gc_grace_seconds, comment FROM "
          "system_schema.tables WHERE keyspace_name = 'up'", "SELECT JSON * FROM system_schema.columns WHERE keyspace_name = 'up'",
          "SELECT JSON * FROM system_schema.types WHERE keyspace_name = 'up'", "SELECT JSON * FROM up.masked", "SELECT JSON * FROM "
-         "system_schema.column_masks WHERE keyspace_name = 'up'"]
+         "system_schema.column_masks WHERE keyspace_name = 'up'", *(f"SELECT k, c, w, x, n FROM up.texts WHERE {condition}" for condition in (
+             "w = 'apfel 3'", "w = 'ÄPFEL 4' AND n = 4 ALLOW FILTERING", "n = 5", "x LIKE '%ord 1%'", "x LIKE 'Word 2%'", "x LIKE '%7'")),
+         "SELECT k, c FROM up.texts ORDER BY v ANN OF [3.1, 0.2] LIMIT 5",
+         "SELECT table_name, index_name, kind, options FROM system_schema.indexes WHERE keyspace_name = 'up'"]
+INDEX_SECONDS = 60       # for Cassandra to build the indexes of what it starts from
+READ_FAILURE = 0x1300
 
 
 def writes():
@@ -79,10 +90,16 @@ def writes():
         yield (f'INSERT INTO up."Odd_Names" ("Key", "select", "ü") VALUES ({k % 3}, 00000000-0000-4000-8000-{k:012}, {k}.5) '
                f"USING TIMESTAMP {BASE}")
         yield f"INSERT INTO up.masked (k, v, w, l) VALUES ({k}, 'value {k}', {k}, [{k}]) USING TIMESTAMP {BASE}"
+    for n in range(60):
+        yield (f"INSERT INTO up.texts (k, c, w, x, n, v) VALUES ({n % 7}, {n}, '{('Äpfel', 'APFEL', 'äpfel')[n % 3]} {n % 6}', 'Word {n}', {n % 9}, "
+               f"[{n}, {n % 2}]) USING TIMESTAMP {BASE}")
     yield from counts(range(60))
     yield from compact(range(60))
     yield "flush"
     yield from compact(range(50, 70))
+    for n in range(0, 60, 5):
+        yield f"UPDATE up.texts USING TIMESTAMP {BASE + 1} SET w = 'Birne', x = 'Word {n + 1}00' WHERE k = {n % 7} AND c = {n}"
+        yield f"DELETE FROM up.texts USING TIMESTAMP {BASE + 1} WHERE k = {(n + 1) % 7} AND c = {n + 1}"
     yield "DELETE FROM up.fixed WHERE k = 9"
     yield "DELETE FROM up.triples WHERE k = 1 AND a = 30"
     yield from counts(range(0, 60, 2))
@@ -173,9 +190,19 @@ def ask(node) -> dict[str, object]:
     connection = Connection(node.host, node.port)
     answers = {}
     for cql in READS:
-        answer = connection.query(cql)
+        answer = when_built(connection, cql)
         answers[cql] = answer.rows if hasattr(answer, "rows") else str(answer)
     return answers
+
+
+def when_built(connection: Connection, cql: str):
+    """The answer to a SELECT, which fails in Cassandra while an index is built."""
+    deadline = time.monotonic() + INDEX_SECONDS
+    while True:
+        answer = connection.query(cql)
+        if not (isinstance(answer, Error) and answer.code == READ_FAILURE) or time.monotonic() > deadline:
+            return answer
+        time.sleep(0.2)
 
 
 def same(proof: Proof, name: str, expected: dict, histories: list[History], node) -> None:
@@ -198,7 +225,7 @@ def espalier(*arguments) -> subprocess.CompletedProcess:
 
 
 def prove(proof: Proof, sstable_format: str, seed: int, count: int) -> None:
-    with Cassandra.start(durable=True, sstable_format=sstable_format) as oracle:
+    with Cassandra.start(durable=True, sstable_format=sstable_format, sasi=True) as oracle:
         connection = Connection(oracle.host, oracle.port)
         for cql in [*SCHEMA, *writes()]:
             oracle.flush("up") if cql == "flush" else accepted(connection.query(cql))
@@ -212,7 +239,7 @@ def prove(proof: Proof, sstable_format: str, seed: int, count: int) -> None:
         proof.check(f"{sstable_format} was written", kinds == {sstable_format}, str(kinds))
         look_into(proof, oracle.directory, sstable_format)
         import_all(proof, oracle.directory, sstable_format, expected)
-        subject = Espalier.prepare(dynamic_data_masking_enabled="true")
+        subject = Espalier.prepare(dynamic_data_masking_enabled="true", sasi_indexes_enabled="true")
         try:
             refuse(proof, subject, oracle, undrained)
             adopted = espalier("upgrade-from", "--data", subject.data, oracle.directory)
@@ -236,10 +263,10 @@ def prove(proof: Proof, sstable_format: str, seed: int, count: int) -> None:
             proof.check("export", exported.returncode == 0, exported.stdout + exported.stderr)
         finally:
             subject.stop()
-    with Cassandra.start(durable=True, data=target / "data") as oracle:
+    with Cassandra.start(durable=True, data=target / "data", sasi=True) as oracle:
         same(proof, f"Cassandra from what was {sstable_format}", expected, histories, oracle)
         count_on(proof, "Cassandra counts on", oracle)
-        tables = [("up", table) for table in ("kv", "wide", "plain", "counts", "Odd_Names", *COMPACT)]
+        tables = [("up", table) for table in ("kv", "wide", "plain", "counts", "texts", "Odd_Names", *COMPACT)]
         tables += [(history.keyspace, table) for history in histories for table in history.tables]
         for keyspace, table in tables:
             try:
@@ -270,11 +297,11 @@ def counts_in(cql: str) -> bool:
 
 def import_all(proof: Proof, directory: Path, sstable_format: str, expected: dict) -> None:
     """A node of ours with the same schema takes over Cassandra's SSTables, of two tables while it runs, of the others while it does not."""
-    with Espalier.start(dynamic_data_masking_enabled="true") as node:
+    with Espalier.start(dynamic_data_masking_enabled="true", sasi_indexes_enabled="true") as node:
         with Connection(node.host, node.port) as connection:
             for cql in [*(cql for cql in SCHEMA if not counts_in(cql)), "ALTER TABLE up.wide DROP w"]:
                 accepted(connection.query(cql))
-        for number, table in enumerate(("kv", "wide", "masked", "plain", "Odd_Names", "fixed", "pairs", "keys", "triples")):
+        for number, table in enumerate(("kv", "wide", "masked", "plain", "Odd_Names", "fixed", "pairs", "keys", "triples", "texts")):
             if number == 2:
                 node.terminate()
             source = next(directory.glob(f"data/up/{table}-*"))

@@ -1,7 +1,7 @@
 """The scenarios by name: each takes a Session and returns an Outcome."""
 
-from bench.harness.scenarios import (columns, commitlog, commitlog_paper, conditions, counters, inmemory, inmemory_exhausted,
-                                     latency, memory, memtrie, skew, sstables, start, sustained, throughput, tls, ycsb)
+from bench.harness.scenarios import (columns, commitlog, commitlog_paper, conditions, counters, indexes, inmemory, inmemory_exhausted,
+                                     latency, memory, memtrie, skew, sstables, start, sustained, throughput, tls, vectors, ycsb)
 
 # Those that share servers come first.
 SCENARIOS = {
@@ -22,10 +22,13 @@ SCENARIOS = {
     "tls": tls.run,
     "conditions": conditions.run,
     "counters": counters.run,
+    "indexes": indexes.run,
+    "vectors": vectors.run,
 }
 # In a smoke run these share servers, which end with the last of them.
 SHARING = ("throughput", "latency", "skew", "columns", "ycsb")
 # What runs when no name is given.
-BY_DEFAULT = [name for name in SCENARIOS if name not in ("commitlog-paper", "inmemory", "inmemory-exhausted", "tls", "conditions", "counters")]
+ONLY_BY_NAME = ("commitlog-paper", "inmemory", "inmemory-exhausted", "tls", "conditions", "counters", "indexes", "vectors")
+BY_DEFAULT = [name for name in SCENARIOS if name not in ONLY_BY_NAME]
 # Those of `bench/src/bin` that a scenario runs.
 PROGRAMS = {"skew": ["skew"], "commitlog": ["commitlog"], "memtrie": ["memtrie", "memtable"], "inmemory": ["inmemory"]}

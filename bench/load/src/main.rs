@@ -9,6 +9,7 @@
 mod columns;
 mod conditions;
 mod counters;
+mod indexed;
 mod key_value;
 mod lz4;
 mod measure;
@@ -18,6 +19,7 @@ mod random;
 mod run;
 mod session;
 mod spec;
+mod vectors;
 mod workload;
 
 use std::process::ExitCode;

@@ -15,6 +15,8 @@ pub struct Report {
     pub failures: u64,
     /// Conditional writes of which the server said that their turn did not come in time.
     pub timeouts: u64,
+    /// The part of the nearest vectors that searches found.
+    pub recall: Option<f64>,
     /// The texts of the first failures.
     pub failure_texts: Vec<String>,
     /// The number of places that were read back after the run and were right.

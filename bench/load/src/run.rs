@@ -257,6 +257,7 @@ fn report(shared: &Shared, told: &[Told], sampled: Sampled, checked: usize) -> R
         writes: count(&writes),
         failures: shared.failures.load(Ordering::Relaxed),
         timeouts: shared.client.timeouts(),
+        recall: shared.client.recall(),
         failure_texts: told.iter().flat_map(|one| one.failure_texts.iter().cloned()).take(FAILURE_TEXTS_MAX).collect(),
         checked,
         server_cpu_seconds: last.server.cpu_seconds() - first.server.cpu_seconds(),

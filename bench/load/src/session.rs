@@ -30,6 +30,9 @@ pub struct Client {
     consistency: statement::Consistency,
     /// Conditional writes that timed out.
     timeouts: AtomicU64,
+    /// The nearest vectors that searches should have found, and that they found.
+    due: AtomicU64,
+    found: AtomicU64,
 }
 
 /// The answer to a conditional write.
@@ -64,7 +67,8 @@ impl Client {
             Consistency::One => statement::Consistency::One,
             Consistency::LocalQuorum => statement::Consistency::LocalQuorum,
         };
-        Ok(Self { session, consistency, timeouts: AtomicU64::new(0) })
+        let (timeouts, due, found) = Default::default();
+        Ok(Self { session, consistency, timeouts, due, found })
     }
 
     pub async fn prepare(&self, text: &str) -> Result<PreparedStatement, String> {
@@ -115,6 +119,18 @@ impl Client {
     /// How many conditional writes timed out.
     pub fn timeouts(&self) -> u64 {
         self.timeouts.load(Ordering::Relaxed)
+    }
+
+    /// Notes how many of the nearest vectors a search found.
+    pub fn note_found(&self, found: u64, due: u64) {
+        self.found.fetch_add(found, Ordering::Relaxed);
+        self.due.fetch_add(due, Ordering::Relaxed);
+    }
+
+    /// The part of the nearest vectors that all searches found; `None` if there were none.
+    pub fn recall(&self) -> Option<f64> {
+        let (due, found) = (self.due.load(Ordering::Relaxed), self.found.load(Ordering::Relaxed));
+        (due > 0).then(|| found as f64 / due as f64)
     }
 
     /// Calls `row` with the cells of every row, and returns the number of rows.

@@ -111,6 +111,71 @@ pub enum Workload {
     /// `key blob PRIMARY KEY, c counter`: increments of the counters of partitions 0 to `partitions`, all with the
     /// same chance.
     Counters { table: String, partitions: u64 },
+    /// `key bigint PRIMARY KEY, one int, ten int, thousand int, other int, name text`: rows whose values follow from
+    /// their keys, so that one, ten and a thousand of the `rows` rows (a power of two) have each value. Writes make
+    /// rows from key `first` on.
+    Indexed {
+        table: String,
+        rows: u64,
+        #[serde(default)]
+        first: u64,
+        #[serde(default)]
+        search: Search,
+    },
+    /// `key bigint PRIMARY KEY, v vector<float, dimension>`: rows 0 to `rows`, with vectors in clusters or not. Without
+    /// writes it searches for the `limit` nearest of new vectors.
+    Vectors {
+        table: String,
+        rows: u64,
+        dimension: usize,
+        clustered: bool,
+        #[serde(default)]
+        writes: VectorWrites,
+        #[serde(default)]
+        changes: Changes,
+        #[serde(default)]
+        limit: u64,
+    },
+}
+
+/// What a load on indexes searches for.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Search {
+    /// Nothing: it writes.
+    #[default]
+    Nothing,
+    /// A value in a column, which one, ten or a thousand rows have.
+    One,
+    Ten,
+    Thousand,
+    /// A text, which one row has.
+    Name,
+    /// A range of values that this number of rows have.
+    Range(u64),
+    /// Two values, each of which a thousand rows have, and few rows both.
+    Both,
+}
+
+/// What a load of vectors writes.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum VectorWrites {
+    #[default]
+    None,
+    /// Each row once, in order.
+    All,
+    /// Of every ten rows the first gets another vector, and the second is deleted.
+    Changes,
+}
+
+/// Whether those changes have been made.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Changes {
+    #[default]
+    None,
+    Made,
 }
 
 /// Where the conditional inserts of a load meet.

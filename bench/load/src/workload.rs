@@ -3,10 +3,12 @@
 use crate::columns::ColumnsWorker;
 use crate::conditions::ConditionsWorker;
 use crate::counters::CountersWorker;
+use crate::indexed::IndexedWorker;
 use crate::key_value::KeyValueWorker;
 use crate::partition::PartitionWorker;
 use crate::session::Client;
 use crate::spec::{Choice, Spec, Workload};
+use crate::vectors::VectorsWorker;
 
 /// A worker of one of the workloads.
 pub enum Worker {
@@ -15,6 +17,8 @@ pub enum Worker {
     Partition(PartitionWorker),
     Conditions(ConditionsWorker),
     Counters(CountersWorker),
+    Indexed(IndexedWorker),
+    Vectors(VectorsWorker),
 }
 
 impl Worker {
@@ -25,6 +29,8 @@ impl Worker {
             Workload::Partition { .. } => Self::Partition(PartitionWorker::new(client, spec, place).await?),
             Workload::Conditions { .. } => Self::Conditions(ConditionsWorker::new(client, spec, place).await?),
             Workload::Counters { .. } => Self::Counters(CountersWorker::new(client, spec, place).await?),
+            Workload::Indexed { .. } => Self::Indexed(IndexedWorker::new(client, spec, place).await?),
+            Workload::Vectors { .. } => Self::Vectors(VectorsWorker::new(client, spec, place).await?),
             _ => Self::KeyValue(KeyValueWorker::new(client, spec, place).await?),
         })
     }
@@ -37,6 +43,8 @@ impl Worker {
             Self::Partition(worker) => worker.operate(client).await,
             Self::Conditions(worker) => worker.operate(client).await,
             Self::Counters(worker) => worker.operate(client).await,
+            Self::Indexed(worker) => worker.operate(client).await,
+            Self::Vectors(worker) => worker.operate(client).await,
         }
     }
 
@@ -48,6 +56,9 @@ impl Worker {
             Self::Partition(worker) => worker.check(client, limit).await,
             Self::Conditions(worker) => worker.check(client, limit).await,
             Self::Counters(worker) => worker.check(client, limit).await,
+            Self::Indexed(worker) => worker.check(client, limit).await,
+            // Searches are compared with what they should find while the load runs.
+            Self::Vectors(_) => Ok(0),
         }
     }
 }

@@ -70,11 +70,15 @@ impl Candidates {
     pub fn advance(&mut self) -> Result<(), SSTableError> {
         match self {
             Candidates::Merged(streams) => {
-                let Some(least) = streams.iter().filter_map(Stream::peek).min().map(<[u8]>::to_vec) else {
-                    return Ok(());
-                };
-                let at_least = |stream: &&mut Stream| stream.peek() == Some(least.as_slice());
-                streams.iter_mut().filter(at_least).try_for_each(Stream::advance)
+                let keys = streams.iter().enumerate().filter_map(|(place, stream)| Some((stream.peek()?, place)));
+                let Some((_, least)) = keys.min() else { return Ok(()) };
+                // Streams before this one have greater keys, or none.
+                for place in least + 1..streams.len() {
+                    if streams[place].peek() == streams[least].peek() {
+                        streams[place].advance()?;
+                    }
+                }
+                streams[least].advance()
             }
             Candidates::Sorted(sorted) => {
                 sorted.at += 1;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use blockio::{Disk, OpenOptions};
 use model::IndexKey;
 use sstable::{BlockCache, Corruption, SSTableError, TRIE_PAGE_BYTES, TrieFile};
-use types::vint;
 
 use crate::batch::{Batch, Source};
+use crate::block::{BlockReader, Damage, HEAD_BYTES, read_head};
 use crate::paged::{Footer, FooterBytes, Form, Origin};
 
 /// The form of these files.
-pub(crate) const FORM: Form = Form { magic: b"ESPI", version: 3, segment_bytes: 32 };
+pub(crate) const FORM: Form = Form { magic: b"ESPI", version: 4, segment_bytes: 32 };
 
 /// Entries that were sorted together: blocks, and the trie that leads to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,26 +101,40 @@ impl IndexFile {
         Corruption::new(self.pages.name(), position, expected, got.to_string()).into()
     }
 
-    /// The content of the block at a page of a segment, and the page behind the block.
-    fn block(&self, page: u64, segment: &Segment, may_block: bool) -> Result<(Vec<u8>, u64), SSTableError> {
+    /// The block at a page of a segment.
+    fn block(&self, page: u64, segment: &Segment, may_block: bool) -> Result<Block, SSTableError> {
         if page < segment.first_page || page >= segment.end_page {
             let position = page.saturating_mul(TRIE_PAGE_BYTES as u64);
             return Err(self.damaged(position, "a block of the segment", format!("page {page}")));
         }
         let position = page * TRIE_PAGE_BYTES as u64;
         let mut content = self.pages.read(position, TRIE_PAGE_BYTES, may_block)?;
-        let length = content.first_chunk().map_or(0, |length| u32::from_be_bytes(*length)) as usize;
-        let pages = (4 + length as u64).div_ceil(TRIE_PAGE_BYTES as u64);
+        let (length, has_tokens) = read_head(content.first_chunk().copied().unwrap_or_default());
+        let pages = ((HEAD_BYTES + length) as u64).div_ceil(TRIE_PAGE_BYTES as u64);
         if length == 0 || page + pages > segment.end_page {
             return Err(self.damaged(position, "the length of a block within the segment", length));
         }
         if pages > 1 {
-            content = self.pages.read(position, 4 + length, may_block)?;
+            content = self.pages.read(position, HEAD_BYTES + length, may_block)?;
         }
-        content.truncate(4 + length);
-        content.drain(..4);
-        Ok((content, page + pages))
+        content.truncate(HEAD_BYTES + length);
+        Ok(Block { bytes: content, has_tokens, next_page: page + pages })
     }
+
+    #[cold]
+    fn damaged_block(&self, page: u64, damage: Damage) -> SSTableError {
+        let position = page * TRIE_PAGE_BYTES as u64 + (HEAD_BYTES + damage.at) as u64;
+        self.damaged(position, damage.expected, "other bytes")
+    }
+}
+
+/// A block that was read.
+struct Block {
+    /// Its head and its content.
+    bytes: Vec<u8>,
+    has_tokens: bool,
+    /// The page behind the block.
+    next_page: u64,
 }
 
 /// Reads a segment of a file with this number of pages.
@@ -152,10 +166,15 @@ impl Source for Part {
         let mut page = self.file.pages.floor(segment.root, from, may_block)?.unwrap_or(segment.first_page);
         let mut entry = Vec::new();
         while page < segment.end_page {
-            let (content, next) = self.file.block(page, segment, may_block)?;
-            let mut block = BlockReader { part: self, page, rest: &content, length: content.len() };
-            while !block.rest.is_empty() {
-                let term_length = block.advance(&mut entry)?;
+            let Block { bytes, has_tokens, next_page } = self.file.block(page, segment, may_block)?;
+            let damaged = |damage| self.file.damaged_block(page, damage);
+            let mut block = BlockReader::new(&bytes[HEAD_BYTES..], has_tokens);
+            while block.advance().map_err(damaged)? {
+                // Most entries of the first block are passed over by their terms.
+                if is_before(block.term(), from) {
+                    continue;
+                }
+                block.read(&mut entry).map_err(damaged)?;
                 if entry.as_slice() < from || (!is_included && entry == from) {
                     continue;
                 }
@@ -166,55 +185,16 @@ impl Source for Part {
                 if batch.is_full() {
                     return Ok(());
                 }
-                batch.push(&entry, term_length);
+                batch.push(&entry, block.term().len());
             }
-            page = next;
+            page = next_page;
         }
         batch.end();
         Ok(())
     }
 }
 
-/// A block while its entries are read.
-struct BlockReader<'a> {
-    part: &'a Part,
-    page: u64,
-    rest: &'a [u8],
-    length: usize,
-}
-
-impl BlockReader<'_> {
-    /// Replaces `entry`, which is the one before, with the next entry. Returns the length of its term.
-    fn advance(&mut self, entry: &mut Vec<u8>) -> Result<usize, SSTableError> {
-        let at = self.length - self.rest.len();
-        let shared = self.number(entry.len(), at)?;
-        let length = self.number(self.rest.len(), at)?;
-        // The first entry of a block is whole.
-        if at == 0 && shared != 0 {
-            return Err(self.damaged(at, "a whole entry at the start of a block"));
-        }
-        let Some((suffix, rest)) = self.rest.split_at_checked(length) else {
-            return Err(self.damaged(at, "an entry within its block"));
-        };
-        let is_after = entry.get(shared..).unwrap_or_default() < suffix;
-        if !is_after {
-            return Err(self.damaged(at, "an entry after the one before it"));
-        }
-        entry.truncate(shared);
-        entry.extend_from_slice(suffix);
-        self.rest = rest;
-        self.number(entry.len(), at)
-    }
-
-    /// A number up to `max`.
-    fn number(&mut self, max: usize, at: usize) -> Result<usize, SSTableError> {
-        let number = vint::read_uvint(&mut self.rest).and_then(|number| usize::try_from(number).ok());
-        number.filter(|number| *number <= max).ok_or_else(|| self.damaged(at, "the lengths of an entry"))
-    }
-
-    #[cold]
-    fn damaged(&self, at: usize, expected: &'static str) -> SSTableError {
-        let position = self.page * TRIE_PAGE_BYTES as u64 + 4 + at as u64;
-        self.part.file.damaged(position, expected, "other bytes")
-    }
+/// Whether all entries of a term are before this one.
+fn is_before(term: &[u8], entry: &[u8]) -> bool {
+    term < &entry[..entry.len().min(term.len())]
 }

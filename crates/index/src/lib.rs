@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod block;
 mod builder;
 mod candidates;
 mod entry;

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use blockio::Disk;
 use bytecomp::separator::write_separator_after;
 use model::IndexKey;
-use sstable::{SSTableError, TRIE_PAGE_BYTES, TrieWriter};
-use types::vint;
+use sstable::{SSTableError, TrieWriter};
 
+use crate::block::BlockWriter;
 use crate::file::{FORM, Segment};
 use crate::paged::{Origin, PagedWriter};
 
 /// The bytes of entries that are sorted in memory. More of them make another segment.
 const SEGMENT_BYTES: usize = 32 << 20;
-/// A block ends when its entries reach this size, bytes. Most blocks then fit a page.
-const BLOCK_BYTES: usize = TRIE_PAGE_BYTES - 4;
 
 /// An index file that is being written, under a temporary name until it is complete and durable. The file is removed if
 /// this is dropped before.
@@ -84,24 +82,26 @@ impl IndexWriter {
         entries.dedup_by(|one, other| entry(one) == entry(other));
         let first_page = self.file.page();
         let mut separators: Vec<(Vec<u8>, u64)> = Vec::new();
-        let mut block = Block::default();
+        let mut block = BlockWriter::default();
         let mut previous: &[u8] = &[];
         for place in &entries {
             let next = entry(place);
-            if block.is_full_for(next) {
-                self.write_block(&mut block)?;
+            let is_first = block.is_empty();
+            if !block.add(next, place.term_length.into()) {
+                self.file.write_pages(block.take())?;
+                block.add(next, place.term_length.into());
+            } else if !is_first {
+                previous = next;
+                continue;
             }
-            if block.content.is_empty() {
-                let mut separator = Vec::new();
-                if !separators.is_empty() {
-                    write_separator_after(previous, next, &mut separator);
-                }
-                separators.push((separator, self.file.page()));
+            let mut separator = Vec::new();
+            if !separators.is_empty() {
+                write_separator_after(previous, next, &mut separator);
             }
-            block.add(next, place.term_length);
+            separators.push((separator, self.file.page()));
             previous = next;
         }
-        self.write_block(&mut block)?;
+        self.file.write_pages(block.take())?;
         let end_page = self.file.page();
         let root = self.write_trie(&separators)?;
         self.segments.push(Segment { first_page, end_page, root, entry_count: entries.len() as u64 });
@@ -111,13 +111,6 @@ impl IndexWriter {
         Ok(())
     }
 
-    fn write_block(&mut self, block: &mut Block) -> Result<(), SSTableError> {
-        let mut bytes = (block.content.len() as u32).to_be_bytes().to_vec();
-        bytes.append(&mut block.content);
-        block.last.clear();
-        self.file.write_pages(bytes)
-    }
-
     /// Writes the trie of the blocks' separators. Returns the position of its root.
     fn write_trie(&mut self, separators: &[(Vec<u8>, u64)]) -> Result<u64, SSTableError> {
         let mut trie = TrieWriter::new(self.file.length());
@@ -125,34 +118,5 @@ impl IndexWriter {
         let (root, bytes) = trie.finish();
         self.file.write_pages(bytes)?;
         Ok(root)
-    }
-}
-
-/// The entries of a block. Each shares its beginning with the one before.
-#[derive(Default)]
-struct Block {
-    content: Vec<u8>,
-    last: Vec<u8>,
-}
-
-impl Block {
-    /// Whether an entry does not fit any more. The first entry fits always.
-    fn is_full_for(&self, entry: &[u8]) -> bool {
-        let added = 3 * vint::uvint_size(entry.len() as u64) + entry.len() - self.shared_with(entry);
-        !self.content.is_empty() && self.content.len() + added > BLOCK_BYTES
-    }
-
-    fn shared_with(&self, entry: &[u8]) -> usize {
-        self.last.iter().zip(entry).take_while(|(one, other)| one == other).count()
-    }
-
-    fn add(&mut self, entry: &[u8], term_length: u16) {
-        let shared = self.shared_with(entry);
-        vint::write_uvint(shared as u64, &mut self.content);
-        vint::write_uvint((entry.len() - shared) as u64, &mut self.content);
-        self.content.extend_from_slice(&entry[shared..]);
-        vint::write_uvint(u64::from(term_length), &mut self.content);
-        self.last.truncate(shared);
-        self.last.extend_from_slice(&entry[shared..]);
     }
 }

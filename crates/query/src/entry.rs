@@ -139,7 +139,8 @@ impl Processor {
         }
         let class = statement.plan.class;
         if !control.turn.may_block
-            && let Some(need) = class.need().or(request.trace.map(|_| Need::Processor))
+            && let Some(need) =
+                class.need().filter(|_| !statement.plan.is_short_search()).or(request.trace.map(|_| Need::Processor))
         {
             return self.must_block(need, call, class, values);
         }

@@ -172,6 +172,11 @@ impl Plan {
         self.schema_version == schema.version || self.tables.iter().all(same)
     }
 
+    /// Whether it is a SELECT that finds few rows by an index, which does not take long.
+    pub(crate) fn is_short_search(&self) -> bool {
+        matches!(&self.work, Work::Select(select) if select.is_short_search())
+    }
+
     /// Whether the statement changes rows.
     pub(crate) fn is_modification(&self) -> bool {
         matches!(self.work, Work::Modification(_) | Work::Derived(_) | Work::Batch(_))

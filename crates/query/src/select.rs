@@ -19,7 +19,7 @@ mod writer;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering as AtomicOrdering};
 
 use cql::ast::{self, Select};
 use model::{ColumnKind, Table};
@@ -91,6 +91,13 @@ impl SelectPlan {
     /// Whether it finds rows by an index.
     pub fn uses_index(&self) -> bool {
         self.restrictions.uses_index()
+    }
+
+    /// Whether it finds rows by one value in an index, and was not long when it was executed last.
+    pub fn is_short_search(&self) -> bool {
+        let indexed = self.restrictions.indexed();
+        let is_search = !indexed.is_empty() && !indexed.iter().any(|indexed| indexed.is_range());
+        is_search && self.nearest.is_none() && !self.is_long.load(AtomicOrdering::Relaxed)
     }
 
     /// Whether the rows may be found without a cursor, by [`SelectPlan::find_rows`].

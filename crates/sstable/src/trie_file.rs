@@ -7,7 +7,7 @@ use crate::cache::BlockCache;
 use crate::error::{Corruption, SSTableError};
 use crate::index_file::IndexFile;
 use crate::page_checksums::ComponentChecksums;
-use crate::trie::{EntryCursor, PAGE_SIZE, Payload, TrieBuilder, read_sized, sized_length};
+use crate::trie::{EntryCursor, PAGE_SIZE, Pages, Payload, TrieBuilder, read_sized, sized_length};
 
 /// The bytes of a page. No node of a trie crosses the border of a page.
 pub const TRIE_PAGE_BYTES: usize = PAGE_SIZE;
@@ -90,6 +90,26 @@ impl TrieFile {
             return Err(Corruption::new(self.0.name(), position, expected, format!("{left} bytes")).into());
         }
         self.0.read_into(position, length, may_block, out)
+    }
+
+    /// Passes exactly `length` bytes at `position` to `take`: as they lie in the cache if they are in one page, else a
+    /// copy in `buffer`. Blocks on the disk where the cache lacks them.
+    pub fn with<T>(
+        &self,
+        position: u64,
+        length: usize,
+        buffer: &mut Vec<u8>,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, SSTableError> {
+        let start = (position % PAGE_SIZE as u64) as usize;
+        if start + length <= PAGE_SIZE && position + length as u64 <= self.0.length() {
+            let page = self.0.pages(true).page(position / PAGE_SIZE as u64)?;
+            if let Some(bytes) = page.get(start..start + length) {
+                return Ok(take(bytes));
+            }
+        }
+        self.read_into(position, length, true, buffer)?;
+        Ok(take(buffer))
     }
 
     /// The number of the greatest key at or before `key` in the trie with this root; `None` if all keys are greater.

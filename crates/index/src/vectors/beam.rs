@@ -3,6 +3,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use sstable::SSTableError;
 
@@ -25,6 +26,14 @@ pub(crate) trait Nodes {
 
     /// The square of the distance of a point to the target.
     fn distance(&self, node: u32, target: &Target) -> Result<f32, SSTableError>;
+
+    /// Appends these points with their distances to the target.
+    fn distances(&self, nodes: Range<u32>, target: &Target, out: &mut Vec<Near>) -> Result<(), SSTableError> {
+        nodes.into_iter().try_for_each(|node| {
+            out.push(Near { distance: self.distance(node, target)?, node });
+            Ok(())
+        })
+    }
 
     /// Replaces `out` with the neighbours of a point, all below [`Nodes::count`].
     fn neighbours(&self, node: u32, out: &mut Vec<u32>) -> Result<(), SSTableError>;
@@ -62,12 +71,16 @@ pub(crate) struct Beam {
     open: BinaryHeap<Reverse<Near>>,
     /// The points that were seen and not given.
     ready: BinaryHeap<Reverse<Near>>,
+    /// The points that were beyond the bound when they were seen. They are neither open nor ready before the walk is
+    /// wider.
+    beyond: Vec<Near>,
     /// The distances of the nearest points, as many as the width says. The greatest is the bound of the walk.
     nearest: BinaryHeap<Bound>,
     width: usize,
     given: usize,
-    /// Where there is no graph, the next point to look at.
+    /// Where there is no graph, the next point to look at, and those before it until all were looked at.
     next: u32,
+    all: Vec<Near>,
     neighbours: Vec<u32>,
 }
 
@@ -101,10 +114,12 @@ impl Beam {
             distances: Vec::new(),
             open: BinaryHeap::new(),
             ready: BinaryHeap::new(),
+            beyond: Vec::new(),
             nearest: BinaryHeap::new(),
             width,
             given: 0,
             next: 0,
+            all: Vec::new(),
             neighbours: Vec::new(),
         }
     }
@@ -116,14 +131,16 @@ impl Beam {
             self.see(entry, nodes, target)?;
         }
         let until = self.distances.len().saturating_add(steps);
-        while let Some(Reverse(next)) = self.open.peek().copied() {
-            if self.is_beyond(next.distance) {
-                if self.given < self.width / CERTAIN_PART {
-                    return Ok(true);
+        loop {
+            let next = match self.open.peek().copied() {
+                Some(Reverse(next)) if !self.is_beyond(next.distance) => next,
+                None if self.beyond.is_empty() => return Ok(true),
+                _ if self.given < self.width / CERTAIN_PART => return Ok(true),
+                _ => {
+                    self.widen();
+                    continue;
                 }
-                self.widen();
-                continue;
-            }
+            };
             if self.distances.len() >= until {
                 return Ok(false);
             }
@@ -135,17 +152,20 @@ impl Beam {
             }
             self.neighbours = neighbours;
         }
-        Ok(true)
     }
 
     fn look_at_all(&mut self, nodes: &dyn Nodes, target: &Target, steps: usize) -> Result<bool, SSTableError> {
-        let until = (self.next as usize).saturating_add(steps).min(nodes.count());
-        while (self.next as usize) < until {
-            let node = self.next;
-            self.ready.push(Reverse(Near { distance: nodes.distance(node, target)?, node }));
-            self.next += 1;
+        let until = (self.next as usize).saturating_add(steps).min(nodes.count()) as u32;
+        if self.next < until {
+            let mut ready = std::mem::take(&mut self.all);
+            nodes.distances(self.next..until, target, &mut ready)?;
+            (self.next, self.all) = (until, ready);
         }
-        Ok(self.next as usize >= nodes.count())
+        let is_done = self.next as usize >= nodes.count();
+        if is_done {
+            self.ready.extend(std::mem::take(&mut self.all).into_iter().map(Reverse));
+        }
+        Ok(is_done)
     }
 
     /// Whether no point at this distance can be among the nearest.
@@ -163,6 +183,10 @@ impl Beam {
         *word |= bit;
         let near = Near { distance: nodes.distance(node, target)?, node };
         self.distances.push(near.distance);
+        if self.is_beyond(near.distance) {
+            self.beyond.push(near);
+            return Ok(());
+        }
         self.open.push(Reverse(near));
         self.ready.push(Reverse(near));
         self.nearest.push(Bound(near.distance));
@@ -181,6 +205,14 @@ impl Beam {
             distances.truncate(self.width);
         }
         self.nearest = distances.into_iter().map(Bound).collect();
+        for near in std::mem::take(&mut self.beyond) {
+            if self.is_beyond(near.distance) {
+                self.beyond.push(near);
+            } else {
+                self.open.push(Reverse(near));
+                self.ready.push(Reverse(near));
+            }
+        }
     }
 
     /// The nearest point of the rest, if [`Beam::walk`] said that it is known; `None` if all were given.
@@ -202,7 +234,7 @@ impl Beam {
 
     /// The bytes that it holds.
     pub fn held_bytes(&self) -> usize {
-        let near = self.open.capacity() + self.ready.capacity();
+        let near = self.open.capacity() + self.ready.capacity() + self.beyond.capacity() + self.all.capacity();
         size_of_val(&*self.seen) + near * size_of::<Near>() + (self.distances.len() + self.nearest.len()) * 4
     }
 }

@@ -2,6 +2,7 @@
 //! says is checked against the footer, so that a damaged file gives an error and no walk leaves its segment.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use model::{IndexKey, IndexPart};
 use sstable::{BlockCache, Corruption, SSTableError, TRIE_PAGE_BYTES, TrieFile};
 use types::Similarity;
 
-use super::beam::{Beam, Nodes};
+use super::beam::{Beam, Near, Nodes};
 use super::graph::DEGREE_MAX;
 use super::search::VectorSource;
 use super::space::{Space, Target, coordinates};
@@ -168,7 +169,7 @@ impl VectorFile {
             let Segment { squared_length, count: nodes, width, .. } = self.segments[place];
             let target = Space { similarity: self.similarity, squared_length }.target(wanted);
             let beam = Beam::new(nodes as usize, width as usize, count);
-            Box::new(FileSearch { file: self.clone(), segment: place, target, beam })
+            Box::new(FileSearch { file: self.clone(), segment: place, target, beam, buffer: RefCell::default() })
         };
         (0..self.segments.len()).filter(fits).map(search).collect()
     }
@@ -207,13 +208,15 @@ struct FileSearch {
     segment: usize,
     target: Target,
     beam: Beam,
+    /// For the bytes of a node that is in several pages.
+    buffer: RefCell<Vec<u8>>,
 }
 
 impl VectorSource for FileSearch {
     fn search(&mut self, steps: usize) -> Result<bool, SSTableError> {
         let segment = &self.file.segments[self.segment];
         let layout = segment.layout(self.file.similarity);
-        let nodes = FileNodes { file: &self.file, segment, layout, buffer: RefCell::default() };
+        let nodes = FileNodes { file: &self.file, segment, layout, buffer: &self.buffer };
         self.beam.walk(&nodes, &self.target, steps)
     }
 
@@ -239,8 +242,7 @@ struct FileNodes<'f> {
     file: &'f VectorFile,
     segment: &'f Segment,
     layout: Layout,
-    /// The bytes and the coordinates of a node.
-    buffer: RefCell<(Vec<u8>, Vec<f32>)>,
+    buffer: &'f RefCell<Vec<u8>>,
 }
 
 impl FileNodes<'_> {
@@ -259,24 +261,43 @@ impl Nodes for FileNodes<'_> {
     }
 
     fn distance(&self, node: u32, target: &Target) -> Result<f32, SSTableError> {
-        let (bytes, point) = &mut *self.buffer.borrow_mut();
-        self.file.pages.read_into(self.position(node), self.layout.coordinates * 4, true, bytes)?;
-        point.clear();
-        point.extend(bytes.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)));
-        Ok(target.distance(point))
+        let buffer = &mut *self.buffer.borrow_mut();
+        let length = self.layout.coordinates * 4;
+        self.file.pages.with(self.position(node), length, buffer, |bytes| target.distance_to_bytes(bytes))
+    }
+
+    fn distances(&self, nodes: Range<u32>, target: &Target, out: &mut Vec<Near>) -> Result<(), SSTableError> {
+        let (buffer, size) = (&mut *self.buffer.borrow_mut(), self.layout.node_bytes());
+        let mut node = nodes.start;
+        while node < nodes.end {
+            let position = self.position(node);
+            // Those that follow it in its page.
+            let count = ((PAGE - position % PAGE) / size as u64).clamp(1, u64::from(nodes.end - node)) as u32;
+            self.file.pages.with(position, size * count as usize, buffer, |bytes| {
+                let points = bytes.chunks(size).zip(node..);
+                out.extend(points.map(|(bytes, node)| {
+                    let point = bytes.get(..self.layout.coordinates * 4).unwrap_or(bytes);
+                    Near { distance: target.distance_to_bytes(point), node }
+                }));
+            })?;
+            node += count;
+        }
+        Ok(())
     }
 
     fn neighbours(&self, node: u32, out: &mut Vec<u32>) -> Result<(), SSTableError> {
-        let (bytes, _) = &mut *self.buffer.borrow_mut();
+        let buffer = &mut *self.buffer.borrow_mut();
         let position = self.position(node) + self.layout.coordinates as u64 * 4;
-        self.file.pages.read_into(position, 4 + DEGREE_MAX * 4, true, bytes)?;
-        let mut numbers = bytes.as_chunks::<4>().0.iter().map(|number| u32::from_be_bytes(*number));
-        let count = numbers.next().unwrap_or_default();
+        let count = self.file.pages.with(position, 4 + DEGREE_MAX * 4, buffer, |bytes| {
+            let mut numbers = bytes.as_chunks::<4>().0.iter().map(|number| u32::from_be_bytes(*number));
+            let count = numbers.next().unwrap_or_default();
+            out.clear();
+            out.extend(numbers.take(count as usize));
+            count
+        })?;
         if count as usize > DEGREE_MAX {
             return Err(self.file.damaged(position, "the number of a vector's neighbours", count));
         }
-        out.clear();
-        out.extend(numbers.take(count as usize));
         match out.iter().find(|neighbour| **neighbour >= self.segment.count) {
             Some(neighbour) => Err(self.file.damaged(position, "a neighbour in the segment", neighbour)),
             None => Ok(()),

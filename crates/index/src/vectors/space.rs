@@ -5,7 +5,7 @@
 //! the target has zero there.
 
 use types::Similarity;
-use types::similarity::{dot_product, squared_distance};
+use types::similarity::{dot_product, squared_distance, squared_distance_to_bytes};
 
 /// The points of one segment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,6 +80,11 @@ impl Target {
     /// The square of the distance to a point.
     pub fn distance(&self, point: &[f32]) -> f32 {
         squared_distance(&self.point, point)
+    }
+
+    /// As [`Target::distance`], of a point whose coordinates are serialized, little-endian.
+    pub fn distance_to_bytes(&self, point: &[u8]) -> f32 {
+        squared_distance_to_bytes(&self.point, point)
     }
 
     /// The similarity of the vector at this distance.

@@ -26,6 +26,8 @@ const LEGACY: &str = "legacy_local_table";
 const SASI_DISABLED: &str = "SASI indexes are disabled. Enable in cassandra.yaml to use.";
 /// The only property of an index.
 const OPTIONS: &str = "options";
+/// The longest name of a column with a custom index.
+const NAME_LENGTH_MAX: usize = 48;
 
 /// Checks the statement alone.
 pub(super) fn check(create: &CreateIndex) -> Result<(), QueryError> {
@@ -99,7 +101,7 @@ fn define(
         [_, _, ..] if class.is_none() => {
             return Err(QueryError::invalid("Only CUSTOM indexes support multiple columns"));
         }
-        [target] => target_of(target, table)?,
+        [target] => target_of(target, table, class.is_some())?,
         targets => {
             return Err(match known_class(class.map_or("", |(name, _)| name))? {
                 IndexClass::Sasi => sasi::not_one_column(targets),
@@ -165,10 +167,21 @@ fn free_name(keyspace: &Keyspace, table: &Table, column: &Column) -> String {
 }
 
 /// The column that is indexed, and the part of it.
-fn target_of<'t>(target: &IndexTarget, table: &'t Table) -> Result<(&'t Arc<Column>, IndexPart), QueryError> {
+fn target_of<'t>(
+    target: &IndexTarget,
+    table: &'t Table,
+    is_custom: bool,
+) -> Result<(&'t Arc<Column>, IndexPart), QueryError> {
     let column = table.column(target.column.as_str()).ok_or_else(|| undefined_column(&target.column, table))?;
     let (ty, name) = (&column.ty, &*column.name);
     let refuse = |message: String| Err(QueryError::invalid(message));
+    if is_custom && !name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_') {
+        return refuse(format!("Column '{name}' contains non-alphanumeric-underscore characters"));
+    }
+    if is_custom && name.len() > NAME_LENGTH_MAX {
+        let what = format!("is longer than the permissible name length of {NAME_LENGTH_MAX} characters");
+        return refuse(format!("Column '{name}' {what}"));
+    }
     if ty.any(&|inner| *inner == CqlType::Duration) {
         let what = match ty {
             CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. } => "collections containing durations",

@@ -32,8 +32,8 @@ pub(super) struct Places {
 /// Some places of one partition.
 struct InPartition {
     partition: PartitionKey,
-    /// The rows; `None` if all of the partition's are asked for.
-    rows: Option<Vec<Slice>>,
+    /// The serialized clusterings of the rows; `None` if all of the partition's are asked for.
+    rows: Option<Vec<Vec<u8>>>,
 }
 
 impl Places {
@@ -58,7 +58,7 @@ impl Places {
             page.work(1)?;
             self.advance(page)?;
             match place.clustering {
-                Some(clustering) if slices.contains(&clustering, comparator) => rows.push(Slice::prefix(&clustering)),
+                Some(clustering) if slices.contains(&clustering, comparator) => rows.push(clustering),
                 Some(_) => {}
                 None => return Ok(Some(InPartition { partition, rows: None })),
             }
@@ -138,19 +138,29 @@ impl Page<'_> {
         Ok(candidates)
     }
 
+    fn read_slices(&mut self, partition: &PartitionKey, slices: Slices, is_resumed: bool) -> Result<Flow, QueryError> {
+        self.read_range(ReadRange { keys: KeyRange::Single(partition.clone()), slices, reversed: false }, is_resumed)
+    }
+
     /// Reads the rows at these places. Returns false if the page is full or the limit is reached.
     pub(super) fn read_places(&mut self, segment: Segment, mut places: Places) -> Result<bool, QueryError> {
         let Segment { keys, slices, mut is_resumed } = segment;
         let mut goes_on = true;
+        let single = self.may_read_single_rows();
+        self.set_range(ReadRange { keys: keys.clone(), slices: slices.clone(), reversed: false });
         while let Some(InPartition { partition, rows }) = places.take(self, &slices)? {
             let is_whole = rows.is_none();
-            let slices = match rows {
-                Some(rows) => Slices::new(rows, self.plan().table.comparator()),
-                None => slices.clone(),
-            };
-            if is_whole || !slices.as_slice().is_empty() {
-                let range = ReadRange { keys: KeyRange::Single(partition.clone()), slices, reversed: false };
-                if self.read_range(range, is_resumed)? == Flow::Stop {
+            if rows.as_ref().is_none_or(|rows| !rows.is_empty()) {
+                let flow = match rows.as_deref() {
+                    Some([only]) if single => self.read_row(partition.clone(), only, is_resumed)?,
+                    Some(rows) => {
+                        let rows = rows.iter().map(|clustering| Slice::prefix(clustering)).collect();
+                        let slices = Slices::new(rows, self.plan().table.comparator());
+                        self.read_slices(&partition, slices, is_resumed)?
+                    }
+                    None => self.read_slices(&partition, slices.clone(), is_resumed)?,
+                };
+                if flow == Flow::Stop {
                     goes_on = false;
                     break;
                 }
@@ -163,6 +173,7 @@ impl Page<'_> {
         }
         let Places { index, count, .. } = &places;
         self.execution().note(|| format!("Index {index} gave {count} candidates"));
+        self.count_candidates(*count);
         self.set_range(ReadRange { keys, slices, reversed: false });
         Ok(goes_on)
     }

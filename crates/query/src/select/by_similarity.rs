@@ -88,6 +88,9 @@ impl Page<'_> {
         let comparator = self.plan().table.comparator();
         let slices = match place.clustering {
             Some(clustering) if !slices.contains(&clustering, comparator) => return self.work(1),
+            Some(clustering) if self.may_read_single_rows() => {
+                return self.read_row(place.partition, &clustering, false).map(drop);
+            }
             Some(clustering) => Slices::new(vec![Slice::prefix(&clustering)], comparator),
             None => slices.clone(),
         };

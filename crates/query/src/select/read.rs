@@ -1,5 +1,7 @@
 //! Reading rows and building a page of them.
 
+mod one_row;
+
 use std::cmp;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -85,6 +87,8 @@ pub(super) struct Page<'p> {
     sizes: ReadSizes<'p>,
     /// The bytes of the rows to be sorted.
     sorted_bytes: usize,
+    /// How many candidates indexes gave.
+    candidate_count: usize,
     pub cells: Vec<u8>,
     pub row_count: usize,
     pub live_rows: u64,
@@ -112,6 +116,7 @@ struct Scratch {
     clustering: Vec<Option<&'static [u8]>>,
     regulars: Vec<Option<ColumnData<'static>>>,
     key: Vec<u8>,
+    row: Vec<u8>,
     places: ValuePlaces,
 }
 
@@ -166,6 +171,7 @@ impl<'p> Page<'p> {
             steps_per_row: plan.steps_per_row + steps_of_expressions(filter.comparison_count()),
             sizes: ReadSizes::new(plan, execution, partitions),
             sorted_bytes: 0,
+            candidate_count: 0,
             plan,
             selection,
             plain: plan.plain.as_ref().filter(|_| selection.is_plain()),
@@ -215,7 +221,12 @@ impl<'p> Page<'p> {
         let goes_on = match places {
             _ if self.nearest.is_some() => self.read_by_similarity(segment, places)?,
             Some(places) => self.read_places(segment, places)?,
-            None => self.read_all(segment)?,
+            None => {
+                if let KeyRange::Range { .. } = segment.keys {
+                    self.execution.need_processor()?;
+                }
+                self.read_all(segment)?
+            }
         };
         let (live, tombstones) = (self.live_rows - self.live_before, self.tombstones);
         self.execution.note(|| format!("Read {live} live rows and {tombstones} tombstone cells"));
@@ -236,9 +247,18 @@ impl<'p> Page<'p> {
 
     /// Reads the rows of a range.
     pub(super) fn read_range(&mut self, range: ReadRange, is_resumed: bool) -> Result<Flow, QueryError> {
-        let table = &self.plan.table;
-        let mut cursor =
-            self.execution.processor.read(table, &range, self.execution.now_seconds, self.execution.turn())?;
+        let Execution { processor, now_seconds, .. } = self.execution;
+        let cursor = processor.read(&self.plan.table, &range, *now_seconds, self.execution.turn())?;
+        self.read_cursor(cursor, range, is_resumed)
+    }
+
+    /// Reads the rows of a cursor over a range.
+    fn read_cursor(
+        &mut self,
+        mut cursor: BoxCursor<'_>,
+        range: ReadRange,
+        is_resumed: bool,
+    ) -> Result<Flow, QueryError> {
         self.rows_expected(&range, is_resumed).iter().for_each(|rows| cursor.expect_rows(*rows));
         self.plan.regulars.iter().for_each(|regulars| cursor.expect_columns(regulars));
         cursor.pause_after(STEPS_PER_LOOK as u32);
@@ -269,6 +289,11 @@ impl<'p> Page<'p> {
     /// Whether no more rows of the partition that was read last are returned.
     pub(super) fn is_partition_done(&self) -> bool {
         self.plan.is_distinct || self.limits.remaining_in_partition == 0
+    }
+
+    /// Counts candidates that an index gave.
+    pub(super) fn count_candidates(&mut self, count: u64) {
+        self.candidate_count = self.candidate_count.saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
     }
 
     /// Counts the work of a read.
@@ -650,7 +675,7 @@ impl<'p> Page<'p> {
             self.row_count = nearest.size().1;
             nearest.write(&mut self.cells);
         }
-        self.plan.note_length(self.row_count, self.state.is_some());
+        self.plan.note_length(self.row_count.max(self.candidate_count), self.state.is_some());
         if self.cells.capacity() > CELLS_BYTES.start {
             // The reserve is slightly larger, because the next answer may be longer.
             self.plan.usual_size_bytes.store(self.cells.len() + self.cells.len() / 8, Ordering::Relaxed);

@@ -39,6 +39,18 @@ fn filled() -> TestNode {
 }
 
 #[test]
+fn names_of_columns_with_custom_indexes_are_checked_as_in_cassandra() {
+    let (node, long) = (node(), "n".repeat(49));
+    node.run(&format!("ALTER TABLE t ADD (\"Mixed Case\" int, {long} int)"));
+    let characters = "Column 'Mixed Case' contains non-alphanumeric-underscore characters";
+    let length = format!("Column '{long}' is longer than the permissible name length of 48 characters");
+    for (column, message) in [("\"Mixed Case\"", characters), (&long, length.as_str())] {
+        assert_eq!(node.failure(&format!("CREATE INDEX ON t ({column}) USING 'sai'")), message);
+        node.run(&format!("CREATE INDEX ON t ({column})"));
+    }
+}
+
+#[test]
 fn a_storage_attached_index_is_checked_as_in_cassandra() {
     let node = node();
     node.run("CREATE INDEX own ON t (v) USING 'sai'");

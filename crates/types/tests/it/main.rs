@@ -2,6 +2,7 @@
 
 mod classes;
 mod collections;
+mod distances;
 mod garbage;
 mod order;
 mod primitives;
