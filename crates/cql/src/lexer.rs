@@ -140,6 +140,23 @@ pub(crate) fn all_tokens(text: &str, end: usize) -> impl Iterator<Item = Token> 
     })
 }
 
+/// The text with a space in the place of each comment, even of one that does not end.
+pub fn without_comments(text: &str) -> String {
+    let (mut shown, mut start) = (String::with_capacity(text.len()), 0);
+    while let Some(first) = text.get(start..).and_then(|rest| rest.chars().next()) {
+        let mut lexer = Lexer { text, bytes: text.as_bytes(), at: start };
+        let is_comment = matches!((first, lexer.peek(1)), ('/', Some(b'/' | b'*')) | ('-', Some(b'-')));
+        let end = match lexer.next() {
+            Ok(_) => lexer.at,
+            Err(_) if is_comment => text.len(),
+            Err(_) => start + first.len_utf8(),
+        };
+        shown.push_str(if is_comment { " " } else { text.get(start..end).unwrap_or_default() });
+        start = end;
+    }
+    shown
+}
+
 struct Lexer<'a> {
     text: &'a str,
     bytes: &'a [u8],

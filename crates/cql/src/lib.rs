@@ -13,5 +13,5 @@ mod sets;
 mod token;
 
 pub use error::SyntaxError;
-pub use lexer::token_count;
+pub use lexer::{token_count, without_comments};
 pub use parser::{parse, parse_counting};

@@ -1,5 +1,6 @@
 //! `espalier serve`: opens the engine, listens, and drains at the end.
 
+mod node_log;
 mod roles;
 mod sizes;
 
@@ -23,7 +24,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tracing_subscriber::EnvFilter;
 
 /// The threads that serve connections: one for each core, and at least two, so that a long request leaves one for the
 /// others.
@@ -46,7 +46,7 @@ const FAILED_STATUS: i32 = 100;
 pub fn serve(flags: Serve) -> Result<(), String> {
     let started = Instant::now();
     let mut config = configuration(flags)?;
-    start_logging();
+    node_log::start();
     for (option, reason) in &config.inert {
         tracing::info!("{option} is accepted and has no effect: {reason}");
     }
@@ -105,13 +105,6 @@ fn configuration(flags: Serve) -> Result<Config, String> {
     config.commitlog_salvage = flags.commitlog_salvage;
     config.read_only = flags.read_only;
     Ok(config)
-}
-
-/// Logs to stderr; `RUST_LOG` sets the level.
-fn start_logging() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(ansi).with_env_filter(filter).init();
 }
 
 async fn run(config: Config, started: Instant) -> Result<(), String> {

@@ -19,13 +19,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use uuid::Uuid;
 
-use crate::entry::Parts;
+use crate::entry::{BatchEntry, Parts, modification};
 use crate::prepared::Prepared;
-use crate::{ClientState, Consistency, Login, QueryError, Request, RequestLog, Statement};
+use crate::{BatchStatement, ClientState, Consistency, Login, QueryError, Request, RequestLog, Statement};
 
 pub(crate) use audited::Audited;
-use entry::Entry;
-pub(crate) use entry::OneLine;
+pub use entry::OneLine;
+use entry::{Entry, mentions_password};
 pub use filter::{AuditFilter, Choice};
 pub use subject::Category;
 use subject::{EntryType, Subject};
@@ -71,7 +71,9 @@ impl Auditor {
     pub fn of_batch(self: &Arc<Self>, parts: &Parts, consistency: Consistency, client: &ClientState) -> Audited {
         let batch = Uuid::new_v4();
         let text = format!("BatchId:[{batch}] - BATCH of [{}] statements", parts.len());
-        let batch_entry = self.entry(client, text.into()).with_subject(Subject::batch()).in_batch(batch);
+        let modifications = parts.iter().filter_map(|(statement, _)| modification(statement).ok());
+        let subject = Subject::batch(modifications);
+        let batch_entry = self.entry(client, text.into()).with_subject(subject).in_batch(batch);
         let statements = parts.iter().map(|(statement, _)| {
             let subject = Subject::of_plan(&statement.plan, statement.keyspace.as_deref());
             self.entry(client, Arc::clone(&statement.text)).with_subject(subject).in_batch(batch)
@@ -97,9 +99,20 @@ impl Auditor {
         self.append(&self.entry(client, text.into()).failed(error));
     }
 
-    /// Enters a BATCH of this number of statements that could not be prepared.
-    pub fn unprepared_batch(&self, count: usize, consistency: Consistency, client: &ClientState, error: &QueryError) {
-        self.append(&self.entry(client, failed_batch(count, consistency)).failed(error));
+    /// Enters a BATCH whose statements could not be prepared.
+    pub fn unprepared_batch(
+        &self,
+        entries: &[BatchEntry<'_>],
+        consistency: Consistency,
+        client: &ClientState,
+        error: &QueryError,
+    ) {
+        let is_secret = entries.iter().any(|entry| match &entry.statement {
+            BatchStatement::Text(text) => mentions_password(text),
+            BatchStatement::Prepared(statement) => mentions_password(&statement.text),
+        });
+        let entry = self.entry(client, failed_batch(entries.len(), consistency));
+        self.append(&entry.failed_with(error, is_secret));
     }
 
     /// Enters a login.
@@ -121,7 +134,7 @@ impl Auditor {
     }
 
     fn append(&self, entry: &Entry) {
-        if self.options.filter.admits(entry.keyspace(), entry.category(), entry.user()) {
+        if self.options.filter.admits(entry) {
             self.options.log.append(entry.to_string());
         }
     }

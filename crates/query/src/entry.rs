@@ -42,13 +42,13 @@ use crate::response::set_form;
 use crate::select::SelectPlan;
 use crate::{Need, Processor, QueryError, Response, ResponseBody, Value, ddl, describe, modify};
 
-pub use handler::{Authentication, KeptForms, QueryHandler};
+pub use handler::{Authentication, KeptForms, LoginStart, QueryHandler};
 pub use log_queue::LogQueue;
 pub use outcome::{Answer, MustBlock, Outcome, Pending};
 pub use request::{BatchEntry, Request, Statement};
 pub use time_limit::TimeLimit;
 
-pub(crate) use batch::Parts;
+pub(crate) use batch::{Parts, modification};
 use derived::Modifying;
 use outcome::PendingWork;
 use request::OwnedRequest;

@@ -37,7 +37,7 @@ mod terms;
 mod trace;
 mod vector_index;
 
-pub use audit::{AuditFilter, AuditOptions, Category, Choice};
+pub use audit::{AuditFilter, AuditOptions, Category, Choice, OneLine};
 pub use auth::{AccessOptions, AuthOptions, Authenticator, CidrChecks, Login, without_passwords};
 pub use client::ClientState;
 pub use cql::token_count;
@@ -45,8 +45,8 @@ pub use ddl::TABLE_PROPERTIES;
 pub use describe::snapshot_schema;
 pub use engine::{LogHold, Turn};
 pub use entry::{
-    Answer, Authentication, BatchEntry, KeptForms, LogQueue, MustBlock, Outcome, Pending, QueryHandler, Request,
-    Statement, TimeLimit,
+    Answer, Authentication, BatchEntry, KeptForms, LogQueue, LoginStart, MustBlock, Outcome, Pending, QueryHandler,
+    Request, Statement, TimeLimit,
 };
 pub use error::{Cause, Need, QueryError};
 pub use guardrail::{

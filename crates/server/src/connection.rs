@@ -21,7 +21,7 @@ use crate::events::Subscription;
 use crate::in_flight::InFlight;
 use crate::limits::{Account, ConnectionPermit, FIRST_REQUEST_BYTES_MAX, FREE_BYTES};
 use crate::login::LoggingIn;
-use crate::patrol::{Patrol, Seen, Verdict};
+use crate::patrol::{Patrol, Seen, Start, Verdict};
 use crate::prepared::RecentStatements;
 use crate::session::Session;
 use crate::startup::Agreement;
@@ -247,13 +247,23 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
+    /// How far its start has come.
+    fn start(&self) -> Start {
+        match &self.logging_in {
+            _ if self.agreement.is_some() => Start::Done,
+            None => Start::AwaitsStartup,
+            Some(logging_in) if logging_in.is_checking() => Start::ChecksLogin,
+            Some(_) => Start::AwaitsLogin,
+        }
+    }
+
     /// Waits for the next event. Ends the connection if it is in the way of others, or is idle for too long.
     fn rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let buffers_bytes = self.decoder.buffer().capacity() + self.encoder.capacity_bytes();
         let holds_much = buffers_bytes.max(self.held_bytes()) > FREE_BYTES;
         if holds_much || self.agreement.is_none() {
             let seen = Seen {
-                has_started: self.agreement.is_some(),
+                start: self.start(),
                 is_missing_some: self.decoder.missing_bytes() > 0,
                 is_sending: self.encoder.pending_bytes() > 0,
                 is_in_the_way: self.account.is_in_the_way(),

@@ -9,6 +9,7 @@ mod blocking_pool;
 mod connection;
 mod connection_turn;
 mod events;
+mod hash_places;
 mod in_flight;
 mod limits;
 mod login;
@@ -51,8 +52,8 @@ struct Shared<H: query::QueryHandler> {
     trace_line: std::sync::Arc<blocking_pool::Line>,
     /// The limit on requests a second, if there is one.
     request_rate: Option<request_rate::RequestRate>,
-    /// A permit for each password that may be hashed at a time.
-    logins: std::sync::Arc<tokio::sync::Semaphore>,
+    /// The places for hashes of passwords.
+    hash_places: std::sync::Arc<hash_places::HashPlaces>,
     /// The limits of log messages that clients cause.
     notices: quiet::Notices,
     /// The address at which clients reach the server.

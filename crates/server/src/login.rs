@@ -1,21 +1,17 @@
 //! The login of a client, between STARTUP and AUTH_SUCCESS.
 //!
-//! A password is hashed on a blocking thread of the runtime, and only a few are hashed at a time. The connection is not
-//! read meanwhile.
+//! A password is hashed on a blocking thread of the runtime, and only a few are hashed at a time (`hash_places.rs`).
+//! The connection is not read meanwhile. A login that needs no hash does not wait.
 
 use crate::Shared;
 use crate::startup::Agreement;
-use query::{Login, QueryError, QueryHandler};
-use std::future::Future;
+use query::{Login, LoginStart, QueryError, QueryHandler};
+use std::future::{Future, ready};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::task::spawn_blocking;
-
-/// The number of passwords that are hashed at a time. Other logins wait. Requests of clients that have logged in are
-/// not delayed.
-pub(crate) const LOGINS_AT_A_TIME: usize = 2;
 
 /// The largest message of a client to the authenticator, bytes.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
@@ -50,22 +46,25 @@ impl LoggingIn {
         shared: &Arc<Shared<H>>,
     ) {
         let token = token.unwrap_or_default();
-        let token = token[..token.len().min(TOKEN_BYTES_MAX)].to_vec();
-        let certificate = certificate.map(<[u8]>::to_vec);
-        let (handler, logins) = (shared.handler.clone(), shared.logins.clone());
-        self.checking = Some((
-            stream,
-            Box::pin(async move {
-                let gone = || QueryError::server("the login was given up");
-                let permit = logins.acquire_owned().await.map_err(|_| gone())?;
-                // The permit belongs to the hash, which continues if the client leaves.
-                let checked = spawn_blocking(move || {
-                    let _permit = permit;
-                    handler.log_in(&token, client, certificate.as_deref())
-                });
-                checked.await.map_err(|_| gone())?
-            }),
-        ));
+        let token = &token[..token.len().min(TOKEN_BYTES_MAX)];
+        let checking: Checking = match shared.handler.begin_login(token, client, certificate) {
+            LoginStart::Done(outcome) => Box::pin(ready(outcome)),
+            LoginStart::MustHash(role) => {
+                let (token, certificate) = (token.to_vec(), certificate.map(<[u8]>::to_vec));
+                let (handler, places) = (shared.handler.clone(), shared.hash_places.clone());
+                Box::pin(async move {
+                    let gone = || QueryError::server("the login was given up");
+                    let place = places.take(role).await.ok_or_else(gone)?;
+                    // The place belongs to the hash, which continues if the client leaves.
+                    let checked = spawn_blocking(move || {
+                        let _place = place;
+                        handler.log_in(&token, client, certificate.as_deref())
+                    });
+                    checked.await.map_err(|_| gone())?
+                })
+            }
+        };
+        self.checking = Some((stream, checking));
     }
 
     /// The outcome of the check, once it is known, and the stream of its message.

@@ -1,9 +1,10 @@
-//! A periodic check of a connection that holds memory, or that has not sent STARTUP yet, while it has nothing to do.
+//! A periodic check of a connection that holds memory, or whose client has not logged in yet, while it has nothing to
+//! do.
 //!
 //! The check runs once a second. The buffers of a connection without traffic are shrunk. A connection whose request
 //! does not end, or whose client does not read its answers, is closed after some seconds, but only while others wait
-//! for its memory or for its writes; otherwise a slow client harms no one. A connection that does not send STARTUP in
-//! time is closed in any case.
+//! for its memory or for its writes; otherwise a slow client harms no one. A connection that does not send STARTUP, or
+//! whose client has not logged in, in time is closed in any case.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -41,11 +42,35 @@ pub(crate) struct Patrol {
     kept: u32,
 }
 
+/// How far the start of a connection has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Start {
+    /// STARTUP has not come.
+    AwaitsStartup,
+    /// STARTUP was accepted, and the client has to log in.
+    AwaitsLogin,
+    /// The client's login is checked, or waits for that.
+    ChecksLogin,
+    /// Requests are accepted.
+    Done,
+}
+
+impl Start {
+    /// Why the connection is closed if that took too long.
+    const fn delay(self) -> Option<&'static str> {
+        match self {
+            Start::AwaitsStartup => Some("it has not sent STARTUP in time"),
+            Start::AwaitsLogin => Some("its client has not logged in in time"),
+            Start::ChecksLogin => Some("its login could not be checked in time: too many logins are being checked"),
+            Start::Done => None,
+        }
+    }
+}
+
 /// The state of a connection at a check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    /// STARTUP was accepted.
-    pub(crate) has_started: bool,
+    pub(crate) start: Start,
     /// A request has begun to arrive.
     pub(crate) is_missing_some: bool,
     /// Answers wait for the socket.
@@ -108,8 +133,10 @@ impl Patrol {
     }
 
     fn look(&mut self, seen: &Seen, age: Duration) -> Option<Verdict> {
-        if !seen.has_started && age >= self.handshake_timeout {
-            return Some(Verdict::Close("it has not sent STARTUP in time"));
+        if let Some(reason) = seen.start.delay()
+            && age >= self.handshake_timeout
+        {
+            return Some(Verdict::Close(reason));
         }
         let rests = !self.has_received && self.sent_bytes == 0;
         let is_unfinished = seen.is_missing_some && !self.has_begun;
@@ -137,7 +164,7 @@ mod tests {
     use super::*;
 
     const SEEN: Seen = Seen {
-        has_started: true,
+        start: Start::Done,
         is_missing_some: false,
         is_sending: false,
         is_in_the_way: false,
@@ -154,11 +181,17 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_send_startup_is_closed() {
+    fn who_does_not_start_in_time_is_closed_for_what_is_missing() {
         let mut patrol = Patrol::new(Instant::now(), Duration::from_secs(10));
-        let silent = Seen { has_started: false, ..SEEN };
-        assert_eq!(patrol.look(&silent, Duration::from_secs(9)), Some(Verdict::Shrink));
-        assert!(matches!(patrol.look(&silent, Duration::from_secs(10)), Some(Verdict::Close(_))));
+        for (start, reason) in [
+            (Start::AwaitsStartup, "it has not sent STARTUP in time"),
+            (Start::AwaitsLogin, "its client has not logged in in time"),
+            (Start::ChecksLogin, "its login could not be checked in time: too many logins are being checked"),
+        ] {
+            let late = Seen { start, ..SEEN };
+            assert_eq!(patrol.look(&late, Duration::from_secs(9)), Some(Verdict::Shrink));
+            assert_eq!(patrol.look(&late, Duration::from_secs(10)), Some(Verdict::Close(reason)));
+        }
         assert_eq!(patrol.look(&SEEN, LATER), Some(Verdict::Shrink));
     }
 

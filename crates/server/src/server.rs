@@ -4,8 +4,8 @@ use crate::Shared;
 use crate::blocking_pool::{Line, Pools};
 use crate::connection::Connection;
 use crate::events::EventBus;
+use crate::hash_places::HashPlaces;
 use crate::limits::{ConnectionPermit, Limits};
-use crate::login::LOGINS_AT_A_TIME;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::prepared::PreparedCache;
@@ -16,11 +16,11 @@ use crate::tls::Tls;
 use query::QueryHandler;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
@@ -82,7 +82,7 @@ impl<H: QueryHandler> Server<H> {
             trace_line: Line::new(pools.clone()),
             pools,
             request_rate: options.requests_per_second_max.map(|max| RequestRate::new(max.get())),
-            logins: Arc::new(Semaphore::new(LOGINS_AT_A_TIME)),
+            hash_places: HashPlaces::new(),
             notices: Notices::default(),
             handler,
             options,
@@ -117,6 +117,7 @@ impl<H: QueryHandler> Server<H> {
             };
             match accepted {
                 Ok((socket, peer)) => {
+                    let peer = plain(peer);
                     next_id = next_id.wrapping_add(1);
                     // A connection beyond a limit is closed, as in Cassandra.
                     let Some(place) = shared.limits.admit(peer.ip()) else {
@@ -140,6 +141,16 @@ impl<H: QueryHandler> Server<H> {
         if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
             tracing::warn!("some connections did not finish in time and were cut");
         }
+    }
+}
+
+/// The address of a client. On a listener for both versions of IP, that of an IPv4 client comes in the form of IPv6.
+/// Nothing else needs to know of that form: CIDR groups, limits for addresses, logs.
+fn plain(peer: SocketAddr) -> SocketAddr {
+    match peer.ip().to_canonical() {
+        IpAddr::V4(address) => (address, peer.port()).into(),
+        // It keeps its scope.
+        IpAddr::V6(_) => peer,
     }
 }
 
@@ -209,4 +220,16 @@ fn encrypted(
         tracing::info!(client = %peer, "closing connection: the TLS handshake failed: {reason}{left_out}");
     });
     None
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn an_ipv4_client_of_an_ipv6_listener_has_its_ipv4_address() {
+        let plain = |address: &str| super::plain(address.parse().unwrap()).to_string();
+        assert_eq!(plain("[::ffff:10.1.2.3]:4242"), "10.1.2.3:4242");
+        for address in ["10.1.2.3:4242", "[2001:db8::1]:4242", "[::1]:4242", "[fe80::1%3]:4242"] {
+            assert_eq!(plain(address), address);
+        }
+    }
 }

@@ -7,9 +7,6 @@
 /// How many numbers are summed side by side.
 const LANES: usize = 16;
 
-/// How many elements are compared before a look at the sum.
-const PART: usize = 64;
-
 /// The greatest absolute value of an element in an indexed vector. Its square is still a finite float.
 const ELEMENT_MAX: f32 = 1e17;
 
@@ -106,18 +103,6 @@ pub fn squared_distance_to_bytes(left: &[f32], right: &[u8]) -> f32 {
     let rest = right_rest.as_chunks::<4>().0.iter().map(|element| f32::from_le_bytes(*element));
     let rest: f32 = left_rest.iter().zip(rest).map(|(one, other)| (one - other) * (one - other)).sum();
     sums.iter().sum::<f32>() + rest
-}
-
-/// As [`squared_distance`]; `None` if that is not less than `limit`, which is often seen from a part of the elements.
-pub fn squared_distance_below(left: &[f32], right: &[f32], limit: f32) -> Option<f32> {
-    let mut distance = 0.0;
-    for (left, right) in left.chunks(PART).zip(right.chunks(PART)) {
-        distance += squared_distance(left, right);
-        if distance >= limit {
-            return None;
-        }
-    }
-    Some(distance)
 }
 
 #[inline(always)]

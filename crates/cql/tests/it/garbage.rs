@@ -1,6 +1,6 @@
 //! No text makes the parser panic or overflow its stack.
 
-use cql::parse;
+use cql::{parse, without_comments};
 use testkit::Random;
 
 const PIECES: &[&str] = &[
@@ -253,4 +253,20 @@ fn a_long_text_that_is_no_statement_takes_no_more_memory_than_a_copy_of_it() {
     let marks = "(".repeat(LENGTH);
     let counting = allocation_counter::measure(|| assert_eq!(cql::token_count(&marks), (1 << 19) + 1));
     assert_eq!(counting.bytes_max, 0, "tokens are counted without a list of them");
+}
+
+#[test]
+fn comments_are_cut_out_of_any_text() {
+    for (text, shown) in [
+        ("SELECT /* a */ * FROM t -- b\nWHERE k = 'it''s -- c' // d", "SELECT   * FROM t  WHERE k = 'it''s -- c'  "),
+        (
+            "SELECT $$/* a */$$ FROM \"--t\" WHERE k = 1 - 2 / 3 /* b",
+            "SELECT $$/* a */$$ FROM \"--t\" WHERE k = 1 - 2 / 3  ",
+        ),
+        ("é /* é */ 'é", "é   'é"),
+        ("'open /* a */", "'open  "),
+        ("", ""),
+    ] {
+        assert_eq!(without_comments(text), shown);
+    }
 }

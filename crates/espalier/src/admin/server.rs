@@ -150,7 +150,7 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
         Verb::Snapshot => {
             let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
             let tag = request.tag.clone().unwrap_or_else(|| millis.to_string());
-            if tag.is_empty() || tag.contains(['/', '\0']) || tag.starts_with('.') {
+            if !is_snapshot_name(&tag) {
                 return Err(format!("{tag:?} is no name for a snapshot"));
             }
             let schema = engine.schema();
@@ -237,6 +237,11 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
     Ok(String::new())
 }
 
+/// Whether a snapshot may have this name, which is the name of a directory, and is shown on a line.
+fn is_snapshot_name(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains('/') && !name.contains(char::is_control)
+}
+
 /// The tables that the request names, in order of their names. If it names none, quarantined tables are left out.
 fn tables(engine: &Engine, request: &Request) -> Result<Vec<Arc<Table>>, String> {
     let schema = engine.schema();
@@ -256,4 +261,19 @@ fn tables(engine: &Engine, request: &Request) -> Result<Vec<Arc<Table>>, String>
         schema.table(name, table).cloned().ok_or_else(|| format!("Unknown keyspace/table pair ({name}.{table})"))
     });
     named.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_snapshot_name;
+
+    #[test]
+    fn the_name_of_a_snapshot_is_one_directory_and_one_line() {
+        for name in ["s1", "before the upgrade", "é", "a.b"] {
+            assert!(is_snapshot_name(name), "{name}");
+        }
+        for name in ["", ".", "..", ".hidden", "a/b", "a\0b", "a\nERROR forged", "a\u{1b}[2J", "a\u{85}"] {
+            assert!(!is_snapshot_name(name), "{name:?}");
+        }
+    }
 }

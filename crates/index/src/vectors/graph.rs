@@ -4,7 +4,7 @@
 //! for in the graph so far, and of them those become its neighbours that lie in different directions. In the end every
 //! point can be reached from the entry.
 
-use types::similarity::{squared_distance, squared_distance_below};
+use types::similarity::squared_distance;
 
 /// The most neighbours of a point in a finished graph.
 pub(crate) const DEGREE_MAX: usize = 32;
@@ -37,11 +37,6 @@ impl Points<'_> {
 
     fn distance(&self, one: u32, other: u32) -> f32 {
         squared_distance(self.point(one), self.point(other))
-    }
-
-    /// The square of the distance, if it is below a limit.
-    fn distance_below(&self, one: u32, other: u32, limit: f32) -> Option<f32> {
-        squared_distance_below(self.point(one), self.point(other), limit)
     }
 }
 
@@ -138,9 +133,10 @@ impl Builder<'_> {
         if std::mem::replace(&mut self.seen[other as usize], self.search) == self.search {
             return;
         }
-        let worst =
-            self.near.last().filter(|_| self.near.len() >= BEAM).map_or(f32::INFINITY, |((worst, _), _)| *worst);
-        let Some(distance) = self.points.distance_below(other, node, worst) else { return };
+        let distance = self.points.distance(other, node);
+        if self.near.len() >= BEAM && self.near.last().is_some_and(|((worst, _), _)| distance >= *worst) {
+            return;
+        }
         let place = self.near.partition_point(|((nearer, _), _)| *nearer <= distance);
         self.near.insert(place, ((distance, other), false));
         self.near.truncate(BEAM);
@@ -153,8 +149,7 @@ impl Builder<'_> {
             if chosen.len() >= DEGREE_BUILT {
                 break;
             }
-            let limit = distance / SPREAD;
-            let is_covered = |known: &u32| self.points.distance_below(*known, *candidate, limit).is_some();
+            let is_covered = |known: &u32| self.points.distance(*known, *candidate) * SPREAD <= *distance;
             if !chosen.iter().any(is_covered) {
                 chosen.push(*candidate);
             }

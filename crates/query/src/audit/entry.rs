@@ -23,7 +23,10 @@ pub(super) struct Entry {
     timestamp_millis: u64,
     entry_type: EntryType,
     batch: Option<Uuid>,
+    /// The keyspace that is shown: the statement's, or else the session's.
     keyspace: Option<Arc<str>>,
+    /// The keyspaces that the statement itself names.
+    named_keyspaces: Vec<Arc<str>>,
     scope: Option<Arc<str>>,
     /// The text of the statement, or a description of another request.
     operation: Arc<str>,
@@ -39,8 +42,19 @@ impl Entry {
         timestamp_millis: u64,
         operation: Arc<str>,
     ) -> Entry {
-        let (entry_type, batch, keyspace, scope, failure) = (EntryType::FAILURE, None, None, None, None);
-        Entry { user, host, source, timestamp_millis, entry_type, batch, keyspace, scope, operation, failure }
+        Entry {
+            user,
+            host,
+            source,
+            timestamp_millis,
+            entry_type: EntryType::FAILURE,
+            batch: None,
+            keyspace: None,
+            named_keyspaces: Vec::new(),
+            scope: None,
+            operation,
+            failure: None,
+        }
     }
 
     pub fn in_keyspace(self, keyspace: Option<Arc<str>>) -> Entry {
@@ -57,18 +71,26 @@ impl Entry {
 
     /// A copy with this subject. The keyspace of the session stays where the subject has none.
     pub fn with_subject(&self, subject: Subject) -> Entry {
-        let Subject { entry_type, keyspace, scope } = subject;
-        Entry { entry_type, keyspace: keyspace.or_else(|| self.keyspace.clone()), scope, ..self.clone() }
+        let Subject { entry_type, keyspace, of_parts, scope } = subject;
+        let named_keyspaces = keyspace.iter().cloned().chain(of_parts).collect();
+        let keyspace = keyspace.or_else(|| self.keyspace.clone());
+        Entry { entry_type, keyspace, named_keyspaces, scope, ..self.clone() }
     }
 
     /// The entry of the same request after a failure.
     pub fn failed(self, error: &QueryError) -> Entry {
+        let is_secret = mentions_password(&self.operation);
+        self.failed_with(error, is_secret)
+    }
+
+    /// The entry of the same request after a failure. `is_secret` says that a text of the request has a password.
+    pub fn failed_with(self, error: &QueryError, is_secret: bool) -> Entry {
         let entry_type = match error.kind {
             ErrorKind::Unauthorized => EntryType::UNAUTHORIZED,
             _ => EntryType::FAILURE,
         };
         // A syntax error may quote the text, and so a password.
-        let failure = match error.kind == ErrorKind::Syntax && mentions_password(&self.operation) {
+        let failure = match error.kind == ErrorKind::Syntax && is_secret {
             true => "Syntax Exception. Obscured for security reasons.".to_owned(),
             false => error.message.clone(),
         };
@@ -81,6 +103,10 @@ impl Entry {
 
     pub fn keyspace(&self) -> Option<&str> {
         self.keyspace.as_deref()
+    }
+
+    pub fn named_keyspaces(&self) -> &[Arc<str>] {
+        &self.named_keyspaces
     }
 
     pub fn category(&self) -> Category {
@@ -118,12 +144,14 @@ impl fmt::Display for Entry {
     }
 }
 
-fn mentions_password(text: &str) -> bool {
+/// Whether a text has a password, or the hash of one, so that a message that quotes it may show that.
+pub(super) fn mentions_password(text: &str) -> bool {
     matches!(without_passwords(text), Cow::Owned(_))
 }
 
 /// Writes texts with those characters escaped that end a line, or change how the rest of it is shown.
-pub(crate) struct OneLine<'w, W>(pub &'w mut W);
+#[derive(Debug)]
+pub struct OneLine<'w, W>(pub &'w mut W);
 
 impl<W: Write> Write for OneLine<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -164,6 +192,7 @@ mod tests {
         let subject = Subject {
             entry_type: EntryType { name: "SELECT", category: Category::Query },
             keyspace: Some("k".into()),
+            of_parts: Vec::new(),
             scope: Some("t".into()),
         };
         assert_eq!(

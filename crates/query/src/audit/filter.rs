@@ -1,8 +1,9 @@
 //! The choice of the requests that are entered.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use super::Category;
+use super::entry::Entry;
 
 /// The names that are entered, among keyspaces, categories or users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,15 @@ impl Choice {
         !name.is_some_and(|name| self.excluded.contains(name))
             && (self.included.is_empty() || name.is_some_and(|name| self.included.contains(name)))
     }
+
+    /// Whether an entry is entered that shows one name and concerns others. What is shown may be the client's choice,
+    /// as the keyspace of its session is. So it can include an entry, and only the names that the entry concerns
+    /// exclude it, if all of them are excluded.
+    fn admits_all(&self, shown: Option<&str>, concerned: &[Arc<str>]) -> bool {
+        let is_excluded = !concerned.is_empty() && concerned.iter().all(|name| self.excluded.contains(&**name));
+        let mut names = shown.into_iter().chain(concerned.iter().map(|name| &**name));
+        !is_excluded && (self.included.is_empty() || names.any(|name| self.included.contains(name)))
+    }
 }
 
 /// The choice of the requests that are entered: all three parts must admit an entry.
@@ -26,7 +36,7 @@ impl Choice {
 pub struct AuditFilter {
     /// `included_keyspaces` and `excluded_keyspaces`.
     pub keyspaces: Choice,
-    /// `included_categories` and `excluded_categories`, by [`Category::name`].
+    /// `included_categories` and `excluded_categories`, by [`Category::name`](super::Category::name).
     pub categories: Choice,
     /// `included_users` and `excluded_users`.
     pub users: Choice,
@@ -46,14 +56,20 @@ impl Default for AuditFilter {
 
 impl AuditFilter {
     /// Whether an entry is entered.
-    pub(super) fn admits(&self, keyspace: Option<&str>, category: Category, user: Option<&str>) -> bool {
-        self.keyspaces.admits(keyspace) && self.categories.admits(Some(category.name())) && self.users.admits(user)
+    pub(super) fn admits(&self, entry: &Entry) -> bool {
+        self.categories.admits(Some(entry.category().name()))
+            && self.users.admits(entry.user())
+            && self.keyspaces.admits_all(entry.keyspace(), entry.named_keyspaces())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
+    use crate::audit::Category;
+    use crate::audit::subject::{EntryType, Subject};
 
     fn names(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
@@ -77,10 +93,31 @@ mod tests {
             users: Choice { included: names(&[]), excluded: names(&["robot"]) },
             ..AuditFilter::default()
         };
-        assert!(filter.admits(Some("k"), Category::Ddl, Some("ada")));
-        assert!(!filter.admits(Some("k"), Category::Query, Some("ada")));
-        assert!(!filter.admits(Some("k"), Category::Ddl, Some("robot")));
-        assert!(!filter.admits(Some("system_schema"), Category::Ddl, Some("ada")));
-        assert!(filter.admits(None, Category::Ddl, None));
+        let admits = |keyspace: Option<&str>, category, user: Option<&str>| {
+            let host = SocketAddr::from(([127, 0, 0, 1], 7000));
+            let (entry_type, keyspace) = (EntryType { name: "X", category }, keyspace.map(Arc::from));
+            let subject = Subject { entry_type, keyspace, of_parts: Vec::new(), scope: None };
+            filter.admits(&Entry::new(user.map(Arc::from), host, None, 0, "x".into()).with_subject(subject))
+        };
+        assert!(admits(Some("k"), Category::Ddl, Some("ada")));
+        assert!(!admits(Some("k"), Category::Query, Some("ada")));
+        assert!(!admits(Some("k"), Category::Ddl, Some("robot")));
+        assert!(!admits(Some("system_schema"), Category::Ddl, Some("ada")));
+        assert!(admits(None, Category::Ddl, None));
+    }
+
+    #[test]
+    fn the_keyspace_of_a_session_includes_an_entry_and_does_not_exclude_it() {
+        let concerned = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect::<Vec<Arc<str>>>();
+        let excluding = Choice { included: names(&[]), excluded: names(&["b", "c"]) };
+        assert!(excluding.admits_all(Some("b"), &[]));
+        assert!(excluding.admits_all(Some("b"), &concerned(&["a", "b"])));
+        assert!(!excluding.admits_all(Some("b"), &concerned(&["b"])));
+        assert!(!excluding.admits_all(Some("a"), &concerned(&["b", "c"])));
+        let including = Choice { included: names(&["a"]), excluded: names(&[]) };
+        assert!(including.admits_all(Some("a"), &[]));
+        assert!(including.admits_all(Some("b"), &concerned(&["b", "a"])));
+        assert!(!including.admits_all(Some("b"), &concerned(&["b"])));
+        assert!(!including.admits_all(None, &[]));
     }
 }

@@ -6,6 +6,7 @@ use cql::ast::{Identifier, QualifiedName, Statement};
 use model::Table;
 
 use crate::auth::resource_names;
+use crate::modify::ModificationPlan;
 use crate::prepared::{Plan, Work};
 
 /// The category of an entry, by which entries are chosen.
@@ -70,18 +71,22 @@ impl EntryType {
     }
 }
 
-/// The subject of an entry. Without a keyspace, an entry has that of the client's session.
+/// The subject of an entry. Without a keyspace, an entry shows that of the client's session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Subject {
     pub entry_type: EntryType,
     pub keyspace: Option<Arc<str>>,
+    /// The keyspaces of a batch's statements. They are not shown.
+    pub of_parts: Vec<Arc<str>>,
     /// The table, or whatever else the statement is about.
     pub scope: Option<Arc<str>>,
 }
 
 impl Subject {
-    pub fn batch() -> Subject {
-        Subject::of_session(EntryType::BATCH)
+    /// The subject of a batch of these modifications.
+    pub fn batch<'m>(parts: impl Iterator<Item = &'m ModificationPlan>) -> Subject {
+        let of_parts = parts.map(|part| Arc::clone(&part.table().keyspace)).collect();
+        Subject { of_parts, ..Subject::of_session(EntryType::BATCH) }
     }
 
     /// The subject of a prepared statement. Unqualified names belong to `keyspace`.
@@ -89,6 +94,7 @@ impl Subject {
         let of_table = |name, category, table: Option<&Table>| Subject {
             entry_type: EntryType::new(name, category),
             keyspace: table.map(|table| Arc::clone(&table.keyspace)),
+            of_parts: Vec::new(),
             scope: table.map(|table| Arc::clone(&table.name)),
         };
         match &plan.work {
@@ -98,7 +104,7 @@ impl Subject {
                 of_table(name, Category::Dml, Some(modification.table()))
             }
             Work::Truncate(table) => of_table("TRUNCATE", Category::Ddl, Some(table)),
-            Work::Batch(_) => Subject::batch(),
+            Work::Batch(batch) => Subject::batch(batch.statements().iter()),
             Work::Use(keyspace) => {
                 let entry_type = EntryType::new("USE_KEYSPACE", Category::Other);
                 Subject { keyspace: Some(Arc::clone(keyspace)), ..Subject::of_session(entry_type) }
@@ -109,13 +115,14 @@ impl Subject {
     }
 
     fn of_session(entry_type: EntryType) -> Subject {
-        Subject { entry_type, keyspace: None, scope: None }
+        Subject { entry_type, keyspace: None, of_parts: Vec::new(), scope: None }
     }
 
     fn of_schema(statement: &Statement, session: Option<&str>) -> Subject {
         let ddl = |name, keyspace: Option<&Identifier>, scope: Option<&Identifier>| Subject {
             entry_type: EntryType::new(name, Category::Ddl),
             keyspace: keyspace.map(Identifier::as_str).or(session).map(Arc::from),
+            of_parts: Vec::new(),
             scope: scope.map(|scope| scope.as_str().into()),
         };
         let named = |name, object: &QualifiedName| ddl(name, object.keyspace.as_ref(), Some(&object.name));

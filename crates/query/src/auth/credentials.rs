@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use super::Login;
 use super::book::Role;
 use super::store::Change;
-use crate::{ErrorKind, Processor, QueryError};
+use super::{Login, failures};
+use crate::{ErrorKind, LoginStart, Processor, QueryError};
 
 /// The role of a new node, and its password.
 const FIRST_ROLE: &str = "cassandra";
@@ -111,66 +111,114 @@ impl Verified {
     }
 }
 
+/// The outcome of a check of a password without its hash.
+enum Seen {
+    /// The password of the role with this name is right.
+    Right(String),
+    /// Only the hash shows whether it is.
+    Unknown { name: String, password: String },
+}
+
+fn refused(name: &str) -> QueryError {
+    QueryError::new(ErrorKind::BadCredentials, format!("Provided username {name} and/or password are incorrect"))
+}
+
 impl Processor {
+    /// Checks a login as far as no password has to be hashed for that.
+    pub(crate) fn start_login(&self, token: &[u8], address: Option<IpAddr>, certificate: Option<&[u8]>) -> LoginStart {
+        if self.has_to_show_certificate(certificate) {
+            return LoginStart::Done(self.check_login(token, address, certificate));
+        }
+        match self.see_password(token, address) {
+            Ok(Seen::Right(name)) => LoginStart::Done(self.let_in(&name, address)),
+            Ok(Seen::Unknown { name, .. }) => LoginStart::MustHash(failures::digest(&name)),
+            Err(error) => LoginStart::Done(Err(error)),
+        }
+    }
+
     /// Checks the login of a client: its certificate, in DER, if it has one and certificates are taken, or else its
-    /// SASL PLAIN message. A password is hashed, which takes some ten milliseconds.
+    /// SASL PLAIN message. A password is hashed unless it was right a short time ago.
     pub(crate) fn check_login(
         &self,
         token: &[u8],
         address: Option<IpAddr>,
         certificate: Option<&[u8]>,
     ) -> Result<Login, QueryError> {
-        let auth = self.auth();
-        let authenticator = auth.options.authenticator;
-        let by_certificate = certificate.is_some() || !authenticator.takes_passwords();
-        let name = match authenticator.takes_certificates() && by_certificate {
+        let name = match self.has_to_show_certificate(certificate) {
             true => self.role_of_certificate(certificate)?,
             false => self.check_password(token, address)?,
         };
-        if !auth.book().roles.get(&name).is_some_and(|role| role.can_login) {
+        self.let_in(&name, address)
+    }
+
+    /// Whether the login of a client with this certificate, if it has one, is by certificate.
+    fn has_to_show_certificate(&self, certificate: Option<&[u8]>) -> bool {
+        let authenticator = self.auth().options.authenticator;
+        authenticator.takes_certificates() && (certificate.is_some() || !authenticator.takes_passwords())
+    }
+
+    /// The login of a client that has shown that it is this role.
+    fn let_in(&self, name: &str, address: Option<IpAddr>) -> Result<Login, QueryError> {
+        let auth = self.auth();
+        if !auth.book().roles.get(name).is_some_and(|role| role.can_login) {
             return Err(QueryError::new(ErrorKind::BadCredentials, format!("{name} is not permitted to log in")));
         }
-        let (user, user_id) = auth.id(&name);
-        let notice = self.access_notice(&name, address);
+        let (user, user_id) = auth.id(name);
+        let notice = self.access_notice(name, address);
         Ok(Login { user, user_id, notice })
     }
 
     /// The name in a SASL PLAIN message, if its password is right.
     fn check_password(&self, token: &[u8], address: Option<IpAddr>) -> Result<String, QueryError> {
-        let (name, password) = decode(token)?;
-        let auth = self.auth();
-        let refused = || {
-            let text = format!("Provided username {name} and/or password are incorrect");
-            QueryError::new(ErrorKind::BadCredentials, text)
+        let (name, password) = match self.see_password(token, address)? {
+            Seen::Right(name) => return Ok(name),
+            Seen::Unknown { name, password } => (name, password),
         };
-        let now = Instant::now();
-        if auth.failures.lock().unwrap_or_else(PoisonError::into_inner).must_refuse(address, &name, now) {
-            return Err(refused());
+        let (failures, now) = (&self.auth().failures, Instant::now());
+        if !self.hashes_to_what_is_stored(&name, &password) {
+            failures.lock().unwrap_or_else(PoisonError::into_inner).add(address, &name, now);
+            return Err(refused(&name));
         }
-        let stored = auth.book().roles.get(&name).and_then(|role| role.salted_hash.clone());
-        if !self.is_right(&name, &password, stored.as_deref()) {
-            auth.failures.lock().unwrap_or_else(PoisonError::into_inner).add(address, &name, now);
-            return Err(refused());
-        }
-        auth.failures.lock().unwrap_or_else(PoisonError::into_inner).forget(address, &name);
+        failures.lock().unwrap_or_else(PoisonError::into_inner).forget(address, &name);
         Ok(name)
     }
 
-    fn is_right(&self, name: &str, password: &str, stored: Option<&str>) -> bool {
+    /// Checks a SASL PLAIN message without hashing its password. Refuses it after several failures.
+    fn see_password(&self, token: &[u8], address: Option<IpAddr>) -> Result<Seen, QueryError> {
+        let (name, password) = decode(token)?;
+        let (auth, now) = (self.auth(), Instant::now());
+        let failures = || auth.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures().must_refuse(address, &name, now) {
+            return Err(refused(&name));
+        }
+        let (stored, validity) = (self.stored_hash(&name), auth.options.credentials_validity);
+        let verified = auth.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if !stored.is_some_and(|hash| verified.knows(&name, &password, &hash, validity, now)) {
+            return Ok(Seen::Unknown { name, password });
+        }
+        drop(verified);
+        failures().forget(address, &name);
+        Ok(Seen::Right(name))
+    }
+
+    /// The hash of a role's password, if it can be checked.
+    fn stored_hash(&self, name: &str) -> Option<String> {
+        let stored = self.auth().book().roles.get(name).and_then(|role| role.salted_hash.clone());
+        stored.filter(|hash| is_valid_hash(hash))
+    }
+
+    fn hashes_to_what_is_stored(&self, name: &str, password: &str) -> bool {
         let (auth, now) = (self.auth(), Instant::now());
         let (validity, max) = (auth.options.credentials_validity, auth.options.credentials_max);
-        let Some(hash) = stored.filter(|hash| is_valid_hash(hash)) else {
+        let Some(hash) = self.stored_hash(name) else {
             // A role that does not exist takes as long as any other.
             let _ = bcrypt::verify(password, dummy_hash());
             return false;
         };
-        let verified = || auth.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        if verified().knows(name, password, hash, validity, now) {
-            return true;
-        }
-        let is_right = bcrypt::verify(password, hash).unwrap_or(false);
+        let is_right = bcrypt::verify(password, &hash).unwrap_or(false);
         if is_right {
-            verified().remember(name, password, hash, validity, max, now);
+            let mut verified = auth.verified.lock().unwrap_or_else(PoisonError::into_inner);
+            verified.remember(name, password, &hash, validity, max, now);
         }
         is_right
     }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use sha2::{Digest, Sha256};
+
 /// The failures of one role from one address, and of all roles from one address, after which logins are refused.
 const OF_ROLE_MAX: u32 = 10;
 const OF_ADDRESS_MAX: u32 = 100;
@@ -14,8 +16,17 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(30);
 /// The number of pairs of an address and a role that are remembered.
 const REMEMBERED_MAX: usize = 4096;
 
+/// The digest of a name that a client sent. Names may be long, and clients that have not logged in choose them, so the
+/// names themselves are not kept.
+pub(super) type NameDigest = [u8; 32];
+
+/// The digest of this name.
+pub(super) fn digest(name: &str) -> NameDigest {
+    Sha256::digest(name).into()
+}
+
 /// An address, and a role unless all roles are meant.
-type Key = (Option<IpAddr>, Option<String>);
+type Key = (Option<IpAddr>, Option<NameDigest>);
 
 /// Failed logins by address and role.
 #[derive(Default)]
@@ -24,16 +35,16 @@ pub(super) struct Failures(HashMap<Key, (u32, Instant)>);
 impl Failures {
     /// Whether a login must be refused.
     pub fn must_refuse(&self, address: Option<IpAddr>, role: &str, now: Instant) -> bool {
-        let count = |role: Option<String>| match self.0.get(&(address, role)) {
+        let count = |role: Option<NameDigest>| match self.0.get(&(address, role)) {
             Some((count, last)) if now.duration_since(*last) < FORGOTTEN_AFTER => *count,
             _ => 0,
         };
-        count(Some(role.to_owned())) >= OF_ROLE_MAX || count(None) >= OF_ADDRESS_MAX
+        !self.0.is_empty() && (count(None) >= OF_ADDRESS_MAX || count(Some(digest(role))) >= OF_ROLE_MAX)
     }
 
     /// Notes a failure.
     pub fn add(&mut self, address: Option<IpAddr>, role: &str, now: Instant) {
-        for key in [(address, Some(role.to_owned())), (address, None)] {
+        for key in [(address, Some(digest(role))), (address, None)] {
             if self.0.len() >= REMEMBERED_MAX && !self.0.contains_key(&key) {
                 self.make_room(now);
             }
@@ -46,7 +57,7 @@ impl Failures {
     /// Forgets the failures of a role that has logged in.
     pub fn forget(&mut self, address: Option<IpAddr>, role: &str) {
         if !self.0.is_empty() {
-            self.0.remove(&(address, Some(role.to_owned())));
+            self.0.remove(&(address, Some(digest(role))));
         }
     }
 
@@ -54,7 +65,7 @@ impl Failures {
     fn make_room(&mut self, now: Instant) {
         self.0.retain(|_, (_, last)| now.duration_since(*last) < FORGOTTEN_AFTER);
         if self.0.len() >= REMEMBERED_MAX
-            && let Some(oldest) = self.0.iter().min_by_key(|(_, (_, last))| *last).map(|(key, _)| key.clone())
+            && let Some(oldest) = self.0.iter().min_by_key(|(_, (_, last))| *last).map(|(key, _)| *key)
         {
             self.0.remove(&oldest);
         }
@@ -90,5 +101,20 @@ mod tests {
         }
         assert!(failures.must_refuse(here, "a new one", now + Duration::from_secs(1)));
         assert!(failures.0.len() <= REMEMBERED_MAX);
+    }
+
+    #[test]
+    fn a_long_name_takes_no_more_memory_than_a_short_one() {
+        /// The size of a key that refers to no memory elsewhere, which only a type that is `Copy` ensures.
+        fn key_bytes<K: Copy>(_: &HashMap<K, (u32, Instant)>) -> usize {
+            size_of::<K>()
+        }
+        let (mut failures, now) = (Failures::default(), Instant::now());
+        let (long, other) = ("n".repeat(64 * 1024), "n".repeat(64 * 1024 - 1));
+        for _ in 0..OF_ROLE_MAX {
+            failures.add(None, &long, now);
+        }
+        assert!(failures.must_refuse(None, &long, now) && !failures.must_refuse(None, &other, now));
+        assert!(key_bytes(&failures.0) <= 64);
     }
 }

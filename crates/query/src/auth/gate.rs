@@ -18,7 +18,13 @@ use crate::{ChangeKind, ClientState, Processor, QueryError, SchemaChange, Schema
 
 /// Tables of `system` that clients need to find their way, and which every role may read. The schema's tables are
 /// readable too, and the traces.
-const READABLE: [(&str, &str); 3] = [("system", "local"), ("system", "peers"), ("system", "peers_v2")];
+const READABLE: [(&str, &str); 5] = [
+    ("system", "local"),
+    ("system", "peers"),
+    ("system", "peers_v2"),
+    ("system", "size_estimates"),
+    ("system", "table_estimates"),
+];
 const READABLE_KEYSPACES: [&str; 3] = ["system_schema", "system_virtual_schema", "system_traces"];
 
 impl Auth {
@@ -187,16 +193,13 @@ impl Processor {
         gone.iter().filter_map(|name| Resource::from_name(name)).try_for_each(|object| self.revoke_all_on(&object))
     }
 
-    /// Takes all permissions on an object away from all roles.
+    /// Takes all permissions on an object, and on what it contains, away from all roles.
     pub(super) fn revoke_all_on(&self, object: &Resource) -> Result<(), QueryError> {
         let name = object.name();
-        // The name of a role may contain that of another one and a slash.
-        let within = (!matches!(object, Resource::Role(_))).then(|| format!("{name}/"));
         let holders: Vec<(String, String)> = {
             let book = self.auth().book();
             let of_role = |(role, granted): (&String, &std::collections::BTreeMap<String, _>)| {
-                let is_within = |known: &str| within.as_ref().is_some_and(|within| known.starts_with(within));
-                let is_gone = |known: &&String| **known == name || is_within(known);
+                let is_gone = |known: &&String| **known == name || object.contains(known);
                 granted.keys().filter(is_gone).map(|known| (role.clone(), known.clone())).collect::<Vec<_>>()
             };
             book.permissions.iter().flat_map(of_role).collect()

@@ -110,6 +110,11 @@ impl Resource {
         std::iter::successors(Some(self.clone()), Resource::parent)
     }
 
+    /// Whether it contains the object with this name in the tables.
+    pub fn contains(&self, name: &str) -> bool {
+        Resource::from_name(name).is_some_and(|object| object.chain().skip(1).any(|outer| outer == *self))
+    }
+
     /// The permissions that apply to it.
     pub fn applicable(&self) -> Permissions {
         use Permission::*;
@@ -182,5 +187,20 @@ mod tests {
         let table = Table("ks".to_owned(), "t".to_owned());
         let names: Vec<String> = table.chain().map(|resource| resource.name()).collect();
         assert_eq!(names, ["data/ks/t", "data/ks/*", "data/ks", "data"]);
+    }
+
+    #[test]
+    fn a_keyspace_contains_its_tables_and_functions_and_a_role_contains_nothing() {
+        let (ks, role) = (|| "ks".to_owned(), Role("a".to_owned()));
+        for name in ["data/ks/*", "data/ks/t"] {
+            assert!(Keyspace(ks()).contains(name), "{name}");
+        }
+        assert!(FunctionsIn(ks()).contains("functions/ks/f[int^text]"));
+        for name in ["data/ks", "data/ks2/t", "functions/ks/f[int]", "roles/ks"] {
+            assert!(!Keyspace(ks()).contains(name), "{name}");
+        }
+        for name in ["roles/a/b", "roles/a", "roles"] {
+            assert!(!role.contains(name), "{name}");
+        }
     }
 }

@@ -16,7 +16,7 @@ const HASH: &str = "salted_hash";
 
 /// The text of a statement, which is cut after PASSWORD if the statement sets one. Cassandra does the same. It is also
 /// cut after the name of the table if it writes to `system_auth.roles`, where hashes of passwords are kept, or compares
-/// such hashes with its own.
+/// such hashes with its own. The rest has no comments, because one of them may be a password that was not to be set.
 pub fn without_passwords(text: &str) -> Cow<'_, str> {
     let (password, roles) = (place_behind(PASSWORD, text), place_behind(ROLES, text));
     if password.is_none() && roles.is_none() {
@@ -27,7 +27,8 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
     let end = match cql::parse(text).map(|parsed| parsed.statement) {
         // It may be a statement about a role with a mistake, or such a write with one. Messages of errors are neither.
         Err(_) => password.or(roles.filter(|end| {
-            has("system_auth") && (has("insert") || has("update") || (has("where") && compares_hashes(end)))
+            let is_write = has("insert") || has("update");
+            (has("system_auth") || has(HASH)) && (is_write || (has("where") && compares_hashes(end)))
         })),
         Ok(Statement::CreateRole(_) | Statement::AlterRole(_)) => password,
         Ok(Statement::Select(select)) => roles.filter(|end| is_of_roles(&select.table) && compares_hashes(end)),
@@ -35,7 +36,7 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
         Ok(statement) => roles.filter(|_| writes_hashes(&statement)),
     };
     match end {
-        Some(end) => Cow::Owned(format!("{}{HIDDEN}", &text[..end])),
+        Some(end) => Cow::Owned(format!("{}{HIDDEN}", cql::without_comments(&text[..end]))),
         None => Cow::Borrowed(text),
     }
 }
@@ -74,8 +75,12 @@ mod tests {
             ("CREATE ROLE r WITH PASSWORD = 'secret", "CREATE ROLE r WITH PASSWORD *******"),
             (
                 "/* é */ ALTER ROLE r WITH LOGIN = true AND password='x'",
-                "/* é */ ALTER ROLE r WITH LOGIN = true AND password *******",
+                "  ALTER ROLE r WITH LOGIN = true AND password *******",
             ),
+            ("ALTER ROLE é WITH PASSWORD = 'x'", "ALTER ROLE é WITH PASSWORD *******"),
+            ("CREATE ROLE r WITH /* secret */ PASSWORD = 'x'", "CREATE ROLE r WITH   PASSWORD *******"),
+            ("CREATE ROLE r -- secret\nWITH PASSWORD /* = */ = 'x'", "CREATE ROLE r  WITH PASSWORD *******"),
+            ("CREATE ROLE '/*r*/' // secret, a PASSWORD\nWITH", "CREATE ROLE '/*r*/'   *******"),
         ] {
             assert_eq!(without_passwords(text), shown);
         }
@@ -112,6 +117,8 @@ mod tests {
                 "SELECT role FROM system_auth.roles *******",
             ),
             ("SELECT * FROM system_auth.roles WHERE salted_hash = '$2a$", "SELECT * FROM system_auth.roles *******"),
+            ("INSERT INTO roles (role, salted_hash) VALUES ('r', '$2a$", "INSERT INTO roles *******"),
+            ("/* $2a$ */ INSERT INTO system_auth.roles JSON '{}'", "  INSERT INTO system_auth.roles *******"),
             (
                 "DELETE FROM system_auth.roles WHERE role = 'r' IF salted_hash = '$2a$'",
                 "DELETE FROM system_auth.roles *******",

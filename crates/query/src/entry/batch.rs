@@ -48,7 +48,7 @@ impl Processor {
             }
             Err(error) => {
                 if let Some(auditor) = self.request_logs().of(request.client).and_then(|logs| logs.auditor) {
-                    auditor.unprepared_batch(entries.len(), request.options.consistency, request.client, &error);
+                    auditor.unprepared_batch(entries, request.options.consistency, request.client, &error);
                 }
                 Outcome::failed(error)
             }
@@ -159,7 +159,7 @@ impl Processor {
 }
 
 /// The modification of a statement in a batch. Other statements are refused.
-pub(super) fn modification(statement: &Prepared) -> Result<&ModificationPlan, QueryError> {
+pub(crate) fn modification(statement: &Prepared) -> Result<&ModificationPlan, QueryError> {
     match &statement.plan.work {
         Work::Modification(modification) | Work::Derived(modification) => Ok(modification),
         _ => Err(QueryError::invalid(

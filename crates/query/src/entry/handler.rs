@@ -19,8 +19,14 @@ pub trait Authentication {
         None
     }
 
-    /// Checks a client's message to the authenticator, or its certificate (DER), which TLS has verified. This may take
-    /// some ten milliseconds of processor time.
+    /// Begins to check a client's message to the authenticator, or its certificate (DER), which TLS has verified. This
+    /// takes no time worth mentioning if an implementation puts off what does.
+    fn begin_login(&self, token: &[u8], address: Option<SocketAddr>, certificate: Option<&[u8]>) -> LoginStart {
+        LoginStart::Done(self.log_in(token, address, certificate))
+    }
+
+    /// Checks all of it. This takes some ten milliseconds of processor time if a password is hashed, or seconds if its
+    /// role has a hash that costs so much.
     fn log_in(
         &self,
         _token: &[u8],
@@ -29,6 +35,15 @@ pub trait Authentication {
     ) -> Result<Login, QueryError> {
         Err(QueryError::new(ErrorKind::BadCredentials, "there is no authenticator"))
     }
+}
+
+/// The beginning of a login.
+#[derive(Debug)]
+pub enum LoginStart {
+    /// The login was checked, with this outcome.
+    Done(Result<Login, QueryError>),
+    /// A password must be hashed: [`Authentication::log_in`] does that. This is a digest of the role's name.
+    MustHash([u8; 32]),
 }
 
 /// The forms of a statement that a server keeps already, and those that it can keep.
@@ -86,6 +101,14 @@ impl Authentication for Processor {
         self.auth().authenticator()
     }
 
+    fn begin_login(&self, token: &[u8], address: Option<SocketAddr>, certificate: Option<&[u8]>) -> LoginStart {
+        let start = self.start_login(token, address.map(|address| address.ip()), certificate);
+        if let LoginStart::Done(outcome) = &start {
+            self.audit_login(address, outcome.as_ref());
+        }
+        start
+    }
+
     fn log_in(
         &self,
         token: &[u8],
@@ -93,9 +116,7 @@ impl Authentication for Processor {
         certificate: Option<&[u8]>,
     ) -> Result<Login, QueryError> {
         let outcome = self.check_login(token, address.map(|address| address.ip()), certificate);
-        if let Some(auditor) = self.request_logs().active().and_then(|logs| logs.auditor) {
-            auditor.login(address, outcome.as_ref());
-        }
+        self.audit_login(address, outcome.as_ref());
         outcome
     }
 }
@@ -157,6 +178,12 @@ impl QueryHandler for Processor {
 }
 
 impl Processor {
+    fn audit_login(&self, address: Option<SocketAddr>, outcome: Result<&Login, &QueryError>) {
+        if let Some(auditor) = self.request_logs().active().and_then(|logs| logs.auditor) {
+            auditor.login(address, outcome);
+        }
+    }
+
     fn prepare_or_find(
         &self,
         client: &ClientState,

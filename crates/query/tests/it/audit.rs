@@ -243,3 +243,70 @@ fn the_filter_chooses_entries_and_the_node_itself_is_not_entered() {
     node.node.client = Arc::new(ClientState::default());
     assert!(node.entries_of("DROP TABLE ks.t").is_empty());
 }
+
+#[test]
+fn the_keyspace_of_a_session_hides_no_statement() {
+    let auth = AuthOptions { authenticator: Authenticator::Password, permissions: true, ..AuthOptions::default() };
+    let mut node = AuditedNode::new(AuditFilter::default(), auth);
+    node.log_in("cassandra", "cassandra");
+    node.node.create_keyspace();
+    node.node.run("CREATE TABLE ks.t(a int primary key)");
+    node.node.client = Arc::new(ClientState { keyspace: Some("system".into()), ..(*node.node.client).clone() });
+    node.entries();
+    for (statement, entry) in [
+        ("CREATE ROLE s", "CREATE_ROLE|category:DCL|ks:system"),
+        ("GRANT SELECT ON ALL KEYSPACES TO s", "GRANT|category:DCL|ks:data|scope:data"),
+        ("LIST ROLES", "LIST_ROLES|category:DCL|ks:system"),
+        ("DESCRIBE KEYSPACES", "DESCRIBE|category:OTHER|ks:system"),
+        ("BEGIN BATCH INSERT INTO ks.t(a) VALUES(1); APPLY BATCH", "BATCH|category:DML|ks:system"),
+    ] {
+        assert_eq!(node.entries_of(statement), [format!("{entry}|operation:{statement}")]);
+    }
+    let failed = node.entries_of("SELECT nope FROM ks.t");
+    assert!(matches!(&failed[..], [entry] if entry.starts_with("REQUEST_FAILURE|category:ERROR|ks:system|")));
+    let text = |text| BatchEntry { statement: BatchStatement::Text(text), values: Values::Positional(&[]) };
+    node.node.batch(BatchKind::Logged, &[text("DELETE FROM ks.t WHERE a = 7")], &QueryOptions::default()).unwrap();
+    assert_eq!(node.entries().len(), 2);
+    // Statements that name an excluded keyspace, or find their tables there, are left out as before.
+    assert!(node.entries_of("SELECT * FROM local").is_empty());
+    assert!(node.entries_of("USE system").is_empty());
+}
+
+#[test]
+fn a_batch_is_left_out_if_all_keyspaces_of_its_statements_are() {
+    let keyspaces = Choice { excluded: ["ks".to_owned()].into(), ..Choice::default() };
+    let mut node = AuditedNode::new(AuditFilter { keyspaces, ..AuditFilter::default() }, AuthOptions::default());
+    node.node.create_keyspace();
+    node.node.run("CREATE TABLE ks.t(a int primary key)");
+    node.node.run("CREATE KEYSPACE k2 WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.node.run("CREATE TABLE k2.t(a int primary key)");
+    node.entries();
+    let batch = |statements: &str| format!("BEGIN BATCH {statements} APPLY BATCH");
+    let (hidden, shown) = ("INSERT INTO ks.t(a) VALUES(1)", "INSERT INTO k2.t(a) VALUES(1)");
+    assert!(node.entries_of(&batch(&format!("{hidden}; {hidden};"))).is_empty());
+    assert_eq!(node.entries_of(&batch(&format!("{hidden}; {shown};"))).len(), 1);
+    let text = |text| BatchEntry { statement: BatchStatement::Text(text), values: Values::Positional(&[]) };
+    let run = |entries: &[BatchEntry<'_>]| {
+        node.node.batch(BatchKind::Logged, entries, &QueryOptions::default()).unwrap();
+        node.entries().len()
+    };
+    assert_eq!(run(&[text(hidden)]), 0);
+    assert_eq!(run(&[text(hidden), text(shown)]), 2, "the batch and one of its statements");
+}
+
+#[test]
+fn the_failure_of_a_batch_shows_no_password() {
+    let mut node = AuditedNode::of_anybody();
+    node.node.create_keyspace();
+    node.entries();
+    for secret in ["CREATE ROLE r WITH PASSWORD = hush", "CREATE USER r WITH 'hush' PASSWORD"] {
+        let text = |text| BatchEntry { statement: BatchStatement::Text(text), values: Values::Positional(&[]) };
+        let entries = [text("INSERT INTO ks.t(a) VALUES(1"), text(secret)];
+        for entries in [&entries[1..], &entries] {
+            node.node.batch(BatchKind::Logged, entries, &QueryOptions::default()).unwrap_err();
+            let entered = node.entries();
+            let end = "at consistency ONE; Syntax Exception. Obscured for security reasons.";
+            assert!(matches!(&entered[..], [entry] if entry.ends_with(end)), "{entered:?}");
+        }
+    }
+}

@@ -1,8 +1,10 @@
-//! Logins with hostile bytes: certificates and messages of clients, one mutated after the other.
+//! Logins: which of them need a hash, and those with hostile bytes: certificates and messages of clients, one mutated
+//! after the other.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use query::{AuthOptions, Authentication, Authenticator, ErrorKind, Login, ProcessorOptions, QueryError};
+use query::{AuthOptions, Authentication, Authenticator, ErrorKind, Login, LoginStart, ProcessorOptions, QueryError};
 use rcgen::string::Ia5String;
 use rcgen::{CertificateParams, KeyPair, SanType};
 use testkit::{Random, seed};
@@ -94,5 +96,31 @@ fn no_certificate_and_no_message_breaks_a_login() {
     for _ in 0..2_000 {
         let message: Vec<u8> = (0..random.below(60)).map(|_| random.number() as u8 % 3).collect();
         assert_eq!(log_in(&node, &message, None).unwrap_err().kind, ErrorKind::BadCredentials);
+    }
+}
+
+#[test]
+fn only_a_password_that_is_not_known_has_to_be_hashed() {
+    let credentials_validity = Duration::from_secs(3600);
+    let auth = AuthOptions { authenticator: Authenticator::Password, credentials_validity, ..AuthOptions::default() };
+    let node = TestNode::with_options(ProcessorOptions { auth, ..ProcessorOptions::default() });
+    node.processor.start_roles().unwrap();
+    let begin = |token: &[u8]| node.processor.begin_login(token, Some(SocketAddr::from(([127, 0, 0, 1], 4242))), None);
+    let role = |token: &[u8]| match begin(token) {
+        LoginStart::MustHash(role) => role,
+        LoginStart::Done(outcome) => panic!("{outcome:?}"),
+    };
+    let (right, wrong) = (b"\0cassandra\0cassandra", b"\0cassandra\0wrong");
+    assert_eq!(role(right), role(wrong));
+    assert_ne!(role(right), role(b"\0nobody\0cassandra"));
+    assert!(matches!(begin(b"\0cassandra\0"), LoginStart::Done(Err(_))));
+    log_in(&node, right, None).unwrap();
+    assert!(matches!(begin(right), LoginStart::Done(Ok(login)) if &*login.user == "cassandra"));
+    role(wrong);
+    for _ in 0..10 {
+        log_in(&node, wrong, None).unwrap_err();
+    }
+    for token in [&right[..], wrong] {
+        assert!(matches!(begin(token), LoginStart::Done(Err(error)) if error.kind == ErrorKind::BadCredentials));
     }
 }

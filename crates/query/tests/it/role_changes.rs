@@ -154,3 +154,22 @@ fn ten_thousand_roles_are_listed_and_read_again() {
     node.as_superuser("DROP ROLE r5000");
     assert!(node.node.failure("SELECT * FROM ks.t").starts_with(&format!("User {last} has no SELECT permission")));
 }
+
+#[test]
+fn a_dropped_role_leaves_the_permissions_on_a_role_whose_name_begins_with_its_name_and_a_slash() {
+    let mut node = RoleNode::new();
+    for role in ["r", "a", "\"a/b\"", "\"a/\""] {
+        node.run(&format!("CREATE ROLE {role}"));
+    }
+    for role in ["a", "\"a/b\"", "\"a/\""] {
+        node.run(&format!("GRANT ALTER ON ROLE {role} TO r"));
+    }
+    node.run("DROP ROLE a");
+    let left = ["'r' 'r' '<role a/>' 'ALTER'", "'r' 'r' '<role a/b>' 'ALTER'"];
+    assert_eq!(node.node.rows("LIST ALL OF r"), left);
+    node.client("cassandra");
+    let index = "SELECT resource FROM system_auth.resource_role_permissons_index WHERE role = 'r' ALLOW FILTERING";
+    let mut indexed = node.node.rows(index);
+    indexed.sort();
+    assert_eq!(indexed, ["'roles/a/'", "'roles/a/b'"]);
+}

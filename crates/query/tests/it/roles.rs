@@ -252,6 +252,8 @@ fn every_role_reads_what_drivers_need_and_no_more_of_the_node() {
     node.as_superuser("GRANT ALL ON ALL KEYSPACES TO r");
     node.run("SELECT key FROM system.local");
     node.run("SELECT * FROM system_schema.tables");
+    node.run("SELECT * FROM system.size_estimates");
+    node.run("SELECT * FROM system.table_estimates");
     let refused = |statement: &str| node.node.failure(statement);
     let no_read = "User r has no SELECT permission on <table system_auth.roles> or any of its parents";
     assert_eq!(refused("SELECT * FROM system_auth.roles"), no_read);

@@ -102,7 +102,6 @@ impl<H: QueryHandler> Connection<H> {
             }
             ErrorResponse { kind: ErrorKind::Server, message } => {
                 self.shared.notices.failures.tell(|left_out| {
-                    let message = message.escape_debug();
                     tracing::error!(client = ?self.session.client.address, %message, "request failed{left_out}");
                 });
             }

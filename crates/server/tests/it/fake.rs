@@ -51,7 +51,7 @@ pub fn serve_with(options: ServerOptions) -> Running {
 
 /// A server whose writes and truncations may take so long.
 pub fn serve_with_limit(options: ServerOptions, time_limit: Duration) -> Running {
-    let options = ServerOptions { listen: ([127, 0, 0, 1], 0).into(), ..options };
+    let options = ServerOptions { listen: (options.listen.ip(), 0).into(), ..options };
     let (gate, _) = watch::channel(0);
     let (executed, schema) = (AtomicU64::new(0), AtomicU64::new(0));
     let handler = Arc::new(Fake { gate, executed, schema, prefetched: Mutex::default(), time_limit });
@@ -110,6 +110,10 @@ impl Fake {
                 ResponseBody::SchemaChange { change: change(ChangeKind::Dropped, SchemaTarget::Keyspace), contained }
             }
             "KEYSPACE" => rows(vec![column("keyspace")], client.keyspace.as_deref().unwrap_or("none").as_bytes()),
+            "ADDRESS" => {
+                let address = client.address.map_or_else(String::new, |address| address.to_string());
+                rows(vec![column("address")], address.as_bytes())
+            }
             "ROW" => rows(vec![column("size")], &vec![b'x'; argument.parse().unwrap()]),
             "SELECT" => rows(self.columns(), b"v"),
             _ => return Err(QueryError::syntax(format!("no such thing: {verb}"))),

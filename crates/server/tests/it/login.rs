@@ -8,6 +8,7 @@ use server::{Listener, Server, ServerOptions};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 use testkit::{Random, seed};
 use tokio::runtime::Runtime;
 
@@ -20,16 +21,24 @@ const PROTOCOL: u32 = 0x000A;
 
 /// A node whose clients have roles. It ends with the runtime.
 fn serve() -> (SocketAddr, Runtime) {
+    serve_with(AuthOptions::default().credentials_validity)
+}
+
+/// A node that keeps for this time which passwords were right.
+fn serve_with(credentials_validity: Duration) -> (SocketAddr, Runtime) {
     let mut options = EngineOptions::new(Arc::new(SimulatedDisk::new()), "/node");
     options.commitlog.segment_size_bytes = 256 << 10;
     options.commitlog.total_space_bytes = 4 << 20;
     options.concurrent_compactors = 0;
-    let auth = AuthOptions { authenticator: Authenticator::Password, permissions: true, ..AuthOptions::default() };
+    let (authenticator, permissions) = (Authenticator::Password, true);
+    let auth = AuthOptions { authenticator, permissions, credentials_validity, ..AuthOptions::default() };
     let processor = ProcessorOptions { auth, ..ProcessorOptions::default() };
     let processor = Arc::new(Processor::new(Engine::open(options).unwrap(), processor));
     processor.start_roles().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let options = ServerOptions { listen: ([127, 0, 0, 1], 0).into(), ..ServerOptions::default() };
+    // Tests wait for many hashes in a row.
+    let (listen, handshake_timeout) = (([127, 0, 0, 1], 0).into(), Duration::from_secs(60));
+    let options = ServerOptions { listen, handshake_timeout, ..ServerOptions::default() };
     let listener = runtime.block_on(Listener::bind(options)).unwrap();
     let address = listener.local_addr();
     runtime.spawn(Server::new(listener, processor).run(std::future::pending()));
@@ -202,4 +211,45 @@ fn hostile_bytes_before_a_login_get_nothing_and_hold_up_nobody() {
     }
     // The failures have closed the way for the address, and the connections that are there go on.
     assert_eq!(honest.ask("SELECT cluster_name FROM system.local").result_kind(), 2);
+}
+
+/// Whether a client has an answer to read.
+fn is_answered(client: &mut Client) -> bool {
+    client.socket.set_nonblocking(true).unwrap();
+    let answered = client.socket.peek(&mut [0]).is_ok();
+    client.socket.set_nonblocking(false).unwrap();
+    answered
+}
+
+#[test]
+fn logins_of_a_role_with_a_costly_hash_do_not_hold_up_others() {
+    let (address, _runtime) = serve_with(Duration::from_secs(3600));
+    let mut admin = logged_in(address, "cassandra");
+    for number in 0..2 {
+        admin.ask(&format!("CREATE ROLE costly{number} WITH LOGIN = true"));
+        // It costs four times as much as the other hashes.
+        let hash = "$2a$12$JSJEMFm6GeaW9XxT5JIheuEtPvat6i7uKbnTcxX3c1wshIIsGyUtG";
+        admin.ask(&format!("ALTER ROLE costly{number} WITH HASHED PASSWORD = '{hash}'"));
+    }
+    admin.ask("CREATE ROLE r WITH LOGIN = true AND PASSWORD = 'r'");
+    let mut locked = asked(address, 4);
+    for _ in 0..10 {
+        locked.call(AUTH_RESPONSE, &sasl("nobody", "x")).error();
+    }
+    let attempt = |role: &str| {
+        let mut client = asked(address, 4);
+        client.send(1, AUTH_RESPONSE, &sasl(role, "wrong"));
+        client
+    };
+    let mut costly: Vec<Client> = (0..4).map(|_| attempt("costly0")).collect();
+    logged_in(address, "r");
+    assert!(costly.iter_mut().any(|client| !is_answered(client)), "a role has one place for a hash");
+    costly.extend((0..4).map(|_| attempt("costly1")));
+    // These need no hash, and do not wait for the places.
+    logged_in(address, "cassandra");
+    locked.call(AUTH_RESPONSE, &sasl("nobody", "x")).error();
+    assert!(!is_answered(&mut costly[7]));
+    for mut client in costly {
+        assert_eq!(client.receive().unwrap().error().0, BAD_CREDENTIALS);
+    }
 }

@@ -1,6 +1,6 @@
 //! The beginning of a connection, and the requests that are refused then.
 
-use crate::fake::serve;
+use crate::fake::{serve, serve_with};
 use crate::wire::{Client, ERROR, OPTIONS, QUERY, READY, query, startup};
 
 #[test]
@@ -117,4 +117,18 @@ fn warnings_precede_the_answer_from_v4_on() {
     assert!(answer.body.starts_with(b"\0\x01\0\x07careful\0\0\0\x02"));
     let answer = Client::ready(server.address, 3).ask("SELECT warn");
     assert_eq!((answer.flags, answer.result_kind()), (0, 2));
+}
+
+#[test]
+fn an_ipv4_client_has_its_ipv4_address_on_a_listener_for_both_versions() {
+    let any = std::net::IpAddr::from(std::net::Ipv6Addr::UNSPECIFIED);
+    if std::net::TcpListener::bind((any, 0)).is_err() {
+        println!("this machine has no IPv6");
+        return;
+    }
+    let server = serve_with(server::ServerOptions { listen: (any, 0).into(), ..server::ServerOptions::default() });
+    let mut client = Client::ready(([127, 0, 0, 1], server.address.port()).into(), 5);
+    let own = client.socket.local_addr().unwrap().to_string();
+    let answer = client.ask("ADDRESS");
+    assert!(answer.body.ends_with(own.as_bytes()), "{:?}", String::from_utf8_lossy(&answer.body));
 }

@@ -1,6 +1,6 @@
 //! The forms of the distance between vectors agree.
 
-use types::similarity::{squared_distance, squared_distance_below, squared_distance_to_bytes};
+use types::similarity::{squared_distance, squared_distance_to_bytes};
 
 fn vectors(dimension: usize) -> (Vec<f32>, Vec<f32>) {
     let left = (0..dimension).map(|place| (place as f32 * 0.7 + 0.3).sin()).collect();
@@ -14,16 +14,5 @@ fn the_distance_to_serialized_elements_is_that_to_the_vector() {
         let (left, right) = vectors(dimension);
         let bytes: Vec<u8> = right.iter().flat_map(|element| element.to_le_bytes()).collect();
         assert_eq!(squared_distance_to_bytes(&left, &bytes), squared_distance(&left, &right), "{dimension}");
-    }
-}
-
-#[test]
-fn a_distance_is_told_if_it_is_below_the_limit() {
-    for dimension in [1, 16, 63, 64, 65, 200] {
-        let (left, right) = vectors(dimension);
-        let distance = squared_distance(&left, &right);
-        assert_eq!(squared_distance_below(&left, &right, distance * 0.99), None, "{dimension}");
-        let told = squared_distance_below(&left, &right, distance * 1.01);
-        assert!(told.is_some_and(|told| (told - distance).abs() <= distance * 1e-5), "{dimension}: {told:?}");
     }
 }
