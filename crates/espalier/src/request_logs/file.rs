@@ -162,16 +162,19 @@ fn write(shared: &Shared, mut files: Files) {
         let (entries, next) = queue.take();
         drop(queue);
         shared.emptied.notify_all();
-        let mut append = |files: &mut Files, entries: &Entries| {
-            if let Err((lost, error)) = files.append(entries) {
+        let mut append = |files: &mut Files, are_other: bool, entries: &Entries| {
+            // This log may have written to the same file since the other files were opened.
+            let looked = if are_other { files.look_at_current() } else { Ok(()) };
+            let looked = looked.map_err(|error| (entries.len(), error));
+            if let Err((lost, error)) = looked.and_then(|()| files.append(entries)) {
                 shared.lost.fetch_add(lost as u64, Ordering::Relaxed);
                 reports.failure = Some(error.to_string());
             }
         };
-        append(&mut files, &entries);
+        append(&mut files, false, &entries);
         if let Some((others, later)) = next {
             files = others;
-            append(&mut files, &later);
+            append(&mut files, true, &later);
         }
         reports.report(shared.lost.load(Ordering::Relaxed), is_end);
         if is_end {

@@ -32,13 +32,21 @@ impl Files {
     pub fn open(kind: Kind, directory: &Path, cycle: RollCycle, size_bytes_max: u64) -> io::Result<Files> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let file = open_current(&directory.join(kind.current()))?;
-        let metadata = file.metadata()?;
-        let size_bytes = metadata.len();
-        let written = if size_bytes > 0 { metadata.modified()? } else { SystemTime::now() };
-        let period_start = cycle.period_start(written);
-        let is_torn = size_bytes > 0 && !ends_with_line_break(&file, size_bytes)?;
         let directory = directory.to_owned();
-        Ok(Files { kind, directory, cycle, size_bytes_max, file, size_bytes, period_start, is_torn })
+        let (size_bytes, period_start, is_torn) = (0, 0, false);
+        let mut files = Files { kind, directory, cycle, size_bytes_max, file, size_bytes, period_start, is_torn };
+        files.look_at_current()?;
+        Ok(files)
+    }
+
+    /// Reads the size, the period and the end of the current file.
+    pub fn look_at_current(&mut self) -> io::Result<()> {
+        let metadata = self.file.metadata()?;
+        self.size_bytes = metadata.len();
+        let written = if self.size_bytes > 0 { metadata.modified()? } else { SystemTime::now() };
+        self.period_start = self.cycle.period_start(written);
+        self.is_torn = self.size_bytes > 0 && !ends_with_line_break(&self.file, self.size_bytes)?;
+        Ok(())
     }
 
     /// Appends entries with their times. The error has the number of entries that were not written.
