@@ -1,4 +1,4 @@
-//! The tables of `system_auth` decide who may do what, whoever wrote their rows, and when.
+//! The rows of `system_auth` decide who may do what, also where they expire, have later times, or were written directly.
 
 use std::thread;
 use std::time::{Duration, Instant};
