@@ -81,8 +81,9 @@ OTHERS = [
     Stage("plugin-build", ["make", "--no-print-directory", "plugin"], "single", needs=BINARY),
     Stage("plugin", [PYTHON, "-m", "proof.plugin"], needs=("plugin-build",)),
     Stage("log", [PYTHON, "-m", "proof.log"], needs=BINARY),
-    # It times an honest client's answers, so tests and builds must not take the processors from that client.
-    Stage("attack", [PYTHON, "-m", "proof.attack"], needs=(*BINARY, "cargo-test", "plugin-build")),
+    # It times an honest client's answers and measures memory, which a busy machine gives back later. So tests, builds and
+    # other databases must not take the processors from it.
+    Stage("attack", [PYTHON, "-m", "proof.attack"], needs=(*BINARY, "cargo-test", "plugin-build", "plugin")),
 ]
 STAGES = CARGO + OTHERS
 
