@@ -1,4 +1,5 @@
-//! The rows of `system_auth` decide who may do what, also where they expire, have later times, or were written directly.
+//! The rows of `system_auth` decide who may do what, also where they expire, have later times, or were written
+//! directly.
 
 use std::thread;
 use std::time::{Duration, Instant};
