@@ -5,6 +5,7 @@ mod admin;
 mod cli;
 mod config;
 mod disk_usage;
+mod free_pages;
 mod log;
 mod request_logs;
 mod serve;

@@ -7,6 +7,7 @@ mod sizes;
 use crate::admin::server::{AdminSocket, NodeState};
 use crate::cli::Serve;
 use crate::config::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
+use crate::free_pages;
 use crate::request_logs::RequestLogs;
 use crate::tls::Certificates;
 use blockio::SystemDisk;
@@ -157,6 +158,10 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         processor,
     });
     warn_of_shown_address(&config, address);
+    let request_bytes_max = config.request_bytes_in_flight_max().0;
+    if let Err(error) = free_pages::Watch::start(request_bytes_max as u64) {
+        tracing::warn!("the memory of the process is not watched: {error}");
+    }
     tracing::info!(
         %address,
         data = %data.display(),

@@ -51,7 +51,9 @@ pub const TARGETS: &[Target] = &[
 
 /// Runs the target of that name, for the binaries of `fuzz/`.
 ///
-/// # Panics If there is no such target, and if a decoder panics or takes too long, which is what fuzzing looks for.
+/// # Panics
+///
+/// If there is no such target, and if a decoder panics or takes too long, which is what fuzzing looks for.
 pub fn run(name: &str, bytes: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a target of TARGETS");
     let size_kb = u32::try_from(bytes.len() / 1024).unwrap_or(u32::MAX).max(SMALL_INPUT_KB);

@@ -232,7 +232,7 @@ impl<'a> Header<'a> {
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        out.reserve(1 + DELETION_SIZE + self.row.map_or(0, |row| row.as_bytes().len()));
+        out.reserve_exact(1 + DELETION_SIZE + self.row.map_or(0, |row| row.as_bytes().len()));
         let row_flag = match self.row {
             Some(row) if row.is_static() => HAS_STATIC_ROW,
             Some(_) => HAS_ROW,

@@ -355,7 +355,7 @@ fn cut(cutter: &mut RowCutter, table: &Table, row: Row<'_>, size: PieceSize, fir
             piece_key(table, is_static, place, &mut key);
         }
         debug_assert!(!blob.is_empty(), "a piece has content");
-        edits.insert(key, Some(blob.to_vec()));
+        edits.insert(key, Some(take_or_copy(blob)));
     });
 }
 
@@ -487,6 +487,10 @@ impl<'t> Sorting<'_, 't> {
         builder.finish(part);
         let part = Row::new(part);
         merged.clear();
+        let bytes = part.as_bytes().len() + self.current.map_or(0, |stored| stored.as_bytes().len());
+        if bytes > BUFFER_BYTES_MAX {
+            merger.reserve(bytes);
+        }
         let cells = match self.current {
             Some(stored) => merger.merge_piece(self.table, &[stored, part], merged),
             None => merger.merge_piece(self.table, &[part], merged),
@@ -501,11 +505,16 @@ impl<'t> Sorting<'_, 't> {
         } else if is_large && piece.is_divisible(self.table) {
             cut(cutter, self.table, piece, PIECE_SIZE, &self.at, &mut self.edits);
         } else {
-            self.edits.insert(self.at.clone(), Some(piece.as_bytes().to_vec()));
+            self.edits.insert(self.at.clone(), Some(take_or_copy(merged)));
         }
         self.rows.merged.shrink_to(BUFFER_BYTES_MAX);
         self.rows.part.shrink_to(BUFFER_BYTES_MAX);
     }
+}
+
+/// The bytes of a buffer. A large buffer is given away, and a small one is kept for the next piece.
+fn take_or_copy(buffer: &mut Vec<u8>) -> Vec<u8> {
+    if buffer.len() > BUFFER_BYTES_MAX { std::mem::take(buffer) } else { buffer.clone() }
 }
 
 /// Whether a piece that begins, at the key `at`, inside a complex column holds only that column's deletion, which an

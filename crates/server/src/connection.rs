@@ -234,7 +234,7 @@ impl<H: QueryHandler> Connection<H> {
 
     /// The memory that it holds for requests that arrive, requests in flight, and answers, in bytes.
     fn held_bytes(&self) -> usize {
-        self.decoder.held_bytes() + self.running_bytes + self.encoder.pending_bytes()
+        self.decoder.held_bytes() + self.running_bytes + self.encoder.held_bytes()
     }
 
     /// Updates the account of its memory. While the client does not read its answers, none of its work that waits for a

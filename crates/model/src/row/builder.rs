@@ -368,8 +368,10 @@ impl RowBuilder {
         self.release();
     }
 
-    /// Makes room for this many bytes of values, so that the buffer does not grow step by step.
-    pub(super) fn reserve(&mut self, bytes: usize) {
+    /// Makes room for this many bytes of values of a large row. A buffer that grows step by step is up to twice as
+    /// large as what it holds, and is copied while the old one is still there.
+    #[cold]
+    pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve_exact(bytes);
     }
 
@@ -398,6 +400,9 @@ impl RowBuilder {
     /// Writes the blob. A dense one has the slots of `span`.
     fn write(&self, form: Form, span: Range<usize>, out: &mut Vec<u8>) {
         steps::count(self.cell_count());
+        if self.bytes.len() > KEPT_BYTES_MAX {
+            out.reserve_exact(self.size_bytes());
+        }
         let shared = self.shared();
         let has_cell_meta = self.simple_cells().any(|cell| !shared.covers_entry(cell));
         let count = self.columns.len() + self.runs.iter().map(|run| run.count).sum::<usize>();

@@ -55,6 +55,11 @@ impl RowMerger {
         RowMerger { builder: RowBuilder::default(), scope: Scope::Written }
     }
 
+    /// Makes room for large versions of this many bytes together.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.builder.reserve(bytes);
+    }
+
     /// Appends to `out` the merge of `versions` (all static or all regular) without what `active`, a deletion of the
     /// partition or of a range around the row, deletes. Appends nothing and returns false if nothing is left.
     ///

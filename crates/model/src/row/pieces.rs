@@ -83,7 +83,7 @@ impl RowCutter {
         table: &Table,
         row: Row<'_>,
         size: PieceSize,
-        mut piece: impl FnMut(Option<CellPlace<'_>>, &[u8]),
+        mut piece: impl FnMut(Option<CellPlace<'_>>, &mut Vec<u8>),
     ) {
         let usual = Shared::of_row(row);
         let is_static = row.is_static();
@@ -152,7 +152,7 @@ impl<'a> Cut<'_, 'a> {
         &mut self,
         cell: &Cell<'a>,
         place: CellPlace<'a>,
-        piece: &mut impl FnMut(Option<CellPlace<'_>>, &[u8]),
+        piece: &mut impl FnMut(Option<CellPlace<'_>>, &mut Vec<u8>),
     ) -> bool {
         self.make_room_for(cell.path.len() + cell.value.len(), Shared::of_cell(cell), place, piece)
     }
@@ -162,7 +162,7 @@ impl<'a> Cut<'_, 'a> {
         bytes: usize,
         times: Shared,
         place: CellPlace<'a>,
-        piece: &mut impl FnMut(Option<CellPlace<'_>>, &[u8]),
+        piece: &mut impl FnMut(Option<CellPlace<'_>>, &mut Vec<u8>),
     ) -> bool {
         let is_too_old = self.is_young && self.place.is_none() && times != self.usual;
         let is_full = self.cutter.size > 0 && self.cutter.size + self.beside(times) + bytes > self.size.bytes;
@@ -189,7 +189,7 @@ impl<'a> Cut<'_, 'a> {
         self.cutter.size = 0;
     }
 
-    fn finish(&mut self, piece: &mut impl FnMut(Option<CellPlace<'_>>, &[u8])) {
+    fn finish(&mut self, piece: &mut impl FnMut(Option<CellPlace<'_>>, &mut Vec<u8>)) {
         let RowCutter { builder, blob, .. } = &mut *self.cutter;
         blob.clear();
         builder.finish_piece(blob);

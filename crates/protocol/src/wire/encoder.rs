@@ -179,6 +179,11 @@ impl Encoder {
         self.output.len() - self.sent + self.payload.len()
     }
 
+    /// Bytes in the buffers, some of which may have been sent.
+    pub fn held_bytes(&self) -> usize {
+        self.output.len() + self.payload.len()
+    }
+
     /// Drops the first `count` bytes of the output: they have been sent.
     pub fn sent(&mut self, count: usize) {
         self.sent = (self.sent + count).min(self.output.len());
@@ -192,6 +197,9 @@ impl Encoder {
             // Otherwise the buffer would grow for as long as answers are added before all others are sent.
             self.output.drain(..self.sent);
             self.sent = 0;
+            if self.output.capacity() > KEPT_BYTES {
+                self.output.shrink_to(KEPT_BYTES);
+            }
         }
     }
 
@@ -236,9 +244,11 @@ impl Encoder {
 /// The most bytes that a segment adds to its payload.
 const SEGMENT_EXTRA_BYTES: usize = 32;
 
+/// The capacity that a buffer keeps.
+const KEPT_BYTES: usize = 256 * 1024;
+
 /// Releases the memory of a buffer that one large answer grew.
 fn shrink(buffer: &mut Vec<u8>) {
-    const KEPT_BYTES: usize = 256 * 1024;
     if buffer.is_empty() && buffer.capacity() > KEPT_BYTES {
         *buffer = Vec::new();
     }

@@ -262,6 +262,7 @@ impl<'a> Describer<'a> {
     fn table_element(&self, table: &Table) -> Result<Element, QueryError> {
         let columns = table.columns_in_select_order().len() + table.dropped().len();
         self.execution.work(steps_of_expressions(columns))?;
+        self.execution.check_room(statements::text_bytes(table))?;
         let is_virtual = self.execution.processor.virtual_tables().contains(table);
         let statement = match is_virtual {
             true => statements::virtual_table(table),

@@ -78,7 +78,7 @@ pub(super) fn table(table: &Table, internals: bool) -> String {
 
 fn create_table(create: &str, table: &Table, internals: bool) -> String {
     let (keyspace, name) = (Quoted(&table.keyspace), Quoted(&table.name));
-    let mut text = String::new();
+    let mut text = String::with_capacity(text_bytes(table));
     if table.form().is_compact() {
         let _ = write!(
             text,
@@ -88,18 +88,17 @@ fn create_table(create: &str, table: &Table, internals: bool) -> String {
     let _ = writeln!(text, "{create} {keyspace}.{name} (");
     write_columns(table, internals, &mut text);
     text.push_str(") WITH ");
-    let mut clauses = Vec::new();
     if table.form().is_compact() {
-        clauses.push("COMPACT STORAGE".to_owned());
+        text.push_str("COMPACT STORAGE\n    AND ");
     }
     if internals {
-        clauses.push(format!("ID = {}", table.id));
+        let _ = write!(text, "ID = {}\n    AND ", table.id);
     }
     if !table.clustering().is_empty() {
-        clauses.push(format!("CLUSTERING ORDER BY ({})", clustering_order(table)));
+        let _ = write!(text, "CLUSTERING ORDER BY ({})\n    AND ", clustering_order(table));
     }
-    clauses.extend(options(table));
-    let _ = write!(text, "{};", clauses.join("\n    AND "));
+    write_options(table, &mut text);
+    text.push(';');
     if internals {
         for column in table.dropped() {
             let micros = column.dropped_time_micros;
@@ -127,7 +126,7 @@ pub(super) fn virtual_table(table: &Table) -> String {
     if !table.clustering().is_empty() {
         let _ = write!(text, "CLUSTERING ORDER BY ({})\n    AND ", clustering_order(table));
     }
-    let _ = write!(text, "comment = {};\n*/", literal(&table.options.comment));
+    let _ = write!(text, "comment = {};\n*/", Literal(&table.options.comment));
     text
 }
 
@@ -196,43 +195,74 @@ fn clustering_order(table: &Table) -> String {
     table.clustering().iter().map(order).collect::<Vec<_>>().join(", ")
 }
 
-fn options(table: &Table) -> Vec<String> {
+/// The approximate length of the statement that creates a table.
+pub(super) fn text_bytes(table: &Table) -> usize {
+    const COLUMN_BYTES: usize = 64;
+    const OPTIONS_BYTES: usize = 2 << 10;
+    let options = &table.options;
+    let maps = [&options.caching, &options.compaction, &options.compression].into_iter().flatten();
+    let maps: usize = maps.map(|(key, value)| key.len() + value.len()).sum();
+    let extensions: usize = options.extensions.iter().map(|(key, value)| key.len() + 2 * value.len()).sum();
+    let columns = table.columns_in_select_order().len() + table.dropped().len();
+    OPTIONS_BYTES + COLUMN_BYTES * columns + options.comment.len() + maps + extensions
+}
+
+/// The options, which may be long, are written in place.
+fn write_options(table: &Table, text: &mut String) {
     let options = &table.options;
     let double = |value: f64| CqlType::Double.to_json(&value.to_be_bytes());
     let texts = |map: &BTreeMap<String, String>| self::map(map.iter().map(|(k, v)| (k.as_str(), v.as_str())));
     let extensions: Vec<String> = options
         .extensions
         .iter()
-        .map(|(key, value)| format!("{}: 0x{}", literal(key), types::hex::to_string(value)))
+        .map(|(key, value)| format!("{}: 0x{}", Literal(key), types::hex::to_string(value)))
         .collect();
-    vec![
-        format!("additional_write_policy = {}", literal(&options.additional_write_policy)),
-        format!("allow_auto_snapshot = {}", options.allow_auto_snapshot),
-        format!("bloom_filter_fp_chance = {}", double(options.bloom_filter_fp_chance)),
-        format!("caching = {}", texts(&options.caching)),
-        format!("cdc = {}", options.cdc),
-        format!("comment = {}", literal(&options.comment)),
-        format!("compaction = {}", texts(&options.compaction)),
-        format!("compression = {}", texts(&options.compression)),
-        format!("memtable = {}", literal(&options.memtable)),
-        format!("crc_check_chance = {}", double(options.crc_check_chance)),
-        format!("default_time_to_live = {}", options.default_time_to_live),
-        format!("extensions = {{{}}}", extensions.join(", ")),
-        format!("gc_grace_seconds = {}", options.gc_grace_seconds),
-        format!("incremental_backups = {}", options.incremental_backups),
-        format!("max_index_interval = {}", options.max_index_interval),
-        format!("memtable_flush_period_in_ms = {}", options.memtable_flush_period_in_ms),
-        format!("min_index_interval = {}", options.min_index_interval),
-        format!("read_repair = {}", literal(&options.read_repair)),
-        format!("speculative_retry = {}", literal(&options.speculative_retry)),
-    ]
+    let _ = write!(
+        text,
+        "additional_write_policy = {}\n    AND allow_auto_snapshot = {}\n    AND bloom_filter_fp_chance = {}\n    \
+         AND caching = {}\n    AND cdc = {}\n    AND comment = {}\n    AND compaction = {}\n    \
+         AND compression = {}\n    AND memtable = {}\n    AND crc_check_chance = {}\n    \
+         AND default_time_to_live = {}\n    AND extensions = {{{}}}\n    AND gc_grace_seconds = {}\n    \
+         AND incremental_backups = {}\n    AND max_index_interval = {}\n    \
+         AND memtable_flush_period_in_ms = {}\n    AND min_index_interval = {}\n    AND read_repair = {}\n    \
+         AND speculative_retry = {}",
+        Literal(&options.additional_write_policy),
+        options.allow_auto_snapshot,
+        double(options.bloom_filter_fp_chance),
+        texts(&options.caching),
+        options.cdc,
+        Literal(&options.comment),
+        texts(&options.compaction),
+        texts(&options.compression),
+        Literal(&options.memtable),
+        double(options.crc_check_chance),
+        options.default_time_to_live,
+        extensions.join(", "),
+        options.gc_grace_seconds,
+        options.incremental_backups,
+        options.max_index_interval,
+        options.memtable_flush_period_in_ms,
+        options.min_index_interval,
+        Literal(&options.read_repair),
+        Literal(&options.speculative_retry),
+    );
 }
 
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
+/// A text in quotes.
+struct Literal<'t>(&'t str);
+
+impl std::fmt::Display for Literal<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_char('\'')?;
+        for (place, part) in self.0.split('\'').enumerate() {
+            f.write_str(if place == 0 { "" } else { "''" })?;
+            f.write_str(part)?;
+        }
+        f.write_char('\'')
+    }
 }
 
 fn map<'e>(entries: impl Iterator<Item = (&'e str, &'e str)>) -> String {
-    let entries: Vec<String> = entries.map(|(key, value)| format!("{}: {}", literal(key), literal(value))).collect();
+    let entries: Vec<String> = entries.map(|(key, value)| format!("{}: {}", Literal(key), Literal(value))).collect();
     format!("{{{}}}", entries.join(", "))
 }

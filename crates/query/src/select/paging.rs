@@ -94,6 +94,10 @@ fn parse(bytes: &[u8], shape: u64, table: &Table) -> Option<PagingState> {
     }
     let (remaining, rest) = rest.split_first_chunk()?;
     let (remaining_in_partition, rest) = rest.split_first_chunk()?;
+    let (remaining, remaining_in_partition) =
+        (u64::from_be_bytes(*remaining), u64::from_be_bytes(*remaining_in_partition));
+    // A page ends before its limits are used up, and a partition when its own is.
+    let has_rows_left = remaining > 0 && (remaining_in_partition > 0 || flags & PARTITION_DONE != 0);
     let (length, rest) = rest.split_first_chunk()?;
     let (key, mut rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
     let mut clustering = None;
@@ -104,15 +108,15 @@ fn parse(bytes: &[u8], shape: u64, table: &Table) -> Option<PagingState> {
         clustering = Some(bytes.to_vec());
         rest = tail;
     }
-    if key.is_empty() || !rest.is_empty() {
+    if key.is_empty() || !rest.is_empty() || !has_rows_left {
         return None;
     }
     Some(PagingState {
         key: key.to_vec(),
         clustering,
         partition_done: flags & PARTITION_DONE != 0,
-        remaining: u64::from_be_bytes(*remaining),
-        remaining_in_partition: u64::from_be_bytes(*remaining_in_partition),
+        remaining,
+        remaining_in_partition,
     })
 }
 
@@ -150,7 +154,17 @@ mod tests {
             remaining_in_partition: u64::MAX,
         };
         let bytes = state.to_bytes(77);
-        assert_eq!(PagingState::from_bytes(&bytes, 77, &table), Ok(state));
+        assert_eq!(PagingState::from_bytes(&bytes, 77, &table).as_ref(), Ok(&state));
+        let of_done = PagingState { partition_done: true, remaining_in_partition: 0, ..state.clone() };
+        assert_eq!(PagingState::from_bytes(&of_done.to_bytes(77), 77, &table).as_ref(), Ok(&of_done));
+        for forged in [
+            PagingState { remaining: 0, ..state.clone() },
+            PagingState { remaining_in_partition: 0, ..state.clone() },
+            PagingState { remaining: 0, ..of_done },
+        ] {
+            let bytes = forged.to_bytes(77);
+            assert!(PagingState::from_bytes(&bytes, 77, &table).is_err(), "a page that ended too late: {forged:?}");
+        }
         assert!(PagingState::from_bytes(&bytes, 78, &table).is_err(), "a state of another statement");
         for cut in 0..bytes.len() {
             assert!(PagingState::from_bytes(&bytes[..cut], 77, &table).is_err(), "cut at {cut}");

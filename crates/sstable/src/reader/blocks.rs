@@ -19,6 +19,8 @@ const PLAIN_BLOCK_LENGTH: u64 = 16 * 1024;
 const VERIFIED_BYTES: u64 = 64 * 1024;
 /// A sequential reader that has this much data in front of it releases what lies behind before it reads more.
 const SEQUENTIAL_BYTES: usize = 64 * 1024;
+/// The room of a sequential reader for a larger row is exact, and freed behind the row.
+const LARGE_BYTES: usize = 256 * 1024;
 
 /// Checksums of an uncompressed Data.db.
 #[derive(Debug)]
@@ -306,10 +308,21 @@ impl Own {
         &mut self.bytes[self.ready..end]
     }
 
-    /// Removes the first bytes.
+    /// Makes room for a large row, which would otherwise double the buffer step by step.
+    #[cold]
+    fn reserve(&mut self, bytes: usize) {
+        self.bytes.truncate(self.ready);
+        self.bytes.reserve_exact(bytes.saturating_sub(self.ready));
+    }
+
+    /// Removes the first bytes, and frees the room that a large row took.
     fn cut(&mut self, count: usize) {
         self.bytes.copy_within(count..self.ready, 0);
         self.ready -= count;
+        if self.bytes.len() > LARGE_BYTES {
+            self.bytes.truncate(self.ready);
+            self.bytes.shrink_to(SEQUENTIAL_BYTES);
+        }
     }
 }
 
@@ -404,6 +417,9 @@ impl DataWindow {
             *block_start = position;
         }
         let offset = (position - *block_start) as usize;
+        if offset + least > LARGE_BYTES {
+            own.reserve(offset + least + block_length as usize);
+        }
         while own.ready < offset + least {
             // The data continues after what is requested, so everything up to here was whole blocks.
             append_chunk(data, (*block_start + own.ready as u64) / block_length, ahead, own)?;
@@ -481,6 +497,7 @@ impl DataWindow {
     fn gather(&mut self, position: u64, mut index: u64, offset: usize, least: usize) -> Result<(), SSTableError> {
         let mut spill = std::mem::take(&mut self.spill);
         spill.clear();
+        spill.reserve_exact(least.saturating_add(self.block().len()));
         spill.extend_from_slice(self.block().get(offset..).unwrap_or_default());
         while spill.len() < least {
             index += 1;
@@ -493,6 +510,12 @@ impl DataWindow {
         self.spill = spill;
         self.spill_start = position;
         Ok(())
+    }
+
+    /// Frees the bytes of a large row that was decoded.
+    #[cold]
+    pub fn free_spill(&mut self) {
+        self.spill = Vec::new();
     }
 
     /// Decodes something of unknown length at `position`, retrying with more bytes while it runs out of them.

@@ -188,12 +188,19 @@ impl SSTableCursor {
         let start = position + head.head_length as u64;
         let deletion = partition.as_ref().map_or(DeletionTime::LIVE, |partition| partition.deletion);
         let wanted = wanted.as_ref().map(|places| Wanted { places, active: deletion.max(*open) });
+        let is_large = RowRoom::is_large(head.body_length);
         let is_done = window.decode_sized(start, head.body_length, |input| {
             if wanted.is_none() && !is_static && decoder.plain_row(head, &mut input.clone(), row)? {
                 return Ok(true);
             }
+            if is_large && wanted.is_none() {
+                builder.reserve(head.body_length);
+            }
             decoder.row(head, input, wanted.as_ref(), builder).map(|()| false)
         })?;
+        if is_large {
+            window.free_spill();
+        }
         if is_done {
             return Ok(true);
         }

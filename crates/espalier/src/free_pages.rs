@@ -1,0 +1,119 @@
+//! The pages that the allocator keeps of freed memory.
+//!
+//! jemalloc keeps them for some seconds, in the arena of the thread that had them, where other threads cannot use them.
+//! Requests with large values then make the process much larger than what its memory budgets count. A [`Watch`]
+//! observes the resident memory: whenever it has grown by a step, all free pages are given back to the system. What
+//! has grown then is in use, and the next step begins there.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use tikv_jemalloc_ctl::{Access, AsName, Mib};
+
+/// The time between two looks: at a gigabyte a second the memory grows by 20 MiB in between.
+const PERIOD: Duration = Duration::from_millis(20);
+/// The time between two looks while the memory does not grow.
+const IDLE_PERIOD: Duration = Duration::from_millis(100);
+const STEP_BYTES_MIN: u64 = 16 << 20;
+/// The part of the memory of requests that free pages may take in addition.
+const REQUEST_BYTES_SHARE: u64 = 4;
+
+/// Observes the memory of this process, on a thread of its own.
+pub struct Watch {
+    statistics: File,
+    page_bytes: u64,
+    step_bytes: u64,
+    /// The least resident memory since free pages were given back.
+    least_bytes: u64,
+}
+
+impl Watch {
+    /// Starts the thread, which ends with the process. `request_bytes_max` is the memory that all requests may take.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if there is no `/proc`, or no thread.
+    pub fn start(request_bytes_max: u64) -> std::io::Result<()> {
+        let watch = Watch {
+            statistics: File::open("/proc/self/statm")?,
+            page_bytes: rustix::param::page_size() as u64,
+            step_bytes: (request_bytes_max / REQUEST_BYTES_SHARE).max(STEP_BYTES_MIN),
+            least_bytes: u64::MAX,
+        };
+        std::thread::Builder::new().name("free-pages".to_owned()).spawn(move || watch.run()).map(drop)
+    }
+
+    fn run(mut self) {
+        while let Some(resident_bytes) = self.resident_bytes() {
+            self.least_bytes = self.least_bytes.min(resident_bytes);
+            let grown_bytes = resident_bytes - self.least_bytes;
+            if grown_bytes >= self.step_bytes {
+                if let Err(error) = give_back() {
+                    tracing::warn!("the allocator keeps its free pages: {error}");
+                    return;
+                }
+                self.least_bytes = u64::MAX;
+            }
+            std::thread::sleep(if grown_bytes > self.step_bytes / 4 { PERIOD } else { IDLE_PERIOD });
+        }
+    }
+
+    /// The second number of `/proc/self/statm`, in bytes; see proc(5).
+    fn resident_bytes(&self) -> Option<u64> {
+        let mut text = [0; 128];
+        let length = self.statistics.read_at(&mut text, 0).ok()?;
+        let pages = str::from_utf8(&text[..length]).ok()?.split(' ').nth(1)?;
+        Some(pages.parse::<u64>().ok()? * self.page_bytes)
+    }
+}
+
+/// Gives the free pages of all arenas back to the system: a decay time of zero does that at once.
+///
+/// # Errors
+///
+/// The allocator's. The pages then go back in their own time.
+fn give_back() -> tikv_jemalloc_ctl::Result<()> {
+    let decay_ms: isize = b"opt.dirty_decay_ms\0".name().read()?;
+    let count: u32 = b"arenas.narenas\0".name().read()?;
+    let mut arena: Mib<[usize; 3]> = b"arena.0.dirty_decay_ms\0".name().mib()?;
+    for index in 0..count as usize {
+        arena[1] = index;
+        // An arena that no thread has used yet has no decay time.
+        if arena.write(0_isize).is_ok() {
+            arena.write(decay_ms)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch() -> Watch {
+        let statistics = File::open("/proc/self/statm").unwrap();
+        Watch { statistics, page_bytes: rustix::param::page_size() as u64, step_bytes: 1, least_bytes: 0 }
+    }
+
+    #[test]
+    fn free_pages_go_back_to_the_system() {
+        const BYTES: usize = 64 << 20;
+        const PART_BYTES: usize = 1 << 20;
+        let watch = watch();
+        let parts: Vec<Vec<u8>> = (0..BYTES / PART_BYTES).map(|_| vec![1; PART_BYTES]).collect();
+        let full_bytes = watch.resident_bytes().unwrap();
+        drop(parts);
+        give_back().unwrap();
+        let left_bytes = watch.resident_bytes().unwrap();
+        assert!(left_bytes + BYTES as u64 / 2 < full_bytes, "{left_bytes} of {full_bytes} bytes are left");
+    }
+
+    #[test]
+    fn arenas_keep_their_decay_time() {
+        let decay_ms: isize = b"opt.dirty_decay_ms\0".name().read().unwrap();
+        give_back().unwrap();
+        let of_arena: isize = b"arena.0.dirty_decay_ms\0".name().read().unwrap();
+        assert_eq!(of_arena, decay_ms);
+    }
+}
