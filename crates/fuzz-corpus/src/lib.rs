@@ -8,6 +8,7 @@
 mod commit_log;
 mod frames;
 mod keys;
+mod logins;
 mod mutate;
 mod mutation;
 mod paging;
@@ -38,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "byte_comparable", run: keys::byte_comparable },
     Target { name: "values", run: values::value },
     Target { name: "paging_state", run: paging::paging_state },
+    Target { name: "logins", run: logins::login },
     Target { name: "sstable_statistics", run: tables::statistics },
     Target { name: "sstable_compression_info", run: tables::compression_info },
     Target { name: "sstable_filter", run: tables::filter },

@@ -39,7 +39,7 @@ use credentials::Verified;
 use failures::Failures;
 use resource::Resource;
 
-pub use access::{AccessOptions, CidrChecks};
+pub use access::{AccessOptions, CidrChecks, cidr_block, stored_cidr_block};
 pub(crate) use secrets::HIDDEN;
 pub use secrets::without_passwords;
 

@@ -38,7 +38,9 @@ mod trace;
 mod vector_index;
 
 pub use audit::{AuditFilter, AuditOptions, Category, Choice, OneLine};
-pub use auth::{AccessOptions, AuthOptions, Authenticator, CidrChecks, Login, without_passwords};
+pub use auth::{
+    AccessOptions, AuthOptions, Authenticator, CidrChecks, Login, cidr_block, stored_cidr_block, without_passwords,
+};
 pub use client::ClientState;
 pub use cql::token_count;
 pub use ddl::TABLE_PROPERTIES;

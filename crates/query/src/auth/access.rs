@@ -58,8 +58,10 @@ impl AccessBook {
         };
     }
 
-    /// The groups of the smallest blocks that contain this address.
+    /// The groups of the smallest blocks that contain this address. A socket of IPv6 shows clients of IPv4 by mapped
+    /// addresses, so such an address counts as the one of IPv4.
     pub fn groups_of(&self, address: IpAddr) -> BTreeSet<&str> {
+        let address = address.to_canonical();
         let mut groups = BTreeSet::new();
         let mut longest = 0;
         for (group, blocks) in &self.blocks {
@@ -83,8 +85,23 @@ impl AccessBook {
     }
 }
 
-/// A CIDR block as it is stored: a tuple of an address and the length of its prefix.
-pub(super) fn block(stored: &[u8]) -> Option<IpNet> {
+/// A CIDR block as an operator writes it, without the bits behind its prefix. A block of mapped addresses
+/// (`::ffff:10.0.0.0/104`) is the one of IPv4, as in Cassandra.
+pub fn cidr_block(text: &str) -> Option<IpNet> {
+    /// The bits before the address of IPv4 in a mapped one.
+    const BEFORE_MAPPED: u8 = 96;
+    let written: IpNet = text.parse().ok()?;
+    let address = written.addr().to_canonical();
+    let length = match written.addr() == address {
+        true => written.prefix_len(),
+        false => written.prefix_len().checked_sub(BEFORE_MAPPED)?,
+    };
+    Some(IpNet::new(address, length).ok()?.trunc())
+}
+
+/// A CIDR block as it is stored: a tuple of an address and the length of its prefix. A mapped address is one of IPv4,
+/// with the length of its prefix, as in Cassandra.
+pub fn stored_cidr_block(stored: &[u8]) -> Option<IpNet> {
     let mut fields = collection::fields(stored);
     let mut field = || fields.next()?.ok()?;
     let (address, length) = (field()?, field()?);
@@ -94,7 +111,7 @@ pub(super) fn block(stored: &[u8]) -> Option<IpNet> {
         _ => return None,
     };
     let length = i16::from_be_bytes(length.try_into().ok()?);
-    IpNet::new(address, u8::try_from(length).ok()?).ok()
+    IpNet::new(address.to_canonical(), u8::try_from(length).ok()?).ok()
 }
 
 impl RoleBook {
@@ -182,6 +199,7 @@ mod tests {
         assert_eq!(groups("10.1.9.9"), BTreeSet::from(["lab"]));
         assert_eq!(groups("10.1.2.3"), BTreeSet::from(["desk", "office"]));
         assert_eq!(groups("192.0.2.1"), BTreeSet::from(["all"]));
+        assert_eq!(groups("::ffff:10.1.9.9"), BTreeSet::from(["lab"]));
         assert_eq!(groups("2001:db8::1"), BTreeSet::from(["six"]));
         assert!(groups("2001:db9::1").is_empty());
 
@@ -198,17 +216,32 @@ mod tests {
     }
 
     #[test]
+    fn a_block_of_mapped_addresses_is_one_of_ipv4() {
+        let block = |text: &str| cidr_block(text).map(|block| block.to_string());
+        assert_eq!(block("10.1.2.3/8").as_deref(), Some("10.0.0.0/8"));
+        assert_eq!(block("::ffff:10.0.0.0/104").as_deref(), Some("10.0.0.0/8"));
+        assert_eq!(block("fe80::1/10").as_deref(), Some("fe80::/10"));
+        assert_eq!(block("::10.0.0.0/104").as_deref(), Some("::a00:0/104"));
+        for refused in ["::ffff:10.0.0.0/8", "10.0.0.0/33", "10.0.0.0", "10.1.2.3/-1", "abc", ""] {
+            assert_eq!(block(refused), None, "{refused}");
+        }
+    }
+
+    #[test]
     fn a_block_is_read_from_its_stored_form_and_no_bytes_are_trusted() {
         let stored = |address: &[u8], length: i16| {
             collection::tuple([Some(address), Some(&length.to_be_bytes()[..])].into_iter())
         };
-        assert_eq!(block(&stored(&[10, 0, 0, 0], 8)), Some("10.0.0.0/8".parse().unwrap()));
-        assert_eq!(block(&stored(&[10, 0, 0, 0], 33)), None);
-        assert_eq!(block(&stored(&[10, 0, 0, 0], -1)), None);
-        assert_eq!(block(&stored(&[10, 0, 0], 8)), None);
+        assert_eq!(stored_cidr_block(&stored(&[10, 0, 0, 0], 8)), Some("10.0.0.0/8".parse().unwrap()));
+        assert_eq!(stored_cidr_block(&stored(&[10, 0, 0, 0], 33)), None);
+        assert_eq!(stored_cidr_block(&stored(&[10, 0, 0, 0], -1)), None);
+        assert_eq!(stored_cidr_block(&stored(&[10, 0, 0], 8)), None);
+        let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 0];
+        assert_eq!(stored_cidr_block(&stored(&mapped, 8)), Some("10.0.0.0/8".parse().unwrap()));
+        assert_eq!(stored_cidr_block(&stored(&mapped, 104)), None);
         let whole = stored(&[10, 0, 0, 0], 8);
         for end in 0..whole.len() {
-            assert_eq!(block(&whole[..end]), None);
+            assert_eq!(stored_cidr_block(&whole[..end]), None);
         }
     }
 }

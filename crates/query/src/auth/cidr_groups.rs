@@ -7,7 +7,7 @@ use std::time::Instant;
 use ipnet::IpNet;
 use types::collection;
 
-use super::access::AccessBook;
+use super::access::{AccessBook, cidr_block};
 use crate::{Processor, QueryError};
 
 impl Processor {
@@ -19,8 +19,7 @@ impl Processor {
     /// Creates a group of these blocks, or replaces its blocks. It holds at once.
     pub fn update_cidr_group(&self, group: &str, blocks: &[String]) -> Result<(), QueryError> {
         let parsed = blocks.iter().map(|text| {
-            let block = text.parse::<IpNet>().map(|block| block.trunc());
-            block.map_err(|_| QueryError::invalid(format!("{text} is not a valid CIDR String")))
+            cidr_block(text).ok_or_else(|| QueryError::invalid(format!("{text} is not a valid CIDR String")))
         });
         let blocks = parsed.collect::<Result<BTreeSet<IpNet>, _>>()?;
         let _one_at_a_time = self.auth().one_at_a_time();

@@ -53,6 +53,14 @@ pub(super) fn is_valid_hash(hash: &str) -> bool {
         && hash.parse::<bcrypt::HashParts>().is_ok()
 }
 
+/// Whether this hash is of the password. It takes a time that only the hash's cost determines.
+fn is_hash_of(password: &str, hash: &str) -> bool {
+    #[cfg(test)]
+    tests::COMPUTED
+        .with_borrow_mut(|costs| costs.extend(hash.parse().map(|parts: bcrypt::HashParts| parts.get_cost())));
+    bcrypt::verify(password, hash).unwrap_or(false)
+}
+
 /// A hash of no password, for roles that do not exist.
 fn dummy_hash() -> &'static str {
     static DUMMY: OnceLock<String> = OnceLock::new();
@@ -210,15 +218,13 @@ impl Processor {
     fn hashes_to_what_is_stored(&self, name: &str, password: &str) -> bool {
         let (auth, now) = (self.auth(), Instant::now());
         let (validity, max) = (auth.options.credentials_validity, auth.options.credentials_max);
-        let Some(hash) = self.stored_hash(name) else {
-            // A role that does not exist takes as long as any other.
-            let _ = bcrypt::verify(password, dummy_hash());
-            return false;
-        };
-        let is_right = bcrypt::verify(password, &hash).unwrap_or(false);
+        // A role that does not exist, or has no password, takes as long as any other.
+        let (stored, dummy): (_, &str) = (self.stored_hash(name), dummy_hash());
+        let hash = stored.as_deref().unwrap_or(dummy);
+        let is_right = is_hash_of(password, hash) && stored.is_some();
         if is_right {
             let mut verified = auth.verified.lock().unwrap_or_else(PoisonError::into_inner);
-            verified.remember(name, password, &hash, validity, max, now);
+            verified.remember(name, password, hash, validity, max, now);
         }
         is_right
     }
@@ -237,13 +243,52 @@ impl Processor {
     /// Whether the first role still has its first password.
     pub(super) fn has_first_password(&self) -> bool {
         let stored = self.auth().book().roles.get(FIRST_ROLE).and_then(|role| role.salted_hash.clone());
-        stored.is_some_and(|hash| is_valid_hash(&hash) && bcrypt::verify(FIRST_ROLE, &hash).unwrap_or(false))
+        stored.is_some_and(|hash| is_valid_hash(&hash) && is_hash_of(FIRST_ROLE, &hash))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::sync::Arc;
+
+    use blockio::SimulatedDisk;
+    use engine::{Engine, EngineOptions};
+
     use super::*;
+    use crate::{AuthOptions, Authenticator, ProcessorOptions};
+
+    thread_local! {
+        /// The costs of the hashes that this thread has compared with passwords.
+        pub(super) static COMPUTED: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+    }
+
+    #[test]
+    fn every_refused_password_is_hashed_once_at_the_same_cost() {
+        let mut options = EngineOptions::new(Arc::new(SimulatedDisk::new()), "/node");
+        options.concurrent_compactors = 0;
+        let auth = AuthOptions { authenticator: Authenticator::Password, ..AuthOptions::default() };
+        let options_of_processor = ProcessorOptions { auth, ..ProcessorOptions::default() };
+        let processor = Processor::new(Engine::open(options).unwrap(), options_of_processor);
+        processor.create_first_role().unwrap();
+        let with_password = Role { can_login: true, salted_hash: Some(hash("right").unwrap()), ..Role::default() };
+        processor.auth().edit(|book| {
+            book.roles.insert("no_login".to_owned(), Role { can_login: false, ..with_password.clone() });
+            book.roles.insert("no_password".to_owned(), Role { salted_hash: None, ..with_password.clone() });
+            let salted_hash = Some("$2a$31$JSJEMFm6GeaW9XxT5JIheuEtPvat6i7uKbnTcxX3c1wshIIsGyUtG".to_owned());
+            book.roles.insert("too_dear".to_owned(), Role { salted_hash, ..with_password.clone() });
+            book.roles.insert("other".to_owned(), with_password);
+        });
+        for name in ["nobody", "other", "no_login", "no_password", "too_dear", FIRST_ROLE] {
+            COMPUTED.take();
+            let error = processor.check_login(format!("\0{name}\0wrong").as_bytes(), None, None).unwrap_err();
+            assert_eq!(error.message, refused(name).message);
+            assert_eq!(COMPUTED.take(), [COST], "{name}");
+        }
+        // The password of a role without LOGIN is hashed before that is said.
+        let error = processor.check_login(b"\0no_login\0right", None, None).unwrap_err();
+        assert_eq!((error.message.as_str(), COMPUTED.take()), ("no_login is not permitted to log in", vec![COST]));
+    }
 
     #[test]
     fn a_message_has_a_name_and_a_password() {

@@ -106,7 +106,7 @@ impl Processor {
             let [Some(group), blocks, ttls @ ..] = &row[..] else { continue };
             *may_expire |= expires(ttls);
             let blocks = blocks.iter().filter_map(|blocks| collection::elements(blocks).ok()).flatten();
-            book.blocks.insert(text(group), blocks.flatten().flatten().filter_map(access::block).collect());
+            book.blocks.insert(text(group), blocks.flatten().flatten().filter_map(access::stored_cidr_block).collect());
         }
         Ok(book)
     }
