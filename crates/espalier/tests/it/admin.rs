@@ -55,7 +55,9 @@ fn a_node_whose_port_is_open_can_be_controlled() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let command = espalier(&["serve", "--data", data.to_str().unwrap(), "--port", &port.to_string()]);
     let waiting = std::thread::spawn(move || {
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        // A port without a listener may be chosen for the connecting end, which is then connected to itself.
+        let is_to_node = |stream: TcpStream| stream.local_addr().unwrap() != stream.peer_addr().unwrap();
+        while !TcpStream::connect(("127.0.0.1", port)).is_ok_and(is_to_node) {
             std::thread::yield_now();
         }
         data.join("espalier.sock").exists()
