@@ -16,8 +16,8 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// The time between two looks while the memory does not grow.
 const IDLE_PERIOD: Duration = Duration::from_millis(100);
 const STEP_BYTES_MIN: u64 = 16 << 20;
-/// The part of the memory of requests that free pages may take in addition.
-const REQUEST_BYTES_SHARE: u64 = 4;
+/// A step is the memory of all requests divided by this.
+const STEPS_OF_REQUEST_BYTES: u64 = 4;
 
 /// Observes the memory of this process, on a thread of its own.
 pub struct Watch {
@@ -38,7 +38,7 @@ impl Watch {
         let watch = Watch {
             statistics: File::open("/proc/self/statm")?,
             page_bytes: rustix::param::page_size() as u64,
-            step_bytes: (request_bytes_max / REQUEST_BYTES_SHARE).max(STEP_BYTES_MIN),
+            step_bytes: (request_bytes_max / STEPS_OF_REQUEST_BYTES).max(STEP_BYTES_MIN),
             least_bytes: u64::MAX,
         };
         std::thread::Builder::new().name("free-pages".to_owned()).spawn(move || watch.run()).map(drop)
@@ -46,8 +46,7 @@ impl Watch {
 
     fn run(mut self) {
         while let Some(resident_bytes) = self.resident_bytes() {
-            self.least_bytes = self.least_bytes.min(resident_bytes);
-            let grown_bytes = resident_bytes - self.least_bytes;
+            let grown_bytes = self.grown_bytes(resident_bytes);
             if grown_bytes >= self.step_bytes {
                 if let Err(error) = give_back() {
                     tracing::warn!("the allocator keeps its free pages: {error}");
@@ -57,6 +56,12 @@ impl Watch {
             }
             std::thread::sleep(if grown_bytes > self.step_bytes / 4 { PERIOD } else { IDLE_PERIOD });
         }
+    }
+
+    /// The growth since the memory was least.
+    fn grown_bytes(&mut self, resident_bytes: u64) -> u64 {
+        self.least_bytes = self.least_bytes.min(resident_bytes);
+        resident_bytes - self.least_bytes
     }
 
     /// The second number of `/proc/self/statm`, in bytes; see proc(5).
@@ -74,17 +79,25 @@ impl Watch {
 ///
 /// The allocator's. The pages then go back in their own time.
 fn give_back() -> tikv_jemalloc_ctl::Result<()> {
-    let decay_ms: isize = b"opt.dirty_decay_ms\0".name().read()?;
-    let count: u32 = b"arenas.narenas\0".name().read()?;
-    let mut arena: Mib<[usize; 3]> = b"arena.0.dirty_decay_ms\0".name().mib()?;
-    for index in 0..count as usize {
-        arena[1] = index;
-        // An arena that no thread has used yet has no decay time.
-        if arena.write(0_isize).is_ok() {
+    for arena in arenas()? {
+        // An arena that no thread has used yet has no decay time. That of large allocations keeps nothing: its decay
+        // time is zero, and remains so.
+        if let Ok(decay_ms) = arena.update(0_isize) {
             arena.write(decay_ms)?;
         }
     }
     Ok(())
+}
+
+/// The names of the decay times of all arenas.
+fn arenas() -> tikv_jemalloc_ctl::Result<impl Iterator<Item = Mib<[usize; 3]>>> {
+    let count: u32 = b"arenas.narenas\0".name().read()?;
+    let first: Mib<[usize; 3]> = b"arena.0.dirty_decay_ms\0".name().mib()?;
+    Ok((0..count as usize).map(move |index| {
+        let mut arena = first;
+        arena[1] = index;
+        arena
+    }))
 }
 
 #[cfg(test)]
@@ -93,7 +106,7 @@ mod tests {
 
     fn watch() -> Watch {
         let statistics = File::open("/proc/self/statm").unwrap();
-        Watch { statistics, page_bytes: rustix::param::page_size() as u64, step_bytes: 1, least_bytes: 0 }
+        Watch { statistics, page_bytes: rustix::param::page_size() as u64, step_bytes: 1, least_bytes: u64::MAX }
     }
 
     #[test]
@@ -109,11 +122,24 @@ mod tests {
         assert!(left_bytes + BYTES as u64 / 2 < full_bytes, "{left_bytes} of {full_bytes} bytes are left");
     }
 
+    /// Also that of large allocations, whose decay time is not the one of the others.
     #[test]
-    fn arenas_keep_their_decay_time() {
-        let decay_ms: isize = b"opt.dirty_decay_ms\0".name().read().unwrap();
+    fn each_arena_keeps_its_decay_time() {
+        const LARGE_BYTES: usize = 8 << 20;
+        let large = vec![1_u8; LARGE_BYTES];
+        let decay_times = || arenas().unwrap().map(|arena| arena.read().ok()).collect::<Vec<Option<isize>>>();
+        let before = decay_times();
+        assert!(before.contains(&Some(0)) && before.iter().flatten().any(|decay_ms| *decay_ms > 0), "{before:?}");
         give_back().unwrap();
-        let of_arena: isize = b"arena.0.dirty_decay_ms\0".name().read().unwrap();
-        assert_eq!(of_arena, decay_ms);
+        let kept = before.iter().zip(decay_times()).all(|(before, after)| before.is_none() || *before == after);
+        assert!(kept, "{before:?}, {:?}", decay_times());
+        drop(large);
+    }
+
+    #[test]
+    fn growth_counts_from_the_least_memory() {
+        let mut watch = watch();
+        let grown: Vec<u64> = [70, 90, 60, 65, 100].map(|resident| watch.grown_bytes(resident)).to_vec();
+        assert_eq!(grown, [0, 20, 0, 5, 40]);
     }
 }
