@@ -375,9 +375,9 @@ impl RowBuilder {
         self.bytes.reserve_exact(bytes);
     }
 
-    /// Frees the buffers that a large row made large. The row was written.
+    /// Frees the buffers that a large row made large. The row was written, or nothing of it is left.
     #[inline]
-    fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         if self.bytes.capacity() + self.cells.capacity() * size_of::<CellEntry>() > KEPT_BYTES_MAX {
             self.discard();
         }

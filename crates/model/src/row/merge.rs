@@ -69,8 +69,9 @@ impl RowMerger {
             return self.merge_in_groups(table, versions, active, out);
         }
         let is_something = self.collect(table, versions, active);
-        if is_something {
-            self.builder.finish(out);
+        match is_something {
+            true => self.builder.finish(out),
+            false => self.builder.release(),
         }
         is_something
     }
@@ -108,8 +109,9 @@ impl RowMerger {
     pub fn merge_piece(&mut self, table: &Table, versions: &[Row<'_>], out: &mut Vec<u8>) -> usize {
         let is_some = self.collect(table, versions, DeletionTime::LIVE);
         let cells = self.builder.cell_count();
-        if is_some {
-            self.builder.finish_piece(out);
+        match is_some {
+            true => self.builder.finish_piece(out),
+            false => self.builder.release(),
         }
         cells
     }

@@ -49,6 +49,26 @@ fn random_row(random: &mut Choices, table: &Table) -> Option<Vec<u8>> {
 }
 
 #[test]
+fn a_large_merged_row_takes_hardly_more_memory_than_it_is_long() {
+    const VALUE_BYTES: usize = 400_000;
+    let [table, _] = tables();
+    let row = |timestamp, columns: &[usize]| {
+        let mut builder = RowBuilder::default();
+        builder.start(table.regulars(), false);
+        columns.iter().for_each(|index| builder.cell(*index, &Cell::live(timestamp, &[7; VALUE_BYTES])));
+        let mut blob = Vec::new();
+        builder.finish(&mut blob);
+        blob
+    };
+    let (older, newer) = (row(1, &[0, 2]), row(2, &[1]));
+    let mut merged = Vec::new();
+    let versions = [Row::new(&older), Row::new(&newer)];
+    assert!(RowMerger::default().merge(&table, &versions, DeletionTime::LIVE, &mut merged));
+    assert!(merged.len() > COLUMNS * VALUE_BYTES);
+    assert!(merged.capacity() < merged.len() + merged.len() / 10, "{} for {}", merged.capacity(), merged.len());
+}
+
+#[test]
 fn a_row_that_replaces_another_equals_their_merge() {
     let tables = tables();
     let (mut replaced, mut merged_otherwise) = (0, 0);
