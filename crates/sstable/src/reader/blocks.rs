@@ -308,11 +308,12 @@ impl Own {
         &mut self.bytes[self.ready..end]
     }
 
-    /// Makes room for a large row, which would otherwise double the buffer step by step.
+    /// Makes room for a large row, which would otherwise double the buffer step by step. A length that memory does not
+    /// suffice for may be a wrong one: the buffer then grows as far as there is data.
     #[cold]
     fn reserve(&mut self, bytes: usize) {
         self.bytes.truncate(self.ready);
-        self.bytes.reserve_exact(bytes.saturating_sub(self.ready));
+        let _ = self.bytes.try_reserve_exact(bytes.saturating_sub(self.ready));
     }
 
     /// Removes the first bytes, and frees the room that a large row took.
@@ -418,7 +419,7 @@ impl DataWindow {
         }
         let offset = (position - *block_start) as usize;
         if offset + least > LARGE_BYTES {
-            own.reserve(offset + least + block_length as usize);
+            own.reserve((offset + least).saturating_add(block_length as usize));
         }
         while own.ready < offset + least {
             // The data continues after what is requested, so everything up to here was whole blocks.
@@ -497,7 +498,8 @@ impl DataWindow {
     fn gather(&mut self, position: u64, mut index: u64, offset: usize, least: usize) -> Result<(), SSTableError> {
         let mut spill = std::mem::take(&mut self.spill);
         spill.clear();
-        spill.reserve_exact(least.saturating_add(self.block().len()));
+        // As for a sequential reader, without memory for that length the buffer grows with the data.
+        let _ = spill.try_reserve_exact(least.saturating_add(self.block().len()));
         spill.extend_from_slice(self.block().get(offset..).unwrap_or_default());
         while spill.len() < least {
             index += 1;
