@@ -309,6 +309,20 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_is_sent_in_part_frees_and_counts_what_is_held() {
+        const BODY_BYTES: usize = 1 << 20;
+        let mut encoder = Encoder::new(Version::V5);
+        encoder.start_segments(false);
+        encoder.envelope(&ResponseHead::new(1, Opcode::Result), |out| out.extend_from_slice(&[7; BODY_BYTES]));
+        encoder.sent(BODY_BYTES / 4);
+        assert!(encoder.held_bytes() > BODY_BYTES, "{} bytes: nothing is freed yet", encoder.held_bytes());
+        encoder.sent(BODY_BYTES / 2);
+        let (held, capacity) = (encoder.held_bytes(), encoder.capacity_bytes());
+        assert!(held < BODY_BYTES / 3 && capacity < BODY_BYTES / 2, "{held} bytes in buffers of {capacity}");
+        assert_eq!(held, encoder.pending_bytes());
+    }
+
+    #[test]
     fn answers_that_are_added_before_all_others_are_sent_reuse_the_memory_of_those_sent() {
         const BODY_BYTES: usize = 300_000;
         let mut encoder = Encoder::new(Version::V5);
