@@ -96,7 +96,8 @@ fn parse(bytes: &[u8], shape: u64, table: &Table) -> Option<PagingState> {
     let (remaining_in_partition, rest) = rest.split_first_chunk()?;
     let (remaining, remaining_in_partition) =
         (u64::from_be_bytes(*remaining), u64::from_be_bytes(*remaining_in_partition));
-    // A page ends before its limits are used up, and a partition when its own is.
+    // There is no next page once all rows of the LIMIT are returned, and no further row of a partition once all of its
+    // own limit are.
     let has_rows_left = remaining > 0 && (remaining_in_partition > 0 || flags & PARTITION_DONE != 0);
     let (length, rest) = rest.split_first_chunk()?;
     let (key, mut rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
