@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockio::Disk;
-use model::{BoxCursor, MergeCursor, Table, UnfilteredCursor};
+use model::{BoxCursor, LargeRowLimit, MergeCursor, Table, UnfilteredCursor};
 use sstable::{
     Cardinality, CommitLogPosition, Descriptor, EncodingBase, PreparedSSTable, SSTableCursor, SSTableError, SSTableId,
     SSTableReader, SSTableWriter, SizeWatch, WriterOptions,
@@ -60,6 +60,8 @@ pub struct CompactionInput<'a> {
     pub host_id: Uuid,
     /// Reports partitions and collections of the outputs that are larger than they should be.
     pub size_watch: Option<SizeWatch>,
+    /// The limit on copies of large rows of the inputs. `newer` has its own.
+    pub large_rows: LargeRowLimit,
     /// Makes the id of each output.
     pub new_id: &'a mut dyn FnMut() -> SSTableId,
     /// Receives the progress. It may block to slow the merge down, or stop it.
@@ -134,7 +136,8 @@ fn merge<C: UnfilteredCursor>(
     sources: Vec<C>,
 ) -> Result<Compacted, CompactionError> {
     let gc_before = gc_before(&input.table.options, input.now_seconds);
-    let merged = MergeCursor::new(input.table, false, sources);
+    let mut merged = MergeCursor::new(input.table, false, sources);
+    merged.limit_large_rows(input.large_rows.clone());
     let mut cursor = PurgeCursor::new(merged, input.now_seconds, gc_before, input.overlaps);
     cursor.expect_stored();
     let mut output = Output::new(&mut input, options);
@@ -178,10 +181,12 @@ fn sources(input: &CompactionInput<'_>) -> Result<Vec<SSTableCursor>, Compaction
         false => reader.scan(),
     };
     let open = |reader: &Arc<SSTableReader>| -> Result<SSTableCursor, CompactionError> {
-        Ok(match Arc::ptr_eq(reader.table(), input.table) {
+        let mut cursor = match Arc::ptr_eq(reader.table(), input.table) {
             true => scan(reader)?,
             false => scan(&reader.with_table(input.table)?)?,
-        })
+        };
+        cursor.limit_large_rows(input.large_rows.clone());
+        Ok(cursor)
     };
     input.tables.iter().map(open).collect()
 }

@@ -410,6 +410,7 @@ impl Compaction {
                 past_page_cache: self.shared.sstable_writes() == &BlockWrites::Direct,
                 host_id: self.shared.host_id(),
                 size_watch: self.shared.size_watch(&table),
+                large_rows: self.shared.options().background_rows(),
                 new_id: &mut || self.shared.files().new_id(),
                 progress: &mut |progress| self.pace(store, task.wrote(progress.written_bytes)),
             })

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use blockio::{BlockWrites, DirectoryEntry, Disk, OpenOptions};
 use commitlog::{IntervalSet, LogPosition, PositionInterval};
 use memtable::MemtableStatistics;
-use model::{BoxCursor, ReadRange, Table, UnfilteredCursor};
+use model::{BoxCursor, LargeRowLimit, ReadRange, Table, UnfilteredCursor};
 use sstable::{
     BlockCache, CommitLogPosition, Component, Descriptor, EncodingBase, PreparedSSTable, ReadMode, SSTableError,
     SSTableId, SSTableReader, SSTableWriter, WriterOptions, list_big_tables, list_tables, missing_tocs,
@@ -59,6 +59,8 @@ pub(crate) struct TableFiles {
     /// The directory of the files of secondary indexes.
     index_directory: PathBuf,
     index_requests: IndexRequests,
+    /// The limit on copies of large rows for builds of indexes.
+    background_rows: LargeRowLimit,
 }
 
 /// Makes the entries of the node's directory and the directories of tables durable: an earlier process may have been
@@ -97,6 +99,7 @@ impl TableFiles {
             host_id,
             index_directory: options.directory.join("index"),
             index_requests: IndexRequests::default(),
+            background_rows: options.background_rows(),
         }
     }
 

@@ -10,7 +10,7 @@ mod with_all;
 use std::sync::Arc;
 
 use commitlog::PositionInterval;
-use model::{KeyRange, ReadRange};
+use model::{KeyRange, ReadRange, UnfilteredCursor};
 use sstable::SSTableReader;
 
 use crate::compaction::Compaction;
@@ -170,6 +170,7 @@ impl Flush {
         let table = store.table.load_full();
         let statistics = generation.memtable.statistics();
         let mut cursor = generation.memtable.clone().cursor(&table, &ReadRange::all_rows(KeyRange::all()));
+        cursor.limit_large_rows(self.shared.options().background_rows());
         let mut options = self.shared.files().memtable_options(&table, statistics, &[interval])?;
         options.size_watch = self.shared.size_watch(&table);
         if store.is_all_logged() {

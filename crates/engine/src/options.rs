@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use blockio::Disk;
 use memtable::MemtableConfiguration;
+use model::{LargeRowLimit, RowMemory};
 use sstable::{SizeHook, SizeLimits};
 
 /// Memtables by name. An error contains Cassandra's text for why the definition cannot be used.
@@ -82,6 +83,8 @@ pub struct EngineOptions {
     pub size_limits: SizeLimits,
     /// Receives them.
     pub size_hook: Option<SizeHook>,
+    /// Counts the copies of large rows that flushes, compactions and builds of indexes hold. If it refuses, they fail.
+    pub background_rows: Option<Arc<dyn RowMemory>>,
 }
 
 impl EngineOptions {
@@ -114,7 +117,13 @@ impl EngineOptions {
             in_memory_notices: None,
             size_limits: SizeLimits::default(),
             size_hook: None,
+            background_rows: None,
         }
+    }
+
+    /// The limit on copies of large rows for work in the background.
+    pub(crate) fn background_rows(&self) -> LargeRowLimit {
+        self.background_rows.clone().map_or(LargeRowLimit::None, LargeRowLimit::Memory)
     }
 
     /// The memtable of a table with the option `memtable = name`. If that is not configured (any more), it is the

@@ -16,7 +16,9 @@ use engine::{
     DiskFailureHook, DiskFailureKind, Engine, EngineError, EngineOptions, InMemoryNotice, InMemoryNotices,
     QuarantineHook,
 };
-use query::{AuditOptions, Guardrails, Node, Processor, ProcessorOptions, ReadThresholds};
+use query::{
+    AuditOptions, BackgroundRows, Guardrails, MemoryBudget, Node, Processor, ProcessorOptions, ReadThresholds,
+};
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -114,6 +116,8 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let certificates = Certificates::load(&config.client_encryption)?;
     // Lock the directory first: its holder owns the node, whatever its port.
     let mut options = engine_options(&config);
+    let request_memory = MemoryBudget::new(config.request_bytes_in_flight_max().0);
+    options.background_rows = Some(Arc::new(BackgroundRows::new(request_memory.clone())));
     let (failure, mut failed) = watch::channel(None);
     let failure = Arc::new(failure);
     options.commitlog.on_failure = Some(on_log_failure(config.commit_failure_policy, failure.clone()));
@@ -125,7 +129,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         Arc::new(RequestLogs::new(config.auditing.clone(), config.full_query_logging.clone(), &config.data_directory));
     // A read-only node writes no log.
     let audit = if config.read_only { None } else { request_logs.start_audit()? };
-    let mut options = server_options(&config);
+    let mut options = server_options(&config, request_memory.clone());
     options.tls = certificates.as_ref().map(|certificates| certificates.for_server());
     // The control socket is there before the port, because scripts that find the port open send commands at once. A
     // read-only node has no control socket, which would be a new file.
@@ -158,8 +162,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         processor,
     });
     warn_of_shown_address(&config, address);
-    let request_bytes_max = config.request_bytes_in_flight_max().0;
-    if let Err(error) = free_pages::Watch::start(request_bytes_max as u64) {
+    if let Err(error) = free_pages::Watch::start(request_memory.limit_bytes() as u64) {
         tracing::warn!("the memory of the process is not watched: {error}");
     }
     tracing::info!(
@@ -477,8 +480,7 @@ fn guardrails(config: &Config) -> Guardrails {
     Guardrails { read_thresholds, ..config.guardrails }
 }
 
-fn server_options(config: &Config) -> ServerOptions {
-    let (request_bytes_in_flight_max, request_bytes_in_flight_per_ip_max) = config.request_bytes_in_flight_max();
+fn server_options(config: &Config, request_memory: Arc<MemoryBudget>) -> ServerOptions {
     ServerOptions {
         listen: SocketAddr::new(config.listen, config.port),
         listen_tls: config
@@ -488,8 +490,8 @@ fn server_options(config: &Config) -> ServerOptions {
         frame_size_bytes_max: config.frame_size_bytes_max,
         connections_max: config.connections_max,
         connections_per_ip_max: config.connections_per_ip_max,
-        request_bytes_in_flight_max,
-        request_bytes_in_flight_per_ip_max,
+        request_memory,
+        request_bytes_in_flight_per_ip_max: config.request_bytes_in_flight_max().1,
         requests_per_second_max: Some(config.requests_per_second_max).filter(|_| config.limits_request_rate),
         idle_timeout: config.idle_timeout,
         prepared_statements_cache_size_bytes: config.prepared_statements_cache_size_bytes,

@@ -11,6 +11,9 @@ use model::RowMemory;
 
 use crate::MemoryBudget;
 
+/// A row that is written to an SSTable is encoded and collected for the device, besides the copies of its reader.
+const WRITTEN_COPIES: usize = 2;
+
 /// The memory of one statement. Its address names it, so it is not moved.
 #[derive(Debug)]
 pub(crate) struct LargeRows {
@@ -57,10 +60,50 @@ impl Drop for LargeRows {
     }
 }
 
+/// The memory that work in the background takes for copies of large rows, while it writes them.
+#[derive(Debug)]
+pub struct BackgroundRows {
+    budget: Arc<MemoryBudget>,
+}
+
+impl BackgroundRows {
+    /// Counts the copies in this budget, which is a whole.
+    pub fn new(budget: Arc<MemoryBudget>) -> BackgroundRows {
+        BackgroundRows { budget }
+    }
+}
+
+impl RowMemory for BackgroundRows {
+    /// Takes the bytes in any case, but may wait a moment for statements to give some back.
+    fn take(&self, bytes: usize) -> bool {
+        self.budget.take_after_a_wait(bytes.saturating_mul(WRITTEN_COPIES));
+        true
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.budget.give_back(bytes.saturating_mul(WRITTEN_COPIES));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Lease;
+
+    #[test]
+    fn background_work_takes_memory_beyond_the_limit_and_statements_wait_for_it() {
+        let node = MemoryBudget::new(100);
+        let background = BackgroundRows::new(node.clone());
+        assert!(background.take(70), "it never fails");
+        assert_eq!(node.taken_bytes(), 70 * WRITTEN_COPIES);
+        let statement = LargeRows::new(MemoryBudget::part_of(&node, 60));
+        assert!(!statement.take(10), "others have to leave half of the limit");
+        background.give_back(70);
+        assert!(statement.take(10));
+        statement.give_back(10);
+        drop(statement);
+        assert_eq!(node.taken_bytes(), 0);
+    }
 
     #[test]
     fn one_statement_at_a_time_may_exceed_the_limits() {

@@ -55,6 +55,7 @@ pub use guardrail::{
     CONSISTENCY_LEVELS, DiskUsage, DiskUsageState, Flags, Guardrail, Guardrails, ReadThresholds, ValueGuardrail,
     ValueSet, Violation,
 };
+pub use large_rows::BackgroundRows;
 pub use memory::{Lease, MemoryBudget};
 pub use prepared::{Plan, Prepared, result_id, statement_id};
 pub use processor::{Processor, ProcessorOptions};

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const HALF_WAIT: Duration = Duration::from_millis(500);
 /// How often it checks. There is one such holder at most.
 const HALF_POLL: Duration = Duration::from_millis(1);
+/// Work in the background waits for memory if it takes at least the limit divided by this.
+const CONSIDERABLE_PART: usize = 16;
 
 /// A limit on memory, and the count of the bytes taken of it.
 #[derive(Debug)]
@@ -117,6 +119,20 @@ impl MemoryBudget {
         }
         self.take(bytes);
         true
+    }
+
+    /// Takes this many bytes in any case. If there are too few, and it is a considerable part of the limit, the thread
+    /// waits up to [`HALF_WAIT`] for others to leave half of the limit. Smaller steps do not wait, since there may be
+    /// many of them.
+    pub(crate) fn take_after_a_wait(&self, bytes: usize) {
+        let end = Instant::now() + HALF_WAIT;
+        while self.try_take(bytes).is_err() {
+            let is_small = bytes < self.limit_bytes / CONSIDERABLE_PART;
+            if is_small || self.others_leave_half(0) || Instant::now() >= end {
+                return self.take(bytes);
+            }
+            std::thread::sleep(HALF_POLL);
+        }
     }
 
     /// Ends the holder's right to exceed the limits, if it has it.

@@ -63,7 +63,7 @@ pub(crate) struct ConnectionPermit {
 impl Limits {
     pub(crate) fn new(options: &ServerOptions) -> Arc<Limits> {
         Arc::new(Limits {
-            node: MemoryBudget::new(options.request_bytes_in_flight_max),
+            node: options.request_memory.clone(),
             address_bytes_max: options.request_bytes_in_flight_per_ip_max,
             connections_max: options.connections_max,
             connections_per_address_max: options.connections_per_ip_max,
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn connections_of_an_address_share_its_part_and_leave_the_rest_to_others() {
         let options = ServerOptions {
-            request_bytes_in_flight_max: 10 * STEP_BYTES,
+            request_memory: MemoryBudget::new(10 * STEP_BYTES),
             request_bytes_in_flight_per_ip_max: 4 * STEP_BYTES,
             ..ServerOptions::default()
         };

@@ -3,7 +3,10 @@
 use crate::tls::Tls;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
+
+use query::MemoryBudget;
 
 /// The options of the listener and its connections. Each one is listed with its name in `espalier.yaml`.
 #[derive(Clone, Debug)]
@@ -24,7 +27,7 @@ pub struct ServerOptions {
     pub requests_in_flight_max: usize,
     /// `native_transport_max_request_data_in_flight`: memory of the node for requests, what statements hold, and
     /// answers; above it connections are not read.
-    pub request_bytes_in_flight_max: usize,
+    pub request_memory: Arc<MemoryBudget>,
     /// `native_transport_max_request_data_in_flight_per_ip`: the same for all connections from one address.
     pub request_bytes_in_flight_per_ip_max: usize,
     /// `native_transport_max_requests_per_second`, of all clients together; `None` means no limit.
@@ -47,7 +50,7 @@ impl Default for ServerOptions {
             connections_max: None,
             connections_per_ip_max: None,
             requests_in_flight_max: 8192,
-            request_bytes_in_flight_max: 256 * 1024 * 1024,
+            request_memory: MemoryBudget::new(256 * 1024 * 1024),
             request_bytes_in_flight_per_ip_max: 64 * 1024 * 1024,
             requests_per_second_max: None,
             handshake_timeout: Duration::from_secs(10),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use blockio::Disk;
 use compaction::{CompactionError, CompactionInput, Progress, compact, oldest_overlapping_timestamp, shard_boundaries};
-use model::{PartitionKey, Table, Unfiltered, UnfilteredCursor};
+use model::{LargeRowLimit, PartitionKey, Table, Unfiltered, UnfilteredCursor};
 use sstable::{CommitLogPosition, SSTableId, SSTableReader, list_tables, replace_tables, verify};
 use types::Token;
 use uuid::Uuid;
@@ -36,6 +36,7 @@ pub fn merge(
         past_page_cache: true,
         host_id: Uuid::nil(),
         size_watch: None,
+        large_rows: LargeRowLimit::None,
         new_id: &mut || {
             *next_id += 1;
             SSTableId::from_sequence(*next_id - 1)
@@ -217,6 +218,7 @@ fn a_stopped_merge_leaves_its_inputs_and_nothing_else() {
         past_page_cache: true,
         host_id: Uuid::nil(),
         size_watch: None,
+        large_rows: LargeRowLimit::None,
         new_id: &mut || SSTableId::from_sequence(99),
         progress: &mut |progress: Progress| {
             told.push(progress);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use blockio::Disk;
 use compaction::{CompactionInput, PurgeCursor, compact};
 use model::{
-    BoxCursor, Cell, ColumnData, ColumnKind, DeletionTime, Liveness, Marker, MergeCursor, PartitionHead, PartitionKey,
-    Row, RowBuilder, RowRef, Side, Table, TableBuilder, TableId, TableOptions, Unfiltered, UnfilteredCursor,
-    push_component,
+    BoxCursor, Cell, ColumnData, ColumnKind, DeletionTime, LargeRowLimit, Liveness, Marker, MergeCursor, PartitionHead,
+    PartitionKey, Row, RowBuilder, RowRef, Side, Table, TableBuilder, TableId, TableOptions, Unfiltered,
+    UnfilteredCursor, push_component,
 };
 use sstable::{
     Descriptor, EncodingBase, SSTableId, SSTableReader, SSTableWriter, WriterOptions, replace_tables, verify,
@@ -293,6 +293,7 @@ fn rows_that_pass_as_they_are_stored_are_those_that_were_written() {
                 past_page_cache: true,
                 host_id: Uuid::nil(),
                 size_watch: None,
+                large_rows: LargeRowLimit::None,
                 new_id: &mut || SSTableId::from_sequence(9),
                 progress: &mut |_| ControlFlow::Continue(()),
             });

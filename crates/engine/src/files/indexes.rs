@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use index::{IndexBuilder, Indexer, Origin, file_name};
-use model::{IndexKey, KeyRange, ReadRange, Table, TableId};
+use model::{IndexKey, KeyRange, ReadRange, Table, TableId, UnfilteredCursor};
 use sstable::{Descriptor, ReadMode, SSTableError, SSTableId, SSTableReader};
 
 use super::{TableFiles, open_cursor};
@@ -136,6 +136,7 @@ impl TableFiles {
         let mut builder = IndexBuilder::create(&self.disk, &directory, &indexers, goes_on)?;
         let all = ReadRange::all_rows(KeyRange::all());
         let mut cursor = open_cursor(sstable, table, &all, ReadMode::Sequential)?;
+        cursor.limit_large_rows(self.background_rows.clone());
         builder.scan(&mut cursor)?;
         builder.finish(&origin_of(sstable))?;
         self.disk.sync_dir(&directory)?;

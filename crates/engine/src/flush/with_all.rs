@@ -11,7 +11,7 @@ use std::sync::Arc;
 use blockio::BlockWrites;
 use commitlog::PositionInterval;
 use compaction::{Compacted, CompactionError, CompactionInput, Newer, compact};
-use model::{KeyRange, ReadRange, Table};
+use model::{KeyRange, ReadRange, Table, UnfilteredCursor};
 use sstable::{SSTableId, SSTableReader};
 
 use super::Flush;
@@ -54,7 +54,8 @@ impl Flush {
             Ok::<_, EngineError>(inputs.map(|inputs| (ids_of(&inputs), inputs)))
         })?;
         let Some((_claim, inputs)) = begun else { return Ok(false) };
-        let cursor = generation.memtable.clone().cursor(&table, &ReadRange::all_rows(KeyRange::all()));
+        let mut cursor = generation.memtable.clone().cursor(&table, &ReadRange::all_rows(KeyRange::all()));
+        cursor.limit_large_rows(self.shared.options().background_rows());
         let statistics = generation.memtable.statistics();
         let newer = Newer { cursor, options: self.shared.files().memtable_options(&table, statistics, &[interval])? };
         let outputs = match self.merge_with(store, generation, &table, &inputs, newer) {
@@ -105,6 +106,7 @@ impl Flush {
             past_page_cache: self.shared.sstable_writes() == &BlockWrites::Direct,
             host_id: self.shared.host_id(),
             size_watch: self.shared.size_watch(table),
+            large_rows: self.shared.options().background_rows(),
             new_id: &mut || self.shared.files().new_id(),
             progress: &mut |_| match store.merges.is_stopping()
                 || self.compaction.is_closing(store)

@@ -2,6 +2,7 @@
 
 use crate::fake::{Running, serve_with};
 use crate::wire::{Client, ERROR, OPTIONS, QUERY, query, startup};
+use query::MemoryBudget;
 use server::ServerOptions;
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -9,12 +10,8 @@ use std::time::Duration;
 const MIB: usize = 1 << 20;
 
 fn serve_in(bytes: usize) -> Running {
-    let (request_bytes_in_flight_max, request_bytes_in_flight_per_ip_max) = (bytes, bytes);
-    serve_with(ServerOptions {
-        request_bytes_in_flight_max,
-        request_bytes_in_flight_per_ip_max,
-        ..ServerOptions::default()
-    })
+    let (request_memory, request_bytes_in_flight_per_ip_max) = (MemoryBudget::new(bytes), bytes);
+    serve_with(ServerOptions { request_memory, request_bytes_in_flight_per_ip_max, ..ServerOptions::default() })
 }
 
 /// A statement of this many bytes.

@@ -2,6 +2,7 @@
 
 use crate::fake::{Running, serve_with};
 use crate::wire::{Client, QUERY, READY, query, startup};
+use query::MemoryBudget;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use server::rustls::crypto::ring::default_provider;
 use server::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -196,7 +197,7 @@ fn handshakes_that_do_not_end_take_no_memory_of_their_address() {
     let authority = Authority::new();
     let memory = 256 * 1024;
     let options = ServerOptions {
-        request_bytes_in_flight_max: memory,
+        request_memory: MemoryBudget::new(memory),
         request_bytes_in_flight_per_ip_max: memory,
         handshake_timeout: Duration::from_secs(60),
         ..ServerOptions::default()
