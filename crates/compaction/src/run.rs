@@ -206,6 +206,7 @@ fn writer_options(
     options.column_index_size_bytes = input.column_index_size_bytes;
     options.past_page_cache = input.past_page_cache;
     options.size_watch.clone_from(&input.size_watch);
+    options.large_rows = input.large_rows.clone();
     let bases = statistics().map(|statistics| statistics.header.base);
     options.base = encoding_base(bases.chain(newer.map(|newer| newer.base)));
     for (is_static, included) in [(true, &mut options.statics), (false, &mut options.regulars)] {

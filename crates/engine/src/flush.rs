@@ -173,6 +173,7 @@ impl Flush {
         cursor.limit_large_rows(self.shared.options().background_rows());
         let mut options = self.shared.files().memtable_options(&table, statistics, &[interval])?;
         options.size_watch = self.shared.size_watch(&table);
+        options.large_rows = self.shared.options().background_rows();
         if store.is_all_logged() {
             let mut cursor = Limited { cursor, limit: &self.limit };
             return self.shared.files().write(store, &table, &mut cursor, options);

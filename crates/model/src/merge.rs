@@ -173,7 +173,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
             [] => StaticRow::None,
             [_] if deletion.is_live() => StaticRow::OfSource(only),
             rows => {
-                take_room(&mut self.room, rows, &mut self.merger)?;
+                take_room(&mut self.room, table_of(&self.sources, &self.table), rows, &mut self.merger)?;
                 self.static_bytes.clear();
                 match self.merger.merge(table_of(&self.sources, &self.table), rows, deletion, &mut self.static_bytes) {
                     true => StaticRow::Merged,
@@ -290,7 +290,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
                 Unfiltered::Marker(_) => None,
             })
             .collect();
-        take_room(&mut self.room, &rows, &mut self.merger)?;
+        take_room(&mut self.room, table_of(sources, &self.table), &rows, &mut self.merger)?;
         self.row_bytes.clear();
         self.current = MergedItem::Merged(first);
         Ok(self.merger.merge(table_of(sources, &self.table), &rows, active, &mut self.row_bytes))
@@ -316,12 +316,14 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
     }
 }
 
-/// Takes room for merging rows: the merger collects their cells, and the merged row is a copy of them.
-fn take_room(room: &mut RowRoom, rows: &[Row<'_>], merger: &mut RowMerger) -> Result<(), ReadError> {
+/// Takes room for merging rows: the merger collects the cells that remain of them, and the merged row is a copy of
+/// those.
+fn take_room(room: &mut RowRoom, table: &Table, rows: &[Row<'_>], merger: &mut RowMerger) -> Result<(), ReadError> {
     let bytes = rows.iter().map(|row| row.as_bytes().len()).sum();
     if RowRoom::is_large(bytes) {
-        room.take(2 * bytes)?;
-        merger.reserve(bytes);
+        let left_bytes = merger.merged_bytes_max(table, rows).min(bytes);
+        room.take(2 * left_bytes)?;
+        merger.reserve(left_bytes);
     }
     Ok(())
 }

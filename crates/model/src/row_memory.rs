@@ -73,6 +73,17 @@ impl RowRoom {
         }
         Ok(())
     }
+
+    /// Gives back all but this many bytes: the other copies were freed.
+    #[cold]
+    pub fn keep(&mut self, bytes: usize) {
+        if let LargeRowLimit::Memory(memory) = &self.limit
+            && bytes < self.taken_bytes
+        {
+            memory.give_back(self.taken_bytes - bytes);
+            self.taken_bytes = bytes;
+        }
+    }
 }
 
 impl Drop for RowRoom {

@@ -11,9 +11,6 @@ use model::RowMemory;
 
 use crate::MemoryBudget;
 
-/// A row that is written to an SSTable is encoded and collected for the device, besides the copies of its reader.
-const WRITTEN_COPIES: usize = 2;
-
 /// The memory of one statement. Its address names it, so it is not moved.
 #[derive(Debug)]
 pub(crate) struct LargeRows {
@@ -76,12 +73,12 @@ impl BackgroundRows {
 impl RowMemory for BackgroundRows {
     /// Takes the bytes in any case, but may wait a moment for statements to give some back.
     fn take(&self, bytes: usize) -> bool {
-        self.budget.take_after_a_wait(bytes.saturating_mul(WRITTEN_COPIES));
+        self.budget.take_after_a_wait(bytes);
         true
     }
 
     fn give_back(&self, bytes: usize) {
-        self.budget.give_back(bytes.saturating_mul(WRITTEN_COPIES));
+        self.budget.give_back(bytes);
     }
 }
 
@@ -95,7 +92,7 @@ mod tests {
         let node = MemoryBudget::new(100);
         let background = BackgroundRows::new(node.clone());
         assert!(background.take(70), "it never fails");
-        assert_eq!(node.taken_bytes(), 70 * WRITTEN_COPIES);
+        assert_eq!(node.taken_bytes(), 70);
         let statement = LargeRows::new(MemoryBudget::part_of(&node, 60));
         assert!(!statement.take(10), "others have to leave half of the limit");
         background.give_back(70);

@@ -8,7 +8,7 @@ mod sizes;
 use std::sync::Arc;
 
 use blockio::{Disk, File, OpenOptions};
-use model::{DeletionTime, PartitionHead, PartitionKey, Row, StoredRow, Table, Unfiltered, UnfilteredCursor};
+use model::{DeletionTime, PartitionHead, PartitionKey, Row, RowRoom, StoredRow, Table, Unfiltered, UnfilteredCursor};
 use types::murmur3;
 
 pub use options::{COLUMN_INDEX_SIZE_DEFAULT, WriterOptions};
@@ -28,6 +28,9 @@ use sizes::Sizes;
 
 /// Index bytes are written to the disk in pieces of about this size.
 const INDEX_WRITE_BYTES: usize = 64 * 1024;
+
+/// A row is encoded into a buffer of its own, and then collected for the device.
+const WRITTEN_COPIES: usize = 2;
 
 /// An index file being written.
 struct IndexOut {
@@ -129,6 +132,7 @@ pub struct SSTableWriter {
     positions: Positions,
     partition_count: u64,
     sizes: Option<Sizes>,
+    room: RowRoom,
 }
 
 struct OpenFiles {
@@ -148,6 +152,8 @@ impl SSTableWriter {
         options: WriterOptions,
     ) -> Result<Self, SSTableError> {
         let mut new_files = NewFiles::new(disk, descriptor);
+        let mut room = RowRoom::default();
+        room.set_limit(options.large_rows.clone());
         let data_file = OpenOptions { blocks: options.past_page_cache, ..OpenOptions::create() };
         let files = OpenFiles {
             data: DataOut::new(new_files.create_as(Component::Data, data_file)?, options.compression.clone())?,
@@ -168,6 +174,7 @@ impl SSTableWriter {
             positions: Positions::default(),
             partition_count: 0,
             sizes: options.size_watch.clone().map(Sizes::new),
+            room,
             options,
         })
     }
@@ -263,6 +270,10 @@ impl SSTableWriter {
         let (previous_size, out) = (begun.previous_size, files.data.end());
         match unfiltered {
             Unfiltered::Row(row) => {
+                let row_bytes = row.row.as_bytes().len();
+                if RowRoom::is_large(row_bytes) {
+                    self.room.take(WRITTEN_COPIES * row_bytes).map_err(SSTableError::Source)?;
+                }
                 self.encoder.row(&self.table, row.clustering, row.row, previous_size, &mut self.stats, out)?;
             }
             Unfiltered::Marker(marker) => {
@@ -280,6 +291,9 @@ impl SSTableWriter {
     /// Adds a row in the stored form of another SSTable to the open partition, in clustering order.
     pub fn add_stored(&mut self, row: &StoredRow<'_>) -> Result<(), SSTableError> {
         let begun = self.begin_unfiltered(row.clustering, 0)?;
+        if RowRoom::is_large(row.cells.len()) {
+            self.room.take(row.cells.len()).map_err(SSTableError::Source)?;
+        }
         let Some(files) = &mut self.files else { return Err(finished()) };
         self.encoder.stored_row(row, begun.previous_size, &mut self.stats, files.data.end())?;
         self.end_unfiltered(begun)

@@ -60,6 +60,30 @@ impl RowMerger {
         self.builder.reserve(bytes);
     }
 
+    /// The bytes of values and paths that the merge of `versions` has at most: of each column with one value, the
+    /// longest version. It reads all cells once.
+    #[cold]
+    pub fn merged_bytes_max(&self, table: &Table, versions: &[Row<'_>]) -> usize {
+        let is_static = versions.first().is_some_and(Row::is_static);
+        let columns = &table.columns(is_static).columns;
+        let (mut longest, mut others) = (vec![0; columns.len()], 0);
+        for row in versions {
+            for (index, data) in Cells::new(*row, table, self.scope) {
+                match data {
+                    // Those of a merged counter may be the shards of all versions.
+                    ColumnData::Simple(cell) if matches!(columns[index].ty, CqlType::Counter) => {
+                        others += cell.value.len();
+                    }
+                    ColumnData::Simple(cell) => longest[index] = longest[index].max(cell.value.len()),
+                    ColumnData::Complex(cells) => {
+                        others += cells.map(|cell| cell.path.len() + cell.value.len()).sum::<usize>();
+                    }
+                }
+            }
+        }
+        longest.iter().sum::<usize>() + others
+    }
+
     /// Appends to `out` the merge of `versions` (all static or all regular) without what `active`, a deletion of the
     /// partition or of a range around the row, deletes. Appends nothing and returns false if nothing is left.
     ///

@@ -514,10 +514,17 @@ impl DataWindow {
         Ok(())
     }
 
-    /// Frees the bytes of a large row that was decoded.
+    /// Frees the bytes of a large row that was decoded and ends at this data position.
     #[cold]
-    pub fn free_spill(&mut self) {
+    pub fn free_row(&mut self, end: u64) {
         self.spill = Vec::new();
+        let Block::Own(own) = &mut self.block else { return };
+        if let Some(decoded) = end.checked_sub(self.block_start)
+            && decoded <= own.ready as u64
+        {
+            own.cut(decoded as usize);
+            self.block_start = end;
+        }
     }
 
     /// Decodes something of unknown length at `position`, retrying with more bytes while it runs out of them.

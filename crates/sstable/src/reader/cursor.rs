@@ -199,9 +199,12 @@ impl SSTableCursor {
             decoder.row(head, input, wanted.as_ref(), builder).map(|()| false)
         })?;
         if is_large {
-            window.free_spill();
+            window.free_row(start + head.body_length as u64);
         }
         if is_done {
+            if is_large {
+                self.room.keep(self.row.len());
+            }
             return Ok(true);
         }
         row.clear();
@@ -209,6 +212,9 @@ impl SSTableCursor {
             return Ok(false);
         }
         builder.finish(row);
+        if is_large && !is_static {
+            self.room.keep(self.row.len());
+        }
         Ok(true)
     }
 

@@ -1,6 +1,6 @@
 //! The options of a writer.
 
-use model::Table;
+use model::{LargeRowLimit, Table};
 use types::{CqlType, MarshalClass};
 use uuid::Uuid;
 
@@ -41,6 +41,8 @@ pub struct WriterOptions {
     pub has_legacy_counter_shards: bool,
     /// Reports partitions and collections that are larger than they should be.
     pub size_watch: Option<SizeWatch>,
+    /// Counts the copies of large rows.
+    pub large_rows: LargeRowLimit,
 }
 
 impl WriterOptions {
@@ -60,6 +62,7 @@ impl WriterOptions {
             sstable_level: 0,
             has_legacy_counter_shards: false,
             size_watch: None,
+            large_rows: LargeRowLimit::None,
         })
     }
 
