@@ -1,13 +1,17 @@
-//! Copies of large rows take memory of where the reader says, before they are made, and give it back.
+//! Copies of large rows take memory of where the reader says, before they are made, and give it back. Work in the
+//! background counts its copies too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use blockio::SimulatedDisk;
 use engine::{Engine, EngineError, Turn};
-use model::{KeyRange, ReadError, ReadRange, RowMemory, Table, UnfilteredCursor};
+use model::{
+    Cell, KeyRange, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder, ReadError, ReadRange, RowBuilder,
+    RowMemory, Table, UnfilteredCursor,
+};
 
-use crate::fixture::{create_table, insert, open_with, small_options};
+use crate::fixture::{clustering, create_table, insert, open_with, rows as rows_of, small_options};
 
 const VALUE_BYTES: usize = 600 << 10;
 
@@ -101,4 +105,61 @@ fn a_read_takes_memory_for_each_copy_of_a_large_row() {
     assert!(of_two >= of_sstable + 2 * VALUE_BYTES, "both versions are in memory, and the merged row");
     refuses(&engine, &table);
     assert_eq!(rows(&engine, &table, Turn::BLOCKING).unwrap(), 2, "without a memory there is no limit");
+}
+
+/// Writes a row whose cell is newer than the row, so that compactions cannot take it over in its stored form.
+fn update(engine: &Engine, table: &Arc<Table>, row: i32, value: &str, timestamp: i64) {
+    let mut builder = RowBuilder::default();
+    builder.start(table.regulars(), false);
+    builder.liveness(Liveness::at(timestamp));
+    builder.cell(0, &Cell::live(timestamp + 1, value.as_bytes()));
+    let mut blob = Vec::new();
+    builder.finish(&mut blob);
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&1_i32.to_be_bytes()));
+    update.row(&clustering(row), &blob);
+    engine::block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+}
+
+/// A text of this length that does not compress.
+fn text(length: usize, seed: u64) -> String {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b' ' + (state >> 33) as u8 % 95)
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+#[test]
+fn flushes_and_compactions_count_their_copies_of_large_rows_and_hold_each_version_once() {
+    const VERSIONS: usize = 6;
+    let memory = Limited::new(usize::MAX);
+    let disk = SimulatedDisk::new();
+    let mut options = small_options(&disk);
+    options.commitlog.segment_size_bytes = 4 << 20;
+    options.commitlog.total_space_bytes = 64 << 20;
+    options.concurrent_compactors = 0;
+    options.background_rows = Some(memory.clone());
+    let engine = open_with(&options);
+    let table = create_table(&engine);
+    let lengths = [10, VALUE_BYTES, 300, 20_000, VALUE_BYTES + 77, 1];
+    let value = |row: usize, version: usize| text(lengths[row], (10 * version + row) as u64);
+    for version in 0..VERSIONS {
+        for row in 0..lengths.len() {
+            update(&engine, &table, row as i32, &value(row, version), 10 * version as i64);
+        }
+        engine.flush(&table).unwrap();
+    }
+    let of_flushes = memory.most.swap(0, Ordering::Relaxed);
+    assert!((3 * VALUE_BYTES..6 * VALUE_BYTES).contains(&of_flushes), "{of_flushes}");
+    let all = |version| (0..lengths.len()).map(|row| (1, row as i32, value(row, version))).collect::<Vec<_>>();
+    assert_eq!(rows_of(&engine, &table), all(VERSIONS - 1));
+
+    engine.compact(&table).unwrap();
+    let of_compaction = memory.most.load(Ordering::Relaxed);
+    // Each version once, the copies of the last that is decoded, the merged row, and what is written.
+    let bounds = (VERSIONS + 2) * VALUE_BYTES..(VERSIONS + 8) * VALUE_BYTES;
+    assert!(bounds.contains(&of_compaction), "{of_compaction}, not in {bounds:?}");
+    assert_eq!(memory.taken.load(Ordering::Relaxed), 0, "it is given back");
+    assert_eq!(rows_of(&engine, &table), all(VERSIONS - 1));
 }
