@@ -5,6 +5,9 @@ stages run side by side, as soon as the stages that they need have ended. Tests 
 servers much of the time, so the release build and the proofs of the binary fill the time that the tests leave. The output
 of a stage that runs beside others is shown when it has ended.
 
+No output may have a password of the proofs or a hash of one, and each node of a proof has its logs searched for them when it is
+stopped (`proof/oracle/espalier.py`).
+
 A stage is a command that prints "N passed, N failed" last (cargo's own summaries are added up). A stage that ends
 without such a line, or with a status other than zero and no failure counted, counts as one failure. One that hangs is
 ended after `LIMIT_SECONDS`, so that the others are still run and it is the one that is seen to have failed. What its
@@ -28,6 +31,7 @@ from pathlib import Path
 
 from proof import places
 from proof.drivers.checks import NOT_PROVED
+from proof.oracle.espalier import secret_in
 
 PYTHON = str(places.VENV / "bin" / "python")
 TOTALS = re.compile(r"^(\d+) passed, (\d+) failed$")
@@ -153,13 +157,16 @@ def run(stage: Stage, emit: Callable[[str], None]) -> Result:
                                stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
     RUNNING.add(process)
     passed = failed = 0
-    summarised = False
+    summarised = told = False
     notes: list[str] = []
     limit = threading.Timer(LIMIT_SECONDS, end_late, [process, stage.name, notes])
     limit.daemon = True
     limit.start()
     try:
         for line in process.stdout:
+            if not told and secret_in(line):
+                told = True
+                notes.append(f"{stage.name}: A PASSWORD OR A HASH OF ONE IS IN THE OUTPUT")
             emit(line.rstrip("\n"))
             if line.startswith(NOT_PROVED):
                 notes.append(line.rstrip("\n"))
@@ -177,6 +184,7 @@ def run(stage: Stage, emit: Callable[[str], None]) -> Result:
         passed, failed = (1, 0) if status == 0 else (0, 1)
     elif not summarised or (status != 0 and failed == 0):
         failed += 1
+    failed += told
     emit(f"--- {stage.name}: {passed} passed, {failed} failed in {seconds:.1f} s")
     return Result(stage, passed, failed, seconds, notes)
 

@@ -6,6 +6,7 @@
 """
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,14 +17,21 @@ from pathlib import Path
 from proof import places
 
 READY_TIMEOUT_SECONDS = 60
-# The passwords of the proofs that nothing else contains. No log of any node may have them.
+# The passwords of the proofs that nothing else contains. No log of any node may have them, nor a hash of any password.
 SECRETS = ("a_secret_that_is_nowhere", "a_key_that_opens_the_store")
+SECRET_PATTERN = re.compile("|".join((*SECRETS, r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}")))
 STOP_TIMEOUT_SECONDS = 60
 
 
 def environment(**settings: str) -> dict[str, str]:
     """This process's environment with `settings` for the server and none of ours: ESPALIER_BIN is no option of its."""
     return {name: value for name, value in os.environ.items() if not name.startswith("ESPALIER_")} | settings
+
+
+def secret_in(text: str) -> str | None:
+    """A password of the proofs in a log, or the hash of any password."""
+    found = SECRET_PATTERN.search(text)
+    return found[0] if found else None
 
 
 class Espalier:
@@ -150,12 +158,11 @@ class Espalier:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def search_logs(self) -> None:
-        """Raises if a log of the node contains a password: its own, the audit log, or the full query log."""
+        """Raises if a log of the node has a password or a hash of one: its own, the audit log, or the full query log."""
         for log in (self.directory / "log", *self.directory.rglob("audit*.log"), *self.directory.rglob("full_query*.log")):
-            for secret in SECRETS if log.is_file() else ():
-                if secret.encode() in log.read_bytes():
-                    self.keep = True
-                    raise RuntimeError(f"{log} contains the password {secret}")
+            if log.is_file() and (found := secret_in(log.read_text(errors="replace"))):
+                self.keep = True
+                raise RuntimeError(f"{log} has the password or hash {found[:12]}...")
 
     def __enter__(self) -> "Espalier":
         return self

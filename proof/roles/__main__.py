@@ -31,6 +31,8 @@ SECRET = SECRETS[0]
 SUPERUSER = ("cassandra", "cassandra")
 HASH = "$2a$10$JSJEMFm6GeaW9XxT5JIheuEtPvat6i7uKbnTcxX3c1wshIIsGyUtG"
 SHOWN = 20
+# The cells of the table of grants and statements, at least.
+CELLS_MIN = 3_000
 ROLES_ON = {"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer",
             "audit_logging_options": "{enabled: true, logger: FileAuditLogger}", "dynamic_data_masking_enabled": "true"}
 
@@ -43,6 +45,8 @@ def main() -> None:
     passed = 0
     with Espalier.start(**ROLES_ON) as node:
         ours = table(node)
+        if len(ours) < CELLS_MIN:
+            failures.append(f"the table has {len(ours)} cells, which are fewer than {CELLS_MIN}")
         our_entries = audit.entries(node, first_connection)
         ours |= edges.answers(node, first_connection) | masking.answers(node, first_connection)
         if not options.only_espalier:
