@@ -28,7 +28,7 @@ const ORDINARY_SLICE: u64 = 0;
 /// Requests short time slices for the calling thread, so that on wake-up it preempts threads with longer slices. This
 /// is for threads that do little work for waiting threads and sleep again. It does not increase their share of the
 /// processor. It has no effect where the system has no slices for single threads (Linux before 6.12).
-pub fn start_promptly() {
+pub fn request_short_slices() {
     #[cfg(target_os = "linux")]
     if let Ok(nice) = rustix::process::nice(0) {
         let _ = ask_for_slices(nice, PROMPT_SLICE_NANOS);
@@ -36,10 +36,10 @@ pub fn start_promptly() {
 }
 
 /// Requests the system's ordinary slices for the calling thread, and adds to its niceness. This is for long work that a
-/// client waits for: threads that called [`start_promptly`] preempt it, and get a larger share the nicer it is. A new
-/// thread inherits the slices of the thread that starts it, so that without this call long work started by a prompt
+/// client waits for: threads that called [`request_short_slices`] preempt it, and get a larger share the nicer it is. A
+/// new thread inherits the slices of the thread that starts it, so that without this call long work started by a prompt
 /// thread would preempt prompt threads.
-pub fn start_later(niceness: i32) {
+pub fn add_niceness(niceness: i32) {
     #[cfg(target_os = "linux")]
     if let Ok(nice) = rustix::process::nice(niceness) {
         let _ = ask_for_slices(nice, ORDINARY_SLICE);
@@ -48,7 +48,7 @@ pub fn start_later(niceness: i32) {
 
 /// Lowers the priority of the calling thread below all threads of ordinary priority, for long work that no thread waits
 /// for. It cannot be undone. It has no effect where the system has no priorities for single threads.
-pub fn give_way() {
+pub fn lower_priority() {
     // Linux treats every thread as a process here. A thread that may not lower its priority continues with the old one.
     #[cfg(target_os = "linux")]
     if let Ok(nice) = rustix::process::nice(NICENESS) {
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(size_of::<SchedAttr>(), 48);
         let thread = std::thread::spawn(|| {
             let before = rustix::process::nice(0).unwrap();
-            give_way();
+            lower_priority();
             let nice = rustix::process::nice(0).unwrap();
             assert_eq!(nice, (before + NICENESS).min(19));
             if let Err(error) = ask_for_slices(nice, SLICE_NANOS) {
@@ -109,7 +109,7 @@ mod tests {
     fn a_thread_that_starts_promptly_is_as_nice_as_before() {
         let thread = std::thread::spawn(|| {
             let before = rustix::process::nice(0).unwrap();
-            start_promptly();
+            request_short_slices();
             assert_eq!(rustix::process::nice(0).unwrap(), before);
             if let Err(error) = ask_for_slices(before, PROMPT_SLICE_NANOS) {
                 assert_has_meaning(&error);
@@ -122,8 +122,8 @@ mod tests {
     fn a_thread_that_starts_later_is_nicer_and_asks_for_ordinary_slices() {
         let thread = std::thread::spawn(|| {
             let before = rustix::process::nice(0).unwrap();
-            start_promptly();
-            start_later(3);
+            request_short_slices();
+            add_niceness(3);
             let nice = rustix::process::nice(0).unwrap();
             assert_eq!(nice, (before + 3).min(19));
             if let Err(error) = ask_for_slices(nice, ORDINARY_SLICE) {

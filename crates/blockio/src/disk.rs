@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::path::Path;
 
-use crate::{AlignedBuffer, AlignedSlice, BlockQueue, DiskError, DiskErrorKind, ReadUnderWay};
+use crate::{AlignedBuffer, AlignedSlice, AsyncBlockRead, BlockQueue, DiskError, DiskErrorKind};
 
 /// A place that holds files.
 ///
@@ -60,7 +60,7 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// Like [`read_at`](File::read_at), without waiting for the device. Fails with [`DiskErrorKind::WouldWait`] if it
     /// would have to, and where the file cannot tell.
-    fn read_at_hand(&self, _buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+    fn read_at_nowait(&self, _buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         Err(DiskError::would_wait(self.path(), Some(offset)))
     }
 
@@ -83,7 +83,7 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// Asynchronous reads that bypass the page cache, except for what is in it already. `None` if the file is not read
     /// so, or the system has no means; see [`ReadAhead`](crate::ReadAhead).
-    fn read_under_way(&self) -> Option<Box<dyn ReadUnderWay>> {
+    fn async_block_read(&self) -> Option<Box<dyn AsyncBlockRead>> {
         None
     }
 
@@ -124,9 +124,9 @@ pub trait File: Send + Sync + fmt::Debug {
         expect_all(self.path(), offset, buffer.len(), got)
     }
 
-    /// Reads exactly `buffer`, like [`read_at_hand`](File::read_at_hand).
-    fn read_exact_at_hand(&self, buffer: &mut [u8], offset: u64) -> Result<(), DiskError> {
-        let got = self.read_at_hand(buffer, offset)?;
+    /// Reads exactly `buffer`, like [`read_at_nowait`](File::read_at_nowait).
+    fn read_exact_at_nowait(&self, buffer: &mut [u8], offset: u64) -> Result<(), DiskError> {
+        let got = self.read_at_nowait(buffer, offset)?;
         expect_all(self.path(), offset, buffer.len(), got)
     }
 

@@ -33,7 +33,7 @@ pub enum DiskErrorKind {
     /// The back end or file system does not support this (no hard links, no O_DIRECT).
     Unsupported,
     /// The operation would have to wait for the device, on a thread that may not: retry where waiting is allowed. See
-    /// [`File::read_at_hand`](crate::File::read_at_hand).
+    /// [`File::read_at_nowait`](crate::File::read_at_nowait).
     WouldWait,
     /// The process or the system has no descriptor left. The file is fine: retry when others were closed.
     OutOfDescriptors,

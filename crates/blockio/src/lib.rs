@@ -26,13 +26,13 @@ mod sleeper;
 mod system;
 
 pub use aligned::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
-pub use background::{give_way, start_later, start_promptly};
+pub use background::{add_niceness, lower_priority, request_short_slices};
 pub use descriptors::raise_descriptor_limit;
 pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, File, OpenMode, OpenOptions, Space};
 pub use error::{DiskError, DiskErrorKind};
 pub use overlay::OverlayDisk;
 pub use queue::{BlockQueue, CompletedWrite, QueueMeans, QueueWaker};
-pub use read_ahead::{BlockRead, ReadAhead, ReadUnderWay};
+pub use read_ahead::{AsyncBlockRead, BlockRead, ReadAhead};
 pub use ring::{BlockRing, FilledBatch, Frame, Reservation, ReserveError, Seal, SealedBatch};
 pub use simulated::{Fault, Operation, SimulatedDisk, Stall, StalledReads};
 pub use system::SystemDisk;

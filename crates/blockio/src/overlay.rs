@@ -338,7 +338,7 @@ impl File for OverlayFile {
         self.contents.read(buffer, offset)
     }
 
-    fn read_at_hand(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+    fn read_at_nowait(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         self.contents.read(buffer, offset)
     }
 

@@ -25,7 +25,7 @@ impl BlockRead {
 }
 
 /// An asynchronous read, one at a time.
-pub trait ReadUnderWay: fmt::Debug + Send {
+pub trait AsyncBlockRead: fmt::Debug + Send {
     /// Begins a read. The previous one must be finished.
     fn begin(&mut self, read: BlockRead);
 
@@ -37,12 +37,12 @@ pub trait ReadUnderWay: fmt::Debug + Send {
 /// Reads a file piece by piece, each begun before it is needed. This does not bring pages into the page cache: reads
 /// bypass it if the file was opened with [`OpenOptions::blocks`](crate::OpenOptions::blocks).
 #[derive(Debug)]
-pub struct ReadAhead(Box<dyn ReadUnderWay>);
+pub struct ReadAhead(Box<dyn AsyncBlockRead>);
 
 impl ReadAhead {
     /// A reader of `file`.
     pub fn new(file: Box<dyn File>) -> ReadAhead {
-        ReadAhead(file.read_under_way().unwrap_or_else(|| Box::new(ReadWhenWanted { file, begun: None })))
+        ReadAhead(file.async_block_read().unwrap_or_else(|| Box::new(DeferredRead { file, begun: None })))
     }
 
     /// Begins a read. The previous one must be finished.
@@ -59,12 +59,12 @@ impl ReadAhead {
 
 /// The fallback without asynchronous reads: the read is done when its result is requested.
 #[derive(Debug)]
-struct ReadWhenWanted {
+struct DeferredRead {
     file: Box<dyn File>,
     begun: Option<BlockRead>,
 }
 
-impl ReadUnderWay for ReadWhenWanted {
+impl AsyncBlockRead for DeferredRead {
     fn begin(&mut self, read: BlockRead) {
         self.begun = Some(read);
     }

@@ -169,7 +169,7 @@ impl State {
     }
 
     /// Whether files may grow by that many bytes.
-    fn room_for(&self, growth: u64) -> bool {
+    fn has_space_for(&self, growth: u64) -> bool {
         let used: u64 = self.names.files().map(|inode| self.inodes[inode].len()).sum();
         self.capacity_bytes.is_none_or(|capacity| used + growth <= capacity)
     }
@@ -214,7 +214,7 @@ impl State {
             Some(_) => return error(std::io::ErrorKind::Other),
             None => {}
         }
-        if !self.room_for(growth) {
+        if !self.has_space_for(growth) {
             return error(std::io::ErrorKind::StorageFull);
         }
         self.inodes[inode].write(data, offset, durability);
@@ -453,7 +453,7 @@ impl File for SimulatedFile {
         self.read_now(waited.unwrap_or_else(PoisonError::into_inner), buffer, offset)
     }
 
-    fn read_at_hand(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+    fn read_at_nowait(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         let state = self.disk.lock();
         if self.is_stalled(&state) {
             return Err(DiskError::would_wait(&self.path, Some(offset)));
@@ -493,7 +493,7 @@ impl File for SimulatedFile {
             Some(_) => return self.error("resize", Some(length), std::io::ErrorKind::Other),
             None => {}
         }
-        if !state.room_for(length.saturating_sub(state.inodes[self.inode].len())) {
+        if !state.has_space_for(length.saturating_sub(state.inodes[self.inode].len())) {
             return self.error("resize", Some(length), std::io::ErrorKind::StorageFull);
         }
         state.inodes[self.inode].set_len(length);
@@ -508,7 +508,7 @@ impl File for SimulatedFile {
             None => {}
         }
         let growth = (offset + length).saturating_sub(state.inodes[self.inode].len());
-        if state.room_for(growth) {
+        if state.has_space_for(growth) {
             Ok(())
         } else {
             self.error("allocate", Some(offset), std::io::ErrorKind::StorageFull)

@@ -23,8 +23,8 @@ use ring_read::RingRead;
 
 use crate::queue::PlainQueue;
 use crate::{
-    AlignedBuffer, AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError,
-    DiskErrorKind, Durability, File, OpenMode, OpenOptions, ReadUnderWay, Space,
+    AlignedBuffer, AlignedSlice, AsyncBlockRead, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock,
+    Disk, DiskError, DiskErrorKind, Durability, File, OpenMode, OpenOptions, Space,
 };
 
 /// The name of the lock file in a locked directory. The file stays behind; only the kernel's lock on it counts.
@@ -351,7 +351,7 @@ impl File for SystemFile {
 
     // Only what is in the page cache. A direct read always has to wait, and so may any read where the file system does
     // not tell.
-    fn read_at_hand(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+    fn read_at_nowait(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         if self.is_read_only && self.direct().is_some() {
             return Err(DiskError::would_wait(&self.path, Some(offset)));
         }
@@ -402,9 +402,9 @@ impl File for SystemFile {
         Ok(got + self.read_at(&mut buffer[got..length], offset + got as u64)?)
     }
 
-    fn read_under_way(&self) -> Option<Box<dyn ReadUnderWay>> {
+    fn async_block_read(&self) -> Option<Box<dyn AsyncBlockRead>> {
         let is_wanted = self.is_read_only && !self.without_ring;
-        is_wanted.then(|| RingRead::new(self)).flatten().map(|read| Box::new(read) as Box<dyn ReadUnderWay>)
+        is_wanted.then(|| RingRead::new(self)).flatten().map(|read| Box::new(read) as Box<dyn AsyncBlockRead>)
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), DiskError> {

@@ -30,8 +30,8 @@ impl LogWait {
 
     pub(crate) fn poll(&mut self, shared: &Shared, context: &mut Context<'_>) -> Poll<Result<(), LogError>> {
         let (waker, registers, position) = (context.waker(), self.registers, self.awaits.position());
-        let notes = || !registers && hold::notes(shared, position, waker);
-        shared.waiters.poll(self.awaits, &mut self.key, waker, notes).map_err(LogError::Closed)
+        let record_wait = || !registers && hold::record_wait(shared, position, waker);
+        shared.waiters.poll(self.awaits, &mut self.key, waker, record_wait).map_err(LogError::Closed)
     }
 }
 
@@ -94,25 +94,25 @@ impl Future for Durable {
 /// Resolves when there may be room for a record that was refused because the log was full.
 #[derive(Debug)]
 #[must_use = "it only waits when polled"]
-pub struct RoomChange {
+pub struct SpaceFreed {
     shared: Arc<Shared>,
     epoch: u64,
     waiting_since: Option<Instant>,
 }
 
-impl RoomChange {
-    pub(crate) fn new(shared: Arc<Shared>) -> RoomChange {
-        let epoch = shared.room.epoch();
-        RoomChange { shared, epoch, waiting_since: None }
+impl SpaceFreed {
+    pub(crate) fn new(shared: Arc<Shared>) -> SpaceFreed {
+        let epoch = shared.space.epoch();
+        SpaceFreed { shared, epoch, waiting_since: None }
     }
 }
 
-impl Future for RoomChange {
+impl Future for SpaceFreed {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        if this.shared.room.has_news(this.epoch, context.waker()) {
+        if this.shared.space.is_announced_after(this.epoch, context.waker()) {
             return Poll::Ready(());
         }
         this.waiting_since.get_or_insert_with(Instant::now);
@@ -120,7 +120,7 @@ impl Future for RoomChange {
     }
 }
 
-impl Drop for RoomChange {
+impl Drop for SpaceFreed {
     /// Counts the time waited, whether the wait ended with room or was abandoned.
     fn drop(&mut self) {
         if let Some(since) = self.waiting_since {

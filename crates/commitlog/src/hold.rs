@@ -120,7 +120,7 @@ pub fn write_held() -> bool {
 
 /// Records an append from `start` to `end` in the ring. Returns whether its wake-up is held back. It is not if the held
 /// appends are large enough for a frame of their own.
-pub(crate) fn holds_back(shared: &Shared, start: u64, end: u64) -> bool {
+pub(crate) fn hold_back(shared: &Shared, start: u64, end: u64) -> bool {
     with_held(|held| match held {
         Some(held) if std::ptr::eq(&*held.shared, shared) => {
             if held.reach == 0 {
@@ -136,7 +136,7 @@ pub(crate) fn holds_back(shared: &Shared, start: u64, end: u64) -> bool {
 
 /// Records that a future waits for a ring position. Returns false if its waker must be registered instead, as always
 /// with `each`, in which records are acknowledged one by one and out of order.
-pub(crate) fn notes(shared: &Shared, position: u64, waker: &Waker) -> bool {
+pub(crate) fn record_wait(shared: &Shared, position: u64, waker: &Waker) -> bool {
     shared.sync != SyncMode::Each
         && with_held(|held| match held {
             Some(held) if std::ptr::eq(&*held.shared, shared) && held.waker.will_wake(waker) => {

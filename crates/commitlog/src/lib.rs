@@ -34,12 +34,12 @@ mod rebuild;
 mod record_starts;
 mod recovery;
 mod replay;
-mod room;
 mod scan;
 mod segment;
 mod segments;
 mod shared;
 mod signals;
+mod space_signal;
 mod tail;
 mod waiters;
 mod writer;
@@ -49,7 +49,7 @@ pub use decision::{
     BlockKind, DECISIONS, Decision, ENTRY_DECISIONS, EntryDecision, EntryKind, FirstBlock, HorizonSide, Order, decide,
     decide_entry,
 };
-pub use durable::{Durable, LogWait, RoomChange};
+pub use durable::{Durable, LogWait, SpaceFreed};
 pub use error::{Corruption, LogError};
 pub use file::{FILE_NAME, log_path};
 pub use format::{

@@ -20,7 +20,7 @@ use crate::shared::Shared;
 use crate::writer;
 use crate::{
     Durable, LogError, LogHold, LogMetrics, LogOptions, LogPosition, LogWait, PositionInterval, Pressure, Replay,
-    RoomChange, SyncMode, WaitCount, hold, last_mark, recovery,
+    SpaceFreed, SyncMode, WaitCount, hold, last_mark, recovery,
 };
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -98,7 +98,7 @@ impl CommitLog {
     pub fn append(&self, tables: &[Uuid], record: &[u8]) -> Result<Appended, LogError> {
         let mut waiting: Option<Instant> = None;
         loop {
-            let epoch = self.shared.room.epoch();
+            let epoch = self.shared.space.epoch();
             let result = self.try_append(tables, record);
             let wait = matches!(result, Err(LogError::NoFreeSegment | LogError::DiskFull(_)));
             let since = *match (wait, &mut waiting) {
@@ -106,7 +106,7 @@ impl CommitLog {
                 (false, None) => return result,
                 (false, Some(since)) => since,
             };
-            if !wait || !self.shared.room.wait(epoch, since + self.append_timeout) {
+            if !wait || !self.shared.space.wait(epoch, since + self.append_timeout) {
                 self.shared.counters.allocation_waits.add(since.elapsed());
                 return result;
             }
@@ -114,7 +114,7 @@ impl CommitLog {
     }
 
     /// Like [`append`](Self::append), but never waits: [`LogError::NoFreeSegment`] says that there is no room now. To
-    /// wait for room after a refusal, call [`room`](Self::room) before the attempt.
+    /// wait for room after a refusal, call [`space_freed`](Self::space_freed) before the attempt.
     pub fn try_append(&self, tables: &[Uuid], record: &[u8]) -> Result<Appended, LogError> {
         let shared = &*self.shared;
         let head = self.head(tables.len(), record.len()).inspect_err(|_| {
@@ -131,7 +131,7 @@ impl CommitLog {
         shared.record_starts.note(record_start(start));
         fill(reservation, &head, tables, record, body_crc);
         shared.counters.completed_tasks.fetch_add(1, Ordering::Relaxed);
-        if hold::holds_back(shared, start, end) {
+        if hold::hold_back(shared, start, end) {
             // Pairs with the fence of a thread that replaces a memtable: either that thread sees this record's mark, or
             // this thread sees the replacement.
             fence(Ordering::SeqCst);
@@ -236,14 +236,14 @@ impl CommitLog {
     }
 
     /// Resolves when there may be room again. Call it before an append that may be refused.
-    pub fn room(&self) -> RoomChange {
-        RoomChange::new(Arc::clone(&self.shared))
+    pub fn space_freed(&self) -> SpaceFreed {
+        SpaceFreed::new(Arc::clone(&self.shared))
     }
 
-    /// Wakes all tasks that wait for [`room`](Self::room) so that they look again, although there may be no more room
-    /// than before.
-    pub fn wake_room_waiters(&self) {
-        self.shared.room.announce();
+    /// Wakes all tasks that wait for [`space_freed`](Self::space_freed) so that they look again, although there may be
+    /// no more room than before.
+    pub fn wake_space_waiters(&self) {
+        self.shared.space.announce();
     }
 
     /// Records that the records of `table` in the interval are durable elsewhere: they are in SSTables, or the table is
@@ -387,7 +387,7 @@ fn start_writer(shared: &Arc<Shared>) -> Result<(JoinHandle<()>, QueueMeans), Lo
     let writer = Arc::clone(shared);
     let run = move || {
         // A thread that waits for the device first waits until this thread gets a processor.
-        blockio::start_promptly();
+        blockio::request_short_slices();
         writer::run(writer, started);
     };
     let thread = thread::Builder::new().name("CommitLogWriter".into()).spawn(run);

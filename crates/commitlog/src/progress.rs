@@ -139,7 +139,7 @@ impl Progress {
         if !matches!(shared.sync, SyncMode::Periodic { .. }) && self.written > shared.waiters.horizon() {
             self.advance_horizon(shared);
         }
-        shared.room.announce();
+        shared.space.announce();
     }
 
     /// Makes everything that is written durable, and wakes its waiters.

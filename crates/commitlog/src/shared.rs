@@ -14,10 +14,10 @@ use crate::format::{BookkeepingEntry, SegmentState, advance, record_start, table
 use crate::metrics::Counters;
 use crate::progress::Progress;
 use crate::record_starts::RecordStarts;
-use crate::room::Room;
 use crate::segment::SegmentUse;
 use crate::segments::{Segments, Unneeded};
 use crate::signals::Signals;
+use crate::space_signal::SpaceSignal;
 use crate::tail::Tail;
 use crate::waiters::Waiters;
 use crate::{FailureHook, LogError, LogOptions, LogPosition, SyncMode};
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     pub tail: Tail,
     pub record_starts: RecordStarts,
     pub waiters: Waiters,
-    pub room: Room,
+    pub space: SpaceSignal,
     pub counters: Counters,
     pub signals: Signals,
     progress: Mutex<Progress>,
@@ -85,7 +85,7 @@ impl Shared {
             preview_tables: options.preview_tables.clone(),
             without: tables_checksum(&options.preview_tables),
             waiters: Waiters::default(),
-            room: Room::default(),
+            space: SpaceSignal::default(),
             counters: Counters::default(),
             signals: Signals::new(),
             progress: Mutex::new(progress),
@@ -129,7 +129,7 @@ impl Shared {
     /// Closes the log for records. The first reason stays; returns whether this call set it.
     pub fn close(&self, reason: &str) -> bool {
         let first = self.waiters.close(reason);
-        self.room.announce();
+        self.space.announce();
         first
     }
 
@@ -250,7 +250,7 @@ impl Shared {
         let prepared = segments.prepared(claim, made, self.activated(), self.without);
         drop(segments);
         self.failing(prepared)?;
-        self.room.announce();
+        self.space.announce();
         Ok(true)
     }
 
@@ -277,7 +277,7 @@ impl Shared {
         match self.prepare_segment() {
             Err(LogError::DiskFull(_)) => {
                 // Every waiting thread now tries again, and gets the error itself.
-                self.room.announce();
+                self.space.announce();
                 Ok(())
             }
             prepared => prepared.map(|_| ()),
@@ -357,7 +357,7 @@ impl Shared {
             self.segments().freed(segment);
         }
         if !taken.is_empty() {
-            self.room.announce();
+            self.space.announce();
         }
         Ok(())
     }

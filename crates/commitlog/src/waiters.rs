@@ -115,16 +115,16 @@ impl Waiters {
         self.closed.get().cloned()
     }
 
-    /// Whether what is waited for is on the device, or never will be. Otherwise registers the waker, unless `notes`
-    /// says that the polling thread collects the position itself.
+    /// Whether what is waited for is on the device, or never will be. Otherwise registers the waker, unless
+    /// `record_wait` says that the polling thread collects the position itself.
     pub fn poll(
         &self,
         awaits: Awaits,
         key: &mut Option<u64>,
         waker: &Waker,
-        notes: impl FnOnce() -> bool,
+        record_wait: impl FnOnce() -> bool,
     ) -> Poll<Result<(), Arc<str>>> {
-        if self.horizon() >= awaits.position() || !notes() && !self.register(awaits, key, waker) {
+        if self.horizon() >= awaits.position() || !record_wait() && !self.register(awaits, key, waker) {
             return Poll::Ready(Ok(()));
         }
         // A failure wakes all registered waiters, so look for one that came before this registration.

@@ -10,10 +10,10 @@ mod hold;
 mod primitive;
 #[path = "../../blockio/src/ring.rs"]
 mod ring;
-#[path = "../src/room.rs"]
-mod room;
 #[path = "../src/signals.rs"]
 mod signals;
+#[path = "../src/space_signal.rs"]
+mod space_signal;
 #[path = "../src/tail.rs"]
 mod tail;
 #[path = "../src/waiters.rs"]
@@ -24,8 +24,8 @@ use loom::sync::Arc;
 use loom::thread;
 use primitive::{AlignedBuffer, AtomicU64, Bell, Mutex, Ordering, QueueWaker, fence};
 use ring::{BlockRing, ReserveError};
-use room::Room;
 use signals::Signals;
+use space_signal::SpaceSignal;
 use std::task::{Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use tail::Tail;
@@ -250,7 +250,7 @@ fn a_waiter_that_registers_during_a_failure_learns_of_it() {
 fn every_waiter_for_room_is_woken() {
     for by_waker in [false, true] {
         loom::model(move || {
-            let log = Arc::new((Room::default(), AtomicU64::new(0)));
+            let log = Arc::new((SpaceSignal::default(), AtomicU64::new(0)));
             let flush = {
                 let log = Arc::clone(&log);
                 thread::spawn(move || {
@@ -266,7 +266,7 @@ fn every_waiter_for_room_is_woken() {
                 }
                 if !by_waker {
                     log.0.wait(epoch, Instant::now() + Duration::from_secs(3600));
-                } else if !log.0.has_news(epoch, &waker) {
+                } else if !log.0.is_announced_after(epoch, &waker) {
                     thread::park();
                 }
             }
@@ -292,7 +292,7 @@ fn held_appends_wake_the_writer_when_they_are_released() {
                 let held = hold::LogHold::new(&shared, Waker::noop());
                 for end in 1..=2 {
                     tail.store(end, Ordering::Release);
-                    assert!(hold::holds_back(&shared, end - 1, end));
+                    assert!(hold::hold_back(&shared, end - 1, end));
                     fence(Ordering::SeqCst);
                 }
                 drop(held);

@@ -18,10 +18,10 @@ mod primitive;
 mod progress;
 #[path = "../../blockio/src/ring.rs"]
 mod ring;
-#[path = "../src/room.rs"]
-mod room;
 #[path = "../src/signals.rs"]
 mod signals;
+#[path = "../src/space_signal.rs"]
+mod space_signal;
 #[path = "../src/tail.rs"]
 mod tail;
 #[path = "../src/waiters.rs"]
@@ -169,7 +169,7 @@ mod shared {
         pub tail: crate::tail::Tail,
         pub record_starts: (),
         pub waiters: crate::waiters::Waiters,
-        pub room: crate::room::Room,
+        pub space: crate::space_signal::SpaceSignal,
         pub counters: Counters,
         pub signals: crate::signals::Signals,
         progress: Mutex<Progress>,
@@ -228,7 +228,7 @@ mod shared {
                 tail,
                 record_starts: (),
                 waiters,
-                room: crate::room::Room::default(),
+                space: crate::space_signal::SpaceSignal::default(),
                 counters: Counters::default(),
                 signals: crate::signals::Signals::new(),
                 progress: Mutex::new(progress),
@@ -308,7 +308,7 @@ fn write(shared: &Arc<Shared>, holds: bool) {
     let held = holds.then(|| hold::LogHold::new(shared, Waker::noop()));
     let place = |tail: u64| if tail.is_multiple_of(BLOCK) { tail + 40..tail + 140 } else { tail..tail + 100 };
     let range = shared.tail.reserve(place).unwrap().range();
-    if hold::holds_back(shared, range.start, range.end) {
+    if hold::hold_back(shared, range.start, range.end) {
         fence(Ordering::SeqCst);
     } else {
         shared.signals.appended(range.end);

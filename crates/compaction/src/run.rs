@@ -146,7 +146,7 @@ fn merge<C: UnfilteredCursor>(
             break;
         }
         if partitions.is_multiple_of(REPORT_PARTITIONS) {
-            output.tell()?;
+            output.report_progress()?;
         }
         let head = cursor.partition();
         output.go_to(head.key.token())?;
@@ -319,7 +319,7 @@ impl<'i, 'a> Output<'i, 'a> {
         self.finished_bytes += writer.data_length_bytes();
         self.done.extend(writer.prepare()?);
         self.written.written_bytes = self.finished_bytes;
-        self.tell()
+        self.report_progress()
     }
 
     /// Informs the caller at intervals.
@@ -330,10 +330,10 @@ impl<'i, 'a> Output<'i, 'a> {
             return Ok(());
         }
         self.reported_bytes = bytes;
-        self.tell()
+        self.report_progress()
     }
 
-    fn tell(&mut self) -> Result<(), CompactionError> {
+    fn report_progress(&mut self) -> Result<(), CompactionError> {
         match (self.input.progress)(self.written) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(CompactionError::Stopped),

@@ -44,15 +44,15 @@ struct Requests {
     /// Tables to examine. A table is queued once for each thread that can work on it at the same time.
     tables: VecDeque<TableId>,
     /// The next time at which all tables are examined, requested or not, and the interval after that.
-    look_at: Instant,
-    look_every: Duration,
+    next_check: Instant,
+    check_interval: Duration,
     stopped: bool,
 }
 
 /// The next task of a thread.
 enum Task {
     /// Request an examination of all tables.
-    LookAtAll,
+    RequestAll,
     Compact(TableId),
 }
 
@@ -61,8 +61,8 @@ impl Compaction {
     /// intervals.
     pub fn new(shared: &Arc<Shared>) -> Self {
         let options = shared.options();
-        let look_every = options.compaction_look_every;
-        let requests = Requests { tables: VecDeque::new(), look_at: Instant::now(), look_every, stopped: false };
+        let check_interval = options.compaction_check_interval;
+        let requests = Requests { tables: VecDeque::new(), next_check: Instant::now(), check_interval, stopped: false };
         Compaction {
             requests: Arc::new((Mutex::new(requests), Condvar::new())),
             workers: (0..options.concurrent_compactors).map(|_| Worker::new()).collect(),
@@ -115,14 +115,14 @@ fn next_task((requests, changed): &Queue) -> Option<Task> {
             return None;
         }
         let now = Instant::now();
-        if requests.look_at <= now {
-            requests.look_at = now + requests.look_every;
-            return Some(Task::LookAtAll);
+        if requests.next_check <= now {
+            requests.next_check = now + requests.check_interval;
+            return Some(Task::RequestAll);
         }
         if let Some(table) = requests.tables.pop_front() {
             return Some(Task::Compact(table));
         }
-        let wait = requests.look_at - now;
+        let wait = requests.next_check - now;
         requests = changed.wait_timeout(requests, wait).unwrap_or_else(PoisonError::into_inner).0;
     }
 }
@@ -133,7 +133,7 @@ fn run(compaction: &Weak<Compaction>, requests: &Queue) {
             return;
         };
         match task {
-            Task::LookAtAll => compaction.request_all(),
+            Task::RequestAll => compaction.request_all(),
             Task::Compact(table) => {
                 let store = compaction.shared.stores().into_iter().find(|store| store.table.load().id == table);
                 let failure = store.and_then(|store| compaction.compact_in_background(&store).err());
@@ -424,7 +424,7 @@ impl Compaction {
                 Ok(Merged::Replaced)
             }
             Err(CompactionError::Stopped) => Ok(Merged::Kept),
-            Err(error) => Err(engine_error(error)).inspect_err(|error| self.shared.tell_failure(error)),
+            Err(error) => Err(engine_error(error)).inspect_err(|error| self.shared.report_failure(error)),
         }
     }
 
@@ -463,7 +463,7 @@ impl Compaction {
 fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, EngineError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("merge".into()).spawn_scoped(scope, || {
-            blockio::give_way();
+            blockio::lower_priority();
             work()
         });
         let thread = thread.map_err(|error| EngineError::Startup(format!("no thread for a merge: {error}")))?;

@@ -2,10 +2,10 @@
 //!
 //! An engine is a set of components ("rooms") over one [`Shared`]: compaction, quarantine, flush, resident tables,
 //! writes, indexing, tables as a whole, recovery, and transfers of files. Each room uses only rooms earlier in this
-//! list, and none uses the engine. `engine/doors.rs` has the public calls, which delegate to the rooms.
+//! list, and none uses the engine. `engine/calls.rs` has the public calls, which delegate to the rooms.
 
-mod begun;
-mod doors;
+mod calls;
+mod pending_write;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ use crate::table::TableStore;
 use crate::transfer::Transfers;
 use crate::write::Writes;
 
-pub use begun::BegunWrite;
+pub use pending_write::PendingWrite;
 
 /// Durable tables in one directory.
 ///

@@ -46,7 +46,7 @@ impl Flush {
             if self.gives_up(store) {
                 return EngineError::OutOfTime;
             }
-            self.shared.tell_failure(&error);
+            self.shared.report_failure(&error);
             self.quarantine.contain(store, error)
         })?;
         self.quarantine.flush_failures().forget(store.table.load().id);
@@ -157,7 +157,7 @@ impl Flush {
             return;
         }
         let built = self.shared.files().settle_indexes(store, sstable, || !self.gives_up(store));
-        built.unwrap_or_else(|error| self.shared.tell_index_failure(&store.table.load(), &error));
+        built.unwrap_or_else(|error| self.shared.report_index_failure(&store.table.load(), &error));
         self.shared.files().index_requests().request();
     }
 

@@ -20,7 +20,7 @@ use crate::worker::Worker;
 use crate::write::Writes;
 
 /// The interval at which tables with indexes are examined without a request. Failed builds are retried then.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Builds indexes in its own thread.
 pub(crate) struct Indexing {
@@ -44,13 +44,13 @@ impl Indexing {
         self.shared.files().index_requests().request();
         let shared = Arc::clone(&self.shared);
         self.worker.start("indexer", self, move |indexing| {
-            blockio::give_way();
-            while shared.files().index_requests().wait(LOOK_EVERY) {
+            blockio::lower_priority();
+            while shared.files().index_requests().wait(CHECK_INTERVAL) {
                 let Some(indexing) = indexing.upgrade() else { return };
-                let is_settled = indexing.look();
+                let is_settled = indexing.examine_all();
                 drop(indexing);
                 if !is_settled {
-                    shared.files().index_requests().rest(LOOK_EVERY);
+                    shared.files().index_requests().rest(CHECK_INTERVAL);
                 }
             }
         })
@@ -63,7 +63,7 @@ impl Indexing {
     }
 
     /// Completes the indexes of all tables. Returns false if one of them has to wait for the next time.
-    fn look(&self) -> bool {
+    fn examine_all(&self) -> bool {
         let mut are_settled = true;
         let stores = self.shared.stores();
         for store in stores.iter().filter(|store| store.is_served() && !store.table.load().indexes().is_empty()) {
@@ -73,7 +73,7 @@ impl Indexing {
             if let Err(error) = settled
                 && is_current
             {
-                self.shared.tell_index_failure(&table, &error);
+                self.shared.report_index_failure(&table, &error);
                 are_settled = false;
             }
         }

@@ -37,7 +37,7 @@ mod write;
 pub use self::compaction::tasks::{ActiveCompaction, CompactionStats};
 pub use block_on::block_on;
 pub use commitlog::{Awaited, Durable, LogHold};
-pub use engine::{BegunWrite, Engine};
+pub use engine::{Engine, PendingWrite};
 pub use error::EngineError;
 pub use files::disk_access::DiskAccess;
 pub use flush::FlushStats;

@@ -58,7 +58,7 @@ pub struct EngineOptions {
     pub compaction_throughput_bytes: u64,
     /// The interval at which the compactors examine all tables without a request, beginning at the start. It is
     /// Cassandra's minute.
-    pub compaction_look_every: Duration,
+    pub compaction_check_interval: Duration,
     /// Receives damage of SSTables, and reads and writes of files that the system refuses (`disk_failure_policy`).
     pub on_disk_failure: Option<DiskFailureHook>,
     /// Receives the tables that are quarantined while the engine runs. Those of the start are among
@@ -106,7 +106,7 @@ impl EngineOptions {
             disk_access: DiskAccess::default(),
             concurrent_compactors: 1,
             compaction_throughput_bytes: 64 << 20,
-            compaction_look_every: Duration::from_secs(60),
+            compaction_check_interval: Duration::from_secs(60),
             on_disk_failure: None,
             on_quarantine: None,
             read_only: false,

@@ -103,14 +103,14 @@ impl Quarantine {
     pub fn contain(&self, store: &Arc<TableStore>, error: EngineError) -> EngineError {
         let tries = self.flush_failures.note(store.table.load().id, &error);
         let is_refused = DiskFailureKind::of(&error).is_some() && tries >= TRIES;
-        let is_to_go = is_of_one_table(&error) || is_refused && self.is_in_the_way(store);
+        let is_to_go = is_of_one_table(&error) || is_refused && self.blocks_others(store);
         // A table that cannot be quarantined stays as it was: the flush is retried, and then this.
         if is_to_go && self.quarantine(store, &error).is_ok() { store.refusal() } else { error }
     }
 
     /// Whether the table's memtables keep segments of a log that is short of them, or memory is short and no other
     /// table holds more of it.
-    fn is_in_the_way(&self, store: &TableStore) -> bool {
+    fn blocks_others(&self, store: &TableStore) -> bool {
         let id = store.table.load().id;
         let pins_the_log = self.shared.log().pressure().is_some_and(|pressure| pressure.tables.contains(&id.0));
         let own_bytes = store.used_bytes();

@@ -343,14 +343,14 @@ impl Shared {
     }
 
     /// Reports the error if it is a failure of the disk.
-    pub fn tell_failure(&self, error: &EngineError) {
+    pub fn report_failure(&self, error: &EngineError) {
         if let Some(kind) = DiskFailureKind::of(error) {
             self.disk_failed(kind, &error.to_string());
         }
     }
 
     /// Reports that an index of the table cannot be built now.
-    pub fn tell_index_failure(&self, table: &Table, error: &EngineError) {
+    pub fn report_index_failure(&self, table: &Table, error: &EngineError) {
         let text = format!("an index of {}.{} cannot be built: {error}", table.keyspace, table.name);
         self.disk_failed(DiskFailureKind::Index, &text);
     }

@@ -40,7 +40,7 @@ pub use derived::{Derive, Derived};
 use locks::PartitionLocks;
 pub(crate) use order::Durability;
 use order::Write;
-pub(crate) use order::{WriteUnderWay, begin};
+pub(crate) use order::{OwnedWrite, begin};
 use readers::Readers;
 
 /// Writes mutations.
@@ -114,12 +114,12 @@ impl Writes {
     /// Writes to system tables. Blocks until the log has room and the write is as durable as `commitlog_sync` requires,
     /// but does not wait for memory.
     pub fn system(&self, mutation: &Mutation) -> Result<(), EngineError> {
-        self.flush.until_room(|| self.try_blocking(mutation, Durability::Configured))
+        self.flush.retry_while_full(|| self.try_blocking(mutation, Durability::Configured))
     }
 
     /// Like `system`, but the write is on the device, in every mode of the log, before it becomes visible.
     pub fn durably(&self, mutation: Mutation) -> Result<(), EngineError> {
-        self.flush.until_room(|| self.try_blocking(&mutation, Durability::OnDevice))
+        self.flush.retry_while_full(|| self.try_blocking(&mutation, Durability::OnDevice))
     }
 
     /// Like `system`, but does not wait for room in the log, for callers that delay flushes. Returns false if there is

@@ -35,7 +35,7 @@ impl Watch {
         loop {
             let watch = self.clone();
             match tokio::task::spawn_blocking(move || watch.percentage()).await {
-                Ok(Ok(percentage)) => self.tell(percentage, &usage),
+                Ok(Ok(percentage)) => self.log_change(percentage, &usage),
                 Ok(Err(error)) => tracing::warn!("the usage of the disk is unknown: {error}"),
                 Err(_) => return,
             }
@@ -43,7 +43,7 @@ impl Watch {
         }
     }
 
-    fn tell(&self, percentage: u64, usage: &DiskUsage) {
+    fn log_change(&self, percentage: u64, usage: &DiskUsage) {
         let state = self.state(percentage);
         if !usage.set(state) {
             return;

@@ -59,7 +59,7 @@ pub fn serve(flags: Serve) -> Result<(), String> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(worker_threads())
-        .on_thread_start(blockio::start_promptly)
+        .on_thread_start(blockio::request_short_slices)
         .event_interval(POLLS_PER_LOOK_AT_SOCKETS)
         .enable_all()
         .build()

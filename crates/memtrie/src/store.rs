@@ -233,7 +233,7 @@ impl Store {
             return (ptr.unit() as usize * 8) < self.blobs.space().committed();
         }
         match &self.structure {
-            Structure::Paper(blocks) => blocks.has_given(ptr),
+            Structure::Paper(blocks) => blocks.was_allocated(ptr),
             Structure::Adaptive(arena) => ptr.node_unit() as usize * 16 < arena.space().committed(),
         }
     }

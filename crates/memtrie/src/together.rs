@@ -10,7 +10,7 @@ pub(crate) const TOGETHER: usize = 64;
 
 /// A key in progress: its index, its current node, and how many of its bytes were consumed.
 #[derive(Clone, Copy)]
-struct Way {
+struct Lookup {
     index: usize,
     ptr: Ptr,
     consumed: usize,
@@ -19,15 +19,15 @@ struct Way {
 /// Finds the contents of `keys` and passes each on with its key's index, in the order in which they are found.
 pub(crate) fn get_together<'a>(memory: Memory<'a>, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&'a [u8]>)) {
     for (chunk, keys) in keys.chunks(TOGETHER).enumerate() {
-        let mut ways = Ways::from_top(memory, keys.iter().copied());
-        ways.go::<true>(memory, |index| keys[index], |index, content| found(chunk * TOGETHER + index, content));
+        let mut lookups = Lookups::from_top(memory, keys.iter().copied());
+        lookups.run::<true>(memory, |index| keys[index], |index, content| found(chunk * TOGETHER + index, content));
     }
 }
 
 /// Prefetches what look-ups of `keys` read.
 pub(crate) fn prefetch_together(memory: Memory<'_>, keys: &[&[u8]]) {
     for keys in keys.chunks(TOGETHER) {
-        Ways::from_top(memory, keys.iter().copied()).go::<false>(memory, |index| keys[index], |_, _| {});
+        Lookups::from_top(memory, keys.iter().copied()).run::<false>(memory, |index| keys[index], |_, _| {});
     }
 }
 
@@ -41,47 +41,47 @@ pub(crate) fn start_together(memory: Memory<'_>, entries: &[(&[u8], &[u8])]) -> 
         *start = node::start(memory, root, key);
         memory.prefetch_slot(start.slot);
     }
-    let mut ways = Ways::NONE;
+    let mut lookups = Lookups::NONE;
     for (index, start) in starts[..entries.len()].iter().enumerate() {
         let ptr = memory.load(start.slot);
         node::prefetch(memory, ptr);
         if !node::is_small(memory, ptr) {
-            ways.push(Way { index, ptr, consumed: start.consumed });
+            lookups.push(Lookup { index, ptr, consumed: start.consumed });
         }
     }
-    ways.go::<false>(memory, |index| entries[index].0, |_, _| {});
+    lookups.run::<false>(memory, |index| entries[index].0, |_, _| {});
     starts
 }
 
-struct Ways {
-    ways: [Way; TOGETHER],
+struct Lookups {
+    lookups: [Lookup; TOGETHER],
     count: usize,
 }
 
-impl Ways {
-    const NONE: Ways = Ways { ways: [Way { index: 0, ptr: Ptr::NONE, consumed: 0 }; TOGETHER], count: 0 };
+impl Lookups {
+    const NONE: Lookups = Lookups { lookups: [Lookup { index: 0, ptr: Ptr::NONE, consumed: 0 }; TOGETHER], count: 0 };
 
     #[inline]
-    fn push(&mut self, way: Way) {
-        self.ways[self.count] = way;
+    fn push(&mut self, lookup: Lookup) {
+        self.lookups[self.count] = lookup;
         self.count += 1;
     }
 
     #[inline]
-    fn from_top<'k>(memory: Memory<'_>, keys: impl Iterator<Item = &'k [u8]>) -> Ways {
+    fn from_top<'k>(memory: Memory<'_>, keys: impl Iterator<Item = &'k [u8]>) -> Lookups {
         let root = NodePosition::root(memory).ptr;
-        let mut ways = Ways::NONE;
+        let mut lookups = Lookups::NONE;
         for (index, key) in keys.enumerate() {
             let (ptr, consumed) = pass_top(memory, root, key);
             prefetch_step(memory, ptr, &key[consumed..]);
-            ways.push(Way { index, ptr, consumed });
+            lookups.push(Lookup { index, ptr, consumed });
         }
-        ways
+        lookups
     }
 
     /// Follows the keys to their contents, or (without `TO_CONTENTS`) only until all leaves were prefetched.
     #[inline]
-    fn go<'a, 'k, const TO_CONTENTS: bool>(
+    fn run<'a, 'k, const TO_CONTENTS: bool>(
         &mut self,
         memory: Memory<'a>,
         key: impl Fn(usize) -> &'k [u8],
@@ -90,19 +90,19 @@ impl Ways {
         while self.count > 0 {
             let mut kept = 0;
             for at in 0..self.count {
-                let way = self.ways[at];
-                let content = match step(memory, way.ptr, &key(way.index)[way.consumed..]) {
+                let lookup = self.lookups[at];
+                let content = match step(memory, lookup.ptr, &key(lookup.index)[lookup.consumed..]) {
                     Step::To(ptr, bytes) => {
-                        let consumed = way.consumed + bytes;
-                        prefetch_step(memory, ptr, &key(way.index)[consumed..]);
-                        self.ways[kept] = Way { ptr, consumed, ..way };
+                        let consumed = lookup.consumed + bytes;
+                        prefetch_step(memory, ptr, &key(lookup.index)[consumed..]);
+                        self.lookups[kept] = Lookup { ptr, consumed, ..lookup };
                         kept += usize::from(TO_CONTENTS | !ptr.is_leaf());
                         continue;
                     }
                     Step::Found(content) => Some(content),
                     Step::Absent => None,
                 };
-                found(way.index, content);
+                found(lookup.index, content);
             }
             self.count = kept;
         }

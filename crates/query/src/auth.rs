@@ -299,7 +299,7 @@ pub(crate) fn is_about_roles(statement: &Statement) -> bool {
 pub(crate) fn execute(statement: &Statement, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
     let auth = execution.processor.auth();
     let _one_at_a_time = auth.one_at_a_time();
-    let outcome = carry_out(statement, execution);
+    let outcome = dispatch(statement, execution);
     if matches!(&outcome, Err(error) if error.kind == ErrorKind::Server) {
         // A part of the change may be in the tables.
         auth.note_outdated();
@@ -307,7 +307,7 @@ pub(crate) fn execute(statement: &Statement, execution: &Execution<'_>) -> Resul
     outcome
 }
 
-fn carry_out(statement: &Statement, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+fn dispatch(statement: &Statement, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
     match statement {
         Statement::CreateRole(create) => role_statements::create(create, execution),
         Statement::AlterRole(alter) => role_statements::alter(alter, execution),

@@ -36,7 +36,7 @@ pub(crate) const FREE_ANSWER_BYTES: usize = (FREE_BYTES / ANSWER_COPIES) as usiz
 const GRANTED_STEP_BYTES: u64 = 256 << 10;
 
 /// The number of steps between two checks of the time limit and the client.
-pub(crate) const STEPS_PER_LOOK: u64 = 256;
+pub(crate) const STEPS_PER_CHECK: u64 = 256;
 
 /// The bytes of rows that cost as much as a step (a power of two).
 const BYTES_PER_STEP: usize = 512;
@@ -51,7 +51,7 @@ pub(crate) struct Budget {
     /// Since the statement began, or was restarted on the blocking pool.
     steps: AtomicU64,
     /// The count of steps at which the limits are checked next.
-    next_look: AtomicU64,
+    next_check: AtomicU64,
     /// Microseconds since the epoch.
     deadline_micros: AtomicI64,
     held_bytes: AtomicU64,
@@ -74,7 +74,7 @@ impl Budget {
     pub const fn new() -> Budget {
         Budget {
             steps: AtomicU64::new(0),
-            next_look: AtomicU64::new(STEPS_PER_LOOK),
+            next_check: AtomicU64::new(STEPS_PER_CHECK),
             deadline_micros: AtomicI64::new(i64::MAX),
             held_bytes: AtomicU64::new(0),
             granted_bytes: AtomicU64::new(FREE_BYTES),
@@ -86,7 +86,7 @@ impl Budget {
     /// Resets the counters for a restart of the statement.
     pub fn restart(&self) {
         self.steps.store(0, Relaxed);
-        self.next_look.store(STEPS_PER_LOOK, Relaxed);
+        self.next_check.store(STEPS_PER_CHECK, Relaxed);
         self.deadline_micros.store(i64::MAX, Relaxed);
         self.held_bytes.store(0, Relaxed);
         self.granted_bytes.store(FREE_BYTES, Relaxed);
@@ -122,10 +122,10 @@ impl Execution<'_> {
         let budget = self.budget();
         let done = budget.steps.load(Relaxed).saturating_add(steps);
         budget.steps.store(done, Relaxed);
-        if done < budget.next_look.load(Relaxed) {
+        if done < budget.next_check.load(Relaxed) {
             return Ok(());
         }
-        self.look_at_limits(done)
+        self.check_limits(done)
     }
 
     /// Requires a thread that may be blocked, for work that does not end within a turn.
@@ -141,8 +141,8 @@ impl Execution<'_> {
     }
 
     #[cold]
-    fn look_at_limits(&self, done: u64) -> Result<(), QueryError> {
-        self.budget().next_look.store(done.saturating_add(STEPS_PER_LOOK), Relaxed);
+    fn check_limits(&self, done: u64) -> Result<(), QueryError> {
+        self.budget().next_check.store(done.saturating_add(STEPS_PER_CHECK), Relaxed);
         self.is_large.iter().for_each(|is_large| is_large.store(true, Relaxed));
         if done > TURN_STEPS_MAX && !self.may_block {
             return Err(QueryError::failed(Cause::TurnIsOver, "The statement needs more than its turn"));

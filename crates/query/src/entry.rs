@@ -27,7 +27,7 @@ mod values;
 use std::sync::Arc;
 
 use cql::ast::BatchKind;
-use engine::{BegunWrite, BorrowedSchema, EngineError, Turn};
+use engine::{BorrowedSchema, EngineError, PendingWrite, Turn};
 use model::{Mutation, TableId};
 use protocol::response::write_void;
 use protocol::{ErrorResponse, MetadataForm, ResultMetadata, RowsWriter};
@@ -167,7 +167,7 @@ impl Processor {
                 outcome.unwrap_or_else(|HasToBlock(need)| self.must_block(need, call, class, values))
             }
             work => {
-                let body = self.carry_out(work, call, execution);
+                let body = self.execute_without_rows(work, call, execution);
                 Outcome::done(with_warnings(body, execution.take_warnings(), self.engine()))
             }
         }
@@ -192,7 +192,12 @@ impl Processor {
     }
 
     /// Executes a statement that neither reads nor writes rows of tables.
-    fn carry_out(&self, work: &Work, call: &Call<'_>, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    fn execute_without_rows(
+        &self,
+        work: &Work,
+        call: &Call<'_>,
+        execution: &Execution<'_>,
+    ) -> Result<ResponseBody, QueryError> {
         match work {
             Work::Use(keyspace) => {
                 self.check_keyspace(Some(keyspace))?;
@@ -292,7 +297,7 @@ impl Processor {
         let is_single = mutation.updates().len() == 1;
         let begun = self.engine().begin_write(schema, mutation);
         // A completed write is checked where it is, without a move.
-        if begun.as_ref().is_ok_and(|begun| begun.as_ref().is_some_and(BegunWrite::is_done)) {
+        if begun.as_ref().is_ok_and(|begun| begun.as_ref().is_some_and(PendingWrite::is_done)) {
             traced.iter().for_each(Traced::end);
             return Ok(void(execution.take_warnings(), out));
         }

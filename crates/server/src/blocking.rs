@@ -9,30 +9,30 @@ use std::time::Instant;
 use protocol::ErrorKind;
 use query::{ClientState, Lease, MustBlock, QueryError, Response, ResponseBody};
 
-use crate::blocking_pool::{BlockingPool, Line, Overloaded};
+use crate::blocking_pool::{BlockingPool, Overloaded, WorkSource};
 use crate::limits::FREE_BYTES;
 
 /// The answer to a statement, and the memory that it takes of its client's.
-pub(crate) type HeldResponse = (Result<Response, QueryError>, Option<Lease>);
+pub(crate) type CountedResponse = (Result<Response, QueryError>, Option<Lease>);
 
 /// Runs a request on the pool for its need. If the future is dropped before it is ready, the request is cancelled.
 ///
 /// The memory of the answer is counted on the thread of the pool, since a connection that has many answers to send
 /// looks at this one much later.
 pub(crate) async fn run(
-    line: Arc<Line>,
+    source: Arc<WorkSource>,
     client: Arc<ClientState>,
     work: MustBlock,
     deadline: Option<Instant>,
-) -> HeldResponse {
+) -> CountedResponse {
     let cancel = CancelOnDrop(work.cancel_flag());
-    let pool = line.pools.for_need(work.need());
+    let pool = source.pools.for_need(work.need());
     let run = async move {
         let response = work.run(deadline);
-        let memory = hold(&client, &response);
+        let memory = count_memory(&client, &response);
         (response, memory)
     };
-    let answer = match pool.run(&line, run) {
+    let answer = match pool.run(&source, run) {
         Ok(answer) => answer.await,
         Err(Overloaded) => (Err(overloaded()), None),
     };
@@ -42,7 +42,7 @@ pub(crate) async fn run(
 
 /// Counts rows, and the copy of them that is sent, as memory of this client until they are encoded. The statement had
 /// taken the same amount while it ran.
-pub(crate) fn hold(client: &ClientState, response: &Result<Response, QueryError>) -> Option<Lease> {
+pub(crate) fn count_memory(client: &ClientState, response: &Result<Response, QueryError>) -> Option<Lease> {
     let Ok(Response { body: ResponseBody::Rows(rows), .. }) = response else { return None };
     let memory = client.memory.as_ref().filter(|_| rows.cells.len() > FREE_BYTES)?;
     let mut lease = Lease::new(memory.clone());
@@ -53,10 +53,10 @@ pub(crate) fn hold(client: &ClientState, response: &Result<Response, QueryError>
 /// Runs the beginning of a request that takes long to read on this pool.
 pub(crate) async fn run_long<T: Send + 'static>(
     pool: &BlockingPool,
-    line: &Arc<Line>,
+    source: &Arc<WorkSource>,
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, QueryError> {
-    match pool.run(line, work) {
+    match pool.run(source, work) {
         Ok(outcome) => Ok(outcome.await),
         Err(Overloaded) => Err(overloaded()),
     }
@@ -92,12 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_an_answer_is_counted_before_its_connection_looks_at_it() {
+    fn the_memory_of_an_answer_is_counted_before_its_connection_receives_it() {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(async {
             let budget = MemoryBudget::new(1 << 20);
             let client = Arc::new(ClientState { memory: Some(budget.clone()), ..ClientState::default() });
             let work = MustBlock::new(TimeLimit::NONE, Need::Processor, large_answer);
-            let mut answer = Box::pin(run(Line::new(Pools::new()), client, work, None));
+            let mut answer = Box::pin(run(WorkSource::new(Pools::new()), client, work, None));
             let first = std::future::poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx).is_ready()));
             if !first.await {
                 while budget.taken_bytes() == 0 {

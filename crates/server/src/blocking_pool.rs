@@ -1,9 +1,10 @@
 //! Threads for work that may hold its thread for long: scans, reads that wait for a device, schema changes.
 //!
 //! A pool starts threads when they are needed, up to a fixed number. Work that finds no free thread waits in a queue.
-//! Each connection has a queue of its own (a [`Line`]), and the pool serves the queues in turn, so that a client with a
-//! thousand scans delays another client's scan by one of them and not by a thousand. The work of one line never takes
-//! all threads. A line is *clogged* while its client does not read its answers; then none of its work begins.
+//! Each connection has a queue of its own (a [`WorkSource`]), and the pool serves the queues in turn, so that a client
+//! with a thousand scans delays another client's scan by one of them and not by a thousand. The work of one source
+//! never takes all threads. A source is *paused* while its client does not read its answers; then none of its work
+//! begins.
 //!
 //! The amount of waiting work is limited. Work is dropped before it begins if its client has left, or was answered with
 //! a timeout.
@@ -28,9 +29,9 @@ pub(crate) struct PoolOptions {
     pub(crate) niceness: i32,
     /// The most threads.
     pub(crate) threads_max: usize,
-    /// The most threads that work for the same line at a time.
-    pub(crate) threads_per_line_max: usize,
-    /// The most pieces of work, of all lines together, that wait for a thread.
+    /// The most threads that work for the same source at a time.
+    pub(crate) threads_per_source_max: usize,
+    /// The most pieces of work, of all sources together, that wait for a thread.
     pub(crate) waiting_max: usize,
 }
 
@@ -49,15 +50,15 @@ struct State {
     threads: usize,
     idle: usize,
     waiting: usize,
-    /// Lines with work that waits or runs.
-    lines: HashMap<u64, LineState>,
-    /// The lines with waiting work, in the order of their turns.
+    /// Sources with work that waits or runs.
+    sources: HashMap<u64, SourceState>,
+    /// The sources with waiting work, in the order of their turns.
     turns: VecDeque<u64>,
     is_closed: bool,
 }
 
-struct LineState {
-    line: Arc<Line>,
+struct SourceState {
+    source: Arc<WorkSource>,
     running: usize,
     jobs: VecDeque<Box<dyn Job>>,
 }
@@ -80,11 +81,11 @@ pub(crate) struct Pools {
 impl Pools {
     pub(crate) fn new() -> Arc<Pools> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let waiting_up_to = |waiting_max, name, niceness, threads_max: usize, threads_per_line_max| {
-            BlockingPool::new(PoolOptions { name, niceness, threads_max, threads_per_line_max, waiting_max })
+        let waiting_up_to = |waiting_max, name, niceness, threads_max: usize, threads_per_source_max| {
+            BlockingPool::new(PoolOptions { name, niceness, threads_max, threads_per_source_max, waiting_max })
         };
-        let pool = |name, niceness, threads_max, threads_per_line_max| {
-            waiting_up_to(WAITING_MAX, name, niceness, threads_max, threads_per_line_max)
+        let pool = |name, niceness, threads_max, threads_per_source_max| {
+            waiting_up_to(WAITING_MAX, name, niceness, threads_max, threads_per_source_max)
         };
         let scans = (SCANS_PER_CORE * cores).max(SCANS_MIN);
         // Each of them holds several copies of its values.
@@ -107,10 +108,10 @@ impl Pools {
         }
     }
 
-    /// Wakes threads for the waiting work of a line that is no longer clogged.
-    pub(crate) fn poke(&self) {
+    /// Wakes threads for the waiting work of a source that is no longer paused.
+    pub(crate) fn wake(&self) {
         let Pools { scans, devices, schema_changes, large_writes, traces } = self;
-        [scans, devices, schema_changes, large_writes, traces].into_iter().for_each(BlockingPool::poke);
+        [scans, devices, schema_changes, large_writes, traces].into_iter().for_each(BlockingPool::wake);
     }
 }
 
@@ -133,19 +134,19 @@ const TRACES_WAITING_MAX: usize = 1000;
 const WAITING_MAX: usize = 4096;
 
 /// The work of one connection in all pools.
-pub(crate) struct Line {
+pub(crate) struct WorkSource {
     pub(crate) pools: Arc<Pools>,
     id: u64,
     /// Whether its client does not read its answers; then none of its work begins.
-    is_clogged: AtomicBool,
+    is_paused: AtomicBool,
     waiting: AtomicUsize,
 }
 
-impl Line {
-    pub(crate) fn new(pools: Arc<Pools>) -> Arc<Line> {
+impl WorkSource {
+    pub(crate) fn new(pools: Arc<Pools>) -> Arc<WorkSource> {
         static LAST_ID: AtomicU64 = AtomicU64::new(0);
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Line { pools, id, is_clogged: AtomicBool::new(false), waiting: AtomicUsize::new(0) })
+        Arc::new(WorkSource { pools, id, is_paused: AtomicBool::new(false), waiting: AtomicUsize::new(0) })
     }
 
     /// The number of its pieces of work that wait for a thread.
@@ -153,11 +154,11 @@ impl Line {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Sets whether its client reads too slowly for more work to begin. Returns whether this changed. If the line is no
-    /// longer clogged, the caller must [poke](BlockingPool::poke) the pools.
-    pub(crate) fn set_clogged(&self, is_clogged: bool) -> bool {
-        self.is_clogged.load(Ordering::Relaxed) != is_clogged
-            && self.is_clogged.swap(is_clogged, Ordering::Relaxed) != is_clogged
+    /// Sets whether its client reads too slowly for more work to begin. Returns whether this changed. If the source is
+    /// no longer paused, the caller must [wake](BlockingPool::wake) the pools.
+    pub(crate) fn set_paused(&self, is_paused: bool) -> bool {
+        self.is_paused.load(Ordering::Relaxed) != is_paused
+            && self.is_paused.swap(is_paused, Ordering::Relaxed) != is_paused
     }
 }
 
@@ -193,16 +194,16 @@ where
 
 impl BlockingPool {
     pub(crate) fn new(options: PoolOptions) -> BlockingPool {
-        debug_assert!(options.threads_max > 0 && options.threads_per_line_max > 0);
+        debug_assert!(options.threads_max > 0 && options.threads_per_source_max > 0);
         BlockingPool(Arc::new(Inner { options, state: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// Runs work on a thread of the pool when its line's turn comes. Call it in a runtime, whose timers and sockets the
-    /// work may use. The future resolves to the result of the work, and panics if the work panics. If the future is
+    /// Runs work on a thread of the pool when its source's turn comes. Call it in a runtime, whose timers and sockets
+    /// the work may use. The future resolves to the result of the work, and panics if the work panics. If the future is
     /// dropped before the work has begun, the work is dropped too.
     pub(crate) fn run<F>(
         &self,
-        line: &Arc<Line>,
+        source: &Arc<WorkSource>,
         work: F,
     ) -> Result<impl Future<Output = F::Output> + Send + use<F>, Overloaded>
     where
@@ -211,7 +212,7 @@ impl BlockingPool {
     {
         let (outcome, received) = oneshot::channel();
         let job = Work { future: Box::pin(work), runtime: Handle::current(), outcome };
-        self.0.enqueue(line, Box::new(job))?;
+        self.0.enqueue(source, Box::new(job))?;
         Ok(async {
             match received.await {
                 Ok(Ok(output)) => output,
@@ -222,8 +223,8 @@ impl BlockingPool {
         })
     }
 
-    /// Wakes threads for the waiting work of a line that is no longer clogged.
-    pub(crate) fn poke(&self) {
+    /// Wakes threads for the waiting work of a source that is no longer paused.
+    pub(crate) fn wake(&self) {
         if self.0.lock().waiting > 0 {
             self.0.changed.notify_all();
         }
@@ -242,7 +243,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enqueue(self: &Arc<Inner>, line: &Arc<Line>, job: Box<dyn Job>) -> Result<(), Overloaded> {
+    fn enqueue(self: &Arc<Inner>, source: &Arc<WorkSource>, job: Box<dyn Job>) -> Result<(), Overloaded> {
         let mut dropped = Vec::new();
         let mut state = self.lock();
         if state.waiting >= self.options.waiting_max {
@@ -253,7 +254,7 @@ impl Inner {
         if is_full || (needs_thread && self.start_thread(&mut state).is_err() && state.threads == 0) {
             return Err(Overloaded);
         }
-        state.push(line, job);
+        state.push(source, job);
         drop(state);
         self.changed.notify_one();
         Ok(())
@@ -262,7 +263,7 @@ impl Inner {
     fn start_thread(self: &Arc<Inner>, state: &mut State) -> std::io::Result<()> {
         let inner = self.clone();
         std::thread::Builder::new().name(self.options.name.into()).spawn(move || {
-            blockio::start_later(inner.options.niceness);
+            blockio::add_niceness(inner.options.niceness);
             inner.work();
         })?;
         state.threads += 1;
@@ -274,13 +275,13 @@ impl Inner {
         let mut dropped = Vec::new();
         let mut state = self.lock();
         loop {
-            if let Some((id, job)) = state.next(self.options.threads_per_line_max, &mut dropped) {
+            if let Some((id, job)) = state.next(self.options.threads_per_source_max, &mut dropped) {
                 drop(state);
                 dropped.clear();
                 job.run();
                 state = self.lock();
                 state.finish(id);
-                // The line may have had all the threads that it may have; now another of its works may begin.
+                // The source may have had all the threads that it may have; now another of its works may begin.
                 if state.waiting > 0 && state.idle > 0 {
                     self.changed.notify_one();
                 }
@@ -300,42 +301,42 @@ impl Inner {
 }
 
 impl State {
-    fn push(&mut self, line: &Arc<Line>, job: Box<dyn Job>) {
-        let state = self.lines.entry(line.id).or_insert_with(|| LineState {
-            line: line.clone(),
+    fn push(&mut self, source: &Arc<WorkSource>, job: Box<dyn Job>) {
+        let state = self.sources.entry(source.id).or_insert_with(|| SourceState {
+            source: source.clone(),
             running: 0,
             jobs: VecDeque::new(),
         });
         if state.jobs.is_empty() {
-            self.turns.push_back(line.id);
+            self.turns.push_back(source.id);
         }
         state.jobs.push_back(job);
-        line.waiting.fetch_add(1, Ordering::Relaxed);
+        source.waiting.fetch_add(1, Ordering::Relaxed);
         self.waiting += 1;
     }
 
-    /// The next work to run, and the id of its line. Abandoned work is moved to `dropped`, so that the caller drops it
-    /// without holding the lock.
-    fn next(&mut self, threads_per_line_max: usize, dropped: &mut Vec<Box<dyn Job>>) -> Option<(u64, Box<dyn Job>)> {
+    /// The next work to run, and the id of its source. Abandoned work is moved to `dropped`, so that the caller drops
+    /// it without holding the lock.
+    fn next(&mut self, threads_per_source_max: usize, dropped: &mut Vec<Box<dyn Job>>) -> Option<(u64, Box<dyn Job>)> {
         for _ in 0..self.turns.len() {
             let id = self.turns.pop_front()?;
-            let state = self.lines.get_mut(&id)?;
+            let state = self.sources.get_mut(&id)?;
             while state.jobs.front().is_some_and(|job| job.is_abandoned()) {
                 dropped.extend(state.jobs.pop_front());
-                state.line.waiting.fetch_sub(1, Ordering::Relaxed);
+                state.source.waiting.fetch_sub(1, Ordering::Relaxed);
                 self.waiting -= 1;
             }
-            let may_begin = state.running < threads_per_line_max && !state.line.is_clogged.load(Ordering::Relaxed);
+            let may_begin = state.running < threads_per_source_max && !state.source.is_paused.load(Ordering::Relaxed);
             let job = if may_begin { state.jobs.pop_front() } else { None };
             if job.is_some() {
                 state.running += 1;
-                state.line.waiting.fetch_sub(1, Ordering::Relaxed);
+                state.source.waiting.fetch_sub(1, Ordering::Relaxed);
                 self.waiting -= 1;
             }
             if !state.jobs.is_empty() {
                 self.turns.push_back(id);
             } else if state.running == 0 {
-                self.lines.remove(&id);
+                self.sources.remove(&id);
             }
             if let Some(job) = job {
                 return Some((id, job));
@@ -344,27 +345,27 @@ impl State {
         None
     }
 
-    /// Records that work of this line has ended.
+    /// Records that work of this source has ended.
     fn finish(&mut self, id: u64) {
-        let Some(state) = self.lines.get_mut(&id) else { return };
+        let Some(state) = self.sources.get_mut(&id) else { return };
         state.running -= 1;
         if state.running == 0 && state.jobs.is_empty() {
-            self.lines.remove(&id);
+            self.sources.remove(&id);
         }
     }
 
     fn drop_abandoned(&mut self, dropped: &mut Vec<Box<dyn Job>>) {
-        for state in self.lines.values_mut() {
+        for state in self.sources.values_mut() {
             let (abandoned, kept) = state.jobs.drain(..).partition(|job| job.is_abandoned());
             let abandoned: VecDeque<_> = abandoned;
             state.jobs = kept;
-            state.line.waiting.fetch_sub(abandoned.len(), Ordering::Relaxed);
+            state.source.waiting.fetch_sub(abandoned.len(), Ordering::Relaxed);
             self.waiting -= abandoned.len();
             dropped.extend(abandoned);
         }
-        let lines = &self.lines;
-        self.turns.retain(|id| lines.get(id).is_some_and(|state| !state.jobs.is_empty()));
-        self.lines.retain(|_, state| state.running > 0 || !state.jobs.is_empty());
+        let sources = &self.sources;
+        self.turns.retain(|id| sources.get(id).is_some_and(|state| !state.jobs.is_empty()));
+        self.sources.retain(|_, state| state.running > 0 || !state.jobs.is_empty());
     }
 }
 

@@ -15,13 +15,13 @@ mod requests;
 mod socket;
 
 use crate::Shared;
-use crate::blocking_pool::Line;
+use crate::blocking_pool::WorkSource;
 use crate::connection_turn::{ConnectionTurn, WEIGHT_OF_LARGE, WEIGHT_OF_MOVED, WEIGHT_OF_TURN};
 use crate::events::Subscription;
+use crate::idle_check::{ConnectionState, IdleCheck, Start, Verdict};
 use crate::in_flight::InFlight;
 use crate::limits::{Account, ConnectionPermit, FIRST_REQUEST_BYTES_MAX, FREE_BYTES};
 use crate::login::LoggingIn;
-use crate::patrol::{Patrol, Seen, Start, Verdict};
 use crate::prepared::RecentStatements;
 use crate::session::Session;
 use crate::startup::Agreement;
@@ -86,8 +86,8 @@ pub(crate) struct Connection<H: QueryHandler> {
     /// The memory that it holds.
     account: Account,
     /// The queue of its requests that wait for a thread.
-    line: Arc<Line>,
-    patrol: Patrol,
+    source: Arc<WorkSource>,
+    idle_check: IdleCheck,
     /// Ends when the slot of its last request comes (`request_rate.rs`); no further request is begun before.
     slot: Option<Pin<Box<Sleep>>>,
     /// EXECUTE requests that were begun in this turn and are not counted yet.
@@ -106,12 +106,12 @@ impl<H: QueryHandler> Connection<H> {
         id: u32,
         place: &ConnectionPermit,
     ) -> Connection<H> {
-        let line = Line::new(shared.pools.clone());
+        let source = WorkSource::new(shared.pools.clone());
         let idle = shared.options.idle_timeout.map(|timeout| Box::pin(sleep(timeout)));
         Connection {
             decoder: Decoder::new(shared.options.frame_size_bytes_max.min(FIRST_REQUEST_BYTES_MAX), id),
             encoder: Encoder::new(Version::V5),
-            session: Session::new(peer, place.budget().clone(), line.clone()),
+            session: Session::new(peer, place.budget().clone(), source.clone()),
             statements: RecentStatements::new(),
             agreement: None,
             logging_in: None,
@@ -127,8 +127,8 @@ impl<H: QueryHandler> Connection<H> {
             reads_much: false,
             output_bytes_max: None,
             account: Account::new(place.budget().clone()),
-            line,
-            patrol: Patrol::new(connected, shared.options.handshake_timeout),
+            source,
+            idle_check: IdleCheck::new(connected, shared.options.handshake_timeout),
             slot: None,
             executes: 0,
             sent_bytes: 0,
@@ -201,7 +201,7 @@ impl<H: QueryHandler> Connection<H> {
             }
             drop(hold);
             if connection_turn.requests() > 0 {
-                self.patrol.begun();
+                self.idle_check.request_started();
             }
             self.count_executes();
             progress |= self.write(cx)?;
@@ -241,9 +241,9 @@ impl<H: QueryHandler> Connection<H> {
     /// thread begins.
     fn settle(&mut self) {
         self.account.settle(self.held_bytes(), self.decoder.missing_bytes());
-        let is_clogged = self.encoder.pending_bytes() >= OUTPUT_WAITING_BYTES_MAX;
-        if self.line.set_clogged(is_clogged) && !is_clogged {
-            self.shared.pools.poke();
+        let is_paused = self.encoder.pending_bytes() >= OUTPUT_WAITING_BYTES_MAX;
+        if self.source.set_paused(is_paused) && !is_paused {
+            self.shared.pools.wake();
         }
     }
 
@@ -262,14 +262,14 @@ impl<H: QueryHandler> Connection<H> {
         let buffers_bytes = self.decoder.buffer().capacity() + self.encoder.capacity_bytes();
         let holds_much = buffers_bytes.max(self.held_bytes()) > FREE_BYTES;
         if holds_much || self.agreement.is_none() {
-            let seen = Seen {
+            let state = ConnectionState {
                 start: self.start(),
                 is_missing_some: self.decoder.missing_bytes() > 0,
                 is_sending: self.encoder.pending_bytes() > 0,
-                is_in_the_way: self.account.is_in_the_way(),
+                blocks_others: self.account.blocks_others(),
                 keeps_writes: !self.writing.is_empty() && !self.may_finish_writes(),
             };
-            while let Poll::Ready(verdict) = self.patrol.poll(&seen, cx) {
+            while let Poll::Ready(verdict) = self.idle_check.poll(&state, cx) {
                 match verdict {
                     Verdict::Shrink => {
                         self.decoder.shrink();
@@ -278,7 +278,7 @@ impl<H: QueryHandler> Connection<H> {
                     Verdict::Close(reason) => {
                         self.shared.metrics.connections_closed.add(1);
                         let client = self.session.client.address;
-                        self.shared.notices.closings.tell(|left_out| {
+                        self.shared.notices.closings.log(|left_out| {
                             tracing::info!(?client, "closing connection: {reason}{left_out}");
                         });
                         return Poll::Ready(Ok(()));

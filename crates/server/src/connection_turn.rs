@@ -14,16 +14,16 @@ const REQUESTS_MAX: usize = 256;
 const DURATION_MAX: Duration = Duration::from_millis(2);
 
 /// The weight of the requests between two checks of the clock.
-const WEIGHT_PER_LOOK: usize = 8;
+const WEIGHT_PER_CHECK: usize = 8;
 
 /// The bytes of a request that weigh as much as a small request.
 const BYTES_PER_WEIGHT: usize = 512;
 
 /// The size of a read from the socket after which the clock is checked.
-const READ_PER_LOOK_BYTES: usize = 64 * 1024;
+const READ_PER_CHECK_BYTES: usize = 64 * 1024;
 
 /// The weight of a request that did the work of many rows.
-pub(crate) const WEIGHT_OF_LARGE: usize = WEIGHT_PER_LOOK;
+pub(crate) const WEIGHT_OF_LARGE: usize = WEIGHT_PER_CHECK;
 
 /// The weight of a request that continues on another thread.
 pub(crate) const WEIGHT_OF_MOVED: usize = 4;
@@ -37,14 +37,14 @@ pub(crate) struct ConnectionTurn {
     requests: usize,
     weight: usize,
     /// The weight at which the clock is checked next.
-    next_look: usize,
-    first_look: Option<Instant>,
+    next_check: usize,
+    first_check: Option<Instant>,
     is_over: bool,
 }
 
 impl ConnectionTurn {
     pub(crate) fn begin() -> ConnectionTurn {
-        ConnectionTurn { next_look: WEIGHT_PER_LOOK, ..ConnectionTurn::default() }
+        ConnectionTurn { next_check: WEIGHT_PER_CHECK, ..ConnectionTurn::default() }
     }
 
     /// The requests that were begun in it.
@@ -62,22 +62,22 @@ impl ConnectionTurn {
         self.requests += 1;
         self.weight += 1 + weight + size_bytes / BYTES_PER_WEIGHT;
         self.is_over |= self.requests >= REQUESTS_MAX || weight >= WEIGHT_OF_TURN;
-        if self.weight >= self.next_look {
-            self.look(Instant::now());
+        if self.weight >= self.next_check {
+            self.check(Instant::now());
         }
     }
 
     /// Bytes were read from the socket; their copies take time, too.
     pub(crate) fn count_read(&mut self, size_bytes: usize) {
-        if size_bytes >= READ_PER_LOOK_BYTES {
-            self.look(Instant::now());
+        if size_bytes >= READ_PER_CHECK_BYTES {
+            self.check(Instant::now());
         }
     }
 
     #[cold]
-    fn look(&mut self, now: Instant) {
-        self.next_look = self.weight + WEIGHT_PER_LOOK;
-        let first = *self.first_look.get_or_insert(now);
+    fn check(&mut self, now: Instant) {
+        self.next_check = self.weight + WEIGHT_PER_CHECK;
+        let first = *self.first_check.get_or_insert(now);
         self.is_over |= now.duration_since(first) >= DURATION_MAX;
     }
 }
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_turn_of_small_requests_ends_after_their_number() {
         let mut turn = ConnectionTurn::begin();
-        turn.next_look = usize::MAX;
+        turn.next_check = usize::MAX;
         for _ in 1..REQUESTS_MAX {
             turn.count(30, 0);
         }
@@ -106,26 +106,26 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_took_long_ends_at_the_next_look() {
+    fn a_turn_that_took_long_ends_at_the_next_check() {
         let mut turn = ConnectionTurn::begin();
         let start = Instant::now();
-        turn.look(start);
-        turn.look(start + DURATION_MAX / 2);
+        turn.check(start);
+        turn.check(start + DURATION_MAX / 2);
         assert!(!turn.is_over());
-        turn.look(start + DURATION_MAX);
+        turn.check(start + DURATION_MAX);
         assert!(turn.is_over());
     }
 
     #[test]
-    fn long_requests_and_those_that_go_on_elsewhere_are_looked_at_sooner() {
+    fn the_clock_is_checked_sooner_after_long_and_moved_requests() {
         let mut turn = ConnectionTurn::begin();
         turn.count(0, 0);
-        assert!(turn.first_look.is_none());
+        assert!(turn.first_check.is_none());
         turn.count(8 * BYTES_PER_WEIGHT, 0);
-        assert!(turn.first_look.is_some());
+        assert!(turn.first_check.is_some());
         let mut turn = ConnectionTurn::begin();
         turn.count(0, WEIGHT_OF_MOVED);
         turn.count(0, WEIGHT_OF_MOVED);
-        assert!(turn.first_look.is_some());
+        assert!(turn.first_check.is_some());
     }
 }

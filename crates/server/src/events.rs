@@ -1,6 +1,6 @@
 //! The delivery of events to the connections that registered for them.
 
-use crate::quiet::Quiet;
+use crate::log_limit::LogRateLimit;
 use protocol::Event;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ const EVENTS_WAITING_MAX: usize = 4096;
 pub(crate) struct EventBus {
     listeners: Mutex<Listeners>,
     /// Limits messages about dropped events.
-    quiet: Quiet,
+    limit: LogRateLimit,
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl EventBus {
         let event = Arc::new(event);
         for (id, listener) in &self.lock().by_id {
             if listener.try_send(event.clone()).is_err() {
-                self.quiet.tell(|left_out| {
+                self.limit.log(|left_out| {
                     tracing::warn!(listener = id, "event dropped: the client does not read{left_out}");
                 });
             }

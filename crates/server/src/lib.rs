@@ -10,17 +10,17 @@ mod connection;
 mod connection_turn;
 mod events;
 mod hash_places;
+mod idle_check;
 mod in_flight;
 mod limits;
+mod log_limit;
 mod login;
 mod long_request;
 mod long_text;
 mod metrics;
 mod options;
 mod paths;
-mod patrol;
 mod prepared;
-mod quiet;
 mod request_rate;
 mod server;
 mod session;
@@ -30,9 +30,9 @@ mod tls;
 mod trace;
 mod turn;
 
+pub use log_limit::{LeftOut, LogRateLimit};
 pub use metrics::{Counter, Metrics};
 pub use options::ServerOptions;
-pub use quiet::{LeftOut, Quiet};
 pub use server::{Listener, Server};
 pub use tls::{Tls, rustls};
 
@@ -49,13 +49,13 @@ struct Shared<H: query::QueryHandler> {
     limits: std::sync::Arc<limits::Limits>,
     pools: std::sync::Arc<blocking_pool::Pools>,
     /// The traces that wait for a thread.
-    trace_line: std::sync::Arc<blocking_pool::Line>,
+    trace_source: std::sync::Arc<blocking_pool::WorkSource>,
     /// The limit on requests a second, if there is one.
     request_rate: Option<request_rate::RequestRate>,
     /// The places for hashes of passwords.
     hash_places: std::sync::Arc<hash_places::HashPlaces>,
     /// The limits of log messages that clients cause.
-    notices: quiet::Notices,
+    notices: log_limit::Notices,
     /// The address at which clients reach the server.
     local: std::net::SocketAddr,
 }

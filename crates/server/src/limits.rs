@@ -120,18 +120,18 @@ impl Drop for ConnectionPermit {
 pub(crate) struct Account {
     lease: Lease,
     /// Whether it waits for room that it has requested.
-    lacks_room: bool,
+    is_waiting: bool,
 }
 
 impl Account {
     pub(crate) fn new(budget: Arc<MemoryBudget>) -> Account {
-        Account { lease: Lease::new(budget), lacks_room: false }
+        Account { lease: Lease::new(budget), is_waiting: false }
     }
 
     /// Ready if the connection may hold this many bytes. Otherwise `cx` is woken when it may.
-    pub(crate) fn poll_room(&mut self, held_bytes: usize, cx: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_grow(&mut self, held_bytes: usize, cx: &Context<'_>) -> Poll<()> {
         let room = self.lease.poll_grow(leased_bytes(held_bytes), cx);
-        self.lacks_room = room.is_pending();
+        self.is_waiting = room.is_pending();
         room
     }
 
@@ -149,16 +149,16 @@ impl Account {
     /// Withdraws its request for room.
     pub(crate) fn stop_waiting(&mut self) {
         self.lease.stop_waiting();
-        self.lacks_room = false;
+        self.is_waiting = false;
     }
 
     /// Whether it waits for room that it has requested.
-    pub(crate) fn lacks_room(&self) -> bool {
-        self.lacks_room
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_waiting
     }
 
     /// Whether it holds memory for which other connections wait.
-    pub(crate) fn is_in_the_way(&self) -> bool {
+    pub(crate) fn blocks_others(&self) -> bool {
         self.lease.bytes() > 0 && self.is_short()
     }
 
@@ -211,15 +211,15 @@ mod tests {
         let [mut first, mut second, mut other] =
             places.each_ref().map(|place| Account::new(place.as_ref().unwrap().budget().clone()));
         let cx = Context::from_waker(Waker::noop());
-        assert!(first.poll_room(3 * STEP_BYTES + 1, &cx).is_ready());
-        assert!(second.poll_room(FREE_BYTES, &cx).is_ready(), "small requests ask nobody");
-        assert!(second.poll_room(FREE_BYTES + 1, &cx).is_pending() && second.lacks_room());
-        assert!(first.is_in_the_way() && !second.is_in_the_way());
-        assert!(other.poll_room(4 * STEP_BYTES, &cx).is_ready());
+        assert!(first.poll_grow(3 * STEP_BYTES + 1, &cx).is_ready());
+        assert!(second.poll_grow(FREE_BYTES, &cx).is_ready(), "small requests ask nobody");
+        assert!(second.poll_grow(FREE_BYTES + 1, &cx).is_pending() && second.is_waiting());
+        assert!(first.blocks_others() && !second.blocks_others());
+        assert!(other.poll_grow(4 * STEP_BYTES, &cx).is_ready());
         first.settle(STEP_BYTES, 2 * STEP_BYTES);
-        assert!(second.poll_room(FREE_BYTES + 1, &cx).is_pending(), "what is missing stays reserved");
+        assert!(second.poll_grow(FREE_BYTES + 1, &cx).is_pending(), "what is missing stays reserved");
         first.settle(0, 0);
-        assert!(second.poll_room(FREE_BYTES + 1, &cx).is_ready() && !second.lacks_room());
+        assert!(second.poll_grow(FREE_BYTES + 1, &cx).is_ready() && !second.is_waiting());
         second.settle(20 * STEP_BYTES, 0);
         assert!(other.is_short(), "what is used is counted beyond the limits");
         drop((first, second, other));

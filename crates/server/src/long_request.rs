@@ -15,8 +15,8 @@ use query::{
 };
 use tokio::time::timeout;
 
-use crate::blocking::HeldResponse;
-use crate::blocking_pool::{BlockingPool, Line};
+use crate::blocking::CountedResponse;
+use crate::blocking_pool::{BlockingPool, WorkSource};
 use crate::turn::Reply;
 use crate::{Shared, blocking, long_text};
 
@@ -42,10 +42,10 @@ impl Long {
         (body_bytes > LARGE_BODY_BYTES).then_some(Long::Values)
     }
 
-    fn pool(self, line: &Line) -> &BlockingPool {
+    fn pool(self, source: &WorkSource) -> &BlockingPool {
         match self {
-            Long::Text => &line.pools.scans,
-            Long::Values => &line.pools.large_writes,
+            Long::Text => &source.pools.scans,
+            Long::Values => &source.pools.large_writes,
         }
     }
 }
@@ -54,7 +54,7 @@ impl Long {
 pub(crate) struct LongRequest<H: QueryHandler> {
     pub(crate) shared: Arc<Shared<H>>,
     pub(crate) client: Arc<ClientState>,
-    pub(crate) line: Arc<Line>,
+    pub(crate) source: Arc<WorkSource>,
     pub(crate) header: Header,
     pub(crate) body: Bytes,
     pub(crate) long: Long,
@@ -72,20 +72,20 @@ enum LongOutcome<P> {
 impl<H: QueryHandler> LongRequest<H> {
     /// The answer to the request, and the memory that it takes of the client's.
     pub(crate) async fn answer(self) -> (Reply<H::Plan>, Option<Lease>) {
-        let (line, client, long) = (self.line.clone(), self.client.clone(), self.long);
+        let (source, client, long) = (self.source.clone(), self.client.clone(), self.long);
         // The memory for the text is held until the request is complete.
-        let begun = blocking::run_long(long.pool(&line), &line, async move {
+        let started = blocking::run_long(long.pool(&source), &source, async move {
             let memory = Body::parse(&self.header, &self.body)
                 .map_err(ErrorResponse::from)
-                .and_then(|body| long_text::hold(&body.request, &self.client));
+                .and_then(|body| long_text::reserve_memory(&body.request, &self.client));
             match memory {
                 Ok(memory) => (self.begin_and_write().await, memory),
                 Err(error) => (LongOutcome::Reply(Reply::Error(error)), None),
             }
         });
-        match begun.await {
+        match started.await {
             Ok((LongOutcome::Statement(outcome), _memory)) => {
-                let (response, memory) = complete(outcome, line, client).await;
+                let (response, memory) = complete(outcome, source, client).await;
                 (Reply::Response(response), memory)
             }
             Ok((LongOutcome::Reply(reply), _memory)) => (reply, None),
@@ -96,13 +96,13 @@ impl<H: QueryHandler> LongRequest<H> {
     /// Begins the request, and completes it if it waits for the log or for memory: what was written is then copied to
     /// its memtable on this thread, too.
     async fn begin_and_write(self) -> LongOutcome<H::Plan> {
-        let begun = self.begin();
+        let started = self.begin();
         drop(self);
-        match begun {
+        match started {
             LongOutcome::Statement(Outcome::Pending(pending)) => {
                 LongOutcome::Reply(Reply::Response(complete_pending(pending).await.0))
             }
-            begun => begun,
+            started => started,
         }
     }
 
@@ -161,10 +161,10 @@ impl<H: QueryHandler> LongRequest<H> {
 }
 
 /// The answer to a request that was begun. Its time limit counts from now on.
-async fn complete(outcome: Outcome, line: Arc<Line>, client: Arc<ClientState>) -> HeldResponse {
+async fn complete(outcome: Outcome, source: Arc<WorkSource>, client: Arc<ClientState>) -> CountedResponse {
     match outcome {
         Outcome::Done(Answer::Response(response)) => {
-            let memory = blocking::hold(&client, &response);
+            let memory = blocking::count_memory(&client, &response);
             (*response, memory)
         }
         Outcome::Done(Answer::Written) => (Err(QueryError::server("an answer was written to no output")), None),
@@ -172,18 +172,18 @@ async fn complete(outcome: Outcome, line: Arc<Line>, client: Arc<ClientState>) -
         Outcome::MustBlock(work) => {
             let limit = *work.limit();
             let deadline = limit.duration().map(|duration| Instant::now() + duration);
-            within(&limit, blocking::run(line, client, *work, deadline)).await
+            within(&limit, blocking::run(source, client, *work, deadline)).await
         }
     }
 }
 
-async fn complete_pending(mut pending: Box<Pending>) -> HeldResponse {
+async fn complete_pending(mut pending: Box<Pending>) -> CountedResponse {
     let limit = *pending.limit();
     within(&limit, poll_fn(move |context| pending.poll(Turn::NON_BLOCKING, context).map(|response| (response, None))))
         .await
 }
 
-async fn within(limit: &query::TimeLimit, work: impl Future<Output = HeldResponse>) -> HeldResponse {
+async fn within(limit: &query::TimeLimit, work: impl Future<Output = CountedResponse>) -> CountedResponse {
     match limit.duration() {
         Some(duration) => timeout(duration, work).await.unwrap_or_else(|_| (Err(limit.error()), None)),
         None => work.await,

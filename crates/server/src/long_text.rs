@@ -35,7 +35,7 @@ pub(crate) fn is_long(request: &Request<'_>) -> bool {
 }
 
 /// Takes the memory for reading and resolving a request. Fails if other requests have taken it.
-pub(crate) fn hold(request: &Request<'_>, client: &ClientState) -> Result<Option<Lease>, ErrorResponse> {
+pub(crate) fn reserve_memory(request: &Request<'_>, client: &ClientState) -> Result<Option<Lease>, ErrorResponse> {
     let (Some(memory), true) = (&client.memory, is_long(request)) else { return Ok(None) };
     let mut lease = Lease::new(memory.clone());
     let entries = if let Request::Batch(batch) = request { batch.queries.len() } else { 0 };

@@ -1,15 +1,15 @@
 //! The listener. It accepts connections and stops them.
 
 use crate::Shared;
-use crate::blocking_pool::{Line, Pools};
+use crate::blocking_pool::{Pools, WorkSource};
 use crate::connection::Connection;
 use crate::events::EventBus;
 use crate::hash_places::HashPlaces;
 use crate::limits::{ConnectionPermit, Limits};
+use crate::log_limit::{LogRateLimit, Notices};
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::prepared::PreparedCache;
-use crate::quiet::{Notices, Quiet};
 use crate::request_rate::RequestRate;
 use crate::stream::Stream;
 use crate::tls::Tls;
@@ -79,7 +79,7 @@ impl<H: QueryHandler> Server<H> {
             events: Arc::new(EventBus::default()),
             metrics: Arc::new(Metrics::default()),
             limits: Limits::new(&options),
-            trace_line: Line::new(pools.clone()),
+            trace_source: WorkSource::new(pools.clone()),
             pools,
             request_rate: options.requests_per_second_max.map(|max| RequestRate::new(max.get())),
             hash_places: HashPlaces::new(),
@@ -208,7 +208,7 @@ fn encrypted(
     shaken: Result<io::Result<Stream>, Elapsed>,
     peer: SocketAddr,
     metrics: &Metrics,
-    quiet: &Quiet,
+    limit: &LogRateLimit,
 ) -> Option<Stream> {
     let reason = match shaken {
         Ok(Ok(stream)) => return Some(stream),
@@ -216,7 +216,7 @@ fn encrypted(
         Err(_) => "it took too long".to_owned(),
     };
     metrics.connections_closed.add(1);
-    quiet.tell(|left_out| {
+    limit.log(|left_out| {
         tracing::info!(client = %peer, "closing connection: the TLS handshake failed: {reason}{left_out}");
     });
     None

@@ -1,7 +1,7 @@
 //! The state of a client that its connection keeps between requests.
 
-use crate::blocking_pool::Line;
-use crate::quiet::Quiet;
+use crate::blocking_pool::WorkSource;
+use crate::log_limit::LogRateLimit;
 use query::{ClientState, Login, MemoryBudget};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ pub(crate) struct Session {
     /// Requests in flight share it, and keep the keyspace with which they began.
     pub(crate) client: Arc<ClientState>,
     /// The queue in which its requests wait for threads of the blocking pools.
-    pub(crate) line: Arc<Line>,
+    pub(crate) source: Arc<WorkSource>,
     warnings: Vec<String>,
     warned_about_use: bool,
 }
 
 impl Session {
-    pub(crate) fn new(address: SocketAddr, memory: Arc<MemoryBudget>, line: Arc<Line>) -> Session {
+    pub(crate) fn new(address: SocketAddr, memory: Arc<MemoryBudget>, source: Arc<WorkSource>) -> Session {
         let client = ClientState { address: Some(address), memory: Some(memory), ..ClientState::default() };
-        Session { client: Arc::new(client), line, warnings: Vec::new(), warned_about_use: false }
+        Session { client: Arc::new(client), source, warnings: Vec::new(), warned_about_use: false }
     }
 
     /// Sets the keyspace after USE.
@@ -28,10 +28,10 @@ impl Session {
     }
 
     /// Sets the role after the login.
-    pub(crate) fn set_user(&mut self, login: Login, quiet: &Quiet) {
+    pub(crate) fn set_user(&mut self, login: Login, limit: &LogRateLimit) {
         let Login { user, user_id, notice } = login;
         if let Some(notice) = notice {
-            quiet.tell(|left_out| tracing::warn!("{notice}{left_out}"));
+            limit.log(|left_out| tracing::warn!("{notice}{left_out}"));
         }
         self.client = Arc::new(ClientState { user: Some(user), user_id, ..(*self.client).clone() });
     }

@@ -109,13 +109,13 @@ impl Trace {
         let has_memory =
             held_bytes <= FREE_BYTES || self.memory.as_mut().is_none_or(|memory| memory.try_grow(held_bytes));
         let writer = shared.clone();
-        let begun = match has_memory {
-            true => shared.pools.traces.run(&shared.trace_line, async move { self.write(&writer) }),
+        let started = match has_memory {
+            true => shared.pools.traces.run(&shared.trace_source, async move { self.write(&writer) }),
             false => Err(Overloaded),
         };
-        match begun {
+        match started {
             Ok(written) => drop(tokio::spawn(written)),
-            Err(Overloaded) => shared.notices.traces.tell(|left_out| {
+            Err(Overloaded) => shared.notices.traces.log(|left_out| {
                 tracing::warn!("trace not written: too many traces wait, or its client's memory is short{left_out}");
             }),
         }
@@ -123,17 +123,17 @@ impl Trace {
 
     /// The session is written last, since clients read the events once the session is there.
     fn write<H: QueryHandler>(&self, shared: &Shared<H>) {
-        let mut begun = Vec::new();
-        self.insert_events(shared, &mut begun);
-        self.insert_session(shared, &mut begun);
-        for outcome in begun {
+        let mut started = Vec::new();
+        self.insert_events(shared, &mut started);
+        self.insert_session(shared, &mut started);
+        for outcome in started {
             if let Err(error) = outcome.and_then(Outcome::into_response) {
-                shared.notices.traces.tell(|left_out| tracing::warn!(%error, "trace not written{left_out}"));
+                shared.notices.traces.log(|left_out| tracing::warn!(%error, "trace not written{left_out}"));
             }
         }
     }
 
-    fn insert_session<H: QueryHandler>(&self, shared: &Shared<H>, begun: &mut Vec<Result<Outcome, QueryError>>) {
+    fn insert_session<H: QueryHandler>(&self, shared: &Shared<H>, started: &mut Vec<Result<Outcome, QueryError>>) {
         let duration = micros(self.log.elapsed());
         let Trace { request, parameters, .. } = self;
         let coordinator = address_bytes(shared.local.ip());
@@ -154,10 +154,10 @@ impl Trace {
             Value::Bytes(request.as_bytes()),
             Value::Bytes(&started_at.to_be_bytes()),
         ];
-        begun.push(begin_insert(shared, &text, &values));
+        started.push(begin_insert(shared, &text, &values));
     }
 
-    fn insert_events<H: QueryHandler>(&self, shared: &Shared<H>, begun: &mut Vec<Result<Outcome, QueryError>>) {
+    fn insert_events<H: QueryHandler>(&self, shared: &Shared<H>, started: &mut Vec<Result<Outcome, QueryError>>) {
         let text = format!(
             "INSERT INTO system_traces.events (session_id, event_id, activity, source, source_port, source_elapsed, thread) \
              VALUES (?, ?, ?, ?, ?, ?, 'espalier') USING TTL {TTL_SECONDS}"
@@ -174,7 +174,7 @@ impl Trace {
                 Value::Bytes(&port),
                 Value::Bytes(&micros(event.elapsed)),
             ];
-            begun.push(begin_insert(shared, &text, &values));
+            started.push(begin_insert(shared, &text, &values));
         }
     }
 

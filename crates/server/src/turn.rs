@@ -22,19 +22,19 @@ use crate::trace::Trace;
 use crate::{Shared, blocking};
 
 /// The state of a request that was begun.
-pub(crate) enum Begun<P> {
+pub(crate) enum Started<P> {
     /// The encoder has the answer.
     Written,
     /// The answer is known.
     Answered(ReplyTo, Box<Reply<P>>),
     /// The request is in flight, and was not polled yet.
-    UnderWay(InFlight<P>),
+    InFlight(InFlight<P>),
 }
 
-impl<P> Begun<P> {
+impl<P> Started<P> {
     /// The id of the statement, if the answer tells the client to prepare it again.
     fn unprepared(&self) -> Option<&[u8]> {
-        let Begun::Answered(_, reply) = self else { return None };
+        let Started::Answered(_, reply) = self else { return None };
         match &**reply {
             Reply::Response(Err(QueryError { kind: ErrorKind::Unprepared { id }, .. })) => Some(id),
             _ => None,
@@ -83,7 +83,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         header: &Header,
         body: &[u8],
         owned: &dyn Fn() -> Bytes,
-    ) -> Begun<H::Plan> {
+    ) -> Started<H::Plan> {
         // It is read in its place, because a move costs more than a copy of a rare error.
         let parsed = Body::parse(header, body);
         let parsed = match &parsed {
@@ -120,8 +120,8 @@ impl<H: QueryHandler> Requests<'_, H> {
         }
     }
 
-    fn refuse(&mut self, stream: i16, error: ErrorResponse) -> Begun<H::Plan> {
-        Begun::Answered(ReplyTo::new(stream, self.session.take_warnings(), None), Box::new(Reply::Error(error)))
+    fn refuse(&mut self, stream: i16, error: ErrorResponse) -> Started<H::Plan> {
+        Started::Answered(ReplyTo::new(stream, self.session.take_warnings(), None), Box::new(Reply::Error(error)))
     }
 
     #[inline]
@@ -132,7 +132,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         id: &[u8],
         client_columns: Option<&[u8]>,
         options: &QueryOptions<'_>,
-    ) -> Begun<H::Plan> {
+    ) -> Started<H::Plan> {
         let Some(statement) = statements.find(&self.shared.prepared, id) else {
             return self.refuse(envelope.header.stream, ErrorResponse::unprepared(id));
         };
@@ -140,11 +140,11 @@ impl<H: QueryHandler> Requests<'_, H> {
             self.session.warn_about_use(id, statement.keyspace.as_deref());
         }
         let request = Statement::Prepared { statement, client_columns };
-        let begun = self.begin_statement(request, options, envelope, |trace| trace.of_execute(statement, options));
-        if begun.unprepared().is_some() {
+        let started = self.begin_statement(request, options, envelope, |trace| trace.of_execute(statement, options));
+        if started.unprepared().is_some() {
             statements.forget(&self.shared.prepared, id);
         }
-        begun
+        started
     }
 
     fn batch(
@@ -152,7 +152,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         statements: &mut RecentStatements<H::Plan>,
         envelope: Envelope<'_>,
         batch: &Batch<'_>,
-    ) -> Begun<H::Plan> {
+    ) -> Started<H::Plan> {
         let mut entries = Vec::with_capacity(batch.queries.len());
         for query in &batch.queries {
             let statement = match query.statement {
@@ -166,14 +166,14 @@ impl<H: QueryHandler> Requests<'_, H> {
         }
         self.shared.metrics.batches_executed.add(1);
         let statement = Statement::Batch { kind: batch.kind, entries: &entries };
-        let begun = self.begin_statement(statement, &batch.options, envelope, |trace| trace.of_batch(&batch.options));
-        if let Some(id) = begun.unprepared() {
+        let started = self.begin_statement(statement, &batch.options, envelope, |trace| trace.of_batch(&batch.options));
+        if let Some(id) = started.unprepared() {
             statements.forget(&self.shared.prepared, id);
         }
-        begun
+        started
     }
 
-    fn prepare(&mut self, envelope: Envelope<'_>, text: &str, named: Option<&str>) -> Begun<H::Plan> {
+    fn prepare(&mut self, envelope: Envelope<'_>, text: &str, named: Option<&str>) -> Started<H::Plan> {
         let trace = envelope.is_traced().then(|| Trace::begin(&self.session.client));
         let prepared = self.shared.prepared.prepare(&*self.shared.handler, &self.session.client, text, named);
         let reply = match prepared {
@@ -190,7 +190,7 @@ impl<H: QueryHandler> Requests<'_, H> {
             trace.of_prepare(text).record(self.shared);
         }
         let to = ReplyTo::new(envelope.header.stream, self.session.take_warnings(), tracing_id);
-        Begun::Answered(to, Box::new(reply))
+        Started::Answered(to, Box::new(reply))
     }
 
     /// Begins a statement. If its answer is known at once and needs no warnings, the query layer writes it straight to
@@ -202,7 +202,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         options: &QueryOptions<'_>,
         envelope: Envelope<'_>,
         describe: impl FnOnce(Trace) -> Trace,
-    ) -> Begun<H::Plan> {
+    ) -> Started<H::Plan> {
         // The head of an answer says whether there are warnings, so an answer that has some is written once it is
         // known.
         if envelope.is_traced() || self.session.has_warnings() {
@@ -218,8 +218,8 @@ impl<H: QueryHandler> Requests<'_, H> {
             outcome => Err(outcome),
         });
         match written {
-            Ok(()) => Begun::Written,
-            Err(outcome) => self.begun(outcome, ReplyTo::plain(header.stream), size_bytes, None),
+            Ok(()) => Started::Written,
+            Err(outcome) => self.started(outcome, ReplyTo::plain(header.stream), size_bytes, None),
         }
     }
 
@@ -231,7 +231,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         options: &QueryOptions<'_>,
         envelope: Envelope<'_>,
         describe: impl FnOnce(Trace) -> Trace,
-    ) -> Begun<H::Plan> {
+    ) -> Started<H::Plan> {
         let trace = envelope.is_traced().then(|| describe(Trace::begin(&self.session.client)));
         let Header { version, stream, .. } = *envelope.header;
         let (client, log) = (&self.session.client, trace.as_ref().map(Trace::log));
@@ -239,20 +239,20 @@ impl<H: QueryHandler> Requests<'_, H> {
         let outcome = self.shared.handler.begin(&request, self.turn, None);
         let tracing_id = trace.as_ref().map(Trace::id);
         let reply = ReplyTo::new(stream, self.session.take_warnings(), tracing_id);
-        self.begun(outcome, reply, envelope.size_bytes, trace)
+        self.started(outcome, reply, envelope.size_bytes, trace)
     }
 
-    fn begun(&self, outcome: Outcome, reply: ReplyTo, size_bytes: usize, trace: Option<Trace>) -> Begun<H::Plan> {
+    fn started(&self, outcome: Outcome, reply: ReplyTo, size_bytes: usize, trace: Option<Trace>) -> Started<H::Plan> {
         match outcome {
-            Outcome::Done(Answer::Written) => Begun::Written,
+            Outcome::Done(Answer::Written) => Started::Written,
             Outcome::Done(Answer::Response(response)) => {
                 if let Some(trace) = trace {
                     trace.record(self.shared);
                 }
-                Begun::Answered(reply, Box::new(Reply::Response(*response)))
+                Started::Answered(reply, Box::new(Reply::Response(*response)))
             }
-            Outcome::Pending(pending) => Begun::UnderWay(InFlight::pending(reply, size_bytes, pending)),
-            Outcome::MustBlock(work) => Begun::UnderWay(self.run_blocking(*work, trace, reply, size_bytes)),
+            Outcome::Pending(pending) => Started::InFlight(InFlight::pending(reply, size_bytes, pending)),
+            Outcome::MustBlock(work) => Started::InFlight(self.run_blocking(*work, trace, reply, size_bytes)),
         }
     }
 
@@ -265,7 +265,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         request: &Request<'_>,
         long: Long,
         body: Bytes,
-    ) -> Begun<H::Plan> {
+    ) -> Started<H::Plan> {
         self.shared.metrics.requests.add(1);
         let mut prepared = Vec::new();
         if let Request::Execute { id, .. } = request {
@@ -309,7 +309,7 @@ impl<H: QueryHandler> Requests<'_, H> {
             long,
             shared: self.shared.clone(),
             client: self.session.client.clone(),
-            line: self.session.line.clone(),
+            source: self.session.source.clone(),
             header: *envelope.header,
             body,
             prepared,
@@ -327,7 +327,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         // A statement's own limit begins once the statement is read.
         let limit = TimeLimit::NONE;
         let size_bytes = body_bytes + size_of_val(&*answering);
-        Begun::UnderWay(InFlight::blocking(to, size_bytes, Blocking { answering, limit, deadline: None }))
+        Started::InFlight(InFlight::blocking(to, size_bytes, Blocking { answering, limit, deadline: None }))
     }
 
     fn run_blocking(
@@ -339,9 +339,9 @@ impl<H: QueryHandler> Requests<'_, H> {
     ) -> InFlight<H::Plan> {
         let limit: TimeLimit = *work.limit();
         let deadline = limit.duration().map(|duration| Instant::now() + duration);
-        let (shared, client, line) = (self.shared.clone(), self.session.client.clone(), self.session.line.clone());
+        let (shared, client, source) = (self.shared.clone(), self.session.client.clone(), self.session.source.clone());
         let answering: Answering<H::Plan> = Box::pin(async move {
-            let (response, memory) = blocking::run(line, client, work, deadline).await;
+            let (response, memory) = blocking::run(source, client, work, deadline).await;
             if let Some(trace) = trace {
                 trace.record(&shared);
             }

@@ -157,7 +157,7 @@ impl IndexFile {
             let mut page = vec![0; length].into_boxed_slice();
             match may_block {
                 true => self.file.read_exact_at(&mut page, start)?,
-                false => self.file.read_exact_at_hand(&mut page, start)?,
+                false => self.file.read_exact_at_nowait(&mut page, start)?,
             }
             if let Some(checksums) = &self.checksums {
                 checksums.check_page(&self.name, number, &page)?;

@@ -85,8 +85,8 @@ pub fn replace_tables(
     let decided = disk.rename(&temporary, &path).and_then(|()| disk.sync_dir(dir));
     // From here on the record may be on the device, so the prepared files must stay, whatever happens.
     prepared.into_iter().for_each(PreparedSSTable::keep);
-    let carried_out = decided.map_err(SSTableError::from).and_then(|()| carry_out(disk, dir, &record, &path));
-    carried_out.map_err(|error| ReplaceError { error, may_be_decided: true })?;
+    let applied = decided.map_err(SSTableError::from).and_then(|()| apply_record(disk, dir, &record, &path));
+    applied.map_err(|error| ReplaceError { error, may_be_decided: true })?;
     Ok(added)
 }
 
@@ -114,7 +114,7 @@ fn write_record(disk: &dyn Disk, dir: &Path, record: &Record, temporary: &Path) 
 }
 
 /// Carries out a record, from whatever point it had reached.
-fn carry_out(disk: &dyn Disk, dir: &Path, record: &Record, path: &Path) -> Result<(), SSTableError> {
+fn apply_record(disk: &dyn Disk, dir: &Path, record: &Record, path: &Path) -> Result<(), SSTableError> {
     let names = file_names(disk, dir)?;
     let of = |id: &SSTableId, name: &str| Descriptor::parse_file_name(name).is_some_and(|(other, _)| other == *id);
     for id in &record.added {
@@ -202,7 +202,7 @@ pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTa
     for name in file_names(disk, dir)?.iter().filter(|name| is_record(name)) {
         let path = dir.join(name);
         let record = Record::decode(name, &read_whole(disk, &path)?.unwrap_or_default())?;
-        carry_out(disk, dir, &record, &path)?;
+        apply_record(disk, dir, &record, &path)?;
     }
     let names = file_names(disk, dir)?;
     let found = FoundFiles::among(&names);
@@ -255,7 +255,7 @@ pub fn remove_all_tables(disk: &dyn Disk, dir: &Path) -> Result<(), SSTableError
         // A record that outlived the TOC.txt of its tables would bring them back. The contents of a damaged record do
         // not matter here.
         match Record::decode(name, &read_whole(disk, &path)?.unwrap_or_default()) {
-            Ok(record) => carry_out(disk, dir, &record, &path)?,
+            Ok(record) => apply_record(disk, dir, &record, &path)?,
             Err(_) => disk.remove_file(&path)?,
         }
     }

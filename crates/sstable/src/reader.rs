@@ -313,7 +313,7 @@ impl SSTableReader {
     }
 
     /// Adds the table's name to an error of a read, and records damage.
-    fn met(&self, error: SSTableError) -> SSTableError {
+    fn record_error(&self, error: SSTableError) -> SSTableError {
         if matches!(error, SSTableError::Corruption(_)) {
             self.files.damaged.store(true, Ordering::Relaxed);
         }
@@ -441,7 +441,7 @@ impl SSTableReader {
 
     /// A cursor over what `range` selects, reading according to `mode`.
     pub fn cursor_with(&self, range: &ReadRange, mode: ReadMode) -> Result<SSTableCursor, SSTableError> {
-        SSTableCursor::open(self.clone(), range, mode).map_err(|error| self.met(error))
+        SSTableCursor::open(self.clone(), range, mode).map_err(|error| self.record_error(error))
     }
 
     /// Refuses to read under a schema that lacks a column of the file.

@@ -13,12 +13,12 @@ pub(super) struct SimulatedQueue {
     disk: SimulatedDisk,
     inode: usize,
     path: PathBuf,
-    under_way: Vec<UnderWay>,
+    pending: Vec<PendingWrite>,
     done: Vec<CompletedWrite>,
 }
 
 #[derive(Debug)]
-struct UnderWay {
+struct PendingWrite {
     frame: Frame,
     offset: u64,
     durability: Durability,
@@ -27,18 +27,18 @@ struct UnderWay {
 
 impl SimulatedQueue {
     pub fn new(disk: SimulatedDisk, inode: usize, path: PathBuf) -> SimulatedQueue {
-        SimulatedQueue { disk, inode, path, under_way: Vec::new(), done: Vec::new() }
+        SimulatedQueue { disk, inode, path, pending: Vec::new(), done: Vec::new() }
     }
 
     /// One write reaches the device.
     fn finish_one(&mut self) {
-        if self.under_way.is_empty() {
+        if self.pending.is_empty() {
             return;
         }
         let mut state = self.disk.lock();
         let at =
-            Choices(state.faults.trace().len() as u64 ^ self.under_way.len() as u64).below(self.under_way.len() as u64);
-        let UnderWay { frame, offset, durability, mut result } = self.under_way.swap_remove(at as usize);
+            Choices(state.faults.trace().len() as u64 ^ self.pending.len() as u64).below(self.pending.len() as u64);
+        let PendingWrite { frame, offset, durability, mut result } = self.pending.swap_remove(at as usize);
         if state.faults.is_dead() {
             result =
                 result.and(Err(DiskError::new("write", &self.path, Some(offset), std::io::ErrorKind::Other.into())));
@@ -57,11 +57,11 @@ impl BlockQueue for SimulatedQueue {
         } else {
             Err(DiskError::new("write blocks", &self.path, Some(offset), std::io::ErrorKind::InvalidInput.into()))
         };
-        self.under_way.push(UnderWay { frame, offset, durability, result });
+        self.pending.push(PendingWrite { frame, offset, durability, result });
     }
 
     fn in_flight(&self) -> usize {
-        self.under_way.len() + self.done.len()
+        self.pending.len() + self.done.len()
     }
 
     fn next_written(&mut self) -> Option<CompletedWrite> {
@@ -69,11 +69,11 @@ impl BlockQueue for SimulatedQueue {
     }
 
     fn wait(&mut self, until: Option<Instant>) -> Result<(), DiskError> {
-        if self.under_way.is_empty() && self.done.is_empty() {
+        if self.pending.is_empty() && self.done.is_empty() {
             park(until);
             return Ok(());
         }
-        if !self.under_way.is_empty() && self.disk.lock().faults.loses_queue() {
+        if !self.pending.is_empty() && self.disk.lock().faults.loses_queue() {
             return Err(DiskError::new("wait for writes of", &self.path, None, std::io::ErrorKind::Other.into()));
         }
         self.finish_one();

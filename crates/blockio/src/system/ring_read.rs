@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use super::ring_queue::Patience;
 use super::{SystemFile, is_refusal, page_cache};
-use crate::read_ahead::{BlockRead, ReadUnderWay};
+use crate::read_ahead::{AsyncBlockRead, BlockRead};
 use crate::{BLOCK_SIZE, DiskError};
 
 /// The reader that the module's text describes.
@@ -99,7 +99,7 @@ impl RingRead {
     }
 }
 
-impl ReadUnderWay for RingRead {
+impl AsyncBlockRead for RingRead {
     fn begin(&mut self, read: BlockRead) {
         let is_direct = self.file.direct().is_some();
         self.put_off = match is_direct && !page_cache::has_all(&self.file.file, read.offset, read.range.len()) {

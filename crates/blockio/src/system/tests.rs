@@ -240,7 +240,7 @@ fn a_read_that_may_not_wait_returns_cached_bytes_or_would_block() {
     for options in [OpenOptions::read(), OpenOptions::read().blocks()] {
         let file = SystemDisk::new().open(&path, options).unwrap();
         let mut buffer = vec![0; bytes.len()];
-        let read = file.read_at_hand(&mut buffer, 100);
+        let read = file.read_at_nowait(&mut buffer, 100);
         let is_direct = options.blocks && file.block_writes() == BlockWrites::Direct;
         match read {
             Ok(length) => assert!(!is_direct && buffer[..length] == bytes[100..]),

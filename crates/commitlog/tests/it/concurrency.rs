@@ -122,15 +122,15 @@ impl Wake for Flag {
 fn a_flush_wakes_waiters_for_room() {
     let (log, _) = CommitLog::open(Arc::new(SimulatedDisk::new()), options(SyncMode::Batch)).unwrap();
     let table = Uuid::from_u128(1);
-    let mut room = loop {
-        let room = log.room();
+    let mut freed = loop {
+        let freed = log.space_freed();
         match log.try_append(&[table], &[1; 9000]) {
             Ok(_) => log.sync().unwrap(),
             Err(error) => {
                 assert!(matches!(error, LogError::NoFreeSegment));
                 // Otherwise a segment is being prepared.
                 if log.pressure().is_some_and(|pressure| pressure.free_segments == 0) {
-                    break Box::pin(room);
+                    break Box::pin(freed);
                 }
             }
         }
@@ -138,10 +138,10 @@ fn a_flush_wakes_waiters_for_room() {
     let flag = Arc::new(Flag(AtomicBool::new(false)));
     let waker = Waker::from(Arc::clone(&flag));
     let mut context = Context::from_waker(&waker);
-    assert_eq!(room.as_mut().poll(&mut context), Poll::Pending);
+    assert_eq!(freed.as_mut().poll(&mut context), Poll::Pending);
     log.flushed(table, PositionInterval { start: LogPosition::NONE, end: log.position() }).unwrap();
     assert!(flag.0.load(Ordering::SeqCst));
-    assert_eq!(room.as_mut().poll(&mut context), Poll::Ready(()));
+    assert_eq!(freed.as_mut().poll(&mut context), Poll::Ready(()));
     log.append(&[table], &[1; 9000]).unwrap();
 }
 

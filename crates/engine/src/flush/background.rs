@@ -36,7 +36,7 @@ struct Requests {
     /// Memory or log space is short, so a thread should examine both.
     cleanup: bool,
     /// Both were examined since the last flush ended, and flushes were found. Another examination would find few more.
-    looked: bool,
+    is_examined: bool,
     stopped: bool,
 }
 
@@ -128,17 +128,17 @@ impl Queue {
     }
 
     /// Makes a thread examine which tables should be flushed, unless that was done and the flushes are running.
-    fn look(&self) {
+    fn request_examination(&self) {
         let mut requests = lock(&self.requests);
-        if !requests.looked {
+        if !requests.is_examined {
             requests.cleanup = true;
             self.changed.notify_one();
         }
     }
 
-    fn looked(&self) {
+    fn note_examined(&self) {
         let mut requests = lock(&self.requests);
-        requests.looked = !requests.waiting.is_empty() || !requests.active.is_empty();
+        requests.is_examined = !requests.waiting.is_empty() || !requests.active.is_empty();
     }
 
     /// Records that a flush has ended. If it failed, the table is not retried before `rest` is over.
@@ -149,7 +149,7 @@ impl Queue {
             requests.resting.insert(table, Instant::now() + rest);
         }
         requests.completed += 1;
-        requests.looked = false;
+        requests.is_examined = false;
         // The table may have been requested again, and be free only now.
         self.changed.notify_one();
     }
@@ -215,7 +215,7 @@ impl Flush {
 
     /// Requests flushes of the tables that use most memory, or that keep segments of the log in use.
     pub fn request_cleanup(&self) {
-        self.queue.look();
+        self.queue.request_examination();
     }
 
     /// The figures of the queue.
@@ -234,11 +234,11 @@ impl Flush {
         self.queue.ended(table, rest);
         if let Ok(true) = flushed {
             // There may be more work than this table could do.
-            self.queue.look();
+            self.queue.request_examination();
         }
         if flushed.is_err() {
             // Some of the writers that wait for room must be woken, because there will be none.
-            self.shared.log().wake_room_waiters();
+            self.shared.log().wake_space_waiters();
         }
     }
 
@@ -270,7 +270,7 @@ impl Flush {
             // A table whose last flush failed may free nothing.
             freed += if self.quarantine.flush_failures().delay(table).is_none() { bytes } else { 0 };
         }
-        queue.looked();
+        queue.note_examined();
     }
 
     /// Whether the table's `memtable_flush_period_in_ms` has passed.
@@ -318,9 +318,9 @@ impl Flush {
 
     /// Repeats `attempt` until the log has room for it. If no segment is free, only flushes make room: if one of them
     /// fails, this fails too.
-    pub fn until_room(&self, mut attempt: impl FnMut() -> Result<bool, EngineError>) -> Result<(), EngineError> {
+    pub fn retry_while_full(&self, mut attempt: impl FnMut() -> Result<bool, EngineError>) -> Result<(), EngineError> {
         loop {
-            let room = self.shared.log().room();
+            let space_freed = self.shared.log().space_freed();
             if attempt()? {
                 return Ok(());
             }
@@ -328,7 +328,7 @@ impl Flush {
                 return Err(failure);
             }
             self.request_cleanup();
-            crate::block_on(room);
+            crate::block_on(space_freed);
         }
     }
 

@@ -33,7 +33,7 @@ impl Flush {
     ) -> bool {
         let flushed = self.try_flush_with_all(store, generation, interval);
         flushed.unwrap_or_else(|error| {
-            self.shared.tell_failure(&error);
+            self.shared.report_failure(&error);
             self.compaction.note(store.table.load().id, Some(error));
             false
         })
@@ -49,11 +49,11 @@ impl Flush {
         if generation.memtable.is_empty() || memory_only(&table).is_none() || !is_enabled(store, &table) {
             return Ok(false);
         }
-        let begun = store.merges.begin(|merging| {
+        let claimed_inputs = store.merges.begin(|merging| {
             let inputs = self.all_if_few(store, merging);
             Ok::<_, EngineError>(inputs.map(|inputs| (ids_of(&inputs), inputs)))
         })?;
-        let Some((_claim, inputs)) = begun else { return Ok(false) };
+        let Some((_claim, inputs)) = claimed_inputs else { return Ok(false) };
         let mut cursor = generation.memtable.clone().cursor(&table, &ReadRange::all_rows(KeyRange::all()));
         cursor.limit_large_rows(self.shared.options().background_rows());
         let statistics = generation.memtable.statistics();

@@ -121,7 +121,7 @@ impl Quarantine {
 
     /// Reports the unreadable parts of the schema other than tables, which are listed separately, and the side files of
     /// tables that the schema does not have.
-    pub fn tell_damage(&self, damage: &[SchemaDamage]) {
+    pub fn report_damage(&self, damage: &[SchemaDamage]) {
         let schema = self.shared.schema();
         let is_tables = |damage: &SchemaDamage| schema.all_unreadable().any(|(.., table)| *table.reason == *damage.0);
         damage.iter().filter(|damage| !is_tables(damage)).for_each(|damage| self.shared.note_fault(damage.to_string()));

@@ -67,17 +67,17 @@ impl Recovery {
         self.quarantine.set_replayed_aside(second_reading, unknown, is_covered)?;
         let (log_report, recovery_time) = (replay.report().clone(), started.elapsed());
         self.replayer.settle()?;
-        self.go_on_from_stored_timestamps()?;
+        self.note_stored_timestamps()?;
         self.store_system_schema(&stored.keyspaces)?;
         if is_salvage && !(log_report.gaps.is_empty() && stored.damage.is_empty()) {
             self.store_salvaged_schema(&stored)?;
         }
         // Failed deletions of dropped tables are retried at the next change of the schema, or start.
-        self.tables.finish_drops().unwrap_or_else(|error| self.shared.tell_failure(&error));
+        self.tables.finish_drops().unwrap_or_else(|error| self.shared.report_failure(&error));
         let schema_damage = match is_salvage {
             true => stored.damage,
             false => {
-                self.quarantine.tell_damage(&stored.damage);
+                self.quarantine.report_damage(&stored.damage);
                 Vec::new()
             }
         };
@@ -147,7 +147,7 @@ impl Recovery {
 
     /// Makes later timestamps greater than all stored ones: even if the clock was set back, changes of the schema and
     /// truncations must be newer than the rows that they change.
-    fn go_on_from_stored_timestamps(&self) -> Result<(), EngineError> {
+    fn note_stored_timestamps(&self) -> Result<(), EngineError> {
         // Replayed rows may be in memory only. Each such change also writes the node's row.
         let newest = newest_timestamp(read::local_rows(&self.shared)?)?;
         self.shared.note_timestamp(newest);

@@ -104,7 +104,7 @@ impl Tables {
         let Opened { sstables, failures, leftovers } =
             self.shared.files().open_all(&self.table_directory(table), table)?;
         lock(&self.leftovers).extend(leftovers);
-        failures.iter().for_each(|failure| self.shared.tell_failure(failure));
+        failures.iter().for_each(|failure| self.shared.report_failure(failure));
         match failures.into_iter().next() {
             Some(failure) => Err(failure),
             None => Ok(self.new_store(table, sstables)),

@@ -93,7 +93,7 @@ impl Truncations {
         self.shared.check_writable()?;
         let store = self.shared.store(table)?;
         // Each attempt lets flushes run first, which make room in the log.
-        self.flush.until_room(|| {
+        self.flush.retry_while_full(|| {
             let truncated = self.try_truncate(&store);
             // After a failure, all resident data must be loaded again, and the stopped merges continue.
             self.residents.settle(&store);
@@ -279,7 +279,7 @@ impl Truncations {
         gone.retain(|sstable| self.written_up_to(sstable).is_some_and(|end| end <= position));
         store.replace_sstables(&gone, Vec::new());
         if let Err(error) = self.remove_files(store, &gone) {
-            self.shared.tell_failure(&error);
+            self.shared.report_failure(&error);
             store.distrust_files();
         }
     }

@@ -133,13 +133,13 @@ mod tests {
     use super::*;
 
     fn begin(merges: &Merges, wanted: &[u32]) -> Option<Vec<u32>> {
-        let begun = merges.begin(|claimed| {
+        let claimed = merges.begin(|claimed| {
             let free = |id: &&u32| !claimed.contains(&SSTableId::from_sequence(**id));
             let free: Vec<u32> = wanted.iter().filter(free).copied().collect();
             let ids = free.iter().map(|id| SSTableId::from_sequence(*id)).collect();
             Ok::<_, ()>((!free.is_empty()).then_some((ids, free)))
         });
-        begun.unwrap().map(|(claim, free)| {
+        claimed.unwrap().map(|(claim, free)| {
             // The merge continues.
             std::mem::forget(claim);
             free

@@ -40,7 +40,7 @@ impl Transfers {
             return Ok(0);
         }
         self.refuse_transactions(&store.directory)?;
-        let sources = self.put_there_by_hand(&store)?;
+        let sources = self.foreign_sstables(&store)?;
         let copies = self.copy_verified(&store, &sources)?;
         self.take_over(&store, copies, &sources)?;
         self.compaction.request(&store);
@@ -48,7 +48,7 @@ impl Transfers {
     }
 
     /// The SSTables of a table's directory that are not in its view.
-    fn put_there_by_hand(&self, store: &TableStore) -> Result<Vec<Descriptor>, EngineError> {
+    fn foreign_sstables(&self, store: &TableStore) -> Result<Vec<Descriptor>, EngineError> {
         // The output of a flush or a merge is not in the view at once.
         let (_no_flush, _no_replacement) = (lock(&store.flushing), lock(&store.files));
         let mut found = list_foreign_tables(&*self.shared.options().disk, &store.directory)?;

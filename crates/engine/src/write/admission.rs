@@ -48,11 +48,11 @@ impl<'w> Write<'w> {
     pub async fn admit(self) -> Result<Admitted<'w>, EngineError> {
         self.check();
         let room = in_memory::reserve(self.mutation, self.stores).await?;
-        Ok(self.admit_with_room(room).await)
+        Ok(self.admit_reserved(room).await)
     }
 
     /// Admits a write once there is memory. Its room is already reserved, by the write itself or by its batch.
-    pub async fn admit_with_room(self, room: Reservations) -> Admitted<'w> {
+    pub async fn admit_reserved(self, room: Reservations) -> Admitted<'w> {
         self.check();
         let memory = self.writes.shared.pool().take(self.mutation.record_size()).await;
         Admitted { write: self, room, memory, locks: HeldLocks::NONE }

@@ -4,7 +4,7 @@
 //! where Cassandra keeps every logged batch, cut into elements of `mutations`. `version` is written last and says that
 //! all of it is there. Then its updates are written one by one, and the row is deleted. A start finishes the batches
 //! that it finds whole, and deletes the others, of which no update was written. What a batch has for a table that was
-//! truncated after the batch was begun is left out then. A batch that tables in memory have no room for is refused
+//! truncated after the batch was started is left out then. A batch that tables in memory have no room for is refused
 //! before anything of it is kept.
 
 use std::any::Any;
@@ -24,9 +24,9 @@ use crate::read;
 use crate::system::{SystemRow, SystemWrite};
 use crate::table::in_memory::{self, Reservations};
 
-/// The version of `mutations`: a record of ours, the position of the log at which the batch was begun (i64 segment, i32
-/// offset), and a CRC-32 of both behind them, cut anywhere. Without the checksum, a salvaged log that lost an element
-/// would make another record of the rest. Cassandra's versions are greater.
+/// The version of `mutations`: a record of ours, the position of the log at which the batch was started (i64 segment,
+/// i32 offset), and a CRC-32 of both behind them, cut anywhere. Without the checksum, a salvaged log that lost an
+/// element would make another record of the rest. Cassandra's versions are greater.
 const VERSION: i32 = 3;
 /// The same without the position.
 const VERSION_WITHOUT_POSITION: i32 = 2;
@@ -61,10 +61,10 @@ struct Kept {
     record: Vec<u8>,
     /// Its updates of tables that exist.
     updates: Vec<PartitionUpdate>,
-    begun: BatchStart,
+    started: BatchStart,
 }
 
-/// When a batch was begun.
+/// When a batch was started.
 enum BatchStart {
     At(LogPosition),
     /// In this millisecond since the epoch. Batches of earlier versions have no position.
@@ -72,11 +72,11 @@ enum BatchStart {
 }
 
 impl BatchStart {
-    /// Whether it was begun before a truncation at this position and in this millisecond.
+    /// Whether it was started before a truncation at this position and in this millisecond.
     fn is_before(&self, position: LogPosition, millis: i64) -> bool {
         match self {
-            BatchStart::At(begun) => *begun < position,
-            BatchStart::In(begun) => *begun <= millis,
+            BatchStart::At(started) => *started < position,
+            BatchStart::In(started) => *started <= millis,
         }
     }
 }
@@ -109,7 +109,7 @@ impl Writes {
     /// Writes an update of a batch that holds the room in tables in memory for all of it.
     async fn write_part(&self, part: &Mutation) -> Result<(), EngineError> {
         let stores = self.stores_of(part)?;
-        order::drive_with_room(Write { writes: self, mutation: part, stores: &stores }, Reservations::default()).await
+        order::drive_reserved(Write { writes: self, mutation: part, stores: &stores }, Reservations::default()).await
     }
 
     /// Whether each update has its table, and fits a record by itself.
@@ -169,26 +169,26 @@ impl Writes {
                 return Err("the checksum of its record does not match".to_owned());
             }
         }
-        let begun = match version {
+        let started = match version {
             VERSION => {
                 let position = record.split_off(record.len().saturating_sub(POSITION_BYTES));
                 BatchStart::At(decode_position(&position).ok_or("it has no position")?)
             }
-            _ => BatchStart::In(begun_millis(id)),
+            _ => BatchStart::In(started_millis(id)),
         };
         let (mutation, _of_dropped_tables) =
             Mutation::read_record(&record, &self.shared.schema()).map_err(|error| error.to_string())?;
-        Ok(Kept { record, updates: mutation.into_updates(), begun })
+        Ok(Kept { record, updates: mutation.into_updates(), started })
     }
 
     fn write_kept(
         &self,
-        Kept { record, updates, begun }: Kept,
+        Kept { record, updates, started }: Kept,
         truncated: &[(TableId, LogPosition, i64)],
     ) -> Result<(), EngineError> {
         let is_gone = |id| {
             let mut of_table = truncated.iter().filter(|(table, ..)| *table == id);
-            of_table.any(|(_, position, millis)| begun.is_before(*position, *millis))
+            of_table.any(|(_, position, millis)| started.is_before(*position, *millis))
         };
         self.quarantine.set_batch_aside(&record, is_gone)?;
         let is_served = |id| self.shared.catalog().any_store(id).is_some_and(|store| store.is_served());
@@ -225,9 +225,9 @@ fn decode_position(bytes: &[u8]) -> Option<LogPosition> {
     Some(LogPosition { segment, offset })
 }
 
-/// When a batch was begun, in milliseconds since the epoch: its id says so.
-fn begun_millis(id: Uuid) -> i64 {
-    let (seconds, nanos) = id.get_timestamp().map_or((0, 0), |begun| begun.to_unix());
+/// When a batch was started, in milliseconds since the epoch: its id says so.
+fn started_millis(id: Uuid) -> i64 {
+    let (seconds, nanos) = id.get_timestamp().map_or((0, 0), |started| started.to_unix());
     i64::try_from(seconds * 1000 + u64::from(nanos / 1_000_000)).unwrap_or(i64::MAX)
 }
 

@@ -161,7 +161,7 @@ impl Writes {
             return Ok(false);
         };
         admitted.locks = locks.of(Arc::clone(&mutation));
-        let room = self.shared.log().room();
+        let space_freed = self.shared.log().space_freed();
         match drive_under(admitted, read).await? {
             Attempt::Written => Ok(true),
             Attempt::Outdated => {
@@ -170,9 +170,9 @@ impl Writes {
                 }
                 Ok(false)
             }
-            Attempt::NoRoom => {
+            Attempt::LogFull => {
                 self.flush.request_cleanup();
-                room.await;
+                space_freed.await;
                 Ok(false)
             }
         }

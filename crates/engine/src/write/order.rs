@@ -105,15 +105,15 @@ impl Admitted<'_> {
     }
 
     /// Enters once the log has room.
-    async fn enter_with_room(&self) -> Result<Entered, EngineError> {
+    async fn enter_when_log_has_space(&self) -> Result<Entered, EngineError> {
         let writes = self.write.writes;
         loop {
-            let room = writes.shared.log().room();
+            let space_freed = writes.shared.log().space_freed();
             if let Some(entered) = self.enter()? {
                 return Ok(entered);
             }
             writes.flush.request_cleanup();
-            room.await;
+            space_freed.await;
         }
     }
 
@@ -354,12 +354,12 @@ pub(super) async fn drive(write: Write<'_>) -> Result<(), EngineError> {
 }
 
 /// Executes a write whose room is reserved.
-pub(super) async fn drive_with_room(write: Write<'_>, room: Reservations) -> Result<(), EngineError> {
-    drive_admitted(write.admit_with_room(room).await).await
+pub(super) async fn drive_reserved(write: Write<'_>, room: Reservations) -> Result<(), EngineError> {
+    drive_admitted(write.admit_reserved(room).await).await
 }
 
 async fn drive_admitted(admitted: Admitted<'_>) -> Result<(), EngineError> {
-    let entered = admitted.enter_with_room().await?;
+    let entered = admitted.enter_when_log_has_space().await?;
     let Write { writes, mutation, stores } = admitted.write;
     let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) else { return Ok(()) };
     let mut in_flight = InFlight::new(writes, mutation, stores, kept);
@@ -370,7 +370,7 @@ async fn drive_admitted(admitted: Admitted<'_>) -> Result<(), EngineError> {
 pub(super) enum Attempt {
     Written,
     /// Nothing has happened, because the log has no room. The locks were given back.
-    NoRoom,
+    LogFull,
     /// Nothing has happened, because what was read is no longer the data of its table. The locks were given back.
     Outdated,
 }
@@ -382,7 +382,7 @@ pub(super) async fn drive_under(admitted: Admitted<'_>, read: &[ReadEpoch]) -> R
     if !read.iter().all(ReadEpoch::is_current) {
         return Ok(Attempt::Outdated);
     }
-    let Some(entered) = admitted.enter_log(membership)? else { return Ok(Attempt::NoRoom) };
+    let Some(entered) = admitted.enter_log(membership)? else { return Ok(Attempt::LogFull) };
     let Write { writes, mutation, stores } = admitted.write;
     if let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) {
         let mut in_flight = InFlight::new(writes, mutation, stores, kept);
@@ -408,7 +408,7 @@ pub(super) fn block(write: Write<'_>, durability: Durability) -> Result<bool, En
 pub(crate) fn begin<E: Deref<Target = Writes>, B>(
     writes: &Writes,
     own: impl FnOnce() -> E,
-    made: impl FnOnce(WriteUnderWay<E>) -> B,
+    made: impl FnOnce(OwnedWrite<E>) -> B,
     mutation: Mutation,
     stores: &[Arc<TableStore>],
 ) -> Result<Option<B>, EngineError> {
@@ -416,20 +416,20 @@ pub(crate) fn begin<E: Deref<Target = Writes>, B>(
     let Some(admitted) = write.admit_now()? else { return Ok(None) };
     let Some(entered) = admitted.enter()? else { return Ok(None) };
     let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) else {
-        return Ok(Some(made(WriteUnderWay { waiting: None })));
+        return Ok(Some(made(OwnedWrite { waiting: None })));
     };
-    Ok(Some(made(WriteUnderWay { waiting: Some(InFlight::new(own(), mutation, stores.into(), kept)) })))
+    Ok(Some(made(OwnedWrite { waiting: Some(InFlight::new(own(), mutation, stores.into(), kept)) })))
 }
 
 /// A begun write. Completes when it is as durable as `commitlog_sync` requires and visible to every read that starts
 /// later. If it is dropped before that, it is finished in the background.
 #[must_use = "it is acknowledged when it is ready"]
-pub(crate) struct WriteUnderWay<E: Deref<Target = Writes>> {
+pub(crate) struct OwnedWrite<E: Deref<Target = Writes>> {
     /// `None` if it never had to wait.
     waiting: Option<InFlight<E, Mutation, WrittenStores>>,
 }
 
-impl<E: Deref<Target = Writes>> WriteUnderWay<E> {
+impl<E: Deref<Target = Writes>> OwnedWrite<E> {
     /// Whether it need not wait, or not any more.
     pub fn is_done(&self) -> bool {
         self.waiting.as_ref().is_none_or(InFlight::is_done)
@@ -442,7 +442,7 @@ impl<E: Deref<Target = Writes>> WriteUnderWay<E> {
 
     /// Prefetches the memory that these writes will read first in memtables. The writes must be durable and polled soon
     /// after; about eight are needed for a gain.
-    pub fn prefetch<'w>(writes: impl Iterator<Item = &'w WriteUnderWay<E>>)
+    pub fn prefetch<'w>(writes: impl Iterator<Item = &'w OwnedWrite<E>>)
     where
         E: 'w,
     {

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod adoption;
-mod begun;
 mod big;
 mod damage;
 mod derived;
@@ -19,6 +18,7 @@ mod memory;
 mod output_split;
 mod parallel_compactions;
 mod pending;
+mod pending_writes;
 mod power_cuts;
 mod pressure;
 mod promises;

@@ -10,8 +10,8 @@ use crate::fixture::{create_table, delete_partition, insert, open_with, rows, se
 use crate::gated_disk::GIVE_UP;
 
 /// A node with one compactor, which examines all tables at this interval.
-fn options(disk: &SimulatedDisk, look_every: Duration) -> EngineOptions {
-    EngineOptions { concurrent_compactors: 1, compaction_look_every: look_every, ..small_options(disk) }
+fn options(disk: &SimulatedDisk, check_interval: Duration) -> EngineOptions {
+    EngineOptions { concurrent_compactors: 1, compaction_check_interval: check_interval, ..small_options(disk) }
 }
 
 /// No test lasts this long.

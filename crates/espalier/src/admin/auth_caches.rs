@@ -6,7 +6,7 @@ use query::{Processor, QueryError};
 use std::fmt::Write;
 
 /// Executes such a verb. The roles that the request names, or all, hold as the tables have them.
-pub(super) fn carry_out(processor: &Processor, request: &Request) -> Result<String, QueryError> {
+pub(super) fn execute(processor: &Processor, request: &Request) -> Result<String, QueryError> {
     let restricted: Vec<bool> = request.roles.iter().map(|role| processor.has_cidr_restriction(role)).collect();
     processor.reload_roles()?;
     match request.verb {

@@ -5,7 +5,7 @@ use query::{Processor, QueryError};
 use std::net::IpAddr;
 
 /// Executes such a verb.
-pub(super) fn carry_out(processor: &Processor, request: &Request) -> Result<String, QueryError> {
+pub(super) fn execute(processor: &Processor, request: &Request) -> Result<String, QueryError> {
     let named = || request.cidr_group.as_deref().ok_or_else(|| QueryError::invalid("requires a cidr group name"));
     match request.verb {
         Verb::UpdateCidrGroup => {

@@ -99,7 +99,7 @@ async fn serve_client(socket: UnixStream, node: &Arc<NodeState>) -> io::Result<(
         Err(error) => Answer::Error(format!("cannot read the request: {error}")),
         Ok(request) => {
             let node = node.clone();
-            let work = tokio::task::spawn_blocking(move || carry_out(&node, &request));
+            let work = tokio::task::spawn_blocking(move || execute(&node, &request));
             match work.await {
                 Ok(Ok(text)) => Answer::Ok(text),
                 Ok(Err(message)) => Answer::Error(message),
@@ -115,7 +115,7 @@ async fn serve_client(socket: UnixStream, node: &Arc<NodeState>) -> io::Result<(
 }
 
 /// Executes a request. Blocks on the disk.
-fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
+fn execute(node: &NodeState, request: &Request) -> Result<String, String> {
     let engine = &*node.engine;
     let text = |error: engine::EngineError| error.to_string();
     match request.verb {
@@ -215,7 +215,7 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
         | Verb::GetCidrGroupsOfIp
         | Verb::CidrFilteringStats
         | Verb::ReloadCidrGroupsCache => {
-            return cidr_groups::carry_out(&node.processor, request).map_err(|error| error.message);
+            return cidr_groups::execute(&node.processor, request).map_err(|error| error.message);
         }
         Verb::InvalidateCounterCache => engine.forget_counters(),
         Verb::InvalidateRolesCache
@@ -224,7 +224,7 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
         | Verb::InvalidateNetworkPermissionsCache
         | Verb::InvalidateCidrPermissionsCache
         | Verb::InvalidateJmxPermissionsCache => {
-            return auth_caches::carry_out(&node.processor, request).map_err(|error| error.message);
+            return auth_caches::execute(&node.processor, request).map_err(|error| error.message);
         }
         Verb::ReloadSsl => {
             node.certificates.as_ref().ok_or("client_encryption_options are not enabled")?.reload()?;

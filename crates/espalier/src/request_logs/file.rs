@@ -164,9 +164,9 @@ fn write(shared: &Shared, mut files: Files) {
         shared.emptied.notify_all();
         let mut append = |files: &mut Files, are_other: bool, entries: &Entries| {
             // This log may have written to the same file since the other files were opened.
-            let looked = if are_other { files.look_at_current() } else { Ok(()) };
-            let looked = looked.map_err(|error| (entries.len(), error));
-            if let Err((lost, error)) = looked.and_then(|()| files.append(entries)) {
+            let refreshed = if are_other { files.refresh_state() } else { Ok(()) };
+            let refreshed = refreshed.map_err(|error| (entries.len(), error));
+            if let Err((lost, error)) = refreshed.and_then(|()| files.append(entries)) {
                 shared.lost.fetch_add(lost as u64, Ordering::Relaxed);
                 reports.failure = Some(error.to_string());
             }

@@ -35,12 +35,12 @@ impl Files {
         let directory = directory.to_owned();
         let (size_bytes, period_start, is_torn) = (0, 0, false);
         let mut files = Files { kind, directory, cycle, size_bytes_max, file, size_bytes, period_start, is_torn };
-        files.look_at_current()?;
+        files.refresh_state()?;
         Ok(files)
     }
 
     /// Reads the size, the period and the end of the current file.
-    pub fn look_at_current(&mut self) -> io::Result<()> {
+    pub fn refresh_state(&mut self) -> io::Result<()> {
         let metadata = self.file.metadata()?;
         self.size_bytes = metadata.len();
         let written = if self.size_bytes > 0 { metadata.modified()? } else { SystemTime::now() };

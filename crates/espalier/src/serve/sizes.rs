@@ -2,7 +2,7 @@
 
 use engine::{Oversize, SizeHook};
 use query::{Guardrails, Violation};
-use server::Quiet;
+use server::LogRateLimit;
 use std::sync::Arc;
 
 /// The messages of each level in a minute. A compaction may find a large partition in every megabyte.
@@ -10,10 +10,10 @@ const MESSAGES_MAX: u32 = 1000;
 
 /// Logs what violates the guardrails.
 pub(super) fn hook(guardrails: Guardrails) -> SizeHook {
-    let (warnings, failures) = (Quiet::new(MESSAGES_MAX), Quiet::new(MESSAGES_MAX));
+    let (warnings, failures) = (LogRateLimit::new(MESSAGES_MAX), LogRateLimit::new(MESSAGES_MAX));
     SizeHook(Arc::new(move |found: &Oversize| match guardrails.size_violation(found) {
-        Some(Violation::Warning(text)) => warnings.tell(|left_out| tracing::warn!("{text}{left_out}")),
-        Some(Violation::Failure(text)) => failures.tell(|left_out| tracing::error!("{text}{left_out}")),
+        Some(Violation::Warning(text)) => warnings.log(|left_out| tracing::warn!("{text}{left_out}")),
+        Some(Violation::Failure(text)) => failures.log(|left_out| tracing::error!("{text}{left_out}")),
         None => {}
     }))
 }

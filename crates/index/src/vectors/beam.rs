@@ -60,25 +60,25 @@ impl PartialOrd for Near {
     }
 }
 
-/// A walk. Its memory grows with the number of points that it saw.
+/// A walk. Its memory grows with the number of points that it visited.
 #[derive(Debug)]
 pub(crate) struct Beam {
     /// A bit for each point.
-    seen: Vec<u64>,
-    /// The distances of all points that were seen.
+    visited: Vec<u64>,
+    /// The distances of all points that were visited.
     distances: Vec<f32>,
-    /// The points whose neighbours were not looked at yet.
+    /// The points whose neighbours were not read yet.
     open: BinaryHeap<Reverse<Near>>,
-    /// The points that were seen and not given.
+    /// The points that were visited and not given.
     ready: BinaryHeap<Reverse<Near>>,
-    /// The points that were beyond the bound when they were seen. They are neither open nor ready before the walk is
+    /// The points that were beyond the bound when they were visited. They are neither open nor ready before the walk is
     /// wider.
     beyond: Vec<Near>,
     /// The distances of the nearest points, as many as the width says. The greatest is the bound of the walk.
     nearest: BinaryHeap<Bound>,
     width: usize,
     given: usize,
-    /// Where there is no graph, the next point to look at, and those before it until all were looked at.
+    /// Where there is no graph, the next point to measure, and the points before it until all were measured.
     next: u32,
     all: Vec<Near>,
     neighbours: Vec<u32>,
@@ -110,7 +110,7 @@ impl Beam {
     /// A walk among `count` points that keeps this many of the nearest at first.
     pub fn with_width(count: usize, width: usize) -> Beam {
         Beam {
-            seen: vec![0; count.div_ceil(64)],
+            visited: vec![0; count.div_ceil(64)],
             distances: Vec::new(),
             open: BinaryHeap::new(),
             ready: BinaryHeap::new(),
@@ -124,11 +124,11 @@ impl Beam {
         }
     }
 
-    /// Walks on, looking at about `steps` points. Returns whether the nearest point of the rest is known.
+    /// Walks on, measuring about `steps` points. Returns whether the nearest point of the rest is known.
     pub fn walk(&mut self, nodes: &dyn Nodes, target: &Target, steps: usize) -> Result<bool, SSTableError> {
-        let Some(entry) = nodes.entry() else { return self.look_at_all(nodes, target, steps) };
+        let Some(entry) = nodes.entry() else { return self.scan_all(nodes, target, steps) };
         if self.distances.is_empty() {
-            self.see(entry, nodes, target)?;
+            self.visit(entry, nodes, target)?;
         }
         let until = self.distances.len().saturating_add(steps);
         loop {
@@ -148,13 +148,13 @@ impl Beam {
             let mut neighbours = std::mem::take(&mut self.neighbours);
             nodes.neighbours(next.node, &mut neighbours)?;
             for node in &neighbours {
-                self.see(*node, nodes, target)?;
+                self.visit(*node, nodes, target)?;
             }
             self.neighbours = neighbours;
         }
     }
 
-    fn look_at_all(&mut self, nodes: &dyn Nodes, target: &Target, steps: usize) -> Result<bool, SSTableError> {
+    fn scan_all(&mut self, nodes: &dyn Nodes, target: &Target, steps: usize) -> Result<bool, SSTableError> {
         let until = (self.next as usize).saturating_add(steps).min(nodes.count()) as u32;
         if self.next < until {
             let mut ready = std::mem::take(&mut self.all);
@@ -173,10 +173,10 @@ impl Beam {
         self.nearest.len() >= self.width && self.nearest.peek().is_some_and(|bound| distance > bound.0)
     }
 
-    fn see(&mut self, node: u32, nodes: &dyn Nodes, target: &Target) -> Result<(), SSTableError> {
+    fn visit(&mut self, node: u32, nodes: &dyn Nodes, target: &Target) -> Result<(), SSTableError> {
         let (word, bit) = (node as usize / 64, 1 << (node % 64));
         // A neighbour that is not there was refused when it was read.
-        let Some(word) = self.seen.get_mut(word) else { return Ok(()) };
+        let Some(word) = self.visited.get_mut(word) else { return Ok(()) };
         if *word & bit != 0 {
             return Ok(());
         }
@@ -235,6 +235,6 @@ impl Beam {
     /// The bytes that it holds.
     pub fn held_bytes(&self) -> usize {
         let near = self.open.capacity() + self.ready.capacity() + self.beyond.capacity() + self.all.capacity();
-        size_of_val(&*self.seen) + near * size_of::<Near>() + (self.distances.len() + self.nearest.len()) * 4
+        size_of_val(&*self.visited) + near * size_of::<Near>() + (self.distances.len() + self.nearest.len()) * 4
     }
 }

@@ -71,7 +71,7 @@ impl Blocks {
     }
 
     /// Whether the block was ever allocated; also true for the null pointer.
-    pub(crate) fn has_given(&self, block: Ptr) -> bool {
+    pub(crate) fn was_allocated(&self, block: Ptr) -> bool {
         block.is_none() || (1..self.frontier).contains(&block.block_number())
     }
 

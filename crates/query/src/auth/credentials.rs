@@ -120,7 +120,7 @@ impl Verified {
 }
 
 /// The outcome of a check of a password without its hash.
-enum Seen {
+enum QuickCheck {
     /// The password of the role with this name is right.
     Right(String),
     /// Only the hash shows whether it is.
@@ -137,9 +137,9 @@ impl Processor {
         if self.has_to_show_certificate(certificate) {
             return LoginStart::Done(self.check_login(token, address, certificate));
         }
-        match self.see_password(token, address) {
-            Ok(Seen::Right(name)) => LoginStart::Done(self.let_in(&name, address)),
-            Ok(Seen::Unknown { name, .. }) => LoginStart::MustHash(failures::digest(&name)),
+        match self.check_without_hash(token, address) {
+            Ok(QuickCheck::Right(name)) => LoginStart::Done(self.accept_login(&name, address)),
+            Ok(QuickCheck::Unknown { name, .. }) => LoginStart::MustHash(failures::digest(&name)),
             Err(error) => LoginStart::Done(Err(error)),
         }
     }
@@ -156,7 +156,7 @@ impl Processor {
             true => self.role_of_certificate(certificate)?,
             false => self.check_password(token, address)?,
         };
-        self.let_in(&name, address)
+        self.accept_login(&name, address)
     }
 
     /// Whether the login of a client with this certificate, if it has one, is by certificate.
@@ -166,7 +166,7 @@ impl Processor {
     }
 
     /// The login of a client that has shown that it is this role.
-    fn let_in(&self, name: &str, address: Option<IpAddr>) -> Result<Login, QueryError> {
+    fn accept_login(&self, name: &str, address: Option<IpAddr>) -> Result<Login, QueryError> {
         let auth = self.auth();
         if !auth.book().roles.get(name).is_some_and(|role| role.can_login) {
             return Err(QueryError::new(ErrorKind::BadCredentials, format!("{name} is not permitted to log in")));
@@ -178,12 +178,12 @@ impl Processor {
 
     /// The name in a SASL PLAIN message, if its password is right.
     fn check_password(&self, token: &[u8], address: Option<IpAddr>) -> Result<String, QueryError> {
-        let (name, password) = match self.see_password(token, address)? {
-            Seen::Right(name) => return Ok(name),
-            Seen::Unknown { name, password } => (name, password),
+        let (name, password) = match self.check_without_hash(token, address)? {
+            QuickCheck::Right(name) => return Ok(name),
+            QuickCheck::Unknown { name, password } => (name, password),
         };
         let (failures, now) = (&self.auth().failures, Instant::now());
-        if !self.hashes_to_what_is_stored(&name, &password) {
+        if !self.matches_stored_hash(&name, &password) {
             failures.lock().unwrap_or_else(PoisonError::into_inner).add(address, &name, now);
             return Err(refused(&name));
         }
@@ -192,7 +192,7 @@ impl Processor {
     }
 
     /// Checks a SASL PLAIN message without hashing its password. Refuses it after several failures.
-    fn see_password(&self, token: &[u8], address: Option<IpAddr>) -> Result<Seen, QueryError> {
+    fn check_without_hash(&self, token: &[u8], address: Option<IpAddr>) -> Result<QuickCheck, QueryError> {
         let (name, password) = decode(token)?;
         let (auth, now) = (self.auth(), Instant::now());
         let failures = || auth.failures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -202,11 +202,11 @@ impl Processor {
         let (stored, validity) = (self.stored_hash(&name), auth.options.credentials_validity);
         let verified = auth.verified.lock().unwrap_or_else(PoisonError::into_inner);
         if !stored.is_some_and(|hash| verified.knows(&name, &password, &hash, validity, now)) {
-            return Ok(Seen::Unknown { name, password });
+            return Ok(QuickCheck::Unknown { name, password });
         }
         drop(verified);
         failures().forget(address, &name);
-        Ok(Seen::Right(name))
+        Ok(QuickCheck::Right(name))
     }
 
     /// The hash of a role's password, if it can be checked.
@@ -215,7 +215,7 @@ impl Processor {
         stored.filter(|hash| is_valid_hash(hash))
     }
 
-    fn hashes_to_what_is_stored(&self, name: &str, password: &str) -> bool {
+    fn matches_stored_hash(&self, name: &str, password: &str) -> bool {
         let (auth, now) = (self.auth(), Instant::now());
         let (validity, max) = (auth.options.credentials_validity, auth.options.credentials_max);
         // A role that does not exist, or has no password, takes as long as any other.

@@ -129,7 +129,7 @@ impl Processor {
     pub(super) fn apply_role_change(&self, change: &Change<'_>) -> Result<(), QueryError> {
         let of = |text: &'static str, values: &[&str]| {
             let values: Vec<Value<'_>> = values.iter().map(|value| Value::Bytes(value.as_bytes())).collect();
-            self.tell(text, &values)
+            self.modify(text, &values)
         };
         match change {
             Change::PutRole(name, role, timestamp) => self.put_role(name, role, *timestamp),
@@ -146,7 +146,7 @@ impl Processor {
                 let names = collection::list(sorted(names).iter().map(|name| name.as_bytes()));
                 let values = [&names[..], role.as_bytes(), resource.as_bytes()].map(Value::Bytes);
                 let put = "UPDATE system_auth.role_permissions SET permissions = ? WHERE role = ? AND resource = ?";
-                self.tell(put, &values)?;
+                self.modify(put, &values)?;
                 let index = "INSERT INTO system_auth.resource_role_permissons_index (resource, role) VALUES (?, ?)";
                 of(index, &[resource, role])
             }
@@ -182,12 +182,12 @@ impl Processor {
     pub(super) fn write_cidr_group(&self, group: &str, blocks: &BTreeSet<Vec<u8>>) -> Result<(), QueryError> {
         let blocks = collection::list(blocks.iter().map(Vec::as_slice));
         let put = "UPDATE system_auth.cidr_groups SET cidrs = ? WHERE cidr_group = ?";
-        self.tell(put, &[Value::Bytes(&blocks), Value::Bytes(group.as_bytes())])
+        self.modify(put, &[Value::Bytes(&blocks), Value::Bytes(group.as_bytes())])
     }
 
     pub(super) fn delete_cidr_group(&self, group: &str) -> Result<(), QueryError> {
         let delete = "DELETE FROM system_auth.cidr_groups WHERE cidr_group = ?";
-        self.tell(delete, &[Value::Bytes(group.as_bytes())])
+        self.modify(delete, &[Value::Bytes(group.as_bytes())])
     }
 
     fn put_role(&self, name: &str, role: &Role, timestamp: Option<i64>) -> Result<(), QueryError> {
@@ -206,13 +206,13 @@ impl Processor {
             role.salted_hash.as_deref().map_or(Value::Null, |hash| Value::Bytes(hash.as_bytes())),
             if role.member_of.is_empty() { Value::Null } else { Value::Bytes(&member_of) },
         ];
-        self.tell(&put, &values)
+        self.modify(&put, &values)
     }
 
     /// Writes a set of names.
     fn put_names(&self, put: &str, key: &str, names: &BTreeSet<String>) -> Result<(), QueryError> {
         let names = collection::list(names.iter().map(String::as_bytes));
-        self.tell(put, &[Value::Bytes(key.as_bytes()), Value::Bytes(&names)])
+        self.modify(put, &[Value::Bytes(key.as_bytes()), Value::Bytes(&names)])
     }
 
     /// Carries out a SELECT of the node's own.
@@ -240,7 +240,7 @@ impl Processor {
     }
 
     /// Carries out a modification of the node's own, and returns when it is durable.
-    fn tell(&self, statement: &str, values: &[Value<'_>]) -> Result<(), QueryError> {
+    fn modify(&self, statement: &str, values: &[Value<'_>]) -> Result<(), QueryError> {
         let prepared = self.prepare(statement, None)?;
         let Work::Modification(modification) = &prepared.plan.work else {
             return Err(QueryError::server("no modification"));

@@ -40,20 +40,20 @@ pub(super) fn add(statement: &Describe, page: &mut Page<'_>, execution: &Executi
         }
         DescribeTarget::Tables => describer.list(|keyspace| {
             if page.pass(keyspace.table_count()) {
-                return Ok(Flow::GoOn);
+                return Ok(Flow::Continue);
             }
             let tables = describer.sorted_tables(keyspace)?;
             page.add_each(tables.into_iter(), |table| Ok(named(keyspace.name(), "table", &table.name)))
         }),
         DescribeTarget::Types => describer.list(|keyspace| {
-            let Some(types) = keyspace.stored().map(|stored| &stored.types) else { return Ok(Flow::GoOn) };
+            let Some(types) = keyspace.stored().map(|stored| &stored.types) else { return Ok(Flow::Continue) };
             if page.pass(types.len()) {
-                return Ok(Flow::GoOn);
+                return Ok(Flow::Continue);
             }
             let names = describer.sorted(types.keys().map(|name| &**name), |name| name)?;
             page.add_each(names.into_iter(), |name| Ok(named(keyspace.name(), "type", name)))
         }),
-        DescribeTarget::Functions | DescribeTarget::Aggregates => describer.list(|_| Ok(Flow::GoOn)),
+        DescribeTarget::Functions | DescribeTarget::Aggregates => describer.list(|_| Ok(Flow::Continue)),
         DescribeTarget::Table(name) => describer.add_table(describer.table(name)?, page).map(|_| ()),
         DescribeTarget::Type(name) => page.add(|| describer.user_type(name)).map(|_| ()),
         DescribeTarget::Index(name) => page.add(|| describer.index(name)).map(|_| ()),
@@ -234,7 +234,7 @@ impl<'a> Describer<'a> {
             }
         }
         if page.pass(keyspace.element_count()) {
-            return Ok(Flow::GoOn);
+            return Ok(Flow::Continue);
         }
         let tables = self.sorted_tables(keyspace)?;
         if keyspace.element_count() == tables.len() {
@@ -245,14 +245,14 @@ impl<'a> Describer<'a> {
                 return Ok(Flow::Full);
             }
         }
-        Ok(Flow::GoOn)
+        Ok(Flow::Continue)
     }
 
     /// Adds a table and its indexes.
     fn add_table(&self, table: &Table, page: &mut Page<'_>) -> Result<Flow, QueryError> {
         match page.add(|| self.table_element(table))? {
             Flow::Full => Ok(Flow::Full),
-            Flow::GoOn => {
+            Flow::Continue => {
                 let indexes = self.sorted(table.indexes().iter(), |index| &index.name)?;
                 page.add_each(indexes.into_iter(), |index| Ok(index_element(table, index)))
             }

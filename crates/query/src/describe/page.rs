@@ -31,7 +31,7 @@ const PASSED_PER_STEP: u64 = 64;
 /// Whether a page takes further elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
-    GoOn,
+    Continue,
     /// The page is full, and there is an element after it.
     Full,
 }
@@ -83,7 +83,7 @@ impl<'p> Page<'p> {
     /// Adds the next element if it belongs to the page; otherwise `make` is not called.
     pub fn add(&mut self, make: impl FnOnce() -> Result<Element, QueryError>) -> Result<Flow, QueryError> {
         if self.pass(1) {
-            return Ok(Flow::GoOn);
+            return Ok(Flow::Continue);
         }
         if self.row_count >= self.rows_max || self.cells.len() >= self.bytes_max {
             self.has_more = true;
@@ -102,7 +102,7 @@ impl<'p> Page<'p> {
             write_cell(statement.unwrap_or_default().as_bytes(), &mut self.cells);
         }
         self.row_count += 1;
-        Ok(Flow::GoOn)
+        Ok(Flow::Continue)
     }
 
     /// Adds the elements that `make` returns for these things, until the page is full.
@@ -120,7 +120,7 @@ impl<'p> Page<'p> {
                 return Ok(Flow::Full);
             }
         }
-        Ok(Flow::GoOn)
+        Ok(Flow::Continue)
     }
 
     /// The answer.

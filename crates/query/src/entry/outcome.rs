@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use engine::{BegunWrite, Turn};
+use engine::{PendingWrite, Turn};
 
 use super::TimeLimit;
 use crate::processor::with_warnings;
@@ -66,7 +66,7 @@ pub struct Pending {
 // A `Pending` is boxed already.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum PendingWork {
-    Write(BegunWrite),
+    Write(PendingWrite),
     Future(Pin<Box<dyn Future<Output = Result<Response, QueryError>> + Send>>),
 }
 
@@ -121,7 +121,7 @@ impl Pending {
     /// Prefetches the memory that these requests will read. Call it for eight requests or more whose records are
     /// settled, right before they are polled.
     pub(super) fn prefetch<'p>(pending: impl Iterator<Item = &'p Pending>) {
-        BegunWrite::prefetch(pending.filter_map(|pending| match &pending.work {
+        PendingWrite::prefetch(pending.filter_map(|pending| match &pending.work {
             PendingWork::Write(write) => Some(write),
             PendingWork::Future(_) => None,
         }));

@@ -8,7 +8,7 @@ use model::{
 };
 
 use crate::QueryError;
-use crate::budget::{STEPS_PER_LOOK, steps_of_bytes};
+use crate::budget::{STEPS_PER_CHECK, steps_of_bytes};
 use crate::execution::Execution;
 
 /// A part of a partition that is read.
@@ -45,7 +45,7 @@ pub(super) fn read_rows(
     execution.work(1 + slices.as_slice().len() as u64)?;
     let range = ReadRange { keys: KeyRange::Single(key.clone()), slices, reversed: false };
     let mut cursor = execution.processor.read(table, &range, execution.now_seconds, execution.turn())?;
-    cursor.pause_after(STEPS_PER_LOOK as u32);
+    cursor.pause_after(STEPS_PER_CHECK as u32);
     if !cursor.advance_partition()? {
         return Ok(());
     }
@@ -55,7 +55,7 @@ pub(super) fn read_rows(
     loop {
         match cursor.advance() {
             Err(ReadError::Paused) => {
-                execution.work(STEPS_PER_LOOK)?;
+                execution.work(STEPS_PER_CHECK)?;
                 continue;
             }
             Err(error) => return Err(error.into()),

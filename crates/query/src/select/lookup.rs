@@ -18,7 +18,7 @@ use super::SelectPlan;
 use super::execute::bind_limit;
 use super::read::Position;
 use super::writer::{PlainWriter, RowContext};
-use crate::budget::{FREE_ANSWER_BYTES, STEPS_PER_LOOK};
+use crate::budget::{FREE_ANSWER_BYTES, STEPS_PER_CHECK};
 use crate::consistency;
 use crate::execution::Execution;
 use crate::restrictions::{ROW_VALUES_MAX, RowValues, SliceTarget, check_key, push_key};
@@ -115,7 +115,7 @@ impl Answer<'_> {
         if self.is_limit {
             cursor.expect_rows(usize::try_from(self.rows_max).unwrap_or(usize::MAX));
         }
-        cursor.pause_after(STEPS_PER_LOOK as u32);
+        cursor.pause_after(STEPS_PER_CHECK as u32);
         while cursor.advance_partition().ok()? {
             if !cursor.partition().deletion.is_live() {
                 return None;

@@ -21,7 +21,7 @@ use super::sizes::ReadSizes;
 use super::tombstones::Scan;
 use super::writer::PlainWriter;
 use crate::QueryError;
-use crate::budget::{STEPS_PER_LOOK, steps_of_bytes, steps_of_expressions};
+use crate::budget::{STEPS_PER_CHECK, steps_of_bytes, steps_of_expressions};
 use crate::execution::Execution;
 use crate::restrictions::{Partitions, RowFilter};
 use crate::row_view::{RowView, split_key};
@@ -261,7 +261,7 @@ impl<'p> Page<'p> {
     ) -> Result<Flow, QueryError> {
         self.rows_expected(&range, is_resumed).iter().for_each(|rows| cursor.expect_rows(*rows));
         self.plan.regulars.iter().for_each(|regulars| cursor.expect_columns(regulars));
-        cursor.pause_after(STEPS_PER_LOOK as u32);
+        cursor.pause_after(STEPS_PER_CHECK as u32);
         self.range = range;
         let mut static_bytes = Vec::new();
         while cursor.advance_partition()? {
@@ -460,7 +460,7 @@ impl<'p> Page<'p> {
     fn advance(&self, cursor: &mut BoxCursor<'_>) -> Result<bool, QueryError> {
         loop {
             match cursor.advance() {
-                Err(ReadError::Paused) => self.execution.work(STEPS_PER_LOOK)?,
+                Err(ReadError::Paused) => self.execution.work(STEPS_PER_CHECK)?,
                 outcome => return Ok(outcome?),
             }
         }

@@ -24,7 +24,7 @@ impl<H: QueryHandler> Connection<H> {
     /// for errors under overload is always read, and its requests are refused instead.
     pub(super) fn has_room(&mut self, cx: &Context<'_>) -> bool {
         let missing = self.decoder.missing_bytes();
-        if self.account.poll_room(self.held_bytes() + missing, cx).is_ready() {
+        if self.account.poll_grow(self.held_bytes() + missing, cx).is_ready() {
             if missing > 0 {
                 self.decoder.make_room();
             }
@@ -53,7 +53,7 @@ impl<H: QueryHandler> Connection<H> {
     pub(super) fn may_begin(&mut self) -> bool {
         let options = &self.shared.options;
         let busy = self.under_way() >= options.requests_in_flight_max
-            || self.line.waiting() >= WAITING_PER_CONNECTION_MAX
+            || self.source.waiting() >= WAITING_PER_CONNECTION_MAX
             || self.encoder.pending_bytes() >= OUTPUT_WAITING_BYTES_MAX;
         let throws = self.throws_on_overload() && self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX;
         if busy && !throws && !std::mem::replace(&mut self.paused, true) {
@@ -66,8 +66,8 @@ impl<H: QueryHandler> Connection<H> {
     /// Whether too much is in flight, or memory is short and the client asked for errors in that case.
     pub(super) fn overloaded(&self) -> bool {
         self.under_way() >= self.shared.options.requests_in_flight_max
-            || self.line.waiting() >= WAITING_PER_CONNECTION_MAX
-            || (self.account.lacks_room() && self.throws_on_overload())
+            || self.source.waiting() >= WAITING_PER_CONNECTION_MAX
+            || (self.account.is_waiting() && self.throws_on_overload())
     }
 
     /// Whether the limit on requests a second lets a request begin now. If not, the task is woken when it does.

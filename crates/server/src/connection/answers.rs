@@ -101,7 +101,7 @@ impl<H: QueryHandler> Connection<H> {
                 self.shared.metrics.timeouts.add(1);
             }
             ErrorResponse { kind: ErrorKind::Server, message } => {
-                self.shared.notices.failures.tell(|left_out| {
+                self.shared.notices.failures.log(|left_out| {
                     tracing::error!(client = ?self.session.client.address, %message, "request failed{left_out}");
                 });
             }

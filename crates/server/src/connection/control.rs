@@ -113,7 +113,7 @@ impl<H: QueryHandler> Connection<H> {
             }
             Err(error) => {
                 let client = self.session.client.address;
-                self.shared.notices.logins.tell(|left_out| {
+                self.shared.notices.logins.log(|left_out| {
                     tracing::info!(?client, "login refused: {}{left_out}", error.message);
                 });
                 self.answer_error(stream, ErrorResponse { kind: error.kind, message: error.message });

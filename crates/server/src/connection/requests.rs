@@ -2,7 +2,7 @@
 
 use super::{Connection, OUTPUT_OF_WRITES_BYTES_MAX, OUTPUT_WAITING_BYTES_MAX};
 use crate::in_flight::InFlight;
-use crate::turn::{Begun, Reply, Requests};
+use crate::turn::{Reply, Requests, Started};
 use bytes::Bytes;
 use futures_util::stream::StreamExt;
 use protocol::response::write_void;
@@ -58,11 +58,11 @@ impl<H: QueryHandler> Connection<H> {
             };
             let size_bytes = body.len();
             let owned = || Bytes::copy_from_slice(body);
-            let begun = requests.begin(&mut self.statements, &header, body, &owned);
+            let started = requests.begin(&mut self.statements, &header, body, &owned);
             self.decoder.pass(&header);
             // Most requests are complete here, so the larger states are not moved before they are needed.
-            if !matches!(begun, Begun::Written) {
-                self.take_on(begun, turn, cx);
+            if !matches!(started, Started::Written) {
+                self.track(started, turn, cx);
             }
             return Ok(Some(size_bytes));
         }
@@ -119,15 +119,15 @@ impl<H: QueryHandler> Connection<H> {
             turn,
             executes: &mut self.executes,
         };
-        let begun = requests.begin(&mut self.statements, header, body, &|| body.clone());
-        self.take_on(begun, turn, cx);
+        let started = requests.begin(&mut self.statements, header, body, &|| body.clone());
+        self.track(started, turn, cx);
     }
 
-    pub(super) fn take_on(&mut self, begun: Begun<H::Plan>, turn: Turn<'_>, cx: &mut Context<'_>) {
-        match begun {
-            Begun::Written => {}
-            Begun::Answered(to, reply) => self.answer(to, *reply),
-            Begun::UnderWay(work) => {
+    pub(super) fn track(&mut self, started: Started<H::Plan>, turn: Turn<'_>, cx: &mut Context<'_>) {
+        match started {
+            Started::Written => {}
+            Started::Answered(to, reply) => self.answer(to, *reply),
+            Started::InFlight(work) => {
                 self.running_bytes += work.size_bytes;
                 self.poll_work(work, turn, cx);
             }
@@ -160,10 +160,10 @@ impl<H: QueryHandler> Connection<H> {
     }
 
     pub(super) fn count_executes(&mut self) {
-        let begun = take(&mut self.executes);
-        if begun > 0 {
-            self.shared.metrics.requests.add(begun);
-            self.shared.metrics.prepared_statements_executed.add(begun);
+        let started = take(&mut self.executes);
+        if started > 0 {
+            self.shared.metrics.requests.add(started);
+            self.shared.metrics.prepared_statements_executed.add(started);
         }
     }
 

@@ -35,7 +35,7 @@ impl<H: QueryHandler> Connection<H> {
             }
             self.encoder.sent(count);
             self.sent_bytes += count;
-            self.patrol.sent(count);
+            self.idle_check.sent(count);
             self.shared.metrics.bytes_sent.add(count as u64);
             self.shared.metrics.socket_writes.add(1);
             progress = true;
@@ -68,7 +68,7 @@ impl<H: QueryHandler> Connection<H> {
             self.closing = true;
             self.give_up_blocking();
         }
-        self.patrol.received();
+        self.idle_check.received();
         self.reads_much = count >= READ_SIZES_BYTES[0] / 2;
         self.shared.metrics.bytes_received.add(count as u64);
         self.restart_idle_timer();
@@ -87,7 +87,7 @@ impl<H: QueryHandler> Connection<H> {
         match &mut self.idle {
             Some(timer) if has_none_under_way => timer.as_mut().poll(cx).map(|()| {
                 let client = self.session.client.address;
-                self.shared.notices.closings.tell(|left_out| {
+                self.shared.notices.closings.log(|left_out| {
                     tracing::info!(?client, "closing idle connection{left_out}");
                 });
                 Ok(())

@@ -42,7 +42,7 @@ impl AsyncRead for HandshakeSocket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let HandshakeSocket { socket, received } = self.get_mut();
         let Some(received) = received else { return Pin::new(socket).poll_read(cx, buffer) };
-        ready!(received.account.poll_room(received.bytes, cx));
+        ready!(received.account.poll_grow(received.bytes, cx));
         let before = buffer.filled().len();
         let read = ready!(Pin::new(socket).poll_read(cx, buffer));
         received.bytes += buffer.filled().len() - before;

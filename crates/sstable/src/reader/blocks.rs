@@ -140,7 +140,7 @@ impl DataFile {
         self.count_read(buffer.len() as u64);
         match may_block {
             true => self.file.read_exact_at(buffer, offset)?,
-            false => self.file.read_exact_at_hand(buffer, offset)?,
+            false => self.file.read_exact_at_nowait(buffer, offset)?,
         }
         Ok(())
     }
@@ -548,7 +548,7 @@ impl DataWindow {
 
     /// The available bytes from a data position on, perhaps none.
     #[inline]
-    pub fn at_hand(&self, position: u64) -> &[u8] {
+    pub fn buffered(&self, position: u64) -> &[u8] {
         let offset = position.checked_sub(self.block_start).and_then(|offset| usize::try_from(offset).ok());
         offset.and_then(|offset| self.block().get(offset..)).unwrap_or_default()
     }

@@ -270,14 +270,14 @@ impl UnfilteredCursor for SSTableCursor {
     fn decode(&mut self) -> Result<(), ReadError> {
         if let Current::Stored(stored) = self.current {
             let decoded = self.decode_row(self.item, &stored.head, false);
-            decoded.map_err(|error| self.reader.met(error))?;
+            decoded.map_err(|error| self.reader.record_error(error))?;
             self.current = Current::Row;
         }
         Ok(())
     }
 
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
-        Ok(self.try_advance_partition().map_err(|error| self.reader.met(error))?)
+        Ok(self.try_advance_partition().map_err(|error| self.reader.record_error(error))?)
     }
 
     #[inline]
@@ -291,7 +291,7 @@ impl UnfilteredCursor for SSTableCursor {
     }
 
     fn advance(&mut self) -> Result<bool, ReadError> {
-        Ok(self.try_advance().map_err(|error| self.reader.met(error))?)
+        Ok(self.try_advance().map_err(|error| self.reader.record_error(error))?)
     }
 
     fn unfiltered(&self) -> Unfiltered<'_> {
@@ -315,6 +315,6 @@ impl UnfilteredCursor for SSTableCursor {
     }
 
     fn pass_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, ReadError> {
-        Ok(self.try_pass_to(prefix, weight).map_err(|error| self.reader.met(error))?)
+        Ok(self.try_pass_to(prefix, weight).map_err(|error| self.reader.record_error(error))?)
     }
 }

@@ -25,7 +25,7 @@ impl SSTableCursor {
             return false;
         }
         let Self { window, reader, clustering, position, .. } = self;
-        let bytes = window.at_hand(*position);
+        let bytes = window.buffered(*position);
         match bytes.first() {
             Some(&STORED_ROW) => {}
             Some(&flag::END_OF_PARTITION) => {

@@ -17,7 +17,7 @@ use super::*;
 use crate::{Engine, EngineOptions};
 
 /// An engine with one table, and the values that show whether a write left something behind.
-struct House {
+struct Fixture {
     disk: SimulatedDisk,
     engine: Arc<Engine>,
     table: Arc<Table>,
@@ -30,8 +30,8 @@ struct Holdings {
     reserved_bytes: u64,
 }
 
-impl House {
-    fn open(adjust: impl FnOnce(&mut EngineOptions)) -> House {
+impl Fixture {
+    fn open(adjust: impl FnOnce(&mut EngineOptions)) -> Fixture {
         let disk = SimulatedDisk::new();
         let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
         options.commitlog.sync = SyncMode::Batch;
@@ -47,7 +47,7 @@ impl House {
         keyspace.tables.insert(table.name.clone(), table.clone());
         engine.set_keyspace(keyspace).unwrap();
         let table = engine.schema().table("ks", "t").unwrap().clone();
-        House { disk, engine, table }
+        Fixture { disk, engine, table }
     }
 
     fn insertion(&self, key: i32, value_bytes: usize) -> Mutation {
@@ -66,9 +66,9 @@ impl House {
         &self,
         mutation: Mutation,
         stores: &[Arc<TableStore>],
-    ) -> Result<Option<WriteUnderWay<Arc<Writes>>>, EngineError> {
+    ) -> Result<Option<OwnedWrite<Arc<Writes>>>, EngineError> {
         let writes = &self.engine.writes;
-        begin(writes, || Arc::clone(writes), |begun| begun, mutation, stores)
+        begin(writes, || Arc::clone(writes), |pending| pending, mutation, stores)
     }
 
     fn stores(&self) -> [Arc<TableStore>; 1] {
@@ -96,17 +96,17 @@ impl House {
     }
 
     /// Begins writes until the log has no room for another one.
-    fn fill_log(&self) -> Vec<WriteUnderWay<Arc<Writes>>> {
+    fn fill_log(&self) -> Vec<OwnedWrite<Arc<Writes>>> {
         let stores = self.stores();
         // Only the writes of this table keep segments in use, and their group delays every flush.
         self.engine.flush_all().unwrap();
-        let mut begun = Vec::new();
+        let mut pending = Vec::new();
         let mut is_written = false;
-        while begun.len() < 1000 {
+        while pending.len() < 1000 {
             let pressure = self.engine.shared.log().pressure();
-            match self.begin(self.insertion(1000 + begun.len() as i32, 8 << 10), &stores).unwrap() {
+            match self.begin(self.insertion(1000 + pending.len() as i32, 8 << 10), &stores).unwrap() {
                 Some(write) => {
-                    begun.push(write);
+                    pending.push(write);
                     is_written = false;
                 }
                 None if pressure.is_none_or(|pressure| pressure.free_segments > 0) => {
@@ -122,7 +122,7 @@ impl House {
                 }
             }
         }
-        begun
+        pending
     }
 }
 
@@ -136,135 +136,135 @@ fn poll_once<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
 
 #[test]
 fn a_write_that_is_dropped_before_the_log_has_not_happened() {
-    let house = House::open(|_| {});
-    let (mutation, stores) = (house.insertion(1, 100), house.stores());
-    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
-    let before = house.holdings();
+    let fixture = Fixture::open(|_| {});
+    let (mutation, stores) = (fixture.insertion(1, 100), fixture.stores());
+    let write = Write { writes: &fixture.engine.writes, mutation: &mutation, stores: &stores };
+    let before = fixture.holdings();
     let admitted = write.admit_now().unwrap().expect("there is room");
-    assert!(house.holdings().taken_bytes > before.taken_bytes, "memory is taken at admission");
+    assert!(fixture.holdings().taken_bytes > before.taken_bytes, "memory is taken at admission");
     drop(admitted);
-    assert_eq!(house.holdings(), before);
+    assert_eq!(fixture.holdings(), before);
     drop(write.admit_exempt());
     drop(drive(write));
-    assert_eq!((house.holdings(), house.visible()), (before, 0));
+    assert_eq!((fixture.holdings(), fixture.visible()), (before, 0));
 }
 
 #[test]
 fn a_write_that_is_dropped_in_flight_is_finished_whether_it_was_polled_or_not() {
     for is_polled in [false, true] {
-        let house = House::open(|_| {});
-        let (mutation, stores) = (house.insertion(1, 100), house.stores());
-        let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
+        let fixture = Fixture::open(|_| {});
+        let (mutation, stores) = (fixture.insertion(1, 100), fixture.stores());
+        let write = Write { writes: &fixture.engine.writes, mutation: &mutation, stores: &stores };
         let admitted = write.admit_now().unwrap().expect("there is room");
         let entered = admitted.enter().unwrap().expect("the log has room");
         // It is in flight, even if the device was fast.
         let kept = admitted.apply_unless_waiting(entered, Durability::OnDevice).expect("it waits for the device");
-        let mut in_flight = InFlight::new(&*house.engine.writes, &mutation, &stores[..], kept);
-        assert!(!in_flight.is_done() && house.holdings().taken_bytes > 0);
+        let mut in_flight = InFlight::new(&*fixture.engine.writes, &mutation, &stores[..], kept);
+        assert!(!in_flight.is_done() && fixture.holdings().taken_bytes > 0);
         if is_polled {
             let _ = in_flight.poll(&mut Context::from_waker(Waker::noop()));
         }
         drop(in_flight);
-        assert_eq!((house.visible(), house.holdings().taken_bytes), (1, 0));
+        assert_eq!((fixture.visible(), fixture.holdings().taken_bytes), (1, 0));
     }
 }
 
 #[test]
 fn a_write_is_applied_once_however_often_it_is_polled() {
-    let house = House::open(|_| {});
-    let stores = house.stores();
-    let mut begun = house.begin(house.insertion(1, 100), &stores).unwrap().expect("there is room");
-    crate::block_on(poll_fn(|context| begun.poll(context))).unwrap();
-    assert!(begun.is_done() && poll_once(pin!(poll_fn(|context| begun.poll(context)))).is_ready());
-    assert_eq!(house.holdings().taken_bytes, 0);
-    drop(begun);
-    assert_eq!(house.visible(), 1);
+    let fixture = Fixture::open(|_| {});
+    let stores = fixture.stores();
+    let mut pending = fixture.begin(fixture.insertion(1, 100), &stores).unwrap().expect("there is room");
+    crate::block_on(poll_fn(|context| pending.poll(context))).unwrap();
+    assert!(pending.is_done() && poll_once(pin!(poll_fn(|context| pending.poll(context)))).is_ready());
+    assert_eq!(fixture.holdings().taken_bytes, 0);
+    drop(pending);
+    assert_eq!(fixture.visible(), 1);
 }
 
 #[test]
 fn a_write_that_the_log_refuses_leaves_its_group_and_is_not_visible() {
-    let house = House::open(|_| {});
-    let (mutation, stores) = (house.insertion(1, 100), house.stores());
-    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
+    let fixture = Fixture::open(|_| {});
+    let (mutation, stores) = (fixture.insertion(1, 100), fixture.stores());
+    let write = Write { writes: &fixture.engine.writes, mutation: &mutation, stores: &stores };
     let admitted = write.admit_now().unwrap().expect("there is room");
-    house.engine.shared.log().fail("the test says so");
+    fixture.engine.shared.log().fail("the test says so");
     assert!(admitted.enter().err().is_some_and(|error| is_closed(&error)));
     drop(admitted);
     assert!(is_closed(&crate::block_on(drive(write)).unwrap_err()));
     assert!(block(write, Durability::OnDevice).is_err_and(|error| is_closed(&error)));
-    assert!(house.begin(mutation.clone(), &stores).err().is_some_and(|error| is_closed(&error)));
-    assert_eq!((house.visible(), house.holdings().taken_bytes), (0, 0), "no barrier waits for it");
+    assert!(fixture.begin(mutation.clone(), &stores).err().is_some_and(|error| is_closed(&error)));
+    assert_eq!((fixture.visible(), fixture.holdings().taken_bytes), (0, 0), "no barrier waits for it");
 }
 
 #[test]
 fn a_write_whose_record_is_lost_in_flight_leaves_its_group_and_is_not_visible() {
     for is_dropped in [false, true] {
-        let house = House::open(|_| {});
-        let (mutation, stores) = (house.insertion(1, 100), house.stores());
-        let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
+        let fixture = Fixture::open(|_| {});
+        let (mutation, stores) = (fixture.insertion(1, 100), fixture.stores());
+        let write = Write { writes: &fixture.engine.writes, mutation: &mutation, stores: &stores };
         // All writes fail from now on.
-        house.disk.inject(Fault::Fail, 0);
+        fixture.disk.inject(Fault::Fail, 0);
         let admitted = write.admit_now().unwrap().expect("there is room");
         let entered = admitted.enter().unwrap().expect("the log has room");
         let kept = admitted.apply_unless_waiting(entered, Durability::OnDevice).expect("it waits for the device");
-        let in_flight = InFlight::new(&*house.engine.writes, &mutation, &stores[..], kept);
+        let in_flight = InFlight::new(&*fixture.engine.writes, &mutation, &stores[..], kept);
         match is_dropped {
             true => drop(in_flight),
             false => assert!(in_flight.block(Durability::OnDevice).is_err_and(|error| is_closed(&error))),
         }
-        assert_eq!((house.visible(), house.holdings().taken_bytes), (0, 0));
+        assert_eq!((fixture.visible(), fixture.holdings().taken_bytes), (0, 0));
     }
 }
 
 #[test]
 fn a_write_without_memory_is_not_begun_and_waits_outside_of_any_group() {
-    let house = House::open(|options| options.memtable_space_bytes = 1 << 20);
-    let (mutation, stores) = (house.insertion(1, 10_000), house.stores());
-    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
-    let mut taken: Vec<_> = std::iter::from_fn(|| house.engine.shared.pool().take_now(4_000)).collect();
-    let before = house.holdings();
-    assert!(house.begin(mutation.clone(), &stores).unwrap().is_none());
+    let fixture = Fixture::open(|options| options.memtable_space_bytes = 1 << 20);
+    let (mutation, stores) = (fixture.insertion(1, 10_000), fixture.stores());
+    let write = Write { writes: &fixture.engine.writes, mutation: &mutation, stores: &stores };
+    let mut taken: Vec<_> = std::iter::from_fn(|| fixture.engine.shared.pool().take_now(4_000)).collect();
+    let before = fixture.holdings();
+    assert!(fixture.begin(mutation.clone(), &stores).unwrap().is_none());
     {
         let mut dropped = pin!(drive(write));
         assert!(poll_once(dropped.as_mut()).is_pending());
     }
-    assert_eq!(house.holdings(), before, "nothing happened");
+    assert_eq!(fixture.holdings(), before, "nothing happened");
     let mut waiting = pin!(drive(write));
     assert!(poll_once(waiting.as_mut()).is_pending());
-    house.engine.shared.groups().barrier().wait();
+    fixture.engine.shared.groups().barrier().wait();
     // A write without admission does not wait for memory.
-    assert!(block(Write { mutation: &house.insertion(2, 100), ..write }, Durability::Configured).unwrap());
+    assert!(block(Write { mutation: &fixture.insertion(2, 100), ..write }, Durability::Configured).unwrap());
     taken.clear();
     crate::block_on(waiting).unwrap();
-    assert_eq!((house.visible(), house.holdings().taken_bytes), (2, 0));
+    assert_eq!((fixture.visible(), fixture.holdings().taken_bytes), (2, 0));
 }
 
 #[test]
 fn a_write_without_room_in_the_log_is_not_begun_and_waits_outside_of_any_group() {
-    let house = House::open(|_| {});
-    let begun = house.fill_log();
-    let (mutation, stores) = (house.insertion(1, 8 << 10), house.stores());
-    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
-    let before = house.holdings();
+    let fixture = Fixture::open(|_| {});
+    let pending = fixture.fill_log();
+    let (mutation, stores) = (fixture.insertion(1, 8 << 10), fixture.stores());
+    let write = Write { writes: &fixture.engine.writes, mutation: &mutation, stores: &stores };
+    let before = fixture.holdings();
     let admitted = write.admit_now().unwrap().expect("there is memory");
     assert!(admitted.enter().unwrap().is_none(), "the log is full");
-    assert!(admitted.enter().unwrap().is_none(), "and stays so while what is begun keeps flushes waiting");
+    assert!(admitted.enter().unwrap().is_none(), "and stays so while what is pending keeps flushes waiting");
     drop(admitted);
     assert!(!block(write, Durability::OnDevice).unwrap());
     {
         let mut dropped = pin!(drive(write));
         assert!(poll_once(dropped.as_mut()).is_pending());
     }
-    assert_eq!(house.holdings(), before, "nothing happened");
+    assert_eq!(fixture.holdings(), before, "nothing happened");
     let mut waiting = pin!(drive(write));
     assert!(poll_once(waiting.as_mut()).is_pending());
-    let count = begun.len();
-    for mut begun in begun {
-        crate::block_on(poll_fn(|context| begun.poll(context))).unwrap();
+    let count = pending.len();
+    for mut pending in pending {
+        crate::block_on(poll_fn(|context| pending.poll(context))).unwrap();
     }
     // A flush makes room: no group holds the waiting write.
     crate::block_on(waiting).unwrap();
-    assert_eq!((house.visible(), house.holdings().taken_bytes), (count + 1, 0));
+    assert_eq!((fixture.visible(), fixture.holdings().taken_bytes), (count + 1, 0));
 }
 
 #[test]
@@ -272,10 +272,10 @@ fn a_table_that_is_dropped_or_quarantined_after_admission_refuses_the_write_befo
     let drop_it: fn(&TableStore) = TableStore::set_dropped;
     let quarantine: fn(&TableStore) = |store| store.set_quarantined(&EngineError::Unsupported("a test".into()));
     for refuse in [drop_it, quarantine] {
-        let house = House::open(|_| {});
-        let (mutation, stores) = (house.insertion(1, 100), house.stores());
-        let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
-        let before = house.holdings();
+        let fixture = Fixture::open(|_| {});
+        let (mutation, stores) = (fixture.insertion(1, 100), fixture.stores());
+        let write = Write { writes: &fixture.engine.writes, mutation: &mutation, stores: &stores };
+        let before = fixture.holdings();
         let admitted = write.admit_now().unwrap().expect("there is room");
         refuse(&stores[0]);
         let refusal = admitted.enter().err().expect("the table is not served");
@@ -283,21 +283,21 @@ fn a_table_that_is_dropped_or_quarantined_after_admission_refuses_the_write_befo
         drop(admitted);
         crate::block_on(drive(write)).unwrap_err();
         block(write, Durability::Configured).unwrap_err();
-        assert_eq!(house.holdings(), before, "nothing was appended");
+        assert_eq!(fixture.holdings(), before, "nothing was appended");
     }
 }
 
 #[test]
 fn a_table_that_is_quarantined_while_a_write_is_in_flight_waits_for_the_write() {
-    let house = House::open(|_| {});
-    let (mutation, stores) = (house.insertion(1, 100), house.stores());
-    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
+    let fixture = Fixture::open(|_| {});
+    let (mutation, stores) = (fixture.insertion(1, 100), fixture.stores());
+    let write = Write { writes: &fixture.engine.writes, mutation: &mutation, stores: &stores };
     let admitted = write.admit_now().unwrap().expect("there is room");
     let entered = admitted.enter().unwrap().expect("the log has room");
     let kept = admitted.apply_unless_waiting(entered, Durability::OnDevice).expect("it waits for the device");
-    let in_flight = InFlight::new(&*house.engine.writes, &mutation, &stores[..], kept);
+    let in_flight = InFlight::new(&*fixture.engine.writes, &mutation, &stores[..], kept);
     stores[0].set_quarantined(&EngineError::Unsupported("a test".into()));
-    let barrier = house.engine.shared.groups().barrier();
+    let barrier = fixture.engine.shared.groups().barrier();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| barrier.wait());
         assert!(!waiting.is_finished(), "the write is in the group that was closed");
@@ -309,45 +309,45 @@ fn a_table_that_is_quarantined_while_a_write_is_in_flight_waits_for_the_write() 
 
 #[test]
 fn an_engine_that_was_shut_down_refuses_what_was_admitted_before() {
-    let house = House::open(|_| {});
-    let (mutation, stores) = (house.insertion(1, 100), house.stores());
-    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
+    let fixture = Fixture::open(|_| {});
+    let (mutation, stores) = (fixture.insertion(1, 100), fixture.stores());
+    let write = Write { writes: &fixture.engine.writes, mutation: &mutation, stores: &stores };
     let admitted = write.admit_now().unwrap().expect("there is room");
-    house.engine.shutdown().unwrap();
+    fixture.engine.shutdown().unwrap();
     assert!(admitted.enter().err().is_some_and(|error| is_closed(&error)));
     drop(admitted);
-    assert_eq!(house.holdings().taken_bytes, 0);
+    assert_eq!(fixture.holdings().taken_bytes, 0);
 }
 
 #[test]
 fn room_in_a_table_in_memory_is_reserved_before_memory_is_taken() {
-    let house = House::open(|options| options.memtable_space_bytes = 1 << 20);
-    let mut limited = (*house.table).clone();
+    let fixture = Fixture::open(|options| options.memtable_space_bytes = 1 << 20);
+    let mut limited = (*fixture.table).clone();
     let options = [("class", "org.apache.cassandra.db.compaction.MemoryOnlyStrategy"), ("size_limit_in_mb", "1")];
     limited.options.compaction = options.map(|(name, value)| (name.into(), value.into())).into();
     let mut keyspace = Keyspace::new("ks", Default::default(), true);
     keyspace.tables.insert(limited.name.clone(), Arc::new(limited));
-    house.engine.set_keyspace(keyspace).unwrap();
-    let (mutation, stores) = (house.insertion(1, 100_000), house.stores());
-    let write = Write { writes: &house.engine.writes, mutation: &mutation, stores: &stores };
-    let before = house.holdings();
+    fixture.engine.set_keyspace(keyspace).unwrap();
+    let (mutation, stores) = (fixture.insertion(1, 100_000), fixture.stores());
+    let write = Write { writes: &fixture.engine.writes, mutation: &mutation, stores: &stores };
+    let before = fixture.holdings();
     let mut admitted: Vec<_> = std::iter::from_fn(|| write.admit_now().unwrap()).collect();
     // The reservations of the others leave no room. This write waits for them and holds no memory.
-    let full = house.holdings();
+    let full = fixture.holdings();
     assert!(!admitted.is_empty() && full.reserved_bytes > 0, "{full:?}");
     {
         let mut waiting = pin!(drive(write));
         assert!(poll_once(waiting.as_mut()).is_pending());
-        assert_eq!(house.holdings(), full);
+        assert_eq!(fixture.holdings(), full);
     }
     admitted.clear();
-    assert_eq!(house.holdings(), before);
+    assert_eq!(fixture.holdings(), before);
     // If there is no memory, the room is returned too.
-    let taken: Vec<_> = std::iter::from_fn(|| house.engine.shared.pool().take_now(4_000)).collect();
-    let without_memory = house.holdings();
+    let taken: Vec<_> = std::iter::from_fn(|| fixture.engine.shared.pool().take_now(4_000)).collect();
+    let without_memory = fixture.holdings();
     assert!(write.admit_now().unwrap().is_none());
-    assert_eq!(house.holdings(), without_memory);
+    assert_eq!(fixture.holdings(), without_memory);
     drop(taken);
     crate::block_on(drive(write)).unwrap();
-    assert_eq!((house.visible(), house.holdings().reserved_bytes), (1, 0));
+    assert_eq!((fixture.visible(), fixture.holdings().reserved_bytes), (1, 0));
 }

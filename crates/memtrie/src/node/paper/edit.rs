@@ -20,7 +20,7 @@ pub(crate) struct Operation<'o, 's> {
 }
 
 /// A node as seen from the slot that leads to it, without its prefix.
-pub(crate) struct Seen {
+pub(crate) struct BareNode {
     /// The slot of the pointer to `node`; with an embedded prefix, that of the pointer to the prefix.
     pub slot: Slot,
     /// The content of an embedded prefix, which must be kept when the node is replaced.
@@ -28,16 +28,16 @@ pub(crate) struct Seen {
     pub node: Ptr,
 }
 
-impl Seen {
+impl BareNode {
     #[inline]
-    pub(crate) fn at(memory: Memory<'_>, slot: Slot, ptr: Ptr) -> Seen {
+    pub(crate) fn at(memory: Memory<'_>, slot: Slot, ptr: Ptr) -> BareNode {
         if ptr.kind() != PREFIX {
-            return Seen { slot, carried: Ptr::NONE, node: ptr };
+            return BareNode { slot, carried: Ptr::NONE, node: ptr };
         }
         let prefix = prefix(memory, ptr);
         match prefix.child_slot {
-            Some(slot) => Seen { slot, carried: Ptr::NONE, node: prefix.child },
-            None => Seen { slot, carried: prefix.content, node: prefix.child },
+            Some(slot) => BareNode { slot, carried: Ptr::NONE, node: prefix.child },
+            None => BareNode { slot, carried: prefix.content, node: prefix.child },
         }
     }
 }
@@ -77,8 +77,8 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
             if is_prefix {
                 joint = at;
             }
-            let seen = Seen::at(memory, slot, ptr);
-            let node = self.own(seen.slot, seen.node)?;
+            let bare = BareNode::at(memory, slot, ptr);
+            let node = self.own(bare.slot, bare.node)?;
             match kind(node) {
                 Kind::Chain => {
                     let steps = chain_steps(memory, node);
@@ -142,11 +142,11 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
             self.publish(slot, inner);
             return Ok(());
         }
-        let seen = Seen::at(self.memory, slot, ptr);
-        match kind(seen.node) {
-            Kind::Chain => self.cut_chain(&seen, rest, matched, branch),
-            Kind::Sparse => self.add_to_sparse(&seen, rest, branch),
-            _ => self.add_to_split(&seen, rest, branch),
+        let bare = BareNode::at(self.memory, slot, ptr);
+        match kind(bare.node) {
+            Kind::Chain => self.cut_chain(&bare, rest, matched, branch),
+            Kind::Sparse => self.add_to_sparse(&bare, rest, branch),
+            _ => self.add_to_split(&bare, rest, branch),
         }
     }
 
@@ -188,7 +188,7 @@ impl Operation<'_, '_> {
         if locus.matched == 0 {
             return locus.ptr;
         }
-        let node = Seen::at(self.memory, locus.slot, locus.ptr).node;
+        let node = BareNode::at(self.memory, locus.slot, locus.ptr).node;
         node.with_kind(node.kind() + locus.matched as u32)
     }
 
@@ -214,8 +214,8 @@ impl Operation<'_, '_> {
 
     fn copy_node(&mut self, slot: Slot, ptr: Ptr) -> Result<Ptr, TrieFull> {
         // The pointer to a node with an embedded prefix is the prefix's: copying its block copies both.
-        let seen = Seen::at(self.memory, slot, ptr);
-        if seen.slot == slot && seen.node.kind() == SPARSE {
+        let bare = BareNode::at(self.memory, slot, ptr);
+        if bare.slot == slot && bare.node.kind() == SPARSE {
             return self.copy_sparse(slot, ptr);
         }
         self.own_block(slot, ptr)
@@ -251,8 +251,8 @@ impl Operation<'_, '_> {
     }
 
     /// Keeps the chain's first `steps` steps in a new block. There it branches, or `branch` follows if the key ends.
-    fn cut_chain(&mut self, seen: &Seen, rest: &[u8], steps: usize, branch: Ptr) -> Result<(), TrieFull> {
-        let node = seen.node;
+    fn cut_chain(&mut self, bare: &BareNode, rest: &[u8], steps: usize, branch: Ptr) -> Result<(), TrieFull> {
+        let node = bare.node;
         let chain = chain_steps(self.memory, node);
         let below = if steps == rest.len() {
             branch
@@ -272,35 +272,35 @@ impl Operation<'_, '_> {
             }
         };
         let head = self.chain(&chain[..steps], below)?;
-        let head = self.with_content(seen.carried, head, true)?;
-        self.publish(seen.slot, head);
+        let head = self.with_content(bare.carried, head, true)?;
+        self.publish(bare.slot, head);
         Ok(())
     }
 
-    fn add_to_sparse(&mut self, seen: &Seen, rest: &[u8], branch: Ptr) -> Result<(), TrieFull> {
+    fn add_to_sparse(&mut self, bare: &BareNode, rest: &[u8], branch: Ptr) -> Result<(), TrieFull> {
         let memory = self.memory;
         let branch = self.chain(&rest[1..], branch)?;
-        let word = SparseWord::load(memory, seen.node);
+        let word = SparseWord::load(memory, bare.node);
         let count = word.count();
         if (count as usize) < SPARSE_CHILDREN_MAX {
             // The pointer comes first; the wide word then makes it reachable.
-            self.publish(seen.node.slot(count), branch);
-            self.publish_wide(seen.node.slot(SPARSE_WORD), word.with(rest[0]).0);
+            self.publish(bare.node.slot(count), branch);
+            self.publish_wide(bare.node.slot(SPARSE_WORD), word.with(rest[0]).0);
             return Ok(());
         }
         let split = self.empty_block()?.with_kind(SPLIT);
         for place in 0..count {
-            self.set_in_split(split, word.character(place), memory.load(seen.node.slot(place)))?;
+            self.set_in_split(split, word.character(place), memory.load(bare.node.slot(place)))?;
         }
         self.set_in_split(split, rest[0], branch)?;
-        self.store.replace(seen.node);
-        self.publish(seen.slot, split);
+        self.store.replace(bare.node);
+        self.publish(bare.slot, split);
         Ok(())
     }
 
-    fn add_to_split(&mut self, seen: &Seen, rest: &[u8], branch: Ptr) -> Result<(), TrieFull> {
+    fn add_to_split(&mut self, bare: &BareNode, rest: &[u8], branch: Ptr) -> Result<(), TrieFull> {
         let branch = self.chain(&rest[1..], branch)?;
-        self.set_in_split(seen.node, rest[0], branch)
+        self.set_in_split(bare.node, rest[0], branch)
     }
 
     /// Adds a child where there is none. Missing blocks are completed before the one store that links them.

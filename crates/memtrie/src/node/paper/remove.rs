@@ -1,6 +1,6 @@
 //! Removal in the paper's layout.
 
-use super::edit::{Operation, Seen};
+use super::edit::{BareNode, Operation};
 use super::node::{
     CHAIN_STEPS_MAX, CHILD_WORD, Kind, PREFIX, SPLIT_CHILDREN_MIN, SparseWord, chain_steps, kind, prefix,
     split_mid_slot, split_slot, split_tail_slot,
@@ -28,19 +28,19 @@ impl Operation<'_, '_> {
             self.publish(slot, Ptr::NONE);
             return Ok(());
         }
-        let seen = Seen::at(memory, slot, ptr);
-        match kind(seen.node) {
+        let bare = BareNode::at(memory, slot, ptr);
+        match kind(bare.node) {
             Kind::Chain => {
-                self.replace_path(seen.node, rest);
-                if seen.slot != slot {
+                self.replace_path(bare.node, rest);
+                if bare.slot != slot {
                     self.store.replace(ptr);
                 }
                 // There is content and a chain to the key: only the content remains.
                 self.publish(slot, prefix(memory, ptr).content);
                 Ok(())
             }
-            Kind::Sparse => self.cut_from_sparse(&seen, rest),
-            _ => self.cut_from_split(&seen, rest),
+            Kind::Sparse => self.cut_from_sparse(&bare, rest),
+            _ => self.cut_from_split(&bare, rest),
         }
     }
 
@@ -57,14 +57,14 @@ impl Operation<'_, '_> {
         }
     }
 
-    fn cut_from_sparse(&mut self, seen: &Seen, rest: &[u8]) -> Result<(), TrieFull> {
+    fn cut_from_sparse(&mut self, bare: &BareNode, rest: &[u8]) -> Result<(), TrieFull> {
         let memory = self.memory;
-        let word = SparseWord::load(memory, seen.node);
+        let word = SparseWord::load(memory, bare.node);
         let mut kept = [(0, Ptr::NONE); 6];
         let mut count = 0;
         let mut branch = Ptr::NONE;
         for place in word.places() {
-            let child = memory.load(seen.node.slot(place));
+            let child = memory.load(bare.node.slot(place));
             if word.character(place) == rest[0] {
                 branch = child;
             } else {
@@ -76,10 +76,10 @@ impl Operation<'_, '_> {
             [(character, child)] => self.lengthened_chain(*character, *child)?,
             children => self.sparse(children)?,
         };
-        let node = self.with_content(seen.carried, node, true)?;
-        self.store.replace(seen.node);
+        let node = self.with_content(bare.carried, node, true)?;
+        self.store.replace(bare.node);
         self.replace_path(branch, &rest[1..]);
-        self.publish(seen.slot, node);
+        self.publish(bare.slot, node);
         Ok(())
     }
 
@@ -99,11 +99,11 @@ impl Operation<'_, '_> {
         Ok(chain)
     }
 
-    fn cut_from_split(&mut self, seen: &Seen, rest: &[u8]) -> Result<(), TrieFull> {
+    fn cut_from_split(&mut self, bare: &BareNode, rest: &[u8]) -> Result<(), TrieFull> {
         let memory = self.memory;
         let character = rest[0];
-        let kept = self.split_children(seen.node, character, SPLIT_CHILDREN_MIN + 1);
-        let top = split_slot(seen.node, character);
+        let kept = self.split_children(bare.node, character, SPLIT_CHILDREN_MIN + 1);
+        let top = split_slot(bare.node, character);
         let middle = memory.load(top);
         let middle_slot = split_mid_slot(middle, character);
         let tail = memory.load(middle_slot);
@@ -111,10 +111,10 @@ impl Operation<'_, '_> {
         let branch = memory.load(tail_slot);
         if kept.len() <= SPLIT_CHILDREN_MIN {
             let sparse = self.sparse(&kept)?;
-            let sparse = self.with_content(seen.carried, sparse, true)?;
-            self.replace_split(seen.node);
+            let sparse = self.with_content(bare.carried, sparse, true)?;
+            self.replace_split(bare.node);
             self.replace_path(branch, &rest[1..]);
-            self.publish(seen.slot, sparse);
+            self.publish(bare.slot, sparse);
             return Ok(());
         }
         self.replace_path(branch, &rest[1..]);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use blockio::{Fault, SimulatedDisk};
 use commitlog::SyncMode;
-use engine::{BegunWrite, Engine, EngineError, block_on};
+use engine::{Engine, EngineError, PendingWrite, block_on};
 use model::Table;
 use types::CqlType;
 
@@ -22,11 +22,11 @@ fn open(disk: &SimulatedDisk) -> Arc<Engine> {
     Engine::open(options).unwrap()
 }
 
-fn begin(engine: &Arc<Engine>, table: &Arc<Table>, row: i32, value: &str) -> Option<BegunWrite> {
+fn begin(engine: &Arc<Engine>, table: &Arc<Table>, row: i32, value: &str) -> Option<PendingWrite> {
     engine.begin_write(&engine.borrow_schema(), insertion(table, 1, row, value, 10)).unwrap()
 }
 
-fn poll(write: &mut BegunWrite) {
+fn poll(write: &mut PendingWrite) {
     let _ = Pin::new(write).poll(&mut Context::from_waker(Waker::noop()));
 }
 
@@ -69,7 +69,7 @@ fn a_write_that_would_have_to_wait_for_room_is_not_begun() {
     let table = create_table(&engine);
     let large = "x".repeat(6_000);
     // The writes come faster than the device completes them, and they delay flushes.
-    let mut begun: Vec<BegunWrite> = (0..).map_while(|row| begin(&engine, &table, row, &large)).collect();
+    let mut begun: Vec<PendingWrite> = (0..).map_while(|row| begin(&engine, &table, row, &large)).collect();
     begun.iter_mut().for_each(poll);
     let count = begun.len();
     assert!(count > 10);
@@ -87,12 +87,12 @@ fn a_write_that_would_have_to_wait_for_room_is_not_begun() {
 
 /// Begins writes as a connection does: the log's writer is woken only after the last one. If the writer was awake
 /// already, some of the writes may be complete.
-fn begin_all(engine: &Arc<Engine>, table: &Arc<Table>, rows: Range<i32>) -> Vec<BegunWrite> {
+fn begin_all(engine: &Arc<Engine>, table: &Arc<Table>, rows: Range<i32>) -> Vec<PendingWrite> {
     let _held = engine.hold_log(Waker::noop());
     rows.map(|row| begin(engine, table, row, "together").expect("there is room")).collect()
 }
 
-fn done<'w>(writes: impl IntoIterator<Item = &'w BegunWrite>) -> usize {
+fn done<'w>(writes: impl IntoIterator<Item = &'w PendingWrite>) -> usize {
     writes.into_iter().filter(|write| write.is_done()).count()
 }
 
@@ -106,7 +106,7 @@ fn begun_writes_are_prefetched_together_and_become_visible_one_by_one() {
     block_on(begun.swap_remove(3)).unwrap();
     // One of the writes was dropped, and some are complete.
     late.iter_mut().for_each(|write| block_on(write).unwrap());
-    BegunWrite::prefetch(begun.iter().chain(&late));
+    PendingWrite::prefetch(begun.iter().chain(&late));
     let visible = 1 + done(begun.iter().chain(&late));
     assert_eq!(rows(&engine, &table).len(), visible, "brought near, not written");
     begun.into_iter().for_each(|write| block_on(write).unwrap());
@@ -127,7 +127,7 @@ fn begun_writes_whose_table_is_altered_and_flushed_meanwhile_are_all_there() {
         let (engine, altered) = (engine.clone(), altered.clone());
         move || engine.flush(&altered).unwrap()
     });
-    BegunWrite::prefetch(before.iter().chain(&after));
+    PendingWrite::prefetch(before.iter().chain(&after));
     assert!(done(&before) == 20 || !flush.is_finished(), "it waits for them");
     before.into_iter().chain(after).for_each(|write| block_on(write).unwrap());
     flush.join().unwrap();
@@ -150,14 +150,14 @@ fn begun_writes_do_not_reach_a_table_that_replaced_theirs() {
     while engine.begin_write(&engine.borrow_schema(), insertion(&old, 1, 99, "also before", 10)).is_ok() {
         thread::sleep(Duration::from_millis(1));
     }
-    BegunWrite::prefetch(begun.iter());
+    PendingWrite::prefetch(begun.iter());
     assert!(done(&begun) == 20 || !remade.is_finished(), "the drop waits for them");
     begun.into_iter().for_each(|write| block_on(write).unwrap());
     remade.join().unwrap();
     let new = engine.schema().table("ks", "t").unwrap().clone();
     assert_eq!((new.id, rows(&engine, &new)), (old.id, vec![]));
     let begun = begin_all(&engine, &new, 0..8);
-    BegunWrite::prefetch(begun.iter());
+    PendingWrite::prefetch(begun.iter());
     begun.into_iter().for_each(|write| block_on(write).unwrap());
     let again = open(&disk.crash_image(1));
     assert_eq!(rows(&again, again.schema().table("ks", "t").unwrap()).len(), 8);
@@ -173,7 +173,7 @@ fn begun_writes_that_a_failing_log_refuses_are_not_visible() {
     let begun: Vec<_> = (0..20).map(|row| begin(&engine, &table, row, "lost").unwrap()).collect();
     disk.inject(Fault::Fail, 0);
     drop(held);
-    BegunWrite::prefetch(begun.iter());
+    PendingWrite::prefetch(begun.iter());
     let outcomes: Vec<_> = begun.into_iter().map(block_on).collect();
     let is_refused = |outcome: &&Result<(), EngineError>| matches!(outcome, Err(EngineError::ClosedForWrites(_)));
     let refused = outcomes.iter().filter(is_refused).count();

@@ -12,7 +12,7 @@ use model::Mutation;
 use super::Engine;
 use crate::error::EngineError;
 use crate::shared::BorrowedSchema;
-use crate::write::{WriteUnderWay, Writes, begin};
+use crate::write::{OwnedWrite, Writes, begin};
 
 /// Keeps the engine while a write waits.
 struct OfEngine(Arc<Engine>);
@@ -28,7 +28,7 @@ impl Deref for OfEngine {
 /// A begun write. Completes when it is as durable as `commitlog_sync` requires and visible to every read that starts
 /// later. If it is dropped before that, it is finished in the background.
 #[must_use = "it is acknowledged when it is ready"]
-pub struct BegunWrite(WriteUnderWay<OfEngine>);
+pub struct PendingWrite(OwnedWrite<OfEngine>);
 
 impl Engine {
     /// Begins a write that was created with this schema, without waiting. `None` means that the write would have to
@@ -37,22 +37,22 @@ impl Engine {
         self: &Arc<Engine>,
         schema: &BorrowedSchema,
         mutation: Mutation,
-    ) -> Result<Option<BegunWrite>, EngineError> {
+    ) -> Result<Option<PendingWrite>, EngineError> {
         let own = || OfEngine(Arc::clone(self));
         let [update] = mutation.updates() else {
             let stores = self.writes.stores_of(&mutation)?;
-            return begin(&self.writes, own, BegunWrite, mutation, &stores);
+            return begin(&self.writes, own, PendingWrite, mutation, &stores);
         };
         if self.shared.options().read_only {
             // Called for its check: a read-only node accepts only some writes.
             self.writes.stores_of(&mutation)?;
         }
         let store = schema.catalog().store(update.table())?;
-        begin(&self.writes, own, BegunWrite, mutation, slice::from_ref(store))
+        begin(&self.writes, own, PendingWrite, mutation, slice::from_ref(store))
     }
 }
 
-impl BegunWrite {
+impl PendingWrite {
     /// Whether the write does not wait, or no longer.
     pub fn is_done(&self) -> bool {
         self.0.is_done()
@@ -65,12 +65,12 @@ impl BegunWrite {
 
     /// Prefetches the memory that these writes will read first in memtables. The writes must be durable and polled soon
     /// after; about eight are needed for a gain.
-    pub fn prefetch<'w>(writes: impl Iterator<Item = &'w BegunWrite>) {
-        WriteUnderWay::prefetch(writes.map(|write| &write.0));
+    pub fn prefetch<'w>(writes: impl Iterator<Item = &'w PendingWrite>) {
+        OwnedWrite::prefetch(writes.map(|write| &write.0));
     }
 }
 
-impl Future for BegunWrite {
+impl Future for PendingWrite {
     type Output = Result<(), EngineError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -8,7 +8,7 @@ use crate::primitive::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 /// Notification of room. Announcements are counted, so that a thread which looks for room, fails and then waits does
 /// not miss one.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct SpaceSignal {
     epoch: AtomicU64,
     waiting: Mutex<Waiting>,
     changed: Condvar,
@@ -22,7 +22,7 @@ struct Waiting {
     blocked: usize,
 }
 
-impl Room {
+impl SpaceSignal {
     /// The current count. Take it before looking for room.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
@@ -62,13 +62,13 @@ impl Room {
     }
 
     /// Whether there was an announcement after `epoch`. If not, the next one wakes the waker.
-    pub fn has_news(&self, epoch: u64, waker: &Waker) -> bool {
+    pub fn is_announced_after(&self, epoch: u64, waker: &Waker) -> bool {
         let mut waiting = self.lock();
-        let has_news = self.epoch() != epoch;
-        if !has_news {
+        let is_announced = self.epoch() != epoch;
+        if !is_announced {
             waiting.wakers.push(waker.clone());
         }
-        has_news
+        is_announced
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {

@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// A connection is closed after this number of checks in a row that find its request unfinished, or its client hardly
 /// reading.
-const STALLED_LOOKS_MAX: u32 = 5;
+const STALLED_CHECKS_MAX: u32 = 5;
 
 /// A client that takes fewer bytes than this between two checks hardly reads.
 const SENT_BYTES_MIN: usize = 16 * 1024;
@@ -27,14 +27,14 @@ const SENT_BEFORE_WRITES_BYTES_MIN: usize = 256 * 1024;
 
 /// The checks of one connection, as the module's text describes them.
 #[derive(Debug)]
-pub(crate) struct Patrol {
+pub(crate) struct IdleCheck {
     timer: Option<Pin<Box<Sleep>>>,
     connected: Instant,
     handshake_timeout: Duration,
     /// The bytes of answers that the socket took since the last check.
     sent_bytes: usize,
     has_received: bool,
-    has_begun: bool,
+    has_started: bool,
     /// The number of checks in a row that found a request unfinished. The next two count checks of a client that hardly
     /// reads, and checks of one that prevents writes from finishing.
     unfinished: u32,
@@ -69,14 +69,14 @@ impl Start {
 
 /// The state of a connection at a check.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ConnectionState {
     pub(crate) start: Start,
-    /// A request has begun to arrive.
+    /// A request has request_started to arrive.
     pub(crate) is_missing_some: bool,
     /// Answers wait for the socket.
     pub(crate) is_sending: bool,
     /// It holds memory that others wait for.
-    pub(crate) is_in_the_way: bool,
+    pub(crate) blocks_others: bool,
     /// It has writes that are not finished before answers are sent. Locks and flushes may wait for them.
     pub(crate) keeps_writes: bool,
 }
@@ -90,15 +90,15 @@ pub(crate) enum Verdict {
     Close(&'static str),
 }
 
-impl Patrol {
-    pub(crate) fn new(connected: Instant, handshake_timeout: Duration) -> Patrol {
-        Patrol {
+impl IdleCheck {
+    pub(crate) fn new(connected: Instant, handshake_timeout: Duration) -> IdleCheck {
+        IdleCheck {
             timer: None,
             connected,
             handshake_timeout,
             sent_bytes: 0,
             has_received: false,
-            has_begun: false,
+            has_started: false,
             unfinished: 0,
             unread: 0,
             kept: 0,
@@ -115,44 +115,44 @@ impl Patrol {
         self.has_received = true;
     }
 
-    /// A request was complete, and was begun.
-    pub(crate) fn begun(&mut self) {
-        self.has_begun = true;
+    /// A request was complete, and was started.
+    pub(crate) fn request_started(&mut self) {
+        self.has_started = true;
     }
 
     /// The result of the next check of a connection that has nothing to do; pending until it is due.
-    pub(crate) fn poll(&mut self, seen: &Seen, cx: &mut Context<'_>) -> Poll<Verdict> {
+    pub(crate) fn poll(&mut self, state: &ConnectionState, cx: &mut Context<'_>) -> Poll<Verdict> {
         let period = PERIOD.min(self.handshake_timeout);
         loop {
             ready!(self.timer.get_or_insert_with(|| Box::pin(sleep(period))).as_mut().poll(cx));
             self.timer = None;
-            if let Some(verdict) = self.look(seen, self.connected.elapsed()) {
+            if let Some(verdict) = self.check(state, self.connected.elapsed()) {
                 return Poll::Ready(verdict);
             }
         }
     }
 
-    fn look(&mut self, seen: &Seen, age: Duration) -> Option<Verdict> {
-        if let Some(reason) = seen.start.delay()
+    fn check(&mut self, state: &ConnectionState, age: Duration) -> Option<Verdict> {
+        if let Some(reason) = state.start.delay()
             && age >= self.handshake_timeout
         {
             return Some(Verdict::Close(reason));
         }
         let rests = !self.has_received && self.sent_bytes == 0;
-        let is_unfinished = seen.is_missing_some && !self.has_begun;
+        let is_unfinished = state.is_missing_some && !self.has_started;
         self.unfinished = if is_unfinished { self.unfinished + 1 } else { 0 };
-        let is_unread = seen.is_sending && self.sent_bytes < SENT_BYTES_MIN;
+        let is_unread = state.is_sending && self.sent_bytes < SENT_BYTES_MIN;
         self.unread = if is_unread { self.unread + 1 } else { 0 };
-        let is_kept = seen.keeps_writes && self.sent_bytes < SENT_BEFORE_WRITES_BYTES_MIN;
+        let is_kept = state.keeps_writes && self.sent_bytes < SENT_BEFORE_WRITES_BYTES_MIN;
         self.kept = if is_kept { self.kept + 1 } else { 0 };
-        (self.sent_bytes, self.has_received, self.has_begun) = (0, false, false);
-        if seen.is_in_the_way && self.unfinished >= STALLED_LOOKS_MAX {
+        (self.sent_bytes, self.has_received, self.has_started) = (0, false, false);
+        if state.blocks_others && self.unfinished >= STALLED_CHECKS_MAX {
             return Some(Verdict::Close("its request does not end, and others wait for its memory"));
         }
-        if seen.is_in_the_way && self.unread >= STALLED_LOOKS_MAX {
+        if state.blocks_others && self.unread >= STALLED_CHECKS_MAX {
             return Some(Verdict::Close("its client does not read its answers, and others wait for their memory"));
         }
-        if self.kept >= STALLED_LOOKS_MAX {
+        if self.kept >= STALLED_CHECKS_MAX {
             return Some(Verdict::Close("its client does not read its answers, and others wait for its writes"));
         }
         rests.then_some(Verdict::Shrink)
@@ -163,71 +163,75 @@ impl Patrol {
 mod tests {
     use super::*;
 
-    const SEEN: Seen = Seen {
+    const IDLE: ConnectionState = ConnectionState {
         start: Start::Done,
         is_missing_some: false,
         is_sending: false,
-        is_in_the_way: false,
+        blocks_others: false,
         keeps_writes: false,
     };
     const LATER: Duration = Duration::from_secs(20);
 
-    fn looks(patrol: &mut Patrol, seen: Seen, mut before: impl FnMut(&mut Patrol)) -> Vec<Option<Verdict>> {
-        let look = |_| {
-            before(patrol);
-            patrol.look(&seen, LATER)
+    fn checks(
+        idle_check: &mut IdleCheck,
+        state: ConnectionState,
+        mut before: impl FnMut(&mut IdleCheck),
+    ) -> Vec<Option<Verdict>> {
+        let check = |_| {
+            before(idle_check);
+            idle_check.check(&state, LATER)
         };
-        (0..STALLED_LOOKS_MAX).map(look).collect()
+        (0..STALLED_CHECKS_MAX).map(check).collect()
     }
 
     #[test]
-    fn who_does_not_start_in_time_is_closed_for_what_is_missing() {
-        let mut patrol = Patrol::new(Instant::now(), Duration::from_secs(10));
+    fn a_client_that_does_not_start_in_time_is_closed_with_the_reason() {
+        let mut idle_check = IdleCheck::new(Instant::now(), Duration::from_secs(10));
         for (start, reason) in [
             (Start::AwaitsStartup, "it has not sent STARTUP in time"),
             (Start::AwaitsLogin, "its client has not logged in in time"),
             (Start::ChecksLogin, "its login could not be checked in time: too many logins are being checked"),
         ] {
-            let late = Seen { start, ..SEEN };
-            assert_eq!(patrol.look(&late, Duration::from_secs(9)), Some(Verdict::Shrink));
-            assert_eq!(patrol.look(&late, Duration::from_secs(10)), Some(Verdict::Close(reason)));
+            let late = ConnectionState { start, ..IDLE };
+            assert_eq!(idle_check.check(&late, Duration::from_secs(9)), Some(Verdict::Shrink));
+            assert_eq!(idle_check.check(&late, Duration::from_secs(10)), Some(Verdict::Close(reason)));
         }
-        assert_eq!(patrol.look(&SEEN, LATER), Some(Verdict::Shrink));
+        assert_eq!(idle_check.check(&IDLE, LATER), Some(Verdict::Shrink));
     }
 
     #[test]
-    fn a_request_that_does_not_end_is_closed_only_where_it_is_in_the_way() {
-        let arriving = Seen { is_missing_some: true, ..SEEN };
-        let in_the_way = Seen { is_in_the_way: true, ..arriving };
-        let mut patrol = Patrol::new(Instant::now(), LATER);
-        assert_eq!(looks(&mut patrol, arriving, Patrol::received), [None; STALLED_LOOKS_MAX as usize]);
-        assert!(matches!(patrol.look(&in_the_way, LATER), Some(Verdict::Close(_))));
-        let finishes = |patrol: &mut Patrol| {
-            patrol.received();
-            patrol.begun();
+    fn a_request_that_does_not_end_is_closed_only_if_it_blocks_others() {
+        let arriving = ConnectionState { is_missing_some: true, ..IDLE };
+        let blocking = ConnectionState { blocks_others: true, ..arriving };
+        let mut idle_check = IdleCheck::new(Instant::now(), LATER);
+        assert_eq!(checks(&mut idle_check, arriving, IdleCheck::received), [None; STALLED_CHECKS_MAX as usize]);
+        assert!(matches!(idle_check.check(&blocking, LATER), Some(Verdict::Close(_))));
+        let finishes = |idle_check: &mut IdleCheck| {
+            idle_check.received();
+            idle_check.request_started();
         };
-        assert_eq!(looks(&mut patrol, in_the_way, finishes), [None; STALLED_LOOKS_MAX as usize]);
+        assert_eq!(checks(&mut idle_check, blocking, finishes), [None; STALLED_CHECKS_MAX as usize]);
     }
 
     #[test]
-    fn a_client_that_reads_next_to_nothing_is_closed_only_where_it_is_in_the_way() {
-        let in_the_way = Seen { is_sending: true, is_in_the_way: true, ..SEEN };
-        let mut patrol = Patrol::new(Instant::now(), LATER);
+    fn a_client_that_hardly_reads_is_closed_only_if_it_blocks_others() {
+        let blocking = ConnectionState { is_sending: true, blocks_others: true, ..IDLE };
+        let mut idle_check = IdleCheck::new(Instant::now(), LATER);
         assert_eq!(
-            looks(&mut patrol, in_the_way, |patrol| patrol.sent(SENT_BYTES_MIN)),
-            [None; STALLED_LOOKS_MAX as usize]
+            checks(&mut idle_check, blocking, |idle_check| idle_check.sent(SENT_BYTES_MIN)),
+            [None; STALLED_CHECKS_MAX as usize]
         );
-        let last = looks(&mut patrol, in_the_way, |patrol| patrol.sent(1)).pop().unwrap();
+        let last = checks(&mut idle_check, blocking, |idle_check| idle_check.sent(1)).pop().unwrap();
         assert!(matches!(last, Some(Verdict::Close(_))));
     }
 
     #[test]
     fn a_client_that_keeps_writes_from_being_finished_is_closed_unless_it_reads() {
-        let keeps = Seen { is_sending: true, keeps_writes: true, ..SEEN };
-        let mut patrol = Patrol::new(Instant::now(), LATER);
-        let reads = |patrol: &mut Patrol| patrol.sent(SENT_BEFORE_WRITES_BYTES_MIN);
-        assert_eq!(looks(&mut patrol, keeps, reads), [None; STALLED_LOOKS_MAX as usize]);
-        let last = looks(&mut patrol, keeps, |patrol| patrol.sent(SENT_BYTES_MIN)).pop().unwrap();
+        let keeps = ConnectionState { is_sending: true, keeps_writes: true, ..IDLE };
+        let mut idle_check = IdleCheck::new(Instant::now(), LATER);
+        let reads = |idle_check: &mut IdleCheck| idle_check.sent(SENT_BEFORE_WRITES_BYTES_MIN);
+        assert_eq!(checks(&mut idle_check, keeps, reads), [None; STALLED_CHECKS_MAX as usize]);
+        let last = checks(&mut idle_check, keeps, |idle_check| idle_check.sent(SENT_BYTES_MIN)).pop().unwrap();
         assert!(matches!(last, Some(Verdict::Close(_))));
     }
 }

@@ -13,7 +13,7 @@ const MESSAGES_MAX: u32 = 20;
 
 /// Limits the messages of one kind.
 #[derive(Debug)]
-pub struct Quiet {
+pub struct LogRateLimit {
     messages_max: u32,
     period: Mutex<Period>,
 }
@@ -39,20 +39,20 @@ impl fmt::Display for LeftOut {
     }
 }
 
-impl Default for Quiet {
+impl Default for LogRateLimit {
     fn default() -> Self {
-        Quiet::new(MESSAGES_MAX)
+        LogRateLimit::new(MESSAGES_MAX)
     }
 }
 
-impl Quiet {
+impl LogRateLimit {
     /// Lets this number of messages pass in a minute.
     pub fn new(messages_max: u32) -> Self {
-        Quiet { messages_max, period: Mutex::default() }
+        LogRateLimit { messages_max, period: Mutex::default() }
     }
 
     /// Calls `log`, unless enough was logged in this minute.
-    pub fn tell(&self, log: impl FnOnce(LeftOut)) {
+    pub fn log(&self, log: impl FnOnce(LeftOut)) {
         if let Some(left_out) = self.admit(Instant::now()) {
             log(left_out);
         }
@@ -76,17 +76,17 @@ impl Quiet {
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     /// TLS handshakes that fail.
-    pub handshakes: Quiet,
+    pub handshakes: LogRateLimit,
     /// Connections that the server closes.
-    pub closings: Quiet,
+    pub closings: LogRateLimit,
     /// Logins that are refused.
-    pub logins: Quiet,
+    pub logins: LogRateLimit,
     /// Logins with something to say to the operator.
-    pub login_notices: Quiet,
+    pub login_notices: LogRateLimit,
     /// Requests that fail for a fault of the server.
-    pub failures: Quiet,
+    pub failures: LogRateLimit,
     /// Traces that are not written.
-    pub traces: Quiet,
+    pub traces: LogRateLimit,
 }
 
 #[cfg(test)]
@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn a_flood_of_messages_is_logged_in_part_and_counted() {
-        let (quiet, now) = (Quiet::new(3), Instant::now());
-        let admitted = |at| quiet.admit(at).map(|left_out| left_out.to_string());
+        let (limit, now) = (LogRateLimit::new(3), Instant::now());
+        let admitted = |at| limit.admit(at).map(|left_out| left_out.to_string());
         let first: Vec<_> = (0..1000).map(|_| admitted(now)).collect();
         assert_eq!(first.iter().filter(|message| message.is_some()).count(), 3);
         assert_eq!(first[..3], [const { Some(String::new()) }; 3]);
