@@ -18,7 +18,7 @@
 //! Invariants on which the unsafe code rests:
 //! - reserved ranges are disjoint: each begins at or after the tail and moves the tail to its end;
 //! - batches are disjoint whole blocks: a seal leaves the tail at a block's start;
-//! - no one holds memory below `released`, and nothing is reserved beyond `released + capacity`;
+//! - no memory below `released` is in use, and nothing is reserved beyond `released + capacity`;
 //! - a batch's counter is used for another batch only after its release;
 //! - a batch is finished (`&mut`) before it is shared as frames, and only read from then on; the ring lives as long as
 //!   any frame.
@@ -248,8 +248,8 @@ impl Reservation<'_> {
             "inside the reservation"
         );
         let (start, length) = self.ring.memory_of(&part);
-        // SAFETY: inside the ring's memory; no one else reserved these positions, sealers wait for our drop, and `&mut
-        // self` keeps a second slice out. The memory was initialised when allocated.
+        // SAFETY: inside the ring's memory; these positions are reserved by this thread alone, sealers wait for our
+        // drop, and `&mut self` keeps a second slice out. The memory was initialised when allocated.
         unsafe { std::slice::from_raw_parts_mut(start, length) }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The checksum of a bookkeeping entry starts from the log's seed, and everything else in the entry is known, so each
 //! entry yields the seed. A sound block of a segment names its use, whose entry names the segment, and its index in the
-//! segment. Blocks therefore tell where segments begin and how far apart they are. A value counts if more than half of
+//! segment. Blocks therefore show where segments begin and how far apart they are. A value counts if more than half of
 //! the blocks agree on it; of entries, at least two must agree.
 
 use std::collections::BTreeMap;

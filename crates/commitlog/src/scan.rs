@@ -291,7 +291,7 @@ impl RecordCursor {
             Ok(Ok(Some(tables))) => Step::Record(Found { start, end: self.position(), tables }),
             Ok(Ok(None)) => return None,
             Ok(Err(fault)) => {
-                // A sound head tells where the next record begins.
+                // A sound head says where the next record begins.
                 if !matches!(fault, RecordFault::Body { .. }) {
                     self.seek_record(image, first_block + 1);
                 }

@@ -24,7 +24,7 @@ pub struct TombstoneCandidate {
     pub metadata: TableMetadata,
     /// The estimated share of its cells that could be dropped now if no other table needed them.
     pub droppable_ratio: f64,
-    /// Seconds since it was written; `None` if its id does not tell.
+    /// Seconds since it was written; `None` if its id does not contain the time.
     pub age_seconds: Option<u64>,
 }
 

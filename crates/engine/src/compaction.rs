@@ -73,7 +73,7 @@ impl Compaction {
         }
     }
 
-    /// Starts the threads; they end with the room.
+    /// Starts the threads; they end with the component.
     pub fn start(self: &Arc<Self>) -> Result<(), EngineError> {
         self.workers.iter().try_for_each(|worker| {
             let requests = self.requests.clone();

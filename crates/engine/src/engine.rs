@@ -1,8 +1,8 @@
 //! The engine itself: its components, and opening and closing it.
 //!
-//! An engine is a set of components ("rooms") over one [`Shared`]: compaction, quarantine, flush, resident tables,
-//! writes, indexing, tables as a whole, recovery, and transfers of files. Each room uses only rooms earlier in this
-//! list, and none uses the engine. `engine/calls.rs` has the public calls, which delegate to the rooms.
+//! An engine is a set of components over one [`Shared`]: compaction, quarantine, flush, resident tables, writes,
+//! indexing, tables as a whole, recovery, and transfers of files. Each component uses only components earlier in this
+//! list, and none uses the engine. `engine/calls.rs` has the public calls, which delegate to the components.
 
 mod calls;
 mod pending_write;
@@ -79,7 +79,7 @@ impl Engine {
         Ok(Arc::new(engine))
     }
 
-    /// Creates the rooms and replays the log. No thread of theirs runs yet.
+    /// Creates the components and replays the log. None of their threads runs yet.
     fn over(shared: Arc<Shared>, queue: Arc<FlushQueue>, replay: Replay) -> Result<Engine, EngineError> {
         let compaction = Arc::new(Compaction::new(&shared));
         let quarantine = Arc::new(Quarantine::new(&shared, &compaction));

@@ -36,7 +36,7 @@ impl Indexing {
         Indexing { shared, flush, writes, worker: Worker::new() }
     }
 
-    /// Starts the thread, which first examines all tables. It ends with the room.
+    /// Starts the thread, which first examines all tables. It ends with the component.
     pub fn start(self: &Arc<Self>) -> Result<(), EngineError> {
         if self.shared.options().read_only {
             return Ok(());

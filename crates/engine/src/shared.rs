@@ -1,8 +1,8 @@
-//! The state that all rooms of the engine share: the schema with its tables' stores, the log, the write groups, memory,
-//! files, the clock and the settings.
+//! The state that all components of the engine share: the schema with its tables' stores, the log, the write groups,
+//! memory, files, the clock and the settings.
 //!
-//! It starts nothing by itself: threads, flushes, merges and writes belong to the rooms, which hold it by an `Arc`. It
-//! is thread-safe.
+//! It starts nothing by itself: threads, flushes, merges and writes belong to the components, which hold it by an
+//! `Arc`. It is thread-safe.
 
 mod groups;
 
@@ -33,7 +33,7 @@ use crate::table::{Generation, MemtablePool, TableStore, View};
 
 pub(crate) use groups::{Membership, WriteGroups};
 
-/// The state that all rooms share.
+/// The state that all components share.
 pub(crate) struct Shared {
     options: EngineOptions,
     catalog: ArcSwap<Catalog>,

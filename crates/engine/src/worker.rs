@@ -1,4 +1,4 @@
-//! A thread that serves a room of the engine and ends before it.
+//! A thread that serves a component of the engine and ends before it.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use crate::error::EngineError;
 use crate::lock::lock;
 
-/// A thread of a room. Its owner tells the thread to end before it joins.
+/// A thread of a component. Its owner requests the end of the thread before it joins.
 pub(crate) struct Worker {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -16,7 +16,7 @@ impl Worker {
         Worker { thread: Mutex::new(None) }
     }
 
-    /// Starts the thread. It must hold the room weakly, because the room waits for it when it closes.
+    /// Starts the thread. It must hold the component weakly, because the component waits for it when it closes.
     pub fn start<R: Send + Sync + 'static>(
         &self,
         name: &str,
@@ -35,7 +35,7 @@ impl Worker {
         lock(&self.thread).iter().for_each(|thread| thread.thread().unpark());
     }
 
-    /// Waits for the end of the thread, unless this is that thread, which may drop the last reference to the room.
+    /// Waits for the end of the thread, unless this is that thread, which may drop the last reference to the component.
     pub fn join(&self) {
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread

@@ -2,7 +2,7 @@
 //!
 //! jemalloc keeps them for some seconds, in the arena of the thread that had them, where other threads cannot use them.
 //! Requests with large values then make the process much larger than what its memory budgets count. A [`Watch`]
-//! observes the resident memory: whenever it has grown by a step, all free pages are given back to the system. What
+//! observes the resident memory: each time it has grown by a step, all free pages are given back to the system. What
 //! has grown then is in use, and the next step begins there.
 
 use std::fs::File;

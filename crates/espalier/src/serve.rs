@@ -121,7 +121,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let (failure, mut failed) = watch::channel(None);
     let failure = Arc::new(failure);
     options.commitlog.on_failure = Some(on_log_failure(config.commit_failure_policy, failure.clone()));
-    // Who asks to read only wants to see what there is.
+    // A read-only start serves everything that can be read.
     let policy = if config.read_only { DiskFailurePolicy::BestEffort } else { config.disk_failure_policy };
     options.on_disk_failure = Some(on_disk_failure(policy, failure));
     let engine = Engine::open(options).map_err(|error| open_failed(&config, &error))?;

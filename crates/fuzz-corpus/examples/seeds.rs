@@ -1,5 +1,5 @@
 //! Writes the seeds of our own formats into `fuzz/corpus`.
-#![allow(clippy::unwrap_used, reason = "a tool for whoever changes a format")]
+#![allow(clippy::unwrap_used, reason = "a tool for developers who change a format")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -32,7 +32,7 @@ pub fn file_name(key: IndexKey) -> String {
 /// each of them, of vectors several times as much. The files that are not complete are removed if this is dropped.
 pub struct IndexBuilder<'i> {
     parts: Vec<(&'i Indexer, PartWriter)>,
-    /// Whether the build should go on. It fails soon after this returned false.
+    /// Whether the build should continue. Once this has returned false, the build fails soon.
     goes_on: Box<dyn FnMut() -> bool + 'i>,
     /// A buffer for an entry.
     entry: Vec<u8>,

@@ -57,7 +57,7 @@ impl TermRange {
         TermRange { start, end, is_one_term: true }
     }
 
-    /// The entries of the values between two, both included, since cut terms do not tell their values apart.
+    /// The entries of the values between two, both included, since cut terms do not distinguish their values.
     pub fn between(ty: &CqlType, first: Option<&[u8]>, last: Option<&[u8]>) -> TermRange {
         let (mut start, mut end) = (Vec::new(), Vec::new());
         first.iter().for_each(|value| push_term(ty, value, &mut start));

@@ -1,4 +1,4 @@
-//! What all files of this crate have in common: pages with checksums, and behind them a footer that tells what the file
+//! What all files of this crate have in common: pages with checksums, and behind them a footer that says what the file
 //! belongs to. The layout is in FORMAT.md. Bytes are untrusted: whatever is wrong is an error that names the place.
 
 use std::path::{Path, PathBuf};

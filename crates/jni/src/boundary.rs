@@ -2,9 +2,9 @@
 //!
 //! What Java promises, by number; each unsafe block names the promises that it needs:
 //!
-//! 1. An address with a length denotes memory that Java owns, that nobody writes during the call, and that stays valid
+//! 1. An address with a length denotes memory that Java owns, that is not written during the call, and that stays valid
 //!    until the call returns. It is 0 only if the length is 0.
-//! 2. The buffer of a reply is memory as in 1, and nobody else reads or writes it during the call.
+//! 2. The buffer of a reply is memory as in 1, and only this call reads or writes it.
 //! 3. The handle of a memtable came from `open`, and `free` was not called with it. `free` is called once, when no
 //!    other call with the handle runs or will run: when the Java object that has it was found unreachable.
 //! 4. The handle of pages came from a reply of `read` or `more`; one thread at a time uses it; after `closePages`, or a

@@ -13,7 +13,7 @@ use sstable::MessageEncoder;
 const IS_NEW: u8 = 1;
 const WAS_THERE: u8 = 2;
 
-/// Collects the rows that change while an update is applied. It calls nobody, so the writer's lock may be held.
+/// Collects the rows that change while an update is applied. It calls no other code, so the writer's lock may be held.
 pub(crate) struct Changes {
     encoder: MessageEncoder,
     bytes: Vec<u8>,

@@ -17,7 +17,7 @@ const DISCARDED: &str = "the memtable was discarded";
 
 /// A memtable. Any number of threads may use it, also while it is discarded.
 pub struct Guest {
-    /// `None` once the memtable was discarded. Reads that go on keep their own reference.
+    /// `None` once the memtable was discarded. Reads that are still running keep their own reference.
     memtable: ArcSwapOption<TrieMemtable>,
     /// The versions of the table, oldest first. Java knows them by their indexes.
     tables: ArcSwap<Vec<Arc<Table>>>,

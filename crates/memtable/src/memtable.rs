@@ -36,7 +36,8 @@ pub trait Memtable: Send + Sync {
         Lookup::Unknown
     }
 
-    /// Whether the memtable surely has nothing of a partition, not even its deletion. If false, a cursor has to tell.
+    /// Whether the memtable certainly has nothing of a partition, not even its deletion. If false, only a cursor can
+    /// show it.
     fn lacks_partition(&self, token: Token, key: &[u8]) -> bool {
         let _ = (token, key);
         self.is_empty()
@@ -83,7 +84,7 @@ pub enum Lookup {
     Found,
     /// There is no row, and nothing deletes it.
     Absent,
-    /// Only a cursor can tell.
+    /// Only a cursor can show whether there is a row.
     Unknown,
 }
 

@@ -3,7 +3,7 @@
 //! behind is a deadlock, which the checker finds.
 
 #![allow(dead_code, reason = "combining alone is driven, not all that the modules have")]
-#![allow(clippy::absurd_extreme_comparisons, reason = "here nobody looks again before it sleeps")]
+#![allow(clippy::absurd_extreme_comparisons, reason = "here no thread checks again before it sleeps")]
 
 #[path = "../src/combine.rs"]
 mod combine;

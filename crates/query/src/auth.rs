@@ -190,7 +190,7 @@ impl Auth {
         if let Some((name, id)) = ids.get_key_value(role) {
             return (name.clone(), *id);
         }
-        // Zero is nobody.
+        // Zero means that no role is logged in.
         let (name, id): (Arc<str>, u32) = (role.into(), ids.len() as u32 + 1);
         ids.insert(name.clone(), id);
         (name, id)

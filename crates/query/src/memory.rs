@@ -92,10 +92,10 @@ impl MemoryBudget {
     }
 
     /// Takes this many bytes. If there are too few, one holder at a time may exceed the limits, until
-    /// [`MemoryBudget::end_overdraft`]. That is allowed once everyone but the holder, who has taken `own_bytes`, leaves
-    /// half of the limits, since an earlier holder's answer may be waiting for its client. The thread waits for that up
-    /// to [`HALF_WAIT`]; meanwhile others that need too much fail, and so make room. Returns whether the bytes are
-    /// taken.
+    /// [`MemoryBudget::end_overdraft`]. That is allowed once all holders but this one, which has taken `own_bytes`,
+    /// leave half of the limits, since an earlier holder's answer may be waiting for its client. The thread waits for
+    /// that up to [`HALF_WAIT`]; meanwhile others that need too much fail, and so make room. Returns whether the bytes
+    /// are taken.
     pub(crate) fn take_or_overdraw(&self, bytes: usize, holder: usize, own_bytes: usize) -> bool {
         if self.try_take(bytes).is_ok() {
             return true;
@@ -140,7 +140,7 @@ impl MemoryBudget {
         let _ = self.whole().overdrawer.compare_exchange(holder, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Whether all but one holder, who has taken `own_bytes`, leave half of the limit.
+    /// Whether all holders but one, which has taken `own_bytes`, leave half of the limit.
     fn others_leave_half(&self, own_bytes: usize) -> bool {
         self.taken_bytes().saturating_sub(own_bytes) <= self.limit_bytes / 2
     }
@@ -286,7 +286,7 @@ impl Lease {
                 }
             };
             self.waits = Some((of_whole, short.enqueue(place, cx.waker())));
-            // Bytes that were released before this entered the queue woke nobody.
+            // Bytes that were released before this entered the queue woke no waiter.
             if short.taken_bytes().saturating_add(missing) > short.limit_bytes {
                 return Poll::Pending;
             }

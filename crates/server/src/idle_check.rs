@@ -3,7 +3,7 @@
 //!
 //! The check runs once a second. The buffers of a connection without traffic are shrunk. A connection whose request
 //! does not end, or whose client does not read its answers, is closed after some seconds, but only while others wait
-//! for its memory or for its writes; otherwise a slow client harms no one. A connection that does not send STARTUP, or
+//! for its memory or for its writes; otherwise a slow client does no harm. A connection that does not send STARTUP, or
 //! whose client has not logged in, in time is closed in any case.
 
 use std::future::Future;

@@ -339,7 +339,7 @@ impl Salvage<'_> {
         None
     }
 
-    /// Where the first partition after a data position starts, as far as the index tells.
+    /// Where the first partition after a data position starts, as far as the index shows.
     fn next_start(&self, position: u64) -> u64 {
         let next = self.index.partition_point(|(start, _)| *start <= position);
         self.index.get(next).map_or(self.reader.files().data.length, |(start, _)| *start)

@@ -37,7 +37,7 @@ pub struct BookkeepingEntry {
     pub durable_blocks: u32,
 }
 
-/// The greatest number of durable blocks that an entry can tell: it has 3 bytes for it.
+/// The greatest number of durable blocks that an entry can record: it has 3 bytes for it.
 pub const DURABLE_BLOCKS_MAX: u32 = (1 << 24) - 1;
 
 /// The checksum by which a promise names a set of tables, given in any order. It is 0 for an empty set.

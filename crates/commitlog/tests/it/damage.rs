@@ -235,7 +235,7 @@ fn geometry() -> Geometry {
     Geometry { segment_size_bytes: 64 << 10, segments: SEGMENTS as u32 }
 }
 
-/// The configured layout has changed meanwhile. Blocks of segments other than the first tell the layout in force;
+/// The configured layout has changed meanwhile. Blocks of segments other than the first show the layout in force;
 /// without such blocks the configured layout is used if it is possible.
 #[test]
 fn superblocks_are_restored_with_the_layout_of_the_blocks() {

@@ -1,4 +1,4 @@
-//! The counters tell which waits there were, and for what.
+//! The counters show which waits there were, and for what.
 
 use std::future::Future;
 use std::pin::pin;

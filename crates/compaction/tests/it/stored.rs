@@ -312,7 +312,7 @@ fn rows_that_pass_as_they_are_stored_are_those_that_were_written() {
     }
 }
 
-/// Statistics.db is the same as if the rows had been written anew.
+/// Statistics.db is the same as if the rows had been written again.
 fn check_statistics(merged: &SSTableReader, table: &Arc<Table>, expected: &[String], which: (Kind, u64)) {
     let disk = disk();
     let descriptor = Descriptor::new(DIR, SSTableId::from_sequence(1));

@@ -12,7 +12,7 @@ use crate::lock::lock;
 /// A merge in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveCompaction {
-    /// The merge's own id. It is time-based and tells when the merge began.
+    /// The merge's own id. It is time-based and contains the time at which the merge began.
     pub id: Uuid,
     /// The keyspace.
     pub keyspace: String,

@@ -1,4 +1,4 @@
-//! The public calls of an engine, which delegate to its rooms, and its statistics.
+//! The public calls of an engine, which delegate to its components, and its statistics.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -76,7 +76,7 @@ impl Flush {
         Flush { shared, compaction, quarantine, queue, workers, limit: TimeLimit::default() }
     }
 
-    /// Starts the threads; they end with the room.
+    /// Starts the threads; they end with the component.
     pub fn start(self: &Arc<Self>) -> Result<(), EngineError> {
         self.workers.iter().try_for_each(|worker| {
             let queue = self.queue.clone();

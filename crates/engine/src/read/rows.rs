@@ -229,7 +229,7 @@ fn find_clustered_row(
 /// It is not enough that the content has expired, because an expired cell is a deletion of older ones. Nor is it enough
 /// that it shadows nothing here: until `gc_grace_seconds` are over, another place may still need the deletion. The
 /// skipped SSTables are those that a compaction would drop at this moment (`fully_expired`), so no read finds data that
-/// an earlier one could not find. SSTables with live parts are always read, because statistics do not tell which parts.
+/// an earlier one could not find. SSTables with live parts are always read, because statistics do not say which parts.
 fn leave_out_expired(sstables: &mut Vec<Arc<SSTableReader>>, view: &View, gc_before: u32) {
     let is_expired = |sstable: &SSTableReader| sstable.statistics().stats.max_local_deletion_time < gc_before;
     if !sstables.iter().any(|sstable| is_expired(sstable)) {

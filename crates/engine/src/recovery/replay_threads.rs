@@ -118,7 +118,7 @@ impl Replayer {
         for mut chunk in to_apply {
             summary = summary + self.apply_records(chunk.sorted(), covered, &mut bunch)?;
             chunk.clear();
-            // The log has been read, so no one fills the chunk again.
+            // The log has been read, so the chunk is not filled again.
             let _ = done.send(chunk);
         }
         Ok(summary)

@@ -21,7 +21,7 @@ const SPARE_FOR: Duration = Duration::from_secs(60);
 /// The thread pauses this many times as long as it worked.
 const REST_FACTOR: u32 = 20;
 
-/// The thread ends with the room.
+/// The thread ends with the component.
 pub(crate) struct Purger {
     stopped: Arc<(Mutex<bool>, Condvar)>,
     worker: Worker,

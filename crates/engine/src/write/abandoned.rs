@@ -29,7 +29,7 @@ impl Finisher {
         Finisher { abandoned: Mutex::new(None), worker: Worker::new() }
     }
 
-    /// Starts the thread; it ends with the room.
+    /// Starts the thread; it ends with the component.
     pub(super) fn start(&self, writes: &Arc<Writes>) -> Result<(), EngineError> {
         let (sender, receiver) = channel();
         self.worker.start("finisher", writes, move |writes| run(&writes, &receiver))?;

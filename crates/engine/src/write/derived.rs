@@ -38,7 +38,7 @@ pub trait Derive: Send + Sync + 'static {
     /// The partitions that it reads and writes.
     fn partitions(&self) -> Vec<(TableId, Token)>;
 
-    /// Reads, decides, and makes the mutation, while nobody else does so in these partitions. It may be called again
+    /// Reads, decides, and makes the mutation, while no other write does so in these partitions. It may be called again
     /// if nothing came of it.
     fn derive(&self, turn: Turn<'_>) -> Result<Derived<Self::Answer>, Self::Error>;
 

@@ -10,13 +10,13 @@
 //!
 //! | event                         | lock     | queue         | woken        |
 //! |-------------------------------|----------|---------------|--------------|
-//! | a taker finds it free         | held     | stays empty   | nobody       |
-//! | a taker finds it held         | held     | gets a ticket | nobody       |
-//! | the holder leaves, queue empty| free     | stays empty   | nobody       |
+//! | a taker finds it free         | held     | stays empty   | none         |
+//! | a taker finds it held         | held     | gets a ticket | none         |
+//! | the holder leaves, queue empty| free     | stays empty   | none         |
 //! | the holder leaves, others wait| granted  | loses its head| its head     |
-//! | the granted waiter is polled  | held     | unchanged     | nobody       |
+//! | the granted waiter is polled  | held     | unchanged     | none         |
 //! | the granted waiter is dropped | as if the holder left            ||              |
-//! | another waiter is dropped     | the same | loses it      | nobody       |
+//! | another waiter is dropped     | the same | loses it      | none         |
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -56,7 +56,7 @@ struct Stripe {
 }
 
 impl Stripe {
-    /// Passes the lock on, or frees it. Returns who is to be woken.
+    /// Passes the lock on, or frees it. Returns the waker of the waiter that has the lock now.
     fn pass_on(&mut self) -> Option<Waker> {
         debug_assert!(self.is_held && self.granted.is_none(), "only the holder passes it on");
         match self.waiting.pop_front() {
@@ -94,7 +94,7 @@ impl Stripe {
         Poll::Pending
     }
 
-    /// Takes a waiter out that gave up. Returns who is to be woken.
+    /// Removes a waiter that gave up. Returns the waker of the waiter that has the lock now.
     fn leave(&mut self, ticket: u64) -> Option<Waker> {
         if self.granted == Some(ticket) {
             self.granted = None;

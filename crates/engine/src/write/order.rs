@@ -21,11 +21,11 @@
 //! | [`Entered`]  | also a place in the group and in the log  | nothing                    | never                    |
 //! | [`InFlight`] | the same, without the locks               | earlier writes, the device | finished in background   |
 //!
-//! So nobody waits for memory or for room inside a group or under a lock, nor for a lock inside a group. There are four
-//! drivers: [`begin`] waits for nothing and returns what waits for the device, to be polled by a connection; [`drive`]
-//! is a future that waits for everything; [`drive_under`] is one that took locks and waits for the device alone;
-//! [`block`] waits on its thread for the device alone. What is dropped in flight goes to [`super::abandoned`], with its
-//! place among the writes of its partitions.
+//! So no write waits for memory or for room inside a group or under a lock, nor for a lock inside a group. There are
+//! four drivers: [`begin`] waits for nothing and returns what waits for the device, to be polled by a connection;
+//! [`drive`] is a future that waits for everything; [`drive_under`] is one that took locks and waits for the device
+//! alone; [`block`] waits on its thread for the device alone. A write that is dropped in flight goes to
+//! [`super::abandoned`], with its place among the writes of its partitions.
 
 use std::borrow::Borrow;
 use std::future::poll_fn;
@@ -402,8 +402,8 @@ pub(super) fn block(write: Write<'_>, durability: Durability) -> Result<bool, En
 }
 
 /// Begins a write as far as possible without waiting. Returns `None` if it would have to wait for more than the device.
-/// `own` gives what keeps the room while the write waits, and `made` what is returned: the write is large, and is built
-/// in its place. If it need not wait, it changes no reference count that threads share.
+/// `own` gives the reference that keeps the component while the write waits, and `made` what is returned: the write is
+/// large, and is built in its place. If it need not wait, it changes no reference count that threads share.
 #[inline]
 pub(crate) fn begin<E: Deref<Target = Writes>, B>(
     writes: &Writes,
@@ -435,7 +435,7 @@ impl<E: Deref<Target = Writes>> OwnedWrite<E> {
         self.waiting.as_ref().is_none_or(InFlight::is_done)
     }
 
-    /// What keeps the room, of a write that had to wait.
+    /// The reference that keeps the component, of a write that had to wait.
     pub fn owner(&self) -> Option<&E> {
         self.waiting.as_ref().map(|waiting| &waiting.writes)
     }

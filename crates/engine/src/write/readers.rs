@@ -151,7 +151,7 @@ impl<R> Sender<R> {
 impl<R> Drop for Sender<R> {
     fn drop(&mut self) {
         let is_awaited = matches!(lock(&self.0.state).0, JobState::Awaited);
-        // A result that was taken leaves `Awaited` behind, which nobody looks at again.
+        // A result that was taken leaves `Awaited` behind, which is not read again.
         if is_awaited {
             self.put(JobState::Lost);
         }

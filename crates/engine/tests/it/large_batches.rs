@@ -223,7 +223,7 @@ fn a_batch_keeps_its_reservation_in_a_table_in_memory_until_it_is_written() {
     let context = &mut Context::from_waker(Waker::noop());
     assert!(written.as_mut().poll(context).is_pending(), "what is kept of it is not durable yet");
     for key in 200..210 {
-        // Once it is in the log, the batch is written, even though nobody waits for it.
+        // Once it is in the log, the batch is written, even though its caller no longer waits for it.
         let other = insertion(&table, key, 0, &"v".repeat(50_000), 10);
         let _ = pin!(engine.write(&other)).poll(context);
     }

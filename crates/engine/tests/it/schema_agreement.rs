@@ -1,5 +1,5 @@
 //! Rows of `system_schema` that say something else of a table than its layout: the table is served by its layout, and
-//! each start reports the difference until the rows are written anew.
+//! each start reports the difference until the rows are written again.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ fn rows_of_the_schema_that_contradict_a_layout_are_told_by_name() {
         let engine = open_with(&serving(&disk));
         assert_eq!((engine.faults(), engine.quarantined_tables()), (vec![told], vec![]));
         assert_eq!(rows(&engine, &table), [(1, 1, "kept".into())]);
-        // A change of the table writes its rows anew.
+        // A change of the table writes its rows again.
         add_column(&engine, "w");
         drop(engine);
         let engine = open_with(&small_options(&disk));

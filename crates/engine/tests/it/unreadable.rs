@@ -148,7 +148,7 @@ fn the_tables_of_a_keyspace_without_a_row_are_quarantined() {
     assert!(dropped.unwrap().0 && side_files(&directory) == 0);
 }
 
-/// Why a start is refused, once the threads of an engine that was dropped before have let go of it.
+/// Why a start is refused, once the threads of an engine that was dropped before have released the directory.
 fn refusal_of(options: &EngineOptions) -> String {
     loop {
         match Engine::open(options.clone()).err().unwrap() {

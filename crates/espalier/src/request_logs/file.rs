@@ -103,7 +103,7 @@ impl LogFile {
         self.shared.queue().is_closed = true;
         self.shared.filled.notify_one();
         if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // The writer does not panic, and there is nobody to report it to.
+            // The writer does not panic, and no caller could receive an error here.
             let _ = writer.join();
         }
     }

@@ -74,7 +74,7 @@ impl Files {
         }
     }
 
-    /// Opens the current file anew if it is not in its place any more: somebody moved or removed it, or the directory.
+    /// Opens the current file again if it is no longer in its place because it or the directory was moved or removed.
     fn follow(&mut self) -> io::Result<()> {
         let own = self.file.metadata()?;
         if std::fs::symlink_metadata(self.current())

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 /// The least time between two looks at tables that were written directly.
 const REFRESH_MIN: Duration = Duration::from_millis(100);
 
-/// Reads the roles. A node that cannot read them does not start, since nobody could log in.
+/// Reads the roles. A node that cannot read them does not start, since no client could log in.
 pub(super) async fn start(config: &Config, processor: &Arc<Processor>) -> Result<(), String> {
     if !config.auth.authenticator.is_required() {
         if !config.listen.is_loopback() {

@@ -196,7 +196,7 @@ impl Beam {
         Ok(())
     }
 
-    /// Has the walk keep more points, and go on.
+    /// Makes the walk keep more points and continue.
     fn widen(&mut self) {
         self.width = self.width.saturating_mul(WIDER);
         let mut distances = self.distances.clone();
@@ -220,14 +220,14 @@ impl Beam {
         self.ready.peek().map(|Reverse(near)| *near)
     }
 
-    /// Takes what `peek` returns. It is known again once the walk went on.
+    /// Takes what `peek` returns. The next one is known when the walk has continued.
     pub fn take(&mut self) -> Option<Near> {
         let Reverse(near) = self.ready.pop()?;
         self.given += 1;
         Some(near)
     }
 
-    /// How many points it saw.
+    /// The number of points that it visited.
     pub fn seen_count(&self) -> usize {
         self.distances.len()
     }

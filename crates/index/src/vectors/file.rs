@@ -122,8 +122,8 @@ pub struct VectorFile {
 }
 
 impl VectorFile {
-    /// Opens an index of an SSTable. Fails if the file is damaged as far as its footer tells, or belongs to another
-    /// index or SSTable. Blocks on the disk.
+    /// Opens an index of an SSTable. Fails if its footer shows that the file is damaged, or belongs to another index or
+    /// SSTable. Blocks on the disk.
     pub fn open(
         disk: &dyn Disk,
         path: &Path,

@@ -16,7 +16,7 @@ const DEGREE_SLACK: usize = 36;
 const BEAM: usize = 100;
 /// A point is left out as a neighbour if another neighbour is this much nearer to it (of squared distances).
 const SPREAD: f32 = 1.44;
-/// How often the build asks whether it should go on.
+/// The number of points between two checks of whether the build should continue.
 const POINTS_PER_LOOK: usize = 64;
 
 /// Points of the same number of coordinates.
@@ -174,8 +174,8 @@ impl Builder<'_> {
         self.neighbours[node as usize] = self.choose(&candidates);
     }
 
-    /// Leaves every point few enough neighbours, and makes every point one that can be reached. `None` if it should not
-    /// go on.
+    /// Reduces the neighbours of every point to the limit, and makes every point reachable. `None` if the build should
+    /// not continue.
     fn connect(&mut self, entry: u32, goes_on: &mut dyn FnMut() -> bool) -> Option<()> {
         for node in 0..self.points.len() as u32 {
             if self.neighbours[node as usize].len() > DEGREE_BUILT {

@@ -13,7 +13,7 @@ use types::CqlType;
 use crate::rows::{COLUMNS, Written, number, random_row, table, update};
 use crate::support::{disk, open, write};
 
-/// Whether a value is in the range, as far as cut terms tell.
+/// Whether a value is in the range, as far as cut terms show.
 fn is_between(ty: &CqlType, first: Option<&[u8]>, last: Option<&[u8]>, value: &[u8]) -> bool {
     let cut = |value: &[u8]| value[..value.len().min(1023)].to_vec();
     first.is_none_or(|first| ty.compare(&cut(first), &cut(value)).is_le())

@@ -180,7 +180,7 @@ impl Space {
     #[inline]
     pub(super) fn free_link(&self, unit: u32) -> u32 {
         debug_assert!(unit as usize * 8 < self.committed);
-        // SAFETY: R1, R6, R7: a free piece of at least 8 bytes, reached by nobody but the allocator.
+        // SAFETY: R1, R6, R7: a free piece of at least 8 bytes, reached by the allocator alone.
         unsafe { self.base.as_ptr().add(unit as usize * 8).cast::<u32>().read() }
     }
 
@@ -194,7 +194,7 @@ impl Space {
     /// Clears the words at the start, which belong to no piece.
     pub(super) fn clear_root(&self) {
         debug_assert!(self.committed >= ROOT_BYTES);
-        // SAFETY: R1, R2: committed, and no one has the address yet.
+        // SAFETY: R1, R2: committed, and no other code has the address yet.
         unsafe { self.base.as_ptr().write_bytes(0, ROOT_BYTES) }
     }
 

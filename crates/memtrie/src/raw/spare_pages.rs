@@ -115,8 +115,8 @@ unsafe impl Send for HugePage {}
 impl HugePage {
     /// # Safety
     ///
-    /// R10: the huge page that begins there is mapped, readable and writable; from now on no one else refers into it or
-    /// unmaps it.
+    /// R10: the huge page that begins there is mapped, readable and writable; from now on no other code refers into it
+    /// or unmaps it.
     pub unsafe fn new(start: NonNull<u8>) -> HugePage {
         debug_assert!(start.addr().get().is_multiple_of(HUGE_PAGE_BYTES));
         HugePage(start)

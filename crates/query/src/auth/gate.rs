@@ -52,7 +52,7 @@ impl Auth {
 
 impl Processor {
     /// Whether guardrails hold for the client. As in Cassandra they do not hold for superusers and for the node's own
-    /// requests. Where nobody logs in, they hold for everybody.
+    /// requests. Without authentication they apply to all clients.
     pub(crate) fn is_guarded(&self, client: &ClientState) -> bool {
         let is_ordinary = |user: &str| !self.auth().book().is_superuser(user);
         !self.auth().has_logins() || client.user.as_deref().is_some_and(is_ordinary)
@@ -120,7 +120,7 @@ impl Processor {
         if !self.options().dynamic_data_masking_enabled || !self.auth().checks() {
             return true;
         }
-        // The node's own requests have no role, nor has anybody where nobody logs in.
+        // The node's own requests have no role, and without authentication no client has one.
         client.user.as_deref().is_none_or(|user| self.allows_on(user, &[Permission::Unmask], table))
     }
 

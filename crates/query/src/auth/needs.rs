@@ -48,7 +48,7 @@ fn of_modification(modification: &ModificationPlan) -> Vec<Need> {
     let table = modification.table();
     let mut needs = vec![on_table(Permission::Modify, table)];
     if modification.is_conditional() {
-        // The answer to a condition tells what is in the table.
+        // The answer to a condition reveals what is in the table.
         needs.push(on_table(Permission::Select, table));
     }
     needs

@@ -17,7 +17,7 @@ const ROLE_PREFIX: &str = "roles/";
 /// A row of an answer: the bytes of each column.
 type Cells = Vec<Option<Vec<u8>>>;
 
-// Rows that were written directly may expire: the last columns tell.
+// The last columns show whether rows that were written directly have expired.
 const ROLES: &str = "SELECT role, is_superuser, can_login, salted_hash, member_of, ttl(is_superuser), ttl(can_login), \
                      ttl(salted_hash), ttl(member_of) FROM system_auth.roles";
 const IDENTITIES: &str = "SELECT identity, role, ttl(role) FROM system_auth.identity_to_role";

@@ -1,4 +1,4 @@
-//! The queue of one connection's requests that wait for the log alone. A single check of the log tells how many of them
+//! The queue of one connection's requests that wait for the log alone. A single check of the log shows how many of them
 //! are durable. Those are answered in their order, and only the first of the rest has a waker at the log.
 
 use std::collections::VecDeque;

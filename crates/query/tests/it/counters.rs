@@ -239,7 +239,7 @@ fn counters_cannot_be_set_inserted_or_written_under_conditions() {
         ],
     );
     assert_eq!(node.rows("SELECT * FROM t").len(), 0);
-    // Where nobody is asked for values yet.
+    // Where no values were requested yet.
     let update = "UPDATE t USING TTL ? SET c = c + ? WHERE k = ? AND ck = ?";
     let batch = "BEGIN COUNTER BATCH UPDATE t USING TIMESTAMP ? SET c = c + ? WHERE k = ? AND ck = ?; APPLY BATCH";
     for (statement, message) in [(update, expiry), (batch, timestamp)] {

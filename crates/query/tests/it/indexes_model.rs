@@ -36,7 +36,7 @@ const TARGETS: [&str; 17] = [
     "entries(m)",
     "full(f)",
 ];
-/// The texts of the column whose index does not tell them apart by case and accents.
+/// The texts of the column whose index ignores case and accents.
 const FOLDED: [&str; 6] = ["'Ab'", "'AB'", "'ab'", "'\u{c9}'", "'e'", "'E\u{301}'"];
 /// The index of that column.
 const FOLDING: &str = "USING 'sai' WITH OPTIONS = {'case_sensitive': 'false', 'normalize': 'true', 'ascii': 'true'}";

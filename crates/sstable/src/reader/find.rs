@@ -26,7 +26,7 @@ pub enum RowLookup {
     Found,
     /// There is no row, and nothing deletes it.
     Absent,
-    /// Only a cursor can tell.
+    /// Only a cursor can show whether there is a row.
     Unknown,
 }
 

@@ -143,7 +143,7 @@ fn no_history_has_two_holders_of_a_lock_or_loses_a_wake_up() {
                 3 if !waiting.is_empty() && random.one_in(3) => {
                     drop(waiting.swap_remove(random.below(waiting.len())));
                 }
-                // A poll that nobody asked for.
+                // A spurious poll.
                 4 if !waiting.is_empty() => {
                     let place = random.below(waiting.len());
                     let was_woken = waiting[place].1.is_woken();
