@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_goes_alone_when_enough_is_droppable_and_nothing_older_is_elsewhere() {
+    fn a_table_is_compacted_alone_if_enough_is_droppable_and_no_other_table_has_older_data() {
         let options = TombstoneOptions { enabled: true, threshold: 0.2, interval_seconds: 86_400, unchecked: false };
         let picked = |options: &TombstoneOptions, tables: &[TombstoneCandidate], memtable| {
             worth_compacting_alone(options, tables, &HashSet::new(), memtable).map(|id| id.to_string())

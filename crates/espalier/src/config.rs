@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn options_whose_promise_cannot_be_kept_are_refused() {
+    fn options_that_cannot_be_honoured_are_refused() {
         let error = load("authenticator: MyAuthenticator\n").unwrap_err();
         assert!(error.contains("authenticator: is not supported with the value"), "{error}");
         for refused in [

@@ -19,7 +19,7 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn every_target_takes_its_corpus_and_mutations_of_it() {
+fn every_target_accepts_its_corpus_and_mutations_of_it() {
     let wanted = std::env::var("ESPALIER_FUZZ_MUTATIONS").ok().map(|text| text.parse().expect("a number"));
     let (mutations, bytes_max) = wanted.map_or((MUTATIONS, MUTATED_BYTES_MAX), |wanted| (wanted, usize::MAX));
     std::thread::scope(|scope| {

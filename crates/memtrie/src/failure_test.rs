@@ -96,13 +96,13 @@ fn every_allocation_fails_in_turn(layout: Layout, alphabet: &[u8], length_max: u
 }
 
 #[test]
-fn a_refused_allocation_leaves_the_papers_trie_as_it_was() {
+fn a_refused_allocation_leaves_the_paper_trie_unchanged() {
     every_allocation_fails_in_turn(Layout::Paper, b"abc", 6, 300);
     every_allocation_fails_in_turn(Layout::Paper, b"abcdefghijklmnopqrstuvwxyz", 2, 500);
 }
 
 #[test]
-fn a_refused_allocation_leaves_the_adaptive_trie_as_it_was() {
+fn a_refused_allocation_leaves_the_adaptive_trie_unchanged() {
     every_allocation_fails_in_turn(Layout::Adaptive, b"abc", 6, 300);
     let all: Vec<u8> = (0..=255).collect();
     every_allocation_fails_in_turn(Layout::Adaptive, &all, 2, 500);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_exceeds_the_limits_while_others_hold_much() {
+    fn no_statement_exceeds_the_limits_while_others_hold_much() {
         let node = MemoryBudget::new(100);
         let parts = [(); 2].map(|()| MemoryBudget::part_of(&node, 60));
         let [one, other] = parts.each_ref().map(|part| Arc::new(LargeRows::new(part.clone())));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_that_need_more_than_there_is_one_gets_it_and_the_others_fail() {
+    fn one_of_many_statements_that_need_all_memory_gets_it_and_the_others_fail() {
         const READERS: usize = 4;
         let node = MemoryBudget::new(100);
         for _ in 0..20 {

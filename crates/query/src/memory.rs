@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken_in_turn_and_wakes_the_next() {
+    fn waiters_are_woken_in_order_and_each_wakes_the_next() {
         let budget = MemoryBudget::new(10);
         let mut holder = Lease::new(budget.clone());
         assert!(holder.try_grow(10));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_woken_and_goes_away_wakes_the_next() {
+    fn a_woken_waiter_that_is_dropped_wakes_the_next() {
         let node = MemoryBudget::new(10);
         let part = MemoryBudget::part_of(&node, 10);
         let mut holder = Lease::new(node.clone());

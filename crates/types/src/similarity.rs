@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_that_cannot_be_compared_are_told_apart() {
+    fn vectors_that_cannot_be_compared_are_refused_with_the_reason() {
         assert_eq!(Similarity::Cosine.check(&[0.0, -0.0]), Err(Unindexable::AllZero));
         assert_eq!(Similarity::Euclidean.check(&[0.0, 0.0]), Ok(()));
         assert!(matches!(Similarity::Euclidean.check(&[0.0, f32::NAN]), Err(Unindexable::NotFinite(1, _))));

@@ -95,7 +95,7 @@ fn an_empty_batch_only_moves_the_tail() {
 
 /// Several threads fill records of one byte value each; the sealing side checks that the batches it takes are complete.
 #[test]
-fn many_threads_fill_and_nothing_is_torn() {
+fn records_of_many_threads_are_not_torn() {
     const RECORDS: u64 = 20_000;
     let ring = Arc::new(BlockRing::new(8 * BLOCK_SIZE));
     let finished = AtomicBool::new(false);

@@ -48,7 +48,7 @@ fn a_write_is_torn_between_sectors_only() {
 }
 
 #[test]
-fn a_durable_block_stays_whatever_was_pending_below_it() {
+fn a_durable_block_survives_pending_writes_below_it() {
     let disk = disk_with("/d");
     let file = disk.open(Path::new("/d/f"), OpenOptions::create_new().blocks()).unwrap();
     disk.sync_dir(Path::new("/d")).unwrap();
@@ -61,7 +61,7 @@ fn a_durable_block_stays_whatever_was_pending_below_it() {
 }
 
 #[test]
-fn a_rename_is_there_or_not_and_synced_with_its_directory() {
+fn a_rename_is_atomic_and_durable_with_its_directory() {
     let disk = disk_with("/d");
     let names = |disk: &SimulatedDisk| {
         disk.list(Path::new("/d")).unwrap().into_iter().map(|entry| entry.name).collect::<Vec<_>>()

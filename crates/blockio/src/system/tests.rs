@@ -202,7 +202,7 @@ fn a_dropped_queue_finishes_its_writes_and_reports_failures() {
 }
 
 #[test]
-fn reads_past_the_page_cache_are_those_through_it() {
+fn reads_that_bypass_the_page_cache_return_the_same_bytes() {
     let dir = Scratch::new("direct-reads");
     let path = dir.0.join("f");
     let length = 3 * DIRECT_READ_BYTES + 2 * BLOCK_SIZE + 77;

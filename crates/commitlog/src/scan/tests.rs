@@ -109,7 +109,7 @@ fn a_run_to_the_segments_end_is_not_cut() {
 }
 
 #[test]
-fn a_segment_of_a_higher_id_is_misplaced_and_a_later_horizon_is_heard() {
+fn a_segment_of_a_higher_id_is_misplaced_and_a_later_horizon_is_used() {
     let future = image(vec![block(&BlockHeader { segment_id: ID + 1, ..header(0) })]);
     assert_eq!(BlockKind::from(&future.state(0)), BlockKind::Misplaced);
     let lost = image(vec![block(&header(0)), vec![0; BLOCK_SIZE], block(&header(2))]);

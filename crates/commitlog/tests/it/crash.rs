@@ -266,7 +266,7 @@ fn for_seeds(usual: u64, least: f64, case: impl Fn(u64) -> u64 + Sync) {
 }
 
 #[test]
-fn the_promise_holds_over_kills_and_power_cuts_anywhere() {
+fn acknowledged_records_survive_kills_and_power_cuts_anywhere() {
     // One of its four lives ends early.
     for_seeds(500, 1.0, |seed| history(seed).into());
 }
@@ -274,7 +274,7 @@ fn the_promise_holds_over_kills_and_power_cuts_anywhere() {
 /// One life of a log, from before it is made, with the power cut at its first operation, its second, and so on to its
 /// end.
 #[test]
-fn the_promise_holds_over_a_power_cut_at_every_operation() {
+fn acknowledged_records_survive_a_power_cut_at_every_operation() {
     // One of each mode, `batch` and `each` twice.
     for (seed, sync) in (0..).zip(["periodic", "group", "batch", "each", "batch", "each"]) {
         for cut in 0.. {
@@ -301,7 +301,7 @@ fn the_promise_holds_over_a_power_cut_at_every_operation() {
 /// A process is killed at its first operation, its second, and so on. The next process replays what it finds and
 /// acknowledges one more record; then the power is cut.
 #[test]
-fn the_promise_holds_over_a_kill_at_every_operation_and_a_power_cut_after_it() {
+fn acknowledged_records_survive_a_kill_at_every_operation_and_a_power_cut_after_it() {
     for (seed, sync) in (0..).zip(["periodic", "group", "batch", "each"]) {
         for operation in 0.. {
             let mut node = Node::new(seed);
@@ -522,7 +522,7 @@ fn a_log_of_another_layout_continues_the_segment_ids() {
 }
 
 #[test]
-fn a_full_disk_stops_appends_and_only_them() {
+fn a_full_disk_stops_appends_and_nothing_else() {
     let mut node = Node::new(5);
     node.sync = SyncMode::Batch;
     node.disk.set_capacity(u64::from(SEGMENT) + 7 * 4096 + 20_000);

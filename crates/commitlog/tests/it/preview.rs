@@ -144,7 +144,7 @@ fn a_broken_promise_is_damage_and_salvage_ignores_it() {
 }
 
 #[test]
-fn a_record_whose_promise_cannot_be_withdrawn_is_refused_and_never_there() {
+fn a_record_whose_promise_cannot_be_withdrawn_is_refused_and_never_replayed() {
     let disk = SimulatedDisk::new();
     let (log, _) = open(&disk, options());
     append(&log, &[DATA], b"first");

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_there_while_they_run() {
+    fn tasks_are_listed_while_they_run() {
         let tasks = CompactionTasks::default();
         let description = ActiveCompaction { sstables: 2, total_bytes: 100, ..tasks_description() };
         let task = tasks.begin(description);

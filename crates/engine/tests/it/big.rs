@@ -102,7 +102,7 @@ fn sound_sstables(disk: &SimulatedDisk, table: &Arc<Table>) -> usize {
 }
 
 #[test]
-fn rows_are_there_at_once_and_after_a_restart_and_go_with_a_truncation() {
+fn imported_rows_are_visible_at_once_and_after_a_restart_until_a_truncation() {
     for version in VERSIONS {
         let disk = prepared(version);
         let source = disk.list(Path::new(SOURCE)).unwrap();

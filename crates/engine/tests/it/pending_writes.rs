@@ -31,7 +31,7 @@ fn poll(write: &mut PendingWrite) {
 }
 
 #[test]
-fn a_begun_write_is_visible_when_it_is_ready_and_when_it_was_dropped() {
+fn a_pending_write_is_visible_when_it_is_ready_and_when_it_was_dropped() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_table(&engine);
@@ -51,7 +51,7 @@ fn a_begun_write_is_visible_when_it_is_ready_and_when_it_was_dropped() {
 }
 
 #[test]
-fn a_begun_write_whose_record_is_lost_is_refused_and_never_visible() {
+fn a_pending_write_whose_record_is_lost_is_refused_and_never_visible() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_table(&engine);
@@ -63,7 +63,7 @@ fn a_begun_write_whose_record_is_lost_is_refused_and_never_visible() {
 }
 
 #[test]
-fn a_write_that_would_have_to_wait_for_room_is_not_begun() {
+fn a_write_that_would_have_to_wait_for_space_is_not_started() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_table(&engine);
@@ -97,7 +97,7 @@ fn done<'w>(writes: impl IntoIterator<Item = &'w PendingWrite>) -> usize {
 }
 
 #[test]
-fn begun_writes_are_prefetched_together_and_become_visible_one_by_one() {
+fn pending_writes_are_prefetched_together_and_become_visible_one_by_one() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_table(&engine);
@@ -114,7 +114,7 @@ fn begun_writes_are_prefetched_together_and_become_visible_one_by_one() {
 }
 
 #[test]
-fn begun_writes_whose_table_is_altered_and_flushed_meanwhile_are_all_there() {
+fn pending_writes_whose_table_is_altered_and_flushed_meanwhile_are_all_visible() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_table(&engine);
@@ -137,7 +137,7 @@ fn begun_writes_whose_table_is_altered_and_flushed_meanwhile_are_all_there() {
 }
 
 #[test]
-fn begun_writes_do_not_reach_a_table_that_replaced_theirs() {
+fn pending_writes_do_not_reach_a_table_that_replaced_theirs() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let old = create_table(&engine);
@@ -164,7 +164,7 @@ fn begun_writes_do_not_reach_a_table_that_replaced_theirs() {
 }
 
 #[test]
-fn begun_writes_that_a_failing_log_refuses_are_not_visible() {
+fn pending_writes_that_a_failing_log_refuses_are_not_visible() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let table = create_table(&engine);

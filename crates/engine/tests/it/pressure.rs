@@ -117,7 +117,7 @@ fn a_failed_log_write_closes_the_engine_for_writes_and_flushes_but_not_for_reads
 }
 
 #[test]
-fn a_start_that_fails_says_why_and_leaves_nothing_locked() {
+fn a_start_that_fails_reports_the_reason_and_releases_its_locks() {
     let original = SimulatedDisk::new();
     let engine = Engine::open(small_options(&original)).unwrap();
     let table = create_table(&engine);

@@ -175,7 +175,7 @@ fn a_table_with_the_id_of_a_dropped_one_gets_none_of_its_rows() {
 }
 
 #[test]
-fn truncations_cost_no_sstable_and_outlast_a_crash() {
+fn truncations_write_no_sstable_and_survive_a_crash() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
     let [t, u] = create(&engine, ["t", "u"]);

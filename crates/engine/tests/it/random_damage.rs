@@ -133,7 +133,7 @@ fn check(engine: &Engine, old: &Table, is_hit: bool, case: &str) {
 }
 
 #[test]
-fn damage_of_any_file_is_told_and_hits_no_other_table() {
+fn damage_of_any_file_is_reported_and_affects_no_other_table() {
     let (whole, tables) = prepared();
     let mut files = Vec::new();
     files_below(&whole, Path::new("/node"), &mut files);

@@ -92,7 +92,7 @@ fn an_sstable_of_other_clusterings_is_not_read() {
 }
 
 #[test]
-fn a_read_under_way_goes_on_whatever_is_deleted_linked_or_taken_over_meanwhile() {
+fn a_read_in_progress_continues_while_files_are_deleted_linked_and_imported() {
     type Act = fn(&Engine, &Table) -> Result<(), EngineError>;
     let snapshot: Act = |engine, table| engine.snapshot(table, "s", "").map(|_| ());
     let import: Act = |engine, table| {

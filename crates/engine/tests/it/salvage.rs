@@ -112,7 +112,7 @@ fn copies(disk: &SimulatedDisk) -> BTreeSet<String> {
 
 /// Tries every combination of flushed tables after a CREATE TABLE.
 #[test]
-fn a_table_of_which_the_log_lost_a_part_is_left_out_and_told_and_the_others_are_there() {
+fn a_table_of_which_the_log_lost_a_part_is_left_out_and_reported_and_the_others_are_restored() {
     for flushed in 0..1 << CHANGED.len() {
         let table = made("halfknown");
         let (disk, sound) = half_lost(&SimulatedDisk::new(), flushed, "halfknown", |keyspace| {
@@ -151,7 +151,7 @@ fn a_table_of_which_the_log_lost_a_part_is_left_out_and_told_and_the_others_are_
 /// Tries every combination of flushed tables after an ALTER TABLE that adds a column. The table exists, with or without
 /// the column.
 #[test]
-fn a_table_whose_change_the_log_lost_a_part_of_is_there_with_what_is_known() {
+fn a_table_whose_change_was_partly_lost_is_restored_as_far_as_it_is_known() {
     for flushed in 0..1 << CHANGED.len() {
         let (disk, sound) = half_lost(&SimulatedDisk::new(), flushed, "halfknown", |keyspace| {
             let altered = keyspace.tables["t"].to_builder().regular("halfknown", CqlType::Int).build();
@@ -217,7 +217,7 @@ fn a_damaged_last_frame_is_damage_of_the_log_if_a_part_of_it_was_flushed() {
 
 /// The row of a new keyspace is lost, and those of its table are not.
 #[test]
-fn parts_of_a_keyspace_that_the_log_lost_are_told_and_deleted() {
+fn remains_of_a_keyspace_that_the_log_lost_are_reported_and_deleted() {
     let (disk, _) = half_lost(&SimulatedDisk::new(), 0, "unrelated", |keyspace| {
         keyspace.tables.insert("unrelated".into(), made("unrelated"));
     });

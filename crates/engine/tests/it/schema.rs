@@ -137,7 +137,7 @@ fn a_dropped_table_is_gone_and_its_name_can_be_used_again() {
 
 /// A statement that was resolved before a drop does not reach the table that has the id now.
 #[test]
-fn what_was_resolved_before_a_drop_reaches_nothing_of_a_table_made_under_the_same_id() {
+fn statements_resolved_before_a_drop_do_not_reach_a_new_table_with_the_same_id() {
     let directory = Directory::new();
     let engine = open(&directory);
     let old = create_table(&engine);
@@ -196,7 +196,7 @@ fn compaction_leaves_one_table_with_the_same_rows() {
 }
 
 #[test]
-fn a_write_whose_future_is_dropped_is_there_or_not_and_blocks_no_flush() {
+fn a_write_whose_future_is_dropped_is_complete_or_absent_and_blocks_no_flush() {
     use std::future::Future;
     use std::task::{Context, Poll, Waker};
     let directory = Directory::new();

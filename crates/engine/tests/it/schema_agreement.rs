@@ -40,7 +40,7 @@ fn add_column(engine: &Engine, name: &str) {
 }
 
 #[test]
-fn rows_of_the_schema_that_contradict_a_layout_are_told_by_name() {
+fn schema_rows_that_contradict_a_layout_are_reported_by_name() {
     type Change = fn(&Engine);
     let cases: [(Change, &str); 6] = [
         (

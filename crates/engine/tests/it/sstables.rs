@@ -125,7 +125,7 @@ fn a_fully_expired_sstable_is_read_only_if_it_shadows_something() {
 }
 
 #[test]
-fn imported_tables_are_there_at_once_and_after_a_restart_and_go_with_a_truncation() {
+fn imported_sstables_are_visible_at_once_and_after_a_restart_until_a_truncation() {
     let (from, to) = (Directory::new(), Directory::new());
     let source = open(&from);
     let table = create_table(&source);

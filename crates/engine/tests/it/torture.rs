@@ -45,7 +45,7 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
-fn the_promise_holds_after_every_crash() {
+fn acknowledged_writes_survive_every_crash() {
     let seeds = seeds();
     let prepared = prepared_disk();
     let next = AtomicUsize::new(0);

@@ -60,7 +60,7 @@ fn assert_quarantined(engine: &Engine, reason: &str) {
 }
 
 #[test]
-fn a_table_with_a_type_that_nobody_knows_is_quarantined_with_its_records_until_its_rows_are_mended() {
+fn a_table_with_an_unknown_type_is_quarantined_with_its_records_until_its_schema_rows_are_repaired() {
     let directory = Directory::new();
     let options = options(&directory);
     let (engine, table) = prepared(&options);
@@ -161,7 +161,7 @@ fn refusal_of(options: &EngineOptions) -> String {
 }
 
 #[test]
-fn a_start_that_is_to_open_nothing_damaged_names_the_row() {
+fn a_start_that_refuses_damage_names_the_row() {
     let directory = Directory::new();
     let mut options = options(&directory);
     let (engine, _) = prepared(&options);
@@ -246,7 +246,7 @@ fn layout_of(engine: &Engine, id: TableId) -> Vec<u8> {
 }
 
 #[test]
-fn a_type_that_cannot_be_read_and_that_no_table_uses_is_told() {
+fn an_unreadable_type_that_no_table_uses_is_reported() {
     let directory = Directory::new();
     let options = options(&directory);
     let (engine, _) = prepared(&options);
@@ -425,7 +425,7 @@ fn a_damaged_table_of_kept_batches_is_quarantined_and_all_else_is_served() {
 }
 
 #[test]
-fn a_kept_batch_that_cannot_be_read_is_told_and_stays() {
+fn a_stored_batch_that_cannot_be_read_is_reported_and_stays() {
     a_kept_batch_of_version(1);
     a_kept_batch_of_version(2);
     a_kept_batch_of_version(3);

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused_by_name() {
+    fn unsupported_options_are_refused_by_name() {
         for (options, key, value) in [
             ("protocol: TLSv1.1", "protocol", "TLSv1.1"),
             ("accepted_protocols: [TLSv1.2, SSLv3]", "accepted_protocols", "SSLv3"),

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_refused_by_name() {
+    fn unsupported_options_are_refused_by_name() {
         let enabled = |rest: &str| load(&format!("audit_logging_options:\n  enabled: true\n{rest}")).unwrap_err();
         assert!(enabled("").contains("BinAuditLogger is not supported; accepted: FileAuditLogger"));
         let with = |rest: &str| enabled(&format!("  logger: FileAuditLogger\n{rest}"));

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_moved_or_lost_its_directory_is_begun_anew() {
+    fn a_file_that_was_moved_or_whose_directory_was_removed_is_created_again() {
         let directory = directory("moved");
         let mut files = Files::open(Kind::Audit, &directory, RollCycle::Daily, 1 << 30).unwrap();
         let mut append = |text: &str| files.append(&[(SystemTime::now(), text.to_owned())]);

@@ -175,7 +175,7 @@ fn cipher_suites_have_javas_names_and_unknown_ones_are_refused() {
 }
 
 #[test]
-fn a_node_that_has_a_key_store_takes_tls_unless_told_otherwise() {
+fn a_node_with_a_key_store_accepts_tls_unless_it_is_disabled() {
     let stores = Stores::new();
     let neither = Encryption { enabled: false, ..stores.pem() };
     assert!(neither.is_used() && neither.is_optional());
@@ -185,7 +185,7 @@ fn a_node_that_has_a_key_store_takes_tls_unless_told_otherwise() {
 }
 
 #[test]
-fn a_key_store_that_nobody_asks_for_and_that_cannot_be_read_does_not_stop_the_start() {
+fn an_unreadable_key_store_that_is_not_needed_does_not_stop_the_start() {
     let stores = Stores::new();
     fs::write(stores.0.join("java"), include_bytes!("fixtures/node.jks")).unwrap();
     let java = Encryption { keystore: stores.0.join("java"), ..stores.pkcs12("wrong") };

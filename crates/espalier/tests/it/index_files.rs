@@ -30,7 +30,7 @@ fn built_file(data: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_stands_in_the_place_of_index_files_is_replaced_and_stops_no_node() {
+fn other_files_with_the_names_of_index_files_are_replaced() {
     let directory = TempDir::new();
     let data = directory.join("data");
     let node = Node::start(&data);

@@ -125,7 +125,7 @@ fn a_search_in_a_graph_finds_nearly_all_of_the_most_similar_vectors() {
 }
 
 #[test]
-fn a_walk_is_as_wide_as_the_vectors_need_it() {
+fn a_search_finds_most_of_the_nearest_uniform_and_clustered_vectors() {
     let mut random = Random(seed(16));
     for (name, vectors) in
         [("uniform", uniform(&mut random, 3000, 48)), ("clustered", clustered(&mut random, 3000, 48))]

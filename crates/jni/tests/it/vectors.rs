@@ -54,7 +54,7 @@ fn content(mut pages: Pages, room: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_cassandra_serialized_is_read_back_as_its_own_memtable_would_give_it() {
+fn data_serialized_by_cassandra_is_read_as_its_own_memtable_returns_it() {
     for (index, vector) in vectors().iter().enumerate() {
         for room in [1 << 16, 100, 1] {
             let guest = Guest::open(vector.table, 2).unwrap();
@@ -66,7 +66,7 @@ fn what_cassandra_serialized_is_read_back_as_its_own_memtable_would_give_it() {
 }
 
 #[test]
-fn an_update_that_is_applied_twice_changes_nothing_more_but_for_counters() {
+fn an_update_that_is_applied_twice_changes_nothing_more() {
     for vector in vectors() {
         let guest = Guest::open(vector.table, 1).unwrap();
         guest.put(vector.update).unwrap();
@@ -100,7 +100,7 @@ fn damaged_updates_requests_and_descriptions_are_errors_or_harmless() {
 }
 
 #[test]
-fn a_discarded_memtable_refuses_and_reads_that_began_go_on() {
+fn a_discarded_memtable_refuses_calls_and_earlier_reads_continue() {
     let vectors = vectors();
     let vector = &vectors[0];
     let guest = Guest::open(vector.table, 1).unwrap();

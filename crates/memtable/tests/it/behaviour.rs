@@ -455,7 +455,7 @@ fn a_deletion_between_two_batches_covers_the_rest_of_the_partition_of(kind: Kind
 /// Threads write one partition and others at the same time, some of them the same rows: nothing is lost, and the counts
 /// match the writes.
 #[test]
-fn writers_that_meet_lose_nothing() {
+fn concurrent_writers_lose_no_update() {
     for_all_kinds(|kind| {
         let table = table();
         let memtable = kind.open(&table, 2);

@@ -271,7 +271,7 @@ fn apply_and_compare(resident: &ResidentTable, update: &PartitionUpdate) -> bool
 /// Rows in one piece, rows in pieces, and rows that an update cuts: a full table accepts an update that replaces as
 /// much.
 #[test]
-fn writing_a_row_again_grows_nothing_however_wide_it_is() {
+fn overwriting_a_row_of_any_width_does_not_grow_the_table() {
     for (columns, clustering) in [20, 400, 505, 520, 2_000].into_iter().flat_map(|n| [(n, false), (n, true)]) {
         let table = table_of_ints(columns, clustering);
         let resident = ResidentTable::new(&table, 1, 0);
@@ -295,7 +295,7 @@ fn writing_a_row_again_grows_nothing_however_wide_it_is() {
 }
 
 #[test]
-fn a_deletion_that_frees_more_than_it_takes_grows_nothing() {
+fn a_deletion_that_frees_more_than_it_takes_does_not_grow_the_table() {
     let table = table();
     let resident = ResidentTable::new(&table, 1, 0);
     for a in 0..100 {
@@ -339,7 +339,7 @@ fn a_deletion_that_frees_more_than_it_takes_grows_nothing() {
 }
 
 #[test]
-fn the_deletion_of_a_row_that_is_all_of_its_partition_grows_nothing() {
+fn deleting_the_only_row_of_a_partition_does_not_grow_the_table() {
     for columns in [20, 2_000] {
         let table = table_of_ints(columns, false);
         let resident = ResidentTable::new(&table, 1, 0);

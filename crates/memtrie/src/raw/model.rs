@@ -125,7 +125,7 @@ fn pins_of_two_readers_both_count() {
 
 /// A child is added to a node in place: pointer and character first, then the count, in separate words.
 #[test]
-fn a_count_shows_only_children_that_are_there() {
+fn a_reader_sees_only_the_children_below_the_published_count() {
     loom::model(|| {
         struct Node {
             child: AtomicU32,

@@ -167,7 +167,7 @@ fn walk(trie: &Trie, direction: Direction, done: &AtomicBool, progress: &AtomicU
 }
 
 #[test]
-fn readers_beside_the_writer_see_only_what_was_written_and_the_newest_of_it() {
+fn concurrent_readers_see_only_written_values_and_the_newest_of_them() {
     let trie = trie();
     {
         let mut writer = trie.writer();

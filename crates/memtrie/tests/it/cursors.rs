@@ -104,7 +104,7 @@ fn random_ranges<'k>(bounds: &'k [Vec<u8>], random: &mut Random) -> Vec<Bounds<'
 }
 
 #[test]
-fn a_set_of_ranges_gives_what_is_in_any_of_them() {
+fn a_set_of_ranges_returns_the_union_of_its_ranges() {
     for seed in seeds(0..200) {
         let random = &mut Random(seed);
         let keys = [0, 150, 150][random.below(3)];

@@ -10,7 +10,7 @@ fn key(random: &mut Random) -> Vec<u8> {
 
 /// Whatever does not fit is refused and changes nothing; removing makes room again.
 #[test]
-fn a_full_trie_refuses_and_stays_as_it_was() {
+fn a_full_trie_refuses_writes_and_stays_unchanged() {
     for (blocks_bytes_max, blobs_bytes_max) in [(8 << 10, 1 << 30), (1 << 20, 64 << 10), (20 << 10, 128 << 10)] {
         let random = &mut Random(blocks_bytes_max as u64);
         let trie = Trie::new(TrieOptions { layout: super::LAYOUT, blocks_bytes_max, blobs_bytes_max });

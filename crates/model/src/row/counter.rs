@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_is_independent_of_order_and_grouping_and_nothing_counts_twice() {
+    fn merging_is_associative_commutative_and_idempotent() {
         let all = contexts(&[Kind::Global, Kind::Remote]);
         for left in &all {
             assert_eq!(merged(left, left), *left);

@@ -139,7 +139,7 @@ fn a_dropped_column_is_hidden_and_what_is_newer_survives_a_merge() {
 }
 
 #[test]
-fn a_row_of_nothing_but_a_dropped_column_is_not_live_and_not_empty() {
+fn a_row_with_only_a_dropped_column_is_neither_live_nor_empty() {
     let (first, dropped, again) = with_and_without_c();
     let row_of_c = |timestamp| {
         let mut builder = RowBuilder::default();

@@ -200,7 +200,7 @@ fn a_batch_has_an_entry_for_itself_and_for_each_statement() {
 }
 
 #[test]
-fn a_request_that_nobody_waits_for_any_more_is_a_failure() {
+fn a_request_whose_client_has_left_is_a_failure() {
     let mut node = AuditedNode::of_anybody();
     node.node.create_keyspace();
     node.node.run("CREATE TABLE ks.t(a int primary key)");

@@ -112,7 +112,7 @@ fn a_combination_of_ins_counts_as_work() {
 }
 
 #[test]
-fn a_scan_whose_client_is_gone_or_whose_time_is_over_ends() {
+fn a_scan_ends_when_its_client_has_left_or_its_time_is_over() {
     const COUNT: &str = "SELECT count(*) FROM t";
     let node = node_with_rows(1_000, ProcessorOptions::default());
     let (gone, waiting) = (must_block(&node, COUNT), must_block(&node, COUNT));

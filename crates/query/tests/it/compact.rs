@@ -170,7 +170,7 @@ fn counters_count_in_rows_without_the_last_clustering_columns() {
 }
 
 #[test]
-fn a_row_is_there_as_long_as_it_has_a_value() {
+fn a_row_exists_as_long_as_it_has_a_value() {
     let node = node(&["CREATE TABLE t (k int, c int, v int, PRIMARY KEY (k, c)) WITH COMPACT STORAGE"]);
     let at = |now: i32| QueryOptions { now_in_seconds: Some(now), ..QueryOptions::default() };
     node.try_run("INSERT INTO t (k, c, v) VALUES (1, 1, 1) USING TTL 10", &at(1000)).unwrap();
@@ -212,7 +212,7 @@ fn an_index_finds_rows_of_a_table_without_clustering_columns() {
 }
 
 #[test]
-fn pages_go_on_behind_rows_with_null_in_their_clustering() {
+fn pages_continue_after_rows_with_null_in_their_clustering() {
     let table = "CREATE TABLE t (k int, c1 int, c2 int, v int, PRIMARY KEY (k, c1, c2)) WITH COMPACT STORAGE \
                  AND CLUSTERING ORDER BY (c1 ASC, c2 DESC)";
     let node = node(&[table]);

@@ -113,7 +113,7 @@ fn a_thousand_clients_of_one_row_are_each_served() {
 }
 
 #[test]
-fn who_waits_longer_than_the_contention_timeout_is_told_of_a_conditional_write() {
+fn a_conditional_write_that_waits_longer_than_the_contention_timeout_fails() {
     let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY, v int)"]);
     let update = node.processor.prepare("UPDATE t SET v = 1 WHERE k = 1 IF v = null", Some("ks")).unwrap();
     let options = QueryOptions::default();

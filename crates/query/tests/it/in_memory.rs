@@ -32,7 +32,7 @@ fn a_table_in_memory_is_described_as_it_was_made() {
 }
 
 #[test]
-fn a_table_goes_into_memory_and_out_of_it() {
+fn a_table_is_moved_into_memory_and_out_of_it() {
     let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY, v text)", "INSERT INTO t (k, v) VALUES (1, 'a')"]);
     let tables = "SELECT keyspace_name, table_name, in_memory, size_limit_bytes, refused_writes FROM system_views.in_memory_tables";
     assert!(node.rows(tables).is_empty());
@@ -51,7 +51,7 @@ fn a_table_goes_into_memory_and_out_of_it() {
 }
 
 #[test]
-fn a_begun_write_that_a_full_table_refuses_is_counted_once() {
+fn a_pending_write_that_a_full_table_refuses_is_counted_once() {
     let node = TestNode::with(&[&format!("{IN_MEMORY}'NONE'")]);
     let insert = node.processor.prepare("INSERT INTO t (k, v) VALUES (?, ?)", Some("ks")).unwrap();
     let value = [b'v'; 50_000];

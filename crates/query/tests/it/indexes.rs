@@ -28,7 +28,7 @@ fn assert_failures(node: &TestNode, cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_cannot_be_indexed_is_refused_in_cassandras_words() {
+fn columns_that_cannot_be_indexed_are_refused_with_cassandras_messages() {
     let frozen = "Cannot create values() index on frozen column fl. Frozen collections are immutable and must be fully \
         indexed by using the 'full(fl)' modifier";
     let node = node();

@@ -107,7 +107,7 @@ fn readers_without_unmask_see_masks_and_superusers_see_values() {
 }
 
 #[test]
-fn what_is_computed_of_a_masked_column_is_computed_of_its_mask() {
+fn functions_of_a_masked_column_get_its_mask() {
     let node = MaskingNode::new();
     let cases = [
         ("SELECT JSON k, x FROM ks.t LIMIT 1", &["'{\"k\": 0, \"x\": \"#bcd##\"}'"][..]),
@@ -179,7 +179,7 @@ fn writes_and_conditions_of_writes_see_values() {
 }
 
 #[test]
-fn masks_are_described_stored_and_there_after_a_restart() {
+fn masks_are_described_and_survive_a_restart() {
     let disk = SimulatedDisk::new();
     let statement = "CREATE TABLE ks.d (k int, c int MASKED WITH mask_replace(3), s text STATIC MASKED WITH DEFAULT, \
         a ascii MASKED WITH mask_inner(null, 2, 'x'), b blob MASKED WITH mask_hash('MD5'), q text MASKED WITH \
@@ -312,7 +312,7 @@ fn without_masking_no_column_is_masked_and_masks_that_exist_hide_nothing() {
 }
 
 #[test]
-fn where_nobody_logs_in_everybody_sees_values() {
+fn without_authentication_all_clients_see_unmasked_values() {
     let options = ProcessorOptions { dynamic_data_masking_enabled: true, ..ProcessorOptions::default() };
     let mut node = TestNode::with_options(options);
     node.create_keyspace();

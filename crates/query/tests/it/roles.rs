@@ -125,7 +125,7 @@ fn a_role_that_failed_to_log_in_several_times_is_refused_for_a_while() {
 }
 
 #[test]
-fn roles_and_permissions_are_there_after_a_restart() {
+fn roles_and_permissions_survive_a_restart() {
     let disk = SimulatedDisk::new();
     {
         let mut node = RoleNode { node: TestNode::in_directory(&disk, "/node", options()) };

@@ -108,7 +108,7 @@ fn a_batch_with_a_part_that_is_larger_than_a_record_is_refused_whole() {
 }
 
 #[test]
-fn a_failing_statement_of_a_batch_leaves_nothing_of_it() {
+fn a_batch_with_a_failing_statement_writes_nothing() {
     let node = TestNode::with(&[TABLE]);
     let entry = |text| BatchEntry { statement: BatchStatement::Text(text), values: Values::NONE };
     let batch =

@@ -87,7 +87,7 @@ fn memory_reserved_for_a_request_that_never_ends_comes_back() {
 }
 
 #[test]
-fn a_client_that_asked_for_it_is_refused_a_large_request_and_goes_on() {
+fn a_client_that_asked_for_overload_errors_is_refused_a_large_request_and_stays_connected() {
     let server = serve_in(MIB);
     let mut first = Client::ready(server.address, 4);
     let rest = begin(&server, &mut first, 900_000);
@@ -119,7 +119,7 @@ fn serve_at_rate(requests_per_second: u32) -> Running {
 }
 
 #[test]
-fn requests_above_the_rate_are_refused_to_clients_that_asked_for_it() {
+fn requests_above_the_rate_are_refused_to_clients_that_asked_for_overload_errors() {
     let server = serve_at_rate(1);
     for version in [4, 5] {
         let mut client = Client::connect(server.address, version);

@@ -121,7 +121,7 @@ fn writes_of_one_bunch_are_durable_and_answered_together() {
 }
 
 #[test]
-fn prepared_writes_of_one_bunch_are_all_there_when_they_are_answered() {
+fn prepared_writes_of_one_read_are_all_visible_when_they_are_answered() {
     for sync in [SyncMode::Batch, SyncMode::Group { window: Duration::from_millis(1) }, SyncMode::Each] {
         let node = serve(&SimulatedDisk::new(), sync, Duration::from_secs(20));
         let mut client = Client::ready(node.address, 4);

@@ -189,7 +189,7 @@ fn hostile_frame(client: &Client, random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
-fn hostile_bytes_before_a_login_get_nothing_and_hold_up_nobody() {
+fn hostile_bytes_before_a_login_are_refused_and_delay_no_other_client() {
     let (address, _runtime) = serve();
     let mut honest = logged_in(address, "cassandra");
     let mut random = Random(seed(1));

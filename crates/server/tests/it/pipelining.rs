@@ -58,7 +58,7 @@ fn a_connection_with_too_much_under_way_is_not_read() {
 }
 
 #[test]
-fn overload_is_reported_to_clients_that_asked_for_it() {
+fn overload_is_reported_to_clients_that_asked_for_overload_errors() {
     let server = serve_with(ServerOptions { requests_in_flight_max: 2, ..ServerOptions::default() });
     let mut client = Client::connect(server.address, 4);
     client.call(1, &crate::wire::startup(&[("CQL_VERSION", "3.0.0"), ("THROW_ON_OVERLOAD", "1")]));

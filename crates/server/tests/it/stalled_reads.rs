@@ -12,7 +12,7 @@ const PERIODIC: SyncMode = SyncMode::Periodic { period: Duration::from_secs(10) 
 const LONG: Duration = Duration::from_secs(600);
 
 #[test]
-fn who_wants_nothing_of_a_device_that_stalls_does_not_wait_for_it() {
+fn requests_that_need_no_read_do_not_wait_for_a_stalled_device() {
     let disk = SimulatedDisk::new();
     let limits = ProcessorOptions {
         read_timeout: LONG,

@@ -126,7 +126,7 @@ fn the_first_byte_decides_where_tls_is_optional() {
 }
 
 #[test]
-fn a_plain_client_is_cut_where_tls_is_required_and_others_go_on() {
+fn a_plain_client_is_disconnected_where_tls_is_required_and_others_stay() {
     let authority = Authority::new();
     let (server, _config) = serve_tls(authority.server(false), false, ServerOptions::default());
     let mut tls = connect(server.address, &authority.client(None)).unwrap();
@@ -174,7 +174,7 @@ fn new_certificates_serve_new_connections_and_the_others_stay() {
 }
 
 #[test]
-fn slow_handshakes_end_and_hold_up_nobody() {
+fn slow_handshakes_end_and_delay_no_other_client() {
     let authority = Authority::new();
     let options = ServerOptions { handshake_timeout: Duration::from_secs(2), ..ServerOptions::default() };
     for optional in [false, true] {

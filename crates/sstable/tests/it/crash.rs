@@ -103,7 +103,7 @@ fn cut_everywhere(
 }
 
 #[test]
-fn a_table_is_there_whole_or_not_at_all() {
+fn a_table_is_complete_or_absent_after_a_crash() {
     cut_everywhere(
         &[],
         |disk, fixture| write(disk, fixture, 1)?.finish().map(|_| ()),

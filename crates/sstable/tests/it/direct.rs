@@ -118,7 +118,7 @@ fn a_disk_of_this_machine_has_the_same_bytes() {
 }
 
 #[test]
-fn a_table_of_several_pieces_is_there_whole_or_not_at_all() {
+fn a_table_of_several_pieces_is_complete_or_absent_after_a_crash() {
     let faults = [Fault::PowerCut, Fault::Fail, Fault::ShortWrite, Fault::Full, Fault::FailSync];
     for compression in [None, Some(lz4(16_384))] {
         for fault in faults {
@@ -213,7 +213,7 @@ fn large_contents() -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn a_merge_reads_past_the_page_cache_what_a_scan_reads_through_it() {
+fn a_merge_bypasses_the_page_cache_and_reads_the_same_rows_as_a_scan() {
     for (disk, scratch) in disks() {
         for values in large_contents() {
             for compression in [None, Some(lz4(65_536))] {

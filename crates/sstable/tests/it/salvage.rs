@@ -100,7 +100,7 @@ fn only_what_damage_touches_is_lost() {
 }
 
 #[test]
-fn damaged_indexes_and_filters_cost_nothing() {
+fn damaged_indexes_and_filters_lose_no_rows() {
     for name in ["wide_rt", "kv", "wide_blocks"] {
         let fixture = Fixture::load(name);
         for component in [Component::Partitions, Component::Rows, Component::Filter, Component::Digest, Component::Toc]
@@ -123,7 +123,7 @@ fn damaged_indexes_and_filters_cost_nothing() {
 }
 
 #[test]
-fn nothing_is_left_where_nothing_can_be_read() {
+fn a_salvage_without_readable_rows_leaves_no_sstable() {
     let fixture = Fixture::load("kv");
     for component in [Component::Statistics, Component::CompressionInfo, Component::Data] {
         let (scratch, copied) = (Scratch::new(), Scratch::new());

@@ -38,7 +38,7 @@ fn key_classes_are_classes_of_values_too() {
 }
 
 #[test]
-fn the_element_of_a_vector_is_as_it_was_declared() {
+fn the_element_of_a_vector_stays_as_declared() {
     let vector = CqlType::vector(CqlType::list(CqlType::Int), 2);
     assert_eq!(vector.to_string(), "vector<list<int>, 2>");
     assert_eq!(vector.freeze(), vector);

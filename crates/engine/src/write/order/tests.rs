@@ -217,7 +217,7 @@ fn a_write_whose_record_is_lost_in_flight_leaves_its_group_and_is_not_visible() 
 }
 
 #[test]
-fn a_write_without_memory_is_not_begun_and_waits_outside_of_any_group() {
+fn a_write_without_memory_is_not_started_and_waits_outside_of_any_group() {
     let fixture = Fixture::open(|options| options.memtable_space_bytes = 1 << 20);
     let (mutation, stores) = (fixture.insertion(1, 10_000), fixture.stores());
     let write = Write { writes: &fixture.engine.writes, mutation: &mutation, stores: &stores };
@@ -240,7 +240,7 @@ fn a_write_without_memory_is_not_begun_and_waits_outside_of_any_group() {
 }
 
 #[test]
-fn a_write_without_room_in_the_log_is_not_begun_and_waits_outside_of_any_group() {
+fn a_write_without_space_in_the_log_is_not_started_and_waits_outside_of_any_group() {
     let fixture = Fixture::open(|_| {});
     let pending = fixture.fill_log();
     let (mutation, stores) = (fixture.insertion(1, 8 << 10), fixture.stores());

@@ -63,7 +63,7 @@ impl History {
 type Found = BTreeSet<(i32, i32)>;
 
 #[test]
-fn the_promise_holds_with_writers_truncations_and_drops_at_the_same_time() {
+fn acknowledged_writes_survive_with_concurrent_truncations_and_drops() {
     let prepared = prepared_disk();
     let cases = super::setting("ESPALIER_TORTURE_CASES", 200).div_ceil(5);
     let first = super::setting("ESPALIER_TORTURE_SEED", 1);

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_goes_as_its_class() {
+    fn a_vector_is_sent_as_its_class() {
         let class = b"org.apache.cassandra.db.marshal.VectorType(org.apache.cassandra.db.marshal.FloatType , 3)";
         let custom = [&[0, 0, 0, class.len() as u8][..], class].concat();
         assert_eq!(option(&CqlType::vector(CqlType::Float, 3), Version::V5), custom);
