@@ -2,7 +2,7 @@
 //! share, or one row that all insert.
 //!
 //! Where clients have rows of their own, every eighth operation inserts a row again and must be refused with what the
-//! row holds. Of one row that all insert, everybody must be told the same value.
+//! row holds. Of one row that all insert, every client must get the same value.
 
 use scylla::statement::prepared::PreparedStatement;
 

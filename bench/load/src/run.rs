@@ -41,7 +41,7 @@ struct Pace {
 
 /// The results of one worker.
 #[derive(Default)]
-struct Told {
+struct Outcomes {
     /// Tenths of microseconds.
     reads: Vec<u32>,
     writes: Vec<u32>,
@@ -82,17 +82,17 @@ pub async fn run(spec: Spec) -> Result<Report, String> {
         .map(|(place, worker)| tokio::spawn(work(Arc::clone(&shared), worker, share(&spec, place as u64))))
         .collect();
     let mut workers = Vec::with_capacity(tasks.len());
-    let mut told = Vec::with_capacity(tasks.len());
+    let mut outcomes = Vec::with_capacity(tasks.len());
     for task in tasks {
         let (worker, one) = task.await.map_err(|error| error.to_string())?;
         workers.push(worker);
-        told.push(one);
+        outcomes.push(one);
     }
     shared.stop.store(true, Ordering::Release);
     dispatcher.map(thread::JoinHandle::join);
     let sampled = sampler.join().map_err(|_| "the sampler ended early")?;
-    let checked = check(&shared, workers, &mut told, spec.check).await;
-    Ok(report(&shared, &told, sampled, checked))
+    let checked = check(&shared, workers, &mut outcomes, spec.check).await;
+    Ok(report(&shared, &outcomes, sampled, checked))
 }
 
 fn on_a_thread<T: Send + 'static>(
@@ -111,8 +111,8 @@ fn share(spec: &Spec, place: u64) -> u64 {
 
 /// Runs one worker. An operation counts if its intended start lies in the measured time, however late it ends: the
 /// operations that a stall at the end delays count with their whole waiting time.
-async fn work(shared: Arc<Shared>, mut worker: Worker, share: u64) -> (Worker, Told) {
-    let mut told = Told::default();
+async fn work(shared: Arc<Shared>, mut worker: Worker, share: u64) -> (Worker, Outcomes) {
+    let mut outcomes = Outcomes::default();
     let from = shared.started + shared.warmup;
     for _ in 0..share {
         let Some(intended) = shared.next_start().await else { break };
@@ -120,14 +120,14 @@ async fn work(shared: Arc<Shared>, mut worker: Worker, share: u64) -> (Worker, T
         match outcome {
             Ok(read) if intended >= from => {
                 let tenths = u32::try_from(intended.elapsed().as_nanos() / 100).unwrap_or(u32::MAX);
-                if read { told.reads.push(tenths) } else { told.writes.push(tenths) }
+                if read { outcomes.reads.push(tenths) } else { outcomes.writes.push(tenths) }
             }
             Ok(_) => {}
-            Err(text) => shared.failed(&mut told, text),
+            Err(text) => shared.failed(&mut outcomes, text),
         }
         shared.done.fetch_add(1, Ordering::Relaxed);
     }
-    (worker, told)
+    (worker, outcomes)
 }
 
 impl Shared {
@@ -146,9 +146,9 @@ impl Shared {
         (intended < until && !self.stop.load(Ordering::Acquire)).then_some(intended)
     }
 
-    fn failed(&self, told: &mut Told, text: String) {
-        if told.failure_texts.len() < FAILURE_TEXTS_MAX {
-            told.failure_texts.push(text);
+    fn failed(&self, outcomes: &mut Outcomes, text: String) {
+        if outcomes.failure_texts.len() < FAILURE_TEXTS_MAX {
+            outcomes.failure_texts.push(text);
         }
         if self.failures.fetch_add(1, Ordering::Relaxed) >= FAILURES_MAX {
             self.stop.store(true, Ordering::Release);
@@ -225,7 +225,7 @@ fn sample(shared: &Shared, server_pid: u32, client_pid: u32) -> Sampled {
 }
 
 /// Reads back what was written, with all workers at once.
-async fn check(shared: &Arc<Shared>, workers: Vec<Worker>, told: &mut [Told], limit: usize) -> usize {
+async fn check(shared: &Arc<Shared>, workers: Vec<Worker>, outcomes: &mut [Outcomes], limit: usize) -> usize {
     let each = limit.div_ceil(workers.len().max(1));
     let tasks: Vec<_> = workers
         .into_iter()
@@ -235,19 +235,19 @@ async fn check(shared: &Arc<Shared>, workers: Vec<Worker>, told: &mut [Told], li
         })
         .collect();
     let mut checked = 0;
-    for (task, told) in tasks.into_iter().zip(told) {
+    for (task, outcomes) in tasks.into_iter().zip(outcomes) {
         match task.await {
             Ok(Ok(count)) => checked += count,
-            Ok(Err(text)) => shared.failed(told, text),
-            Err(error) => shared.failed(told, error.to_string()),
+            Ok(Err(text)) => shared.failed(outcomes, text),
+            Err(error) => shared.failed(outcomes, error.to_string()),
         }
     }
     checked
 }
 
-fn report(shared: &Shared, told: &[Told], sampled: Sampled, checked: usize) -> Report {
-    let reads: Vec<&[u32]> = told.iter().map(|one| one.reads.as_slice()).collect();
-    let writes: Vec<&[u32]> = told.iter().map(|one| one.writes.as_slice()).collect();
+fn report(shared: &Shared, outcomes: &[Outcomes], sampled: Sampled, checked: usize) -> Report {
+    let reads: Vec<&[u32]> = outcomes.iter().map(|one| one.reads.as_slice()).collect();
+    let writes: Vec<&[u32]> = outcomes.iter().map(|one| one.writes.as_slice()).collect();
     let count = |parts: &[&[u32]]| parts.iter().map(|part| part.len() as u64).sum();
     let (first, last) = (sampled.first, sampled.last);
     Report {
@@ -258,7 +258,7 @@ fn report(shared: &Shared, told: &[Told], sampled: Sampled, checked: usize) -> R
         failures: shared.failures.load(Ordering::Relaxed),
         timeouts: shared.client.timeouts(),
         recall: shared.client.recall(),
-        failure_texts: told.iter().flat_map(|one| one.failure_texts.iter().cloned()).take(FAILURE_TEXTS_MAX).collect(),
+        failure_texts: outcomes.iter().flat_map(|one| one.failure_texts.iter().cloned()).take(FAILURE_TEXTS_MAX).collect(),
         checked,
         server_cpu_seconds: last.server.cpu_seconds() - first.server.cpu_seconds(),
         server_system_seconds: last.server.system_seconds - first.server.system_seconds,

@@ -87,14 +87,14 @@ mod tests {
     fn every_wake_up_ends_a_sleep() {
         const ROUNDS: u64 = 2000;
         let (send, receive) = std::sync::mpsc::channel();
-        let (told, heard) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (signalled, observed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let sleeping = std::thread::spawn({
-            let (told, heard) = (Arc::clone(&told), Arc::clone(&heard));
+            let (signalled, observed) = (Arc::clone(&signalled), Arc::clone(&observed));
             move || {
                 let sleeper = Arc::new(Sleeper::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap()));
                 send.send(Arc::clone(&sleeper)).unwrap();
                 for round in 1..=ROUNDS {
-                    while told.load(Ordering::Relaxed) < round {
+                    while signalled.load(Ordering::Relaxed) < round {
                         if round % 2 == 0 {
                             sleeper.park(None);
                         } else {
@@ -102,15 +102,15 @@ mod tests {
                             sleeper.in_ring(|| assert_eq!(rustix::io::read(sleeper.event(), &mut [0u8; 8][..]), Ok(8)));
                         }
                     }
-                    heard.store(round, Ordering::Relaxed);
+                    observed.store(round, Ordering::Relaxed);
                 }
             }
         });
         let sleeper = receive.recv().unwrap();
         for round in 1..=ROUNDS {
-            told.store(round, Ordering::Relaxed);
+            signalled.store(round, Ordering::Relaxed);
             sleeper.wake();
-            while heard.load(Ordering::Relaxed) < round {
+            while observed.load(Ordering::Relaxed) < round {
                 std::thread::yield_now();
             }
         }

@@ -81,8 +81,8 @@ impl Evidence {
             let (distance, slot) = (begin.checked_sub(start)?, u64::from(*slot));
             distance.is_multiple_of(slot).then_some(distance / slot)
         });
-        let told = most(lengths);
-        let length = told.unwrap_or(u64::from(wanted.blocks_per_segment()));
+        let found = most(lengths);
+        let length = found.unwrap_or(u64::from(wanted.blocks_per_segment()));
         let is_right = |(slot, begin): &&(u32, u64)| *begin == start + u64::from(*slot) * length;
         let right = begins.iter().filter(is_right).count();
         let bytes = u32::try_from(length * BLOCK_SIZE as u64).ok().filter(|bytes| *bytes <= i32::MAX as u32);
@@ -131,10 +131,10 @@ fn each_block(file: &dyn File, mut visit: impl FnMut(u64, &[u8])) -> Result<(), 
 }
 
 /// The value that more than half of the inputs agree on.
-fn most<T: Ord + Copy>(told: impl Iterator<Item = T>) -> Option<T> {
+fn most<T: Ord + Copy>(found: impl Iterator<Item = T>) -> Option<T> {
     let mut votes: BTreeMap<T, usize> = BTreeMap::new();
     let mut all = 0;
-    for one in told {
+    for one in found {
         *votes.entry(one).or_default() += 1;
         all += 1;
     }

@@ -223,8 +223,9 @@ impl Replay {
                     }
                     // A salvage trusts no promise, so its preview saw the record. The report names the damage once.
                     let gap = Gap::of(damage, 0, Some(current.segment.id));
-                    let is_told = |told: &Gap| told.segment == gap.segment && told.damage.offset == gap.damage.offset;
-                    if !self.report.gaps.iter().any(is_told) {
+                    let is_reported =
+                        |reported: &Gap| reported.segment == gap.segment && reported.damage.offset == gap.damage.offset;
+                    if !self.report.gaps.iter().any(is_reported) {
                         self.report.gaps.push(gap);
                     }
                 }

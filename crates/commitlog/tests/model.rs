@@ -234,13 +234,13 @@ fn a_waiter_that_registers_during_a_failure_learns_of_it() {
         let bell = std::sync::Arc::new(Bell::default());
         let waker = Waker::from(std::sync::Arc::clone(&bell));
         let mut key = None;
-        let told = loop {
+        let reported = loop {
             match waiters.poll(Awaits::Record(1), &mut key, &waker, || false) {
                 Poll::Pending => bell.wait(),
-                Poll::Ready(told) => break told,
+                Poll::Ready(reported) => break reported,
             }
         };
-        assert_eq!(told.unwrap_err().as_ref(), "it failed");
+        assert_eq!(reported.unwrap_err().as_ref(), "it failed");
         failing.join().unwrap();
     });
 }

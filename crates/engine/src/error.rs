@@ -156,13 +156,13 @@ impl EngineError {
         largest.sort_by_key(|update| Reverse(update.as_bytes().len()));
         let keyspace = largest.first().map_or_else(String::new, |update| update.table().keyspace.to_string());
         let mut keys = String::new();
-        for (told, update) in largest.iter().enumerate() {
+        for (listed, update) in largest.iter().enumerate() {
             let key = format!("{}.{}", update.table().name, update.table().key_text(update.key()));
-            if told > 0 && keys.len() + key.len() + 2 > KEYS_LENGTH_MAX {
-                keys += &format!(" and {} more.", largest.len() - told);
+            if listed > 0 && keys.len() + key.len() + 2 > KEYS_LENGTH_MAX {
+                keys += &format!(" and {} more.", largest.len() - listed);
                 break;
             }
-            keys += if told > 0 { ", " } else { "" };
+            keys += if listed > 0 { ", " } else { "" };
             keys += &key;
         }
         EngineError::MutationTooLarge { size_bytes, size_bytes_max, keyspace, keys }

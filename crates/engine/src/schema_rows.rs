@@ -582,8 +582,8 @@ fn load_table(
         return Ok((table, None));
     }
     let differs = differing_column(keyspace, &table, columns).or_else(|| differing_drop(&dropped_times, dropped_rows));
-    let told = differs.map(|what| damage(&format!("{what}; the layout is in force")));
-    Ok((table, told))
+    let damage_found = differs.map(|what| damage(&format!("{what}; the layout is in force")));
+    Ok((table, damage_found))
 }
 
 fn load_options(row: &SystemRow) -> TableOptions {

@@ -145,7 +145,7 @@ fn two_writers_never_deadlock() {
     every_change_is_made_once(2, false, 4);
 }
 
-/// A thread serves only one other here, so that the last one has to be told that the gate is free.
+/// A thread serves only one other here, so that the last one has to learn that the gate is free.
 #[test]
 fn three_writers_never_deadlock() {
     every_change_is_made_once(3, false, 2);

@@ -64,8 +64,8 @@ fn the_decision_table_holds_for_every_combination_in_every_mode() {
                 (0..WALKED).map(|at| KINDS[combination / KINDS.len().pow(at) % KINDS.len()]).collect();
             let image = image((0..).zip(&kinds).map(|(index, kind)| block_of(*kind, index, mode)).collect());
             // A segment without a sound block does not say its mode.
-            let tells = kinds.contains(&BlockKind::Live);
-            let order = if mode == UNORDERED_MODE && tells { Order::Unordered } else { Order::Ordered };
+            let shows_order = kinds.contains(&BlockKind::Live);
+            let order = if mode == UNORDERED_MODE && shows_order { Order::Unordered } else { Order::Ordered };
             for horizon in 0..=WALKED {
                 let decisions: Vec<Decision> = (0..)
                     .zip(&kinds)

@@ -176,16 +176,19 @@ fn a_waiter_is_woken_by_its_latest_waker() {
 fn a_failure_reaches_present_and_later_waiters() {
     let disk = SimulatedDisk::new();
     let reasons = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&reasons);
-    let on_failure: commitlog::FailureHook = Arc::new(move |reason| told.lock().unwrap().push(reason.to_owned()));
+    let reported = Arc::clone(&reasons);
+    let on_failure: commitlog::FailureHook = Arc::new(move |reason| reported.lock().unwrap().push(reason.to_owned()));
     let options = LogOptions { on_failure: Some(on_failure), ..options(SyncMode::Batch) };
     let (log, _) = CommitLog::open(Arc::new(disk.clone()), options.clone()).unwrap();
     let at = log.append(&[], b"kept").unwrap().position;
     log.durable(at).wait().unwrap();
     disk.inject(blockio::Fault::Fail, 0);
     let lost = log.append(&[], b"lost").unwrap().position;
-    let told = log.durable(lost).wait().unwrap_err();
-    assert!(matches!(&told, LogError::Closed(reason) if reason.contains("/log/commitlog.log at offset")), "{told}");
+    let reported = log.durable(lost).wait().unwrap_err();
+    assert!(
+        matches!(&reported, LogError::Closed(reason) if reason.contains("/log/commitlog.log at offset")),
+        "{reported}"
+    );
     assert!(matches!(log.append(&[], b"x"), Err(LogError::Closed(_))));
     assert!(log.durable(lost).wait().is_err() && log.sync().is_err() && log.shutdown().is_err());
     log.durable(at).wait().unwrap();
@@ -209,10 +212,10 @@ fn a_lost_queue_closes_the_log_and_ends_all_waits() {
         log.sync().unwrap();
         disk.inject(blockio::Fault::LoseQueue, 0);
         let lost = log.append(&[], b"lost").unwrap().position;
-        let told = log.sync().unwrap_err();
+        let reported = log.sync().unwrap_err();
         assert!(
-            matches!(&told, LogError::Closed(reason) if reason.contains("wait for writes of /log/commitlog.log")),
-            "{told}"
+            matches!(&reported, LogError::Closed(reason) if reason.contains("wait for writes of /log/commitlog.log")),
+            "{reported}"
         );
         assert!(matches!(log.append(&[], b"x"), Err(LogError::Closed(_))));
         assert_eq!(log.durable(lost).wait().is_err(), !log.is_periodic());
@@ -309,9 +312,9 @@ fn a_sync_ends_when_the_records_before_it_are_written() {
     disk.hold();
     log.try_append(&[Uuid::from_u128(1)], b"before").unwrap();
     std::thread::scope(|scope| {
-        let (told, synced) = std::sync::mpsc::channel();
+        let (reported, synced) = std::sync::mpsc::channel();
         let log = &log;
-        scope.spawn(move || told.send(log.sync()));
+        scope.spawn(move || reported.send(log.sync()));
         disk.wait_for(1);
         log.try_append(&[Uuid::from_u128(1)], b"behind").unwrap();
         disk.let_go(0);
@@ -436,8 +439,11 @@ fn a_write_that_fails_in_the_writers_place_closes_the_log_as_the_writers_own_doe
         let held = log.hold_wake_ups(Waker::noop());
         let lost = log.append(&[], b"lost").unwrap().position;
         disk.inject(blockio::Fault::Fail);
-        let told = log.durable(lost).wait().unwrap_err();
-        assert!(matches!(&told, LogError::Closed(reason) if reason.contains("/log/commitlog.log at offset")), "{told}");
+        let reported = log.durable(lost).wait().unwrap_err();
+        assert!(
+            matches!(&reported, LogError::Closed(reason) if reason.contains("/log/commitlog.log at offset")),
+            "{reported}"
+        );
         drop(held);
         assert!(log.sync().is_err() && matches!(log.append(&[], b"x"), Err(LogError::Closed(_))));
         assert!(log.shutdown().is_err());

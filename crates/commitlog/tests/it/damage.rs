@@ -161,8 +161,8 @@ fn a_log_that_ends_before_a_position_that_was_durable_is_damaged_there() {
                 let (count, gaps): (usize, Vec<_>) = read(false, &[silent]).unwrap();
                 assert_eq!((count, gaps), (2, vec![]), "{silent}");
             }
-            let told: Result<_, LogError> = read(false, &[before, last, before]);
-            let Err(LogError::Corrupt(damage)) = told else { panic!("not found: {told:?}") };
+            let reported: Result<_, LogError> = read(false, &[before, last, before]);
+            let Err(LogError::Corrupt(damage)) = reported else { panic!("not found: {reported:?}") };
             assert_eq!((damage.path, damage.offset), (path(), block_of(last)));
             assert_eq!(damage.expected, format!("block 2 of segment {}", last.segment));
             let (count, gaps) = read(true, &[last]).unwrap();

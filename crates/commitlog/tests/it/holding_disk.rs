@@ -27,7 +27,7 @@ struct Frames {
     let_go: Vec<usize>,
     under_way: usize,
     under_way_most: usize,
-    told: usize,
+    sent: usize,
     /// How many of the reported frames the log has processed; it waits for others since.
     looked_at: usize,
     waker: Option<QueueWaker>,
@@ -144,14 +144,14 @@ impl BlockQueue for HoldingQueue {
         if has_records(&written.frame) {
             let mut frames = self.frames.0.lock().unwrap();
             frames.under_way = frames.under_way.saturating_sub(1);
-            frames.told += 1;
+            frames.sent += 1;
         }
         Some(written)
     }
 
     fn wait(&mut self, until: Option<Instant>) -> Result<(), DiskError> {
         let mut frames = self.frames.0.lock().unwrap();
-        frames.looked_at = frames.told;
+        frames.looked_at = frames.sent;
         frames.waker = Some(self.inner.waker());
         drop(frames);
         self.frames.1.notify_all();

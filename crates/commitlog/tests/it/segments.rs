@@ -175,7 +175,7 @@ fn a_full_disk_is_reported_until_it_or_a_segment_has_space() {
     };
     room_for(2);
     assert!(matches!(until_full(1), LogError::DiskFull(_)));
-    assert!(matches!(log.try_append(&[TABLE], &[2; 10_000]), Err(LogError::DiskFull(_))), "told at once");
+    assert!(matches!(log.try_append(&[TABLE], &[2; 10_000]), Err(LogError::DiskFull(_))), "reported at once");
     room_for(3);
     log.try_append(&[TABLE], &[3; 10_000]).expect("the disk has room");
     assert!(matches!(until_full(4), LogError::DiskFull(_)));

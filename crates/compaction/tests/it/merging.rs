@@ -204,7 +204,7 @@ fn a_stopped_merge_leaves_its_inputs_and_nothing_else() {
     let names = |disk: &dyn Disk| disk.list(Path::new(DIR)).unwrap();
     let before = names(&*generator.disk);
     let overlaps = |_: &PartitionKey| i64::MAX;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let result = compact(CompactionInput {
         disk: &generator.disk,
         dir: Path::new(DIR),
@@ -221,11 +221,11 @@ fn a_stopped_merge_leaves_its_inputs_and_nothing_else() {
         large_rows: LargeRowLimit::None,
         new_id: &mut || SSTableId::from_sequence(99),
         progress: &mut |progress: Progress| {
-            told.push(progress);
+            reported.push(progress);
             ControlFlow::Break(())
         },
     });
     assert!(matches!(result, Err(CompactionError::Stopped)));
-    assert_eq!(told, [Progress::default()], "before anything is written, which it may never be");
+    assert_eq!(reported, [Progress::default()], "before anything is written, which it may never be");
     assert_eq!(names(&*generator.disk), before);
 }

@@ -196,7 +196,7 @@ impl Inputs {
     }
 }
 
-fn tell(row: Row<'_>, table: &Table) -> String {
+fn describe(row: Row<'_>, table: &Table) -> String {
     let mut text = format!("{:?} {:?}", row.liveness(), row.deletion());
     for (index, data) in row.kept_columns(table) {
         match data {
@@ -210,35 +210,35 @@ fn tell(row: Row<'_>, table: &Table) -> String {
 }
 
 /// Everything that a cursor yields, and how many rows it left in stored form.
-fn told(cursor: &mut dyn UnfilteredCursor) -> (Vec<String>, usize) {
-    let (mut told, mut stored_rows) = (Vec::new(), 0);
+fn description(cursor: &mut dyn UnfilteredCursor) -> (Vec<String>, usize) {
+    let (mut description, mut stored_rows) = (Vec::new(), 0);
     let table = cursor.table().clone();
     while cursor.advance_partition().unwrap() {
         let PartitionHead { key, deletion, static_row } = cursor.partition();
-        let head = format!("{key:?} {deletion:?} {:?}", static_row.map(|row| tell(row, &table)));
+        let head = format!("{key:?} {deletion:?} {:?}", static_row.map(|row| describe(row, &table)));
         let is_nothing = deletion.is_live() && static_row.is_none();
-        let start = told.len();
-        told.push(head);
+        let start = description.len();
+        description.push(head);
         while cursor.advance().unwrap() {
             let stored = cursor.stored().map(|row| (row.timestamp, row.clustering.to_vec()));
             stored_rows += usize::from(stored.is_some());
             cursor.decode().unwrap();
             assert!(cursor.stored().is_none());
-            told.push(match cursor.unfiltered() {
+            description.push(match cursor.unfiltered() {
                 Unfiltered::Marker(marker) => format!("{marker:?}"),
                 Unfiltered::Row(RowRef { clustering, row }) => {
                     if let Some(stored) = stored {
                         assert_eq!(stored, (row.liveness().timestamp, clustering.to_vec()));
                     }
-                    format!("{clustering:?} {}", tell(row, &table))
+                    format!("{clustering:?} {}", describe(row, &table))
                 }
             });
         }
-        if is_nothing && told.len() == start + 1 {
-            told.pop();
+        if is_nothing && description.len() == start + 1 {
+            description.pop();
         }
     }
-    (told, stored_rows)
+    (description, stored_rows)
 }
 
 fn purged<'a>(
@@ -272,11 +272,11 @@ fn rows_that_pass_as_they_are_stored_are_those_that_were_written() {
             let readers: Vec<_> = written.collect();
             let overlaps = |_: &PartitionKey| oldest_outside;
             let gc_before = NOW.saturating_sub(gc_grace_seconds as u32);
-            let (expected, none) = told(&mut purged(&after, &readers, gc_before, &overlaps));
+            let (expected, none) = description(&mut purged(&after, &readers, gc_before, &overlaps));
             assert_eq!(none, 0, "nobody asked for them");
             let mut leaving = purged(&after, &readers, gc_before, &overlaps);
             leaving.expect_stored();
-            let (left, count) = told(&mut leaving);
+            let (left, count) = description(&mut leaving);
             assert_eq!(left, expected, "{kind:?} seed {seed}");
             *passed += count;
 
@@ -302,7 +302,7 @@ fn rows_that_pass_as_they_are_stored_are_those_that_were_written() {
             let [descriptor] = added.as_slice() else { panic!("one table of {} things", expected.len()) };
             verify(&*inputs.disk, descriptor, &after, true).unwrap();
             let merged = open(&inputs.disk, descriptor, &after);
-            assert_eq!(told(&mut merged.scan().unwrap()).0, expected, "{kind:?} seed {seed}");
+            assert_eq!(description(&mut merged.scan().unwrap()).0, expected, "{kind:?} seed {seed}");
             check_statistics(&merged, &after, &expected, (*kind, seed));
         }
     }
@@ -328,7 +328,7 @@ fn check_statistics(merged: &SSTableReader, table: &Arc<Table>, expected: &[Stri
     let mut writer = SSTableWriter::create(&disk, &descriptor, table, options).unwrap();
     writer.write_all(&mut merged.scan().unwrap()).unwrap();
     let written = open(&disk, &writer.finish().unwrap().unwrap(), table);
-    assert_eq!(told(&mut written.scan().unwrap()).0, expected, "{which:?}");
+    assert_eq!(description(&mut written.scan().unwrap()).0, expected, "{which:?}");
     let comparable = |reader: &SSTableReader| {
         let mut stats = reader.statistics().stats.clone();
         (stats.originating_host_id, stats.compression_ratio) = (None, 0.0);

@@ -10,7 +10,7 @@ use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices, Table, UnfilteredC
 
 use crate::fixture::{Directory, clustering, create_table, insert, open_with, options, rows, small_options};
 
-type Told = Arc<Mutex<Vec<(DiskFailureKind, String)>>>;
+type Reported = Arc<Mutex<Vec<(DiskFailureKind, String)>>>;
 
 fn component(directory: &Directory, name: &str) -> PathBuf {
     let tables = std::fs::read_dir(directory.0.join("data/ks")).unwrap();
@@ -19,14 +19,14 @@ fn component(directory: &Directory, name: &str) -> PathBuf {
     paths.find(|path| path.to_string_lossy().ends_with(name)).unwrap()
 }
 
-fn telling(directory: &Directory) -> (EngineOptions, Told) {
-    let told = Told::default();
-    let heard = told.clone();
+fn reporting(directory: &Directory) -> (EngineOptions, Reported) {
+    let reported = Reported::default();
+    let hook_reports = reported.clone();
     let mut options = options(directory);
     options.on_disk_failure = Some(DiskFailureHook::new(move |kind, text| {
-        heard.lock().unwrap().push((kind, text.to_owned()));
+        hook_reports.lock().unwrap().push((kind, text.to_owned()));
     }));
-    (options, told)
+    (options, reported)
 }
 
 /// A stopped node with one SSTable of a user's table.
@@ -46,12 +46,16 @@ fn an_sstable_that_cannot_be_opened_stops_the_start_or_its_table() {
     std::fs::write(&statistics, &whole[..whole.len() / 2]).unwrap();
     let name = statistics.file_name().unwrap().to_string_lossy().into_owned();
 
-    let (mut options, told) = telling(&directory);
+    let (mut options, reported) = reporting(&directory);
     options.opens_damaged = false;
     let refused = Engine::open(options.clone()).map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains(&name), "{refused}");
     assert!(
-        told.lock().unwrap().iter().any(|(kind, text)| *kind == DiskFailureKind::Corruption && text.contains(&name))
+        reported
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|(kind, text)| *kind == DiskFailureKind::Corruption && text.contains(&name))
     );
 
     options.opens_damaged = true;
@@ -98,7 +102,7 @@ fn an_error_names_table_component_and_offset_of_damage_and_no_row_is_wrong() {
     for name in whole.list(&directory).unwrap().into_iter().map(|entry| entry.name) {
         let path = directory.join(&name);
         let length = whole.open(&path, OpenOptions::read()).unwrap().len().unwrap();
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         // The damage: a flipped bit at places all over the component, a missing last byte, and a missing component.
         let flips = (0..12).map(|part| (length - 1) * part / 11).map(Some);
         for (case, flip) in flips.chain([None, None]).enumerate() {
@@ -128,15 +132,15 @@ fn an_error_names_table_component_and_offset_of_damage_and_no_row_is_wrong() {
                     Err(error) => {
                         assert!(error.contains("table ks.t: "), "{name} {case}: {error}");
                         assert!(error.contains("-bti-") && error.contains(" at offset "), "{name} {case}: {error}");
-                        told.extend(error.contains(&name).then_some(case));
+                        reported.extend(error.contains(&name).then_some(case));
                     }
                 }
             }
         }
         // Of these components, only a missing TOC.txt is noticed.
         let is_read = !["Digest.crc32", "TOC.txt"].iter().any(|other| name.ends_with(other));
-        assert!(!is_read || told.len() > 12, "{name}: {told:?}");
-        assert!(!name.ends_with("TOC.txt") || told.contains(&13), "{told:?}");
+        assert!(!is_read || reported.len() > 12, "{name}: {reported:?}");
+        assert!(!name.ends_with("TOC.txt") || reported.contains(&13), "{reported:?}");
     }
 }
 
@@ -183,12 +187,12 @@ fn a_merge_reports_damage_and_keeps_its_inputs() {
     bytes[3] ^= 1;
     std::fs::write(&data, &bytes).unwrap();
 
-    let (options, told) = telling(&directory);
+    let (options, reported) = reporting(&directory);
     let engine = Engine::open(options).unwrap();
     let table = engine.schema().table("ks", "t").unwrap().clone();
     let error = engine.compact(&table).unwrap_err().to_string();
     assert!(error.contains("table ks.t: ") && error.contains("Data.db"), "{error}");
-    assert_eq!(told.lock().unwrap().len(), 1);
+    assert_eq!(reported.lock().unwrap().len(), 1);
     assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 1);
     let mut cursor = engine.read(&table, &ReadRange::all_rows(KeyRange::all())).unwrap();
     let error = loop {
@@ -203,11 +207,11 @@ fn a_merge_reports_damage_and_keeps_its_inputs() {
 #[test]
 fn a_flush_without_a_descriptor_is_no_failure_of_the_disk_and_is_tried_again() {
     let disk = SimulatedDisk::new();
-    let told = Told::default();
-    let heard = told.clone();
+    let reported = Reported::default();
+    let hook_reports = reported.clone();
     let mut options = small_options(&disk);
     options.on_disk_failure = Some(DiskFailureHook::new(move |kind, text| {
-        heard.lock().unwrap().push((kind, text.to_owned()));
+        hook_reports.lock().unwrap().push((kind, text.to_owned()));
     }));
     let engine = open_with(&options);
     let table = create_table(&engine);
@@ -215,7 +219,7 @@ fn a_flush_without_a_descriptor_is_no_failure_of_the_disk_and_is_tried_again() {
     disk.inject_into("Data.db", Fault::OutOfDescriptors, 0);
     let refused = engine.flush(&table).unwrap_err().to_string();
     assert!(refused.contains("Too many open files"), "{refused}");
-    assert!(told.lock().unwrap().is_empty(), "{:?}", told.lock().unwrap());
+    assert!(reported.lock().unwrap().is_empty(), "{:?}", reported.lock().unwrap());
     engine.flush(&table).unwrap();
     assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 1);
     assert_eq!(rows(&engine, &table).len(), 1);

@@ -126,10 +126,10 @@ fn tables_that_cannot_fit_are_refused() {
 #[test]
 fn warnings_are_given_at_80_and_at_95_percent() {
     let disk = SimulatedDisk::new();
-    let told: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let reported: Arc<Mutex<Vec<u64>>> = Arc::default();
     let notices = InMemoryNotices(Arc::new({
-        let told = told.clone();
-        move |notice: &InMemoryNotice| told.lock().unwrap().push(notice.percent)
+        let reported = reported.clone();
+        move |notice: &InMemoryNotice| reported.lock().unwrap().push(notice.percent)
     }));
     let engine = Engine::open(EngineOptions { in_memory_notices: Some(notices), ..options(&disk) }).unwrap();
     let table = create_in_memory(&engine, 1);
@@ -138,7 +138,7 @@ fn warnings_are_given_at_80_and_at_95_percent() {
         (0..).find(|key| write(*key).is_err()).unwrap()
     };
     let keys = fill(1);
-    assert_eq!(*told.lock().unwrap(), [80, 95]);
+    assert_eq!(*reported.lock().unwrap(), [80, 95]);
     let warnings = || {
         let stats = engine.table_stats(&table).unwrap().in_memory.unwrap();
         (stats.warnings, stats.warned_percent)
@@ -148,7 +148,7 @@ fn warnings_are_given_at_80_and_at_95_percent() {
     assert_eq!(warnings(), ([1, 1], 0));
     fill(3);
     assert_eq!(warnings(), ([2, 2], 95));
-    assert_eq!(*told.lock().unwrap(), [80, 95, 80, 95], "again after it was calm");
+    assert_eq!(*reported.lock().unwrap(), [80, 95, 80, 95], "again after it was calm");
 }
 
 /// A deletion with the current time, so that it is not purged during the test.

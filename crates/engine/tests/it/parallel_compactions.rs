@@ -248,27 +248,27 @@ fn damaged_in_one() -> (Arc<Engine>, Arc<Table>, String, Arc<AtomicUsize>) {
     disk.flip_bit(&Path::new(&directory).join(&oldest), 3, 0).unwrap();
     let mut options = small_options(&disk);
     options.concurrent_compactors = 2;
-    let told = Arc::new(AtomicUsize::new(0));
-    let count = told.clone();
+    let reported = Arc::new(AtomicUsize::new(0));
+    let count = reported.clone();
     options.on_disk_failure = Some(DiskFailureHook::new(move |_, _| {
         count.fetch_add(1, Ordering::SeqCst);
     }));
-    (Engine::open(options).unwrap(), table, oldest, told)
+    (Engine::open(options).unwrap(), table, oldest, reported)
 }
 
 #[test]
 fn a_damaged_sstable_is_left_alone_and_the_others_are_merged() {
-    let (engine, table, oldest, told) = damaged_in_one();
+    let (engine, table, oldest, reported) = damaged_in_one();
     set_options(&engine, &table, TableOptions::default()).unwrap();
     wait_until(|| engine.table_stats(&table).unwrap().sstable_count == 2);
-    assert!(told.load(Ordering::SeqCst) > 0, "a merge met it");
+    assert!(reported.load(Ordering::SeqCst) > 0, "a merge met it");
     let error = engine.compact(&table).unwrap_err().to_string();
     assert!(error.contains("table ks.t: ") && error.contains(&oldest), "{error}");
 }
 
 #[test]
 fn a_merge_avoids_damage_that_a_read_found() {
-    let (engine, table, oldest, told) = damaged_in_one();
+    let (engine, table, oldest, reported) = damaged_in_one();
     let mut cursor = engine.read(&table, &ReadRange::all_rows(KeyRange::all())).unwrap();
     let error = loop {
         match cursor.advance_partition().and_then(|found| Ok((found, cursor.advance()?))) {
@@ -279,5 +279,5 @@ fn a_merge_avoids_damage_that_a_read_found() {
     assert!(error.contains(&oldest), "{error}");
     set_options(&engine, &table, TableOptions::default()).unwrap();
     wait_until(|| engine.table_stats(&table).unwrap().sstable_count == 2);
-    assert_eq!(told.load(Ordering::SeqCst), 0, "no merge met the damage");
+    assert_eq!(reported.load(Ordering::SeqCst), 0, "no merge met the damage");
 }

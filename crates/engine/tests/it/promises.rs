@@ -443,8 +443,11 @@ fn a_log_of_another_node_is_refused() {
         }
     };
     for _ in 0..2 {
-        let told = refusal(&other);
-        assert!(told.contains("/node/commitlog/commitlog.log") && told.contains("belongs to host"), "{told}");
+        let reported = refusal(&other);
+        assert!(
+            reported.contains("/node/commitlog/commitlog.log") && reported.contains("belongs to host"),
+            "{reported}"
+        );
     }
     other.commitlog.directory = "/other/commitlog".into();
     drop(open_with(&other));

@@ -125,9 +125,9 @@ fn a_table_of_which_the_log_lost_a_part_is_left_out_and_reported_and_the_others_
         // These tables contain its row, its columns and their layout.
         let (is_named, is_whole) = (flushed & 0b10 != 0, flushed & 0b1110 == 0b1110);
         assert_eq!(engine.schema().table("ks", "halfknown").is_some(), is_whole, "{flushed:b}");
-        let told: Vec<String> = engine.schema_damage().iter().map(ToString::to_string).collect();
-        assert_eq!(told.len(), usize::from(is_named && !is_whole), "{flushed:b}: {told:?}");
-        assert!(told.iter().all(|damage| damage.contains("table ks.halfknown: system")), "{told:?}");
+        let reported: Vec<String> = engine.schema_damage().iter().map(ToString::to_string).collect();
+        assert_eq!(reported.len(), usize::from(is_named && !is_whole), "{flushed:b}: {reported:?}");
+        assert!(reported.iter().all(|damage| damage.contains("table ks.halfknown: system")), "{reported:?}");
         assert!(!engine.log_report().gaps.is_empty() && !copies(&disk).is_empty());
         let there = rows(&engine, &sound);
         assert!(there.contains(&(1, 1, "before".into())) && there.contains(&(2, 2, "after".repeat(1000))), "{there:?}");
@@ -162,9 +162,9 @@ fn a_table_whose_change_was_partly_lost_is_restored_as_far_as_it_is_known() {
         assert_eq!(table.column("halfknown").is_some(), flushed & 0b1000 != 0, "{flushed:b}");
         // The rows of its columns and its layout were flushed, or neither: they agree.
         let agree = (flushed & 0b0100 != 0) == (flushed & 0b1000 != 0);
-        let told: Vec<String> = engine.schema_damage().iter().map(ToString::to_string).collect();
-        assert_eq!(told.len(), usize::from(!agree), "{flushed:b}: {told:?}");
-        assert!(told.iter().all(|damage| damage.contains("column halfknown")), "{told:?}");
+        let reported: Vec<String> = engine.schema_damage().iter().map(ToString::to_string).collect();
+        assert_eq!(reported.len(), usize::from(!agree), "{flushed:b}: {reported:?}");
+        assert!(reported.iter().all(|damage| damage.contains("column halfknown")), "{reported:?}");
         assert!(rows(&engine, &table).contains(&(1, 1, "before".into())) && table.id == sound.id);
         assert_eq!(stored_columns(&engine, "ks").unwrap(), columns(&engine, "ks"), "{flushed:b}");
     }
@@ -236,8 +236,8 @@ fn remains_of_a_keyspace_that_the_log_lost_are_reported_and_deleted() {
     drop(engine);
     damage(&image, "lostkeyspace");
     let engine = open_with(&salvaging(&image));
-    let told: Vec<String> = engine.schema_damage().iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 1);
-    assert!(told[0].contains("keyspace lostkeyspace: only parts of it"), "{told:?}");
+    let reported: Vec<String> = engine.schema_damage().iter().map(ToString::to_string).collect();
+    assert_eq!(reported.len(), 1);
+    assert!(reported[0].contains("keyspace lostkeyspace: only parts of it"), "{reported:?}");
     assert!(stored_columns(&engine, "lostkeyspace").unwrap().is_empty());
 }

@@ -78,11 +78,11 @@ fn schema_rows_that_contradict_a_layout_are_reported_by_name() {
             continue;
         }
         let refused = Engine::open(small_options(&disk)).map(|_| ()).unwrap_err().to_string();
-        let told = format!("the stored schema is damaged: table ks.t: {expected}; the layout is in force");
-        assert!(refused.contains(&told), "{refused}");
+        let reported = format!("the stored schema is damaged: table ks.t: {expected}; the layout is in force");
+        assert!(refused.contains(&reported), "{refused}");
 
         let engine = open_with(&serving(&disk));
-        assert_eq!((engine.faults(), engine.quarantined_tables()), (vec![told], vec![]));
+        assert_eq!((engine.faults(), engine.quarantined_tables()), (vec![reported], vec![]));
         assert_eq!(rows(&engine, &table), [(1, 1, "kept".into())]);
         // A change of the table writes its rows again.
         add_column(&engine, "w");

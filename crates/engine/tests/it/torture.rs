@@ -72,7 +72,7 @@ fn acknowledged_writes_survive_every_crash() {
     });
     let (damaged, reported) = (damaged.into_inner(), reported.into_inner());
     let are_enough = seeds.len() as u64 >= CASES;
-    assert!(!are_enough || reported > damaged / 8, "{reported} of {damaged} damaged logs were told");
+    assert!(!are_enough || reported > damaged / 8, "{reported} of {damaged} damaged logs were reported");
 }
 
 /// The end of a history.

@@ -56,8 +56,8 @@ fn an_export_has_cassandras_components_and_the_same_rows() {
     for name in ["wide_rt", "kv"] {
         let (source, target) = (fixture(name), exported.join(name));
         let (from, to) = (source.to_str().unwrap(), target.to_str().unwrap());
-        let told = text(&["sstable", "export", "--to", to, from]);
-        assert!(told.contains("da-1-bti: ") && told.trim_end().ends_with(" rows"), "{told}");
+        let reported = text(&["sstable", "export", "--to", to, from]);
+        assert!(reported.contains("da-1-bti: ") && reported.trim_end().ends_with(" rows"), "{reported}");
         let ours = names(&target);
         assert!(ours.is_subset(&names(&source)), "{ours:?}");
         assert!(!ours.iter().any(|file| file.contains("Checksums")), "{ours:?}");
@@ -144,8 +144,8 @@ fn a_running_node_is_exported() {
     node.query("INSERT INTO ks.t (k, v) VALUES (1, 'not flushed')");
     let to = scratch.join("out");
     let arguments = ["export", "--data", data.to_str().unwrap(), "--to", to.to_str().unwrap()];
-    let told = text(&arguments);
-    assert!(told.ends_with(&format!(" SSTables in {}\n", to.join("data").display())), "{told}");
+    let reported = text(&arguments);
+    assert!(reported.ends_with(&format!(" SSTables in {}\n", to.join("data").display())), "{reported}");
     let tables =
         |keyspace: &str| std::fs::read_dir(to.join("data").join(keyspace)).unwrap().map(|entry| entry.unwrap().path());
     let exported = tables("ks").next().unwrap();

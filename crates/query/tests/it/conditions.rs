@@ -286,10 +286,10 @@ fn a_batch_with_conditions_on_many_rows_applies_if_all_hold() {
     assert!(!batch(&|i| format!("UPDATE t SET v = 9 WHERE k = 1 AND c = {i} IF v = {}", i.min(38))));
     let mixed = |one: &str, other: &str| node.failure(&format!("BEGIN BATCH {one}; {other}; APPLY BATCH"));
     let exists = "UPDATE t SET v = 9 WHERE k = 1 AND c = 2 IF EXISTS";
-    let told = mixed("UPDATE t SET v = 9 WHERE k = 1 AND c = 2.00 IF v = 2", exists);
-    assert_eq!(told, "Cannot mix IF conditions and IF EXISTS for the same row");
-    let told = mixed(exists, "INSERT INTO t (k, c, v) VALUES (1, 2.0, 3) IF NOT EXISTS");
-    assert_eq!(told, "Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row");
+    let reported = mixed("UPDATE t SET v = 9 WHERE k = 1 AND c = 2.00 IF v = 2", exists);
+    assert_eq!(reported, "Cannot mix IF conditions and IF EXISTS for the same row");
+    let reported = mixed(exists, "INSERT INTO t (k, c, v) VALUES (1, 2.0, 3) IF NOT EXISTS");
+    assert_eq!(reported, "Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row");
     let expected: Vec<String> = (0..40).map(|i| i.to_string()).collect();
     assert_eq!(node.rows("SELECT v FROM t WHERE k = 1"), expected);
 }

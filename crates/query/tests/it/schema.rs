@@ -44,11 +44,11 @@ fn options_of_compression_that_cassandra_refuses_are_refused() {
         "Invalid compressor type 'bad' specified for LZ4 parameter 'lz4_compressor_type'. Valid options are [high, fast]."
     );
     for level in ["0", "18", "'x'"] {
-        let told = level.trim_matches('\'');
+        let reported = level.trim_matches('\'');
         let range = "for parameter 'lz4_high_compressor_level'. Value must be between 1 and 17.";
         assert_eq!(
             failure(&format!("'lz4_high_compressor_level': {level}")),
-            format!("Invalid value [{told}] {range}")
+            format!("Invalid value [{reported}] {range}")
         );
     }
     for (level, thrown) in [
@@ -78,7 +78,7 @@ fn policies_of_speculative_retry_that_cassandra_refuses_are_refused() {
     let option = "for option 'speculative_retry'";
     let both =
         |kind| format!("{option}: MIN()/MAX() arguments should be of different types, but both are of type {kind}");
-    for (policy, told) in [
+    for (policy, reported) in [
         ("0p", percentile),
         ("101PERCENTILE", percentile),
         ("MIN(101p,5ms)", option),
@@ -92,7 +92,7 @@ fn policies_of_speculative_retry_that_cassandra_refuses_are_refused() {
     ] {
         for name in ["speculative_retry", "additional_write_policy"] {
             let refused = node.failure(&format!("CREATE TABLE t (k int PRIMARY KEY) WITH {name} = '{policy}'"));
-            assert_eq!(refused, format!("Invalid value {policy} {told}"));
+            assert_eq!(refused, format!("Invalid value {policy} {reported}"));
         }
     }
     node.run("CREATE TABLE t (k int PRIMARY KEY) WITH speculative_retry = 'max(99PERCENTILE, 5ms)'");

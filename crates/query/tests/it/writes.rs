@@ -62,8 +62,8 @@ fn writes_larger_than_the_log_accepts_are_refused_as_a_whole() {
     run(&small).unwrap();
     let error = run(&huge).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid);
-    let told = error.message.strip_prefix("Rejected an oversized mutation (").unwrap();
-    assert!(told.ends_with("/131072) for keyspace: ks. Top keys are: t.7"), "{told}");
+    let reported = error.message.strip_prefix("Rejected an oversized mutation (").unwrap();
+    assert!(reported.ends_with("/131072) for keyspace: ks. Top keys are: t.7"), "{reported}");
     assert_eq!(node.rows("SELECT w FROM t WHERE k = 7"), ["'xxxxxxxxxx'"]);
 }
 
@@ -100,8 +100,8 @@ fn a_batch_with_a_part_that_is_larger_than_a_record_is_refused_whole() {
             [insert(1, 1, 1), insert(2, 1, 80), insert(2, 2, 80)],
         ] {
             let refused = node.failure(&format!("BEGIN {kind}BATCH {}APPLY BATCH", parts.concat()));
-            let told = refused.strip_prefix("Rejected an oversized mutation (").unwrap();
-            assert!(told.ends_with("/131072) for keyspace: ks. Top keys are: pairs.k\\:a:2:00ff"), "{told}");
+            let reported = refused.strip_prefix("Rejected an oversized mutation (").unwrap();
+            assert!(reported.ends_with("/131072) for keyspace: ks. Top keys are: pairs.k\\:a:2:00ff"), "{reported}");
             assert!(node.rows("SELECT * FROM pairs").is_empty());
         }
     }

@@ -50,8 +50,8 @@ fn write(limits: SizeLimits) -> (Vec<Oversize>, u64) {
     disk.create_dir_all(Path::new("/t")).unwrap();
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let found: Arc<Mutex<Vec<Oversize>>> = Arc::default();
-    let told = found.clone();
-    let hook = SizeHook(Arc::new(move |oversize: &Oversize| told.lock().unwrap().push(oversize.clone())));
+    let received = found.clone();
+    let hook = SizeHook(Arc::new(move |oversize: &Oversize| received.lock().unwrap().push(oversize.clone())));
     let size_watch = Some(SizeWatch { limits, now_seconds: NOW, hook });
     let options = WriterOptions { size_watch, compression: None, ..WriterOptions::for_table(&table).unwrap() };
     let descriptor = Descriptor::new("/t", SSTableId::from_sequence(1));

@@ -175,8 +175,8 @@ impl Node {
         if self.choices.one_in(4)
             && let Err(error) = self.open()
         {
-            let told = error.to_string();
-            assert!(is_named(&told, damaged), "a start that is refused names the file: {told}");
+            let reported = error.to_string();
+            assert!(is_named(&reported, damaged), "a start that is refused names the file: {reported}");
         }
         self.kill();
         self.opens_damaged = true;
@@ -192,11 +192,11 @@ impl Node {
             match read_table(&engine, &table) {
                 Ok(state) => _ = found.insert(table.name.to_string(), state),
                 Err(error) => {
-                    let told = error.to_string();
-                    assert_eq!(table.id, damaged_table.id, "another table is hit: {told}");
+                    let reported = error.to_string();
+                    assert_eq!(table.id, damaged_table.id, "another table is hit: {reported}");
                     assert!(
-                        is_named(&told, damaged) && told.contains(&*table.name),
-                        "table and file are named: {told}"
+                        is_named(&reported, damaged) && reported.contains(&*table.name),
+                        "table and file are named: {reported}"
                     );
                     unread = Some(table.name.to_string());
                 }
@@ -216,8 +216,8 @@ impl Node {
     fn repair_too_early(&mut self, table: &Table, damaged: &[Damaged]) {
         let is_quarantined = !self.engine().quarantined_tables().is_empty();
         if let (true, Err(error)) = (is_quarantined, self.engine().repair_table(KEYSPACE, &table.name)) {
-            let told = error.to_string();
-            assert!(is_named(&told, damaged), "a repair that fails names the file: {told}");
+            let reported = error.to_string();
+            assert!(is_named(&reported, damaged), "a repair that fails names the file: {reported}");
         }
         self.check_with_damage(table, damaged);
     }
@@ -253,6 +253,6 @@ fn sstable_of(path: &Path) -> String {
 }
 
 /// Whether an error names one of the files, or another component of its SSTable: damage of one may show in another.
-fn is_named(told: &str, damaged: &[Damaged]) -> bool {
-    damaged.iter().any(|file| told.contains(&sstable_of(&file.path)))
+fn is_named(reported: &str, damaged: &[Damaged]) -> bool {
+    damaged.iter().any(|file| reported.contains(&sstable_of(&file.path)))
 }

@@ -53,7 +53,7 @@ impl Node {
     fn check_image(&self, image: &SimulatedDisk, frames: usize) -> bool {
         match Engine::open(self.options(image)) {
             Ok(engine) => {
-                let Some(found) = found_unless_told(&engine) else { return false };
+                let Some(found) = found_unless_reported(&engine) else { return false };
                 self.check_values(&found);
                 if self.is_accountable() {
                     let checked = self.model.check_but_for_the_last(&found);
@@ -62,30 +62,30 @@ impl Node {
                 false
             }
             Err(error) => {
-                let told = error.to_string();
-                assert!(told.contains(LOG) && told.contains("--commitlog-salvage"), "{told}");
-                self.check_salvage(&image.crash_image(0), frames, &told);
+                let reported = error.to_string();
+                assert!(reported.contains(LOG) && reported.contains("--commitlog-salvage"), "{reported}");
+                self.check_salvage(&image.crash_image(0), frames, &reported);
                 true
             }
         }
     }
 
-    fn check_salvage(&self, image: &SimulatedDisk, frames: usize, told: &str) {
+    fn check_salvage(&self, image: &SimulatedDisk, frames: usize, reported: &str) {
         let mut salvaging = self.options(image);
         salvaging.commitlog.salvage = true;
         let engine = Engine::open(salvaging).expect("a salvage starts");
         let gaps = &engine.log_report().gaps;
-        assert!(!gaps.is_empty(), "what was got over is told: {told}");
-        assert_eq!(stored_columns(&engine, KEYSPACE).unwrap(), columns(&engine, KEYSPACE), "{told}");
-        let Some(found) = found_unless_told(&engine) else { return };
+        assert!(!gaps.is_empty(), "gaps are reported: {reported}");
+        assert_eq!(stored_columns(&engine, KEYSPACE).unwrap(), columns(&engine, KEYSPACE), "{reported}");
+        let Some(found) = found_unless_reported(&engine) else { return };
         self.check_values(&found);
         if self.is_accountable() {
             let lost = self.model.lost_writes(&found).into_iter();
             // A record cannot be read without the types of its columns.
             let (left_out, lost): (Vec<_>, Vec<_>) =
                 lost.partition(|index| self.model.needs_lost_column(*index, &found));
-            let told = || lost.iter().map(|index| self.model.describe(*index)).collect::<Vec<_>>();
-            assert!(lost.len() <= frames, "lost with {frames} frames, {gaps:?}: {:#?}", told());
+            let reported = || lost.iter().map(|index| self.model.describe(*index)).collect::<Vec<_>>();
+            assert!(lost.len() <= frames, "lost with {frames} frames, {gaps:?}: {:#?}", reported());
             assert!(
                 left_out.len() as u64 <= engine.replay_summary().unreadable,
                 "left out without a count: {left_out:?}"
@@ -108,7 +108,7 @@ impl Node {
 
 /// What the tables have; `None` if an SSTable lost its column with a schema change in the damaged part of the log, and
 /// the error of the read names both.
-fn found_unless_told(engine: &Engine) -> Option<State> {
+fn found_unless_reported(engine: &Engine) -> Option<State> {
     match read_all(engine) {
         Ok(found) => Some(found),
         Err(error) => {
