@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use types::float_text;
+
 use crate::MemoryOnlyOptions;
 use crate::numbers::{bytes, double, percent, pretty_bytes};
 use crate::options::{OptionError, is_scaling_parameter, scaling_parameters};
@@ -333,15 +335,10 @@ fn size_tiered(options: &Options) -> Checked {
     };
     let (low, high) = (bucket("bucket_low", 0.5)?, bucket("bucket_high", 1.5)?);
     if high <= low {
-        let (high, low) = (java_double(high), java_double(low));
+        let (high, low) = (float_text::double(high), float_text::double(low));
         return fail(format!("bucket_high value ({high}) is less than or equal to the bucket_low value ({low})"));
     }
     Ok(())
-}
-
-/// A double as Java prints it.
-fn java_double(value: f64) -> String {
-    types::CqlType::Double.to_json(&value.to_be_bytes())
 }
 
 /// The levels of leveled compaction beyond the first.

@@ -38,6 +38,7 @@ use crate::preparing::Preparing;
 use crate::restrictions::StatementType;
 use crate::{QueryError, ResponseBody, TraceLog, consistency};
 
+pub(crate) use attributes::TTL_MAX;
 pub(crate) use batch::{BatchPlan, batch_mutation, batch_partitions, derive_batch, prepare_batch};
 pub(crate) use truncate::truncate;
 

@@ -62,7 +62,7 @@ pub(crate) mod cell_flag {
 }
 
 /// Tables with at least this many columns list the indexes of missing columns in place of a bitmap.
-pub(crate) const BITMAP_COLUMNS_MAX: usize = 64;
+pub(crate) const LISTED_COLUMNS_MIN: usize = 64;
 
 /// First byte of "no partition deletion".
 pub(crate) const LIVE_DELETION: u8 = 0x80;

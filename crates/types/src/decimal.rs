@@ -1,7 +1,5 @@
 //! Decimals: an unscaled integer and a scale, with the arithmetic and the text of Java's `BigDecimal`.
 
-mod functions;
-
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use compaction::UnifiedOptions;
 use cql::ast::{Properties, PropertyValue};
 use model::TableOptions;
+use types::float_text;
 use uuid::Uuid;
 
 use super::compression::compression;
 use super::properties::{boolean, double, integer, map, text};
 use crate::execution::Execution;
 use crate::guardrail::TABLE_PROPERTIES_KIND;
+use crate::modify::TTL_MAX;
 use crate::{QueryError, ValueSet};
 
 /// The properties that CREATE TABLE and ALTER TABLE know.
@@ -52,8 +54,6 @@ const OLD_CACHING: [(&str, [&str; 2]); 4] = [
 /// A value that only tables in memory have.
 const NO_CACHING: &str = "NONE";
 
-/// The greatest TTL, 20 years in seconds.
-const TTL_MAX: i32 = 20 * 365 * 24 * 60 * 60;
 /// The smallest chance that a Bloom filter of the largest size has.
 const BLOOM_FILTER_FP_CHANCE_MIN: f64 = 6.71e-5;
 /// The default of a table with leveled compaction.
@@ -199,13 +199,13 @@ fn validate(options: &TableOptions) -> Result<(), QueryError> {
     if !(chance > BLOOM_FILTER_FP_CHANCE_MIN && chance <= 1.0) {
         return fail(format!(
             "bloom_filter_fp_chance must be larger than 6.71E-5 and less than or equal to 1.0 (got {})",
-            java_double(chance)
+            float_text::double(chance)
         ));
     }
     if !(0.0..=1.0).contains(&options.crc_check_chance) {
         return fail(format!(
             "crc_check_chance must be larger than or equal to 0 and smaller than or equal to 1.0 (got {})",
-            java_double(options.crc_check_chance)
+            float_text::double(options.crc_check_chance)
         ));
     }
     let at_least = |name: &str, value: i32, least: i32| match value >= least {
@@ -226,11 +226,6 @@ fn validate(options: &TableOptions) -> Result<(), QueryError> {
         ));
     }
     at_least("memtable_flush_period_in_ms", options.memtable_flush_period_in_ms, 0)
-}
-
-/// A double as Java prints it.
-fn java_double(value: f64) -> String {
-    types::CqlType::Double.to_json(&value.to_be_bytes())
 }
 
 /// A name under `memtable: configurations:` of the node's configuration.
@@ -313,7 +308,7 @@ fn take_read_repair_chances(properties: &Properties, execution: &Execution<'_>) 
         if !(0.0..=1.0).contains(&chance) {
             return Err(QueryError::configuration(format!(
                 "{name} must be larger than or equal to 0 and smaller than or equal to 1.0 (got {})",
-                java_double(chance)
+                float_text::double(chance)
             )));
         }
         execution.warn(format!("{name} is an option of Cassandra before 4.0: it is accepted and has no effect"));

@@ -210,7 +210,7 @@ pub(super) fn text_bytes(table: &Table) -> usize {
 /// The options, which may be long, are written in place.
 fn write_options(table: &Table, text: &mut String) {
     let options = &table.options;
-    let double = |value: f64| CqlType::Double.to_json(&value.to_be_bytes());
+    let double = types::float_text::double;
     let texts = |map: &BTreeMap<String, String>| self::map(map.iter().map(|(k, v)| (k.as_str(), v.as_str())));
     let extensions: Vec<String> = options
         .extensions

@@ -11,7 +11,7 @@ use crate::terms::{Bound, Term, prepare as prepare_term};
 use crate::{ColumnSpec, QueryError};
 
 /// The longest TTL: twenty years, seconds.
-const TTL_MAX: i32 = 20 * 365 * 24 * 60 * 60;
+pub(crate) const TTL_MAX: i32 = 20 * 365 * 24 * 60 * 60;
 
 /// The last second that an expiring cell can have, in the words of error texts.
 const EXPIRATION_MAX_TEXT: &str = "2106-02-07T06:28:13+00:00";

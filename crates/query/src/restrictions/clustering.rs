@@ -19,8 +19,8 @@ use crate::terms::{Bound, Term};
 /// The values of an end of a slice, and whether rows with them are within.
 type BoundValues = (Vec<Option<Vec<u8>>>, bool);
 
-/// The longest clustering, bytes, as Cassandra counts it.
-const CLUSTERING_BYTES_MAX: usize = 65_535;
+/// The longest clustering, bytes, as Cassandra counts it: it writes the length in two bytes.
+pub(super) const CLUSTERING_BYTES_MAX: usize = 65_535;
 
 /// An end of a slice over one or more columns.
 #[derive(Clone, Debug)]
@@ -449,17 +449,21 @@ fn value_of<'b>(value: &'b Bound<'_>, null: &str, name: &str) -> Result<&'b [u8]
     }
 }
 
-/// Cassandra refuses clusterings longer than it can put into two bytes.
+/// Refuses a clustering whose values have more bytes in all than Cassandra can write the length of.
+pub(super) fn check_value_bytes(length: usize) -> Result<(), QueryError> {
+    if length <= CLUSTERING_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("Key length of {length} is longer than maximum of {CLUSTERING_BYTES_MAX}");
+    Err(QueryError::invalid(message))
+}
+
+/// Refuses a clustering prefix that is too long.
 fn check_length(prefix: &[u8]) -> Result<(), QueryError> {
     if prefix.len() <= CLUSTERING_BYTES_MAX {
         return Ok(());
     }
-    let length: usize = model::Clusterings(prefix).map(|value| value.map_or(0, <[u8]>::len)).sum();
-    if length > CLUSTERING_BYTES_MAX {
-        let message = format!("Key length of {length} is longer than maximum of {CLUSTERING_BYTES_MAX}");
-        return Err(QueryError::invalid(message));
-    }
-    Ok(())
+    check_value_bytes(model::Clusterings(prefix).map(|value| value.map_or(0, <[u8]>::len)).sum())
 }
 
 /// The intersection of two slices.

@@ -9,15 +9,12 @@ use std::sync::Arc;
 use model::{Column, PartitionKey, Table, push_component};
 
 use super::Restrictions;
-use super::clustering::{ClusteringKind, ClusteringRestriction, TupleBound};
+use super::clustering::{CLUSTERING_BYTES_MAX, ClusteringKind, ClusteringRestriction, TupleBound, check_value_bytes};
 use super::partition::serialize_key;
 use super::tuple::TupleTerm;
 use crate::QueryError;
 use crate::execution::Execution;
 use crate::terms::{Bound, Term};
-
-/// The longest clustering, bytes, as Cassandra counts it.
-const CLUSTERING_BYTES_MAX: usize = 65_535;
 
 /// The target of a WHERE clause, by how it can be read.
 #[derive(Clone, Debug)]
@@ -111,11 +108,7 @@ impl RowTarget {
         for part in &self.clustering {
             part.with_value(execution, |value| push_component(Some(value), &mut clustering))?;
         }
-        let length = clustering.len().saturating_sub(4 * self.clustering.len());
-        if length > CLUSTERING_BYTES_MAX {
-            let message = format!("Key length of {length} is longer than maximum of {CLUSTERING_BYTES_MAX}");
-            return Err(QueryError::invalid(message));
-        }
+        check_value_bytes(clustering.len().saturating_sub(4 * self.clustering.len()))?;
         Ok(clustering)
     }
 }

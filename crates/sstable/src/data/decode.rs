@@ -4,7 +4,7 @@ use model::{
     Cell, DeletionTime, Liveness, NO_DELETION_TIME, RowBuilder, Side, TTL_NONE, Table, begin_plain_row, compare_paths,
 };
 
-use super::{BITMAP_COLUMNS_MAX, FileColumn, FileColumns, STORED_ROW, UnfilteredForm, cell_flag, extended, flag};
+use super::{FileColumn, FileColumns, LISTED_COLUMNS_MIN, STORED_ROW, UnfilteredForm, cell_flag, extended, flag};
 use crate::clustering::{kind, read_value, read_values};
 use crate::error::Decoded;
 use crate::input::Input;
@@ -311,7 +311,7 @@ impl Decoder<'_> {
         let mut all = 0..columns.len();
         if flags & flag::HAS_ALL_COLUMNS != 0 {
             read(&mut all, body)
-        } else if columns.len() < BITMAP_COLUMNS_MAX {
+        } else if columns.len() < LISTED_COLUMNS_MIN {
             let absent = self.absent_columns(columns, body)?;
             read(&mut all.filter(|place| absent >> place & 1 == 0), body)
         } else {
@@ -362,7 +362,7 @@ impl Decoder<'_> {
         body: &mut Input<'_>,
         builder: &mut RowBuilder,
     ) -> Decoded<()> {
-        if columns.len() < BITMAP_COLUMNS_MAX {
+        if columns.len() < LISTED_COLUMNS_MIN {
             let absent = self.absent_columns(columns, body)?;
             for (index, column) in columns.iter().enumerate() {
                 if absent >> index & 1 == 0 {

@@ -4,7 +4,7 @@ use model::{Cell, ColumnData, ComplexCells, DeletionTime, Liveness, Marker, Plai
 use types::vint;
 
 use super::row_stats::RowStats;
-use super::{BITMAP_COLUMNS_MAX, STORED_ROW, UnfilteredForm, cell_flag, extended, flag};
+use super::{LISTED_COLUMNS_MIN, STORED_ROW, UnfilteredForm, cell_flag, extended, flag};
 use crate::clustering::{component_count, kind, write_value, write_values};
 use crate::error::SSTableError;
 use crate::stats::{EncodingBase, push_vbytes};
@@ -337,7 +337,7 @@ impl Encoder {
             *flags |= flag::HAS_ALL_COLUMNS;
             return;
         }
-        if count < BITMAP_COLUMNS_MAX {
+        if count < LISTED_COLUMNS_MIN {
             let all = (1_u64 << count) - 1;
             let absent = self.present.iter().fold(all, |absent, index| absent & !(1 << index));
             vint::write_uvint(absent, &mut self.body);

@@ -2,7 +2,6 @@
 //! crate must reproduce. `from_cassandra/make` recorded the answers.
 
 use serde_json::Value;
-use types::decimal::DecimalError;
 use types::{CqlType, Decimal, Duration, MarshalError, hex};
 
 /// One question and its answer.
@@ -104,7 +103,10 @@ fn values_print_as_the_same_json() {
 
 #[test]
 fn decimal_arithmetic_gives_the_same_digits() {
-    check(records("decimal").into_iter().filter(|record| record.answer.is_ok()).collect(), |record| {
+    // The crate `query` computes these functions, and compares them with the same records.
+    let is_of_query = |record: &Record| matches!(&*record.cql_type, "exp" | "ln" | "log10");
+    let records = records("decimal").into_iter().filter(|record| record.answer.is_ok() && !is_of_query(record));
+    check(records.collect(), |record| {
         let (a, b) = record.input.split_once(' ').expect("two operands");
         let (a, b): (Decimal, Decimal) = (a.parse().expect("a decimal"), b.parse().expect("a decimal"));
         let result = match record.cql_type.as_str() {
@@ -113,22 +115,11 @@ fn decimal_arithmetic_gives_the_same_digits() {
             "multiply" => a.multiply(&b),
             "divide" => a.divide(&b),
             "mod" => a.remainder(&b),
-            "exp" => a.exp(),
-            "ln" => a.ln().unwrap_or(Err(DecimalError::DivisionByZero)),
-            "log10" => a.log10().unwrap_or(Err(DecimalError::DivisionByZero)),
             "round" => a.round_half_up(),
             "strip" => Ok(a.strip_trailing_zeros()),
             "plain" => return Ok(a.to_plain_string().expect("few zeros")),
             other => panic!("unknown operation {other}"),
         };
-        // Trailing zeros of a logarithm depend on how it is computed.
-        if record.cql_type == "log10"
-            && result
-                .as_ref()
-                .is_ok_and(|ours| record.answer.as_ref().is_ok_and(|theirs| theirs.parse() == Ok(ours.clone())))
-        {
-            return Ok(record.answer.clone().unwrap_or_default());
-        }
         result.map(|value| value.to_string()).map_err(|error| MarshalError::new(error.to_string()))
     });
 }
