@@ -258,7 +258,11 @@ fn report(shared: &Shared, outcomes: &[Outcomes], sampled: Sampled, checked: usi
         failures: shared.failures.load(Ordering::Relaxed),
         timeouts: shared.client.timeouts(),
         recall: shared.client.recall(),
-        failure_texts: outcomes.iter().flat_map(|one| one.failure_texts.iter().cloned()).take(FAILURE_TEXTS_MAX).collect(),
+        failure_texts: outcomes
+            .iter()
+            .flat_map(|one| one.failure_texts.iter().cloned())
+            .take(FAILURE_TEXTS_MAX)
+            .collect(),
         checked,
         server_cpu_seconds: last.server.cpu_seconds() - first.server.cpu_seconds(),
         server_system_seconds: last.server.system_seconds - first.server.system_seconds,

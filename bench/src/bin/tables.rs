@@ -17,8 +17,8 @@ use blockio::{Disk, SystemDisk};
 use compaction::{CompactionInput, compact};
 use memtable::{Memtable, TrieMemtable};
 use model::{
-    Cell, KeyRange, Liveness, PartitionKey, PartitionUpdateBuilder, ReadRange, RowBuilder, Table, TableBuilder,
-    TableId, TableOptions,
+    Cell, KeyRange, LargeRowLimit, Liveness, PartitionKey, PartitionUpdateBuilder, ReadRange, RowBuilder, Table,
+    TableBuilder, TableId, TableOptions,
 };
 use sstable::{BlockCache, Descriptor, EncodingBase, SSTableId, SSTableReader, SSTableWriter, WriterOptions};
 use types::CqlType;
@@ -141,6 +141,7 @@ impl Run<'_> {
             past_page_cache: true,
             host_id: uuid::Uuid::nil(),
             size_watch: None,
+            large_rows: LargeRowLimit::None,
             new_id: &mut || {
                 next_id += 1;
                 SSTableId::from_sequence(next_id)
