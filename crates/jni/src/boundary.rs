@@ -10,6 +10,8 @@
 //! 4. The handle of pages came from a reply of `read` or `more`; one thread at a time uses it; after `closePages`, or a
 //!    reply with content and without a handle, it is not used again.
 //!
+//! 5. The handle of a store came from `openStore`. It is never freed.
+//!
 //! A panic does not leave this module: it becomes an error like any other.
 #![allow(unsafe_code, non_snake_case)]
 // Every native method has the two arguments that Java adds, and the buffer of its reply.
@@ -17,13 +19,18 @@
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use crate::guest::Guest;
 use crate::pages::{Filled, Pages};
 use crate::reply::{Reply, Status};
+use crate::request::Request;
+use crate::store::{Choice, Store};
 
 /// Changes when the two halves no longer fit together.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// The result of a call that failed; the reply has the reason.
 const FAILED: i64 = i64::MIN;
@@ -58,6 +65,13 @@ unsafe fn guest<'a>(handle: i64) -> Result<&'a Guest, String> {
     unsafe { (handle as *const Guest).as_ref() }.ok_or_else(|| "there is no memtable".to_owned())
 }
 
+/// # Safety
+/// Promise 5.
+unsafe fn store<'a>(handle: i64) -> Result<&'a Arc<Store>, String> {
+    // SAFETY: promise 5; it lives as long as the process.
+    unsafe { (handle as *const Arc<Store>).as_ref() }.ok_or_else(|| "there is no store".to_owned())
+}
+
 fn text_of_panic(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -76,15 +90,46 @@ fn guard(out: &mut [u8], call: impl FnOnce(&mut [u8]) -> Result<i64, String>) ->
     FAILED
 }
 
+/// The number of handles that Java has, which tests compare with what it should have.
+static HANDLES: AtomicI64 = AtomicI64::new(0);
+
 /// The handle of what lives on until Java closes it.
 fn into_handle<T>(value: Box<T>) -> i64 {
+    HANDLES.fetch_add(1, Ordering::Relaxed);
     Box::into_raw(value) as i64
+}
+
+/// Takes back what a handle denotes.
+///
+/// # Safety
+/// The handle came from [`into_handle`] for a `T`, and this is its last use.
+unsafe fn from_handle<T>(handle: i64) -> Box<T> {
+    HANDLES.fetch_sub(1, Ordering::Relaxed);
+    // SAFETY: `into_handle` made it from a box, which is taken back once.
+    unsafe { Box::from_raw(handle as *mut T) }
+}
+
+/// Writes content to a reply, or a handle for `takeChanges` if it does not fit.
+fn reply_with(out: &mut [u8], content: Vec<u8>) {
+    let mut reply = Reply::new(out);
+    if reply.push(&content, 0) {
+        reply.finish(0, Status::Content);
+    } else {
+        let wanted = content.len();
+        reply.too_small(into_handle(Box::new(content)), wanted);
+    }
 }
 
 /// `int version()`.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_espalier_cassandra_Native_version(_: *mut c_void, _: *mut c_void) -> i32 {
     VERSION
+}
+
+/// `long handles()`.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_espalier_cassandra_Native_handles(_: *mut c_void, _: *mut c_void) -> i64 {
+    HANDLES.load(Ordering::Relaxed)
 }
 
 /// `long open(long description, long length, int shards, long out, long capacity)`: the handle of a new memtable.
@@ -172,21 +217,15 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_putObserved(
     guard(out, |out| {
         let version = usize::try_from(version).map_err(|_| "a version below 0".to_owned())?;
         let (grown, changes) = memtable?.put_observed(version, update)?;
-        let mut reply = Reply::new(out);
-        if reply.push(&changes, 0) {
-            reply.finish(0, Status::Content);
-        } else {
-            let wanted = changes.len();
-            reply.too_small(into_handle(Box::new(changes)), wanted);
-        }
+        reply_with(out, changes);
         Ok(grown)
     })
 }
 
-/// `long takeChanges(long changes, long out, long capacity)`: the changed rows that did not fit; frees them.
+/// `long takeChanges(long changes, long out, long capacity)`: the content that did not fit; frees it.
 ///
 /// # Safety
-/// Promise 2. The handle came from a reply of `putObserved` and is not used again.
+/// Promise 2. The handle came from a reply of `putObserved` or `listing` and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn Java_espalier_cassandra_Native_takeChanges(
     _: *mut c_void,
@@ -200,8 +239,8 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_takeChanges(
     if changes == 0 {
         return guard(out, |_| Err("there are no changed rows".into()));
     }
-    // SAFETY: the handle is that of a box which `putObserved` made, and this is its only use.
-    let changes = unsafe { Box::from_raw(changes as *mut Vec<u8>) };
+    // SAFETY: the handle is that of a box which `reply_with` made, and this is its only use.
+    let changes = unsafe { from_handle::<Vec<u8>>(changes) };
     guard(out, |out| {
         let mut reply = Reply::new(out);
         if !reply.push(&changes, 0) {
@@ -277,7 +316,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_more(
     });
     if filled == Some(Filled::Last) {
         // SAFETY: promise 4: the reply had no handle, so Java does not use it again.
-        drop(unsafe { Box::from_raw(handle_of(pages)) });
+        drop(unsafe { from_handle::<Pages>(pages) });
     }
     result
 }
@@ -295,7 +334,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_closePages(_: *mut 
     if pages != 0 {
         guard(&mut [], |_| {
             // SAFETY: promise 4.
-            drop(unsafe { Box::from_raw(handle_of(pages)) });
+            drop(unsafe { from_handle::<Pages>(pages) });
             Ok(0)
         });
     }
@@ -350,32 +389,204 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_usage(
     let memtable = unsafe { guest(memtable) };
     guard(out, |out| {
         let mut reply = Reply::new(out);
-        if let Some((statistics, memory)) = memtable?.usage() {
-            let numbers =
-                [statistics.partition_count, memory.used_bytes, memory.reusable_bytes, memory.committed_bytes];
-            numbers.iter().for_each(|number| {
-                reply.push(&number.to_be_bytes(), 0);
-            });
-        } else {
-            reply.push(&[0; 32], 0);
-        }
+        let numbers = memtable?.usage().map_or([0; 4], |usage| {
+            [usage.partition_count, usage.used_bytes, usage.reusable_bytes, usage.committed_bytes]
+        });
+        numbers.iter().for_each(|number| {
+            reply.push(&number.to_be_bytes(), 0);
+        });
         reply.finish(0, Status::Content);
         Ok(0)
     })
 }
 
-/// `void discard(long memtable)`: frees the content as soon as the reads that have begun end.
+/// `long discard(long memtable, long out, long capacity)`: frees the content as soon as the reads that have begun end.
 ///
 /// # Safety
-/// Promise 3.
+/// Promises 2 and 3.
 #[unsafe(no_mangle)]
-pub unsafe extern "system" fn Java_espalier_cassandra_Native_discard(_: *mut c_void, _: *mut c_void, memtable: i64) {
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_discard(
+    _: *mut c_void,
+    _: *mut c_void,
+    memtable: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promise 2.
+    let out = unsafe { buffer(out, capacity) };
     // SAFETY: promise 3.
     let memtable = unsafe { guest(memtable) };
-    guard(&mut [], |_| {
-        memtable?.discard();
+    guard(out, |_| memtable?.discard().map(|()| 0))
+}
+
+/// `long snapshot(long memtable, long request, long length, long out, long capacity)`: takes a snapshot of a table of
+/// the engine. The request is its name and the statements that make the table, as texts.
+///
+/// # Safety
+/// Promises 1 to 3.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_snapshot(
+    _: *mut c_void,
+    _: *mut c_void,
+    memtable: i64,
+    request: i64,
+    length: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promises 1 and 2.
+    let (request, out) = unsafe { (bytes(request, length), buffer(out, capacity)) };
+    // SAFETY: promise 3.
+    let memtable = unsafe { guest(memtable) };
+    guard(out, |_| {
+        let mut request = Request::new(request);
+        let name = request.text("the name of a snapshot").map_err(|error| error.to_string())?;
+        let schema_cql = request.text("the statements of a table").map_err(|error| error.to_string())?;
+        memtable?.snapshot(name, schema_cql).map(|_| 0)
+    })
+}
+
+/// `long openStore(long request, long length, long out, long capacity)`: the handle of the engine in a directory.
+///
+/// # Safety
+/// Promises 1 and 2.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_openStore(
+    _: *mut c_void,
+    _: *mut c_void,
+    request: i64,
+    length: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promises 1 and 2.
+    let (request, out) = unsafe { (bytes(request, length), buffer(out, capacity)) };
+    guard(out, |_| Ok(Box::into_raw(Box::new(Arc::new(Store::open(request)?))) as i64))
+}
+
+/// `long closeStore(long store, long millis, long out, long capacity)`: flushes what it can in a time and closes the
+/// log. Later writes are refused.
+///
+/// # Safety
+/// Promises 2 and 5.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_closeStore(
+    _: *mut c_void,
+    _: *mut c_void,
+    opened: i64,
+    millis: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promise 2.
+    let out = unsafe { buffer(out, capacity) };
+    // SAFETY: promise 5.
+    let opened = unsafe { store(opened) };
+    guard(out, |_| opened?.close(Duration::from_millis(u64::try_from(millis).unwrap_or(0))).map(|()| 0))
+}
+
+/// `long openStored(long store, long description, long length, int choice, long out, long capacity)`: the handle of a
+/// memtable in the engine; 0 if there is none. Choices: 0 the newest generation or the first one, 1 the next one, 2 the
+/// newest one.
+///
+/// # Safety
+/// Promises 1, 2 and 5.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_openStored(
+    _: *mut c_void,
+    _: *mut c_void,
+    opened: i64,
+    description: i64,
+    length: i64,
+    choice: i32,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promises 1 and 2.
+    let (description, out) = unsafe { (bytes(description, length), buffer(out, capacity)) };
+    // SAFETY: promise 5.
+    let opened = unsafe { store(opened) };
+    guard(out, |_| {
+        let choice = match choice {
+            0 => Choice::NewestOrFirst,
+            1 => Choice::Next,
+            2 => Choice::Newest,
+            _ => return Err(format!("there is no choice {choice}")),
+        };
+        let guest = Guest::open_stored(opened?, description, choice)?;
+        Ok(guest.map_or(0, |guest| into_handle(Box::new(guest))))
+    })
+}
+
+/// `long listing(long store, long out, long capacity)`: the reply has what the engine keeps, as text, or a handle for
+/// `takeChanges` if it does not fit.
+///
+/// # Safety
+/// Promises 2 and 5.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_listing(
+    _: *mut c_void,
+    _: *mut c_void,
+    opened: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promise 2.
+    let out = unsafe { buffer(out, capacity) };
+    // SAFETY: promise 5.
+    let opened = unsafe { store(opened) };
+    guard(out, |out| {
+        reply_with(out, opened?.listing().into_bytes());
         Ok(0)
-    });
+    })
+}
+
+/// `long keeps(long store, long high, long low, long out, long capacity)`: 1 if the engine has a table of an id, or 0.
+///
+/// # Safety
+/// Promises 2 and 5.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_keeps(
+    _: *mut c_void,
+    _: *mut c_void,
+    opened: i64,
+    high: i64,
+    low: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promise 2.
+    let out = unsafe { buffer(out, capacity) };
+    // SAFETY: promise 5.
+    let opened = unsafe { store(opened) };
+    guard(out, |_| Ok(i64::from(opened?.keeps(id_of(high, low)))))
+}
+
+/// The bytes of an id of which Java passes the halves.
+fn id_of(high: i64, low: i64) -> [u8; 16] {
+    ((i128::from(high) << 64) as u128 | u128::from(low as u64)).to_be_bytes()
+}
+
+/// `long removeStored(long store, long high, long low, long out, long capacity)`: removes what the engine keeps of the
+/// table of an id.
+///
+/// # Safety
+/// Promises 2 and 5.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_removeStored(
+    _: *mut c_void,
+    _: *mut c_void,
+    opened: i64,
+    high: i64,
+    low: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promise 2.
+    let out = unsafe { buffer(out, capacity) };
+    // SAFETY: promise 5.
+    let opened = unsafe { store(opened) };
+    guard(out, |_| opened?.remove_all(id_of(high, low)).map(|()| 0))
 }
 
 /// `void free(long memtable)`: frees everything.
@@ -387,7 +598,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_free(_: *mut c_void
     if memtable != 0 {
         guard(&mut [], |_| {
             // SAFETY: promise 3.
-            drop(unsafe { Box::from_raw(memtable as *mut Guest) });
+            drop(unsafe { from_handle::<Guest>(memtable) });
             Ok(0)
         });
     }

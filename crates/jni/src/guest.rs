@@ -1,27 +1,59 @@
-//! A memtable of Cassandra's: our trie, with the versions of its table.
+//! A memtable of Cassandra's, with the versions of its table: our trie, or a table of the engine.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use memtable::{Memtable, MemtableStatistics, MemtableUse, TrieMemtable};
-use model::{BoxCursor, ReadRange, RowObserver, Table, UnfilteredCursor};
+use memtable::{Memtable, TrieMemtable};
+use model::{BoxCursor, Mutation, ReadRange, RowObserver, Slices, Table, TableId, UnfilteredCursor};
 use sstable::{MessageEncoder, read_update};
 
 use crate::changes::Changes;
 use crate::pages::Pages;
 use crate::request::Request;
-use crate::table::table_of;
+use crate::store::{Choice, Store};
+use crate::table::{id_and_name, table_of};
 
 /// What is said of a memtable that was discarded.
 const DISCARDED: &str = "the memtable was discarded";
 
 /// A memtable. Any number of threads may use it, also while it is discarded.
 pub struct Guest {
-    /// `None` once the memtable was discarded. Reads that are still running keep their own reference.
-    memtable: ArcSwapOption<TrieMemtable>,
+    content: Content,
     /// The versions of the table, oldest first. Java knows them by their indexes.
     tables: ArcSwap<Vec<Arc<Table>>>,
     altering: Mutex<()>,
+}
+
+/// Where the rows are.
+enum Content {
+    /// In memory; `None` once the memtable was discarded. Reads that are still running keep their own reference.
+    Trie(ArcSwapOption<TrieMemtable>),
+    /// In the engine.
+    Stored(Stored),
+}
+
+/// A table of the engine.
+struct Stored {
+    store: Arc<Store>,
+    /// The name of the keyspace in which the engine keeps it.
+    name: String,
+    /// The id that it has in Cassandra.
+    id: TableId,
+    is_discarded: AtomicBool,
+}
+
+/// What a memtable holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Usage {
+    /// The number of partitions; for a table of the engine an upper bound of it, 0 only if there is none.
+    pub partition_count: u64,
+    /// Bytes in use, on disk too.
+    pub used_bytes: u64,
+    /// Bytes that can be used again.
+    pub reusable_bytes: u64,
+    /// Bytes taken from the system.
+    pub committed_bytes: u64,
 }
 
 impl Guest {
@@ -31,15 +63,21 @@ impl Guest {
     pub fn open(description: &[u8], shards: usize) -> Result<Guest, String> {
         let table = table_of(description, None).map_err(|error| error.to_string())?;
         let memtable = Arc::new(TrieMemtable::new(&table, shards.clamp(1, 1024)));
-        Ok(Guest {
-            memtable: ArcSwapOption::new(Some(memtable)),
-            tables: ArcSwap::from_pointee(vec![table]),
-            altering: Mutex::new(()),
-        })
+        Ok(Guest::of(Content::Trie(ArcSwapOption::new(Some(memtable))), table))
     }
 
-    fn memtable(&self) -> Result<Arc<TrieMemtable>, String> {
-        self.memtable.load_full().ok_or_else(|| DISCARDED.to_owned())
+    /// The table of a description in the engine; `None` if the choice is one that may find none.
+    ///
+    /// Fails if the description is damaged, has a type that CQL does not have, or the table cannot be stored.
+    pub fn open_stored(store: &Arc<Store>, description: &[u8], choice: Choice) -> Result<Option<Guest>, String> {
+        let (id, ..) = id_and_name(description).map_err(|error| error.to_string())?;
+        let Some((name, table)) = store.table(description, choice)? else { return Ok(None) };
+        let stored = Stored { store: store.clone(), name, id, is_discarded: AtomicBool::new(false) };
+        Ok(Some(Guest::of(Content::Stored(stored), table)))
+    }
+
+    fn of(content: Content, table: Arc<Table>) -> Guest {
+        Guest { content, tables: ArcSwap::from_pointee(vec![table]), altering: Mutex::new(()) }
     }
 
     fn table(&self, version: usize) -> Result<Arc<Table>, String> {
@@ -52,19 +90,27 @@ impl Guest {
     pub fn alter(&self, description: &[u8]) -> Result<usize, String> {
         let _one_at_a_time = self.altering.lock().map_err(|_| "an alteration failed".to_owned())?;
         let mut tables = self.tables.load().as_ref().clone();
-        let table = table_of(description, tables.last().map(Arc::as_ref)).map_err(|error| error.to_string())?;
-        if let Some(memtable) = self.memtable.load_full() {
-            memtable.table_altered(&table);
-        }
+        let table = match &self.content {
+            Content::Stored(stored) => stored.usable()?.alter(&stored.name, description)?,
+            Content::Trie(trie) => {
+                let table = table_of(description, tables.last().map(Arc::as_ref)).map_err(|error| error.to_string())?;
+                if let Some(memtable) = trie.load_full() {
+                    memtable.table_altered(&table);
+                }
+                table
+            }
+        };
         tables.push(table);
         let version = tables.len() - 1;
         self.tables.store(Arc::new(tables));
         Ok(version)
     }
 
-    /// Applies an update in messaging form. Returns by how many bytes the memory in use grew.
+    /// Applies an update in messaging form. Returns by how many bytes the memory in use grew; 0 for a table of the
+    /// engine, where the update is as durable as the engine's log makes it when this returns.
     ///
-    /// Fails without any effect if the update cannot be read or the memtable is full or was discarded.
+    /// Fails without any effect if the update cannot be read or the memtable is full or was discarded. If the engine's
+    /// log fails, the update may have been written.
     pub fn put(&self, update: &[u8]) -> Result<i64, String> {
         self.apply(update, None)
     }
@@ -81,10 +127,16 @@ impl Guest {
     fn apply(&self, update: &[u8], observer: Option<&mut dyn RowObserver>) -> Result<i64, String> {
         let tables = self.tables.load();
         let table = tables.last().ok_or("a memtable has a table")?;
-        let update = read_update(table, update).map_err(|error| error.to_string())?;
-        let memtable = self.memtable.load();
-        let memtable = memtable.as_ref().ok_or_else(|| DISCARDED.to_owned())?;
-        memtable.apply(&update, observer).map_err(|error| error.to_string())
+        match &self.content {
+            Content::Trie(trie) => {
+                let update = read_update(table, update).map_err(|error| error.to_string())?;
+                let memtable = trie.load();
+                let memtable = memtable.as_ref().ok_or_else(|| DISCARDED.to_owned())?;
+                memtable.apply(&update, observer).map_err(|error| error.to_string())
+            }
+            Content::Stored(_) if observer.is_some() => Err("mode 'storage' has no secondary indexes".into()),
+            Content::Stored(stored) => stored.write(table, update).map(|()| 0),
+        }
     }
 
     /// Starts to read what a request selects, under a version of the table. `None` if the request is for one partition
@@ -106,7 +158,20 @@ impl Guest {
     }
 
     fn cursor(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, String> {
-        Ok(self.memtable()?.cursor(table, range))
+        match &self.content {
+            Content::Trie(trie) => {
+                let memtable = trie.load_full().ok_or_else(|| DISCARDED.to_owned())?;
+                Ok(memtable.cursor(table, range))
+            }
+            Content::Stored(stored) => {
+                // SSTables pass over partitions that have nothing in the slices. A read of keys is of all.
+                let range = match range.keys {
+                    model::KeyRange::Single(_) => range.clone(),
+                    _ => ReadRange { slices: Slices::all(), ..range.clone() },
+                };
+                stored.usable()?.engine().read(table, &range).map_err(|error| error.to_string())
+            }
+        }
     }
 
     /// The number of partitions that a request selects, and the bytes of their keys.
@@ -125,13 +190,68 @@ impl Guest {
     }
 
     /// What the memtable holds; `None` once it was discarded.
-    pub fn usage(&self) -> Option<(MemtableStatistics, MemtableUse)> {
-        let memtable = self.memtable.load_full()?;
-        Some((memtable.statistics(), memtable.memory()))
+    pub fn usage(&self) -> Option<Usage> {
+        match &self.content {
+            Content::Trie(trie) => {
+                let memtable = trie.load_full()?;
+                let memory = memtable.memory();
+                Some(Usage {
+                    partition_count: memtable.statistics().partition_count,
+                    used_bytes: memory.used_bytes,
+                    reusable_bytes: memory.reusable_bytes,
+                    committed_bytes: memory.committed_bytes,
+                })
+            }
+            Content::Stored(stored) => {
+                let tables = self.tables.load();
+                let stats = stored.usable().ok()?.engine().table_stats(tables.last()?).ok()?;
+                Some(Usage {
+                    partition_count: stats.sstable_partition_count + stats.memtable_partition_count,
+                    used_bytes: stats.disk_bytes + stats.memtable_bytes,
+                    reusable_bytes: 0,
+                    committed_bytes: stats.memtable_committed_bytes,
+                })
+            }
+        }
     }
 
-    /// Frees the content, as soon as the reads that have begun end.
-    pub fn discard(&self) {
-        self.memtable.store(None);
+    /// Links the files of a table of the engine, memtables flushed first, into a snapshot of that name.
+    pub fn snapshot(&self, name: &str, schema_cql: &str) -> Result<std::path::PathBuf, String> {
+        let Content::Stored(stored) = &self.content else { return Err("only mode 'storage' has snapshots".into()) };
+        let tables = self.tables.load();
+        let table = tables.last().ok_or("a memtable has a table")?;
+        stored.usable()?.engine().snapshot(table, name, schema_cql).map_err(|error| error.to_string())
+    }
+
+    /// Frees the content, as soon as the reads that have begun end. A table of the engine is removed with its files.
+    pub fn discard(&self) -> Result<(), String> {
+        match &self.content {
+            Content::Trie(trie) => {
+                trie.store(None);
+                Ok(())
+            }
+            Content::Stored(stored) => {
+                stored.is_discarded.store(true, Ordering::Release);
+                stored.store.remove(&stored.name)
+            }
+        }
+    }
+}
+
+impl Stored {
+    fn usable(&self) -> Result<&Store, String> {
+        match self.is_discarded.load(Ordering::Acquire) {
+            true => Err(DISCARDED.into()),
+            false => Ok(&self.store),
+        }
+    }
+
+    fn write(&self, table: &Arc<Table>, update: &[u8]) -> Result<(), String> {
+        // The engine has another id for the table.
+        let content = update.strip_prefix(self.id.0.as_bytes()).ok_or("an update of another table")?;
+        let update = [table.id.0.as_bytes(), content].concat();
+        let update = read_update(table, &update).map_err(|error| error.to_string())?;
+        let mutation = Mutation::new(vec![update]);
+        engine::block_on(self.usable()?.engine().write(&mutation)).map_err(|error| error.to_string())
     }
 }

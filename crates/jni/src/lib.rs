@@ -11,8 +11,10 @@ mod guest;
 mod pages;
 mod reply;
 mod request;
+mod store;
 mod table;
 
-pub use guest::Guest;
+pub use guest::{Guest, Usage};
 pub use pages::{Filled, Pages};
 pub use reply::{Reply, Status};
+pub use store::{Choice, Store};

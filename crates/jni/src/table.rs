@@ -32,9 +32,11 @@ struct Description<'a> {
     dropped: Vec<DroppedColumn>,
 }
 
-fn read_class(request: &mut Request<'_>) -> Result<(CqlType, bool), RequestError> {
+/// Reads a class of Cassandra's. If `owner` is given, it has the user types in place of Cassandra's keyspace.
+fn read_class(request: &mut Request<'_>, owner: Option<(&str, &str)>) -> Result<(CqlType, bool), RequestError> {
     let class = request.text("the class of a column")?;
-    match MarshalClass::parse(class) {
+    let owned = owner.map(|(theirs, ours)| class.replace(&format!("UserType({theirs},"), &format!("UserType({ours},")));
+    match MarshalClass::parse(owned.as_deref().unwrap_or(class)) {
         Ok(MarshalClass::Plain(ty)) => Ok((ty, false)),
         Ok(MarshalClass::Reversed(ty)) => Ok((ty, true)),
         _ => Err(request.error("the class of a column's type")),
@@ -42,9 +44,12 @@ fn read_class(request: &mut Request<'_>) -> Result<(CqlType, bool), RequestError
 }
 
 impl<'a> Description<'a> {
-    fn read(request: &mut Request<'a>) -> Result<Description<'a>, RequestError> {
+    /// `place` is where the table is kept, in place of its keyspace and id.
+    fn read(request: &mut Request<'a>, place: Option<Place<'a>>) -> Result<Description<'a>, RequestError> {
         let id = TableId(Uuid::from_bytes(request.id()?));
         let (keyspace, name) = (request.text("a keyspace")?, request.text("a table")?);
+        let owner = place.map(|place| (keyspace, place.keyspace));
+        let (id, keyspace) = place.map_or((id, keyspace), |place| (place.id, place.keyspace));
         let mut columns = Vec::new();
         for _ in 0..request.count("a count of columns")? {
             let kind = match request.u8("a kind of column")? {
@@ -55,7 +60,7 @@ impl<'a> Description<'a> {
                 _ => return Err(request.error("a kind of column")),
             };
             let name = request.text("the name of a column")?;
-            let (ty, reversed) = read_class(request)?;
+            let (ty, reversed) = read_class(request, owner)?;
             if ty.any(&|ty| matches!(ty, CqlType::Custom(_))) {
                 return Err(request.error("a type of CQL, not a custom one"));
             }
@@ -64,7 +69,7 @@ impl<'a> Description<'a> {
         let mut dropped = Vec::new();
         for _ in 0..request.count("a count of dropped columns")? {
             let name = request.text("the name of a dropped column")?;
-            let (ty, _) = read_class(request)?;
+            let (ty, _) = read_class(request, owner)?;
             let kind = if request.u8("a kind of column")? != 0 { ColumnKind::Static } else { ColumnKind::Regular };
             let dropped_time_micros = request.i64("the time of a drop")?;
             dropped.push(DroppedColumn { name: name.into(), ty, kind, dropped_time_micros });
@@ -79,6 +84,13 @@ impl<'a> Description<'a> {
 
     fn others(&self) -> impl Iterator<Item = &DescribedColumn<'a>> {
         self.columns.iter().filter(|column| matches!(column.kind, ColumnKind::Static | ColumnKind::Regular))
+    }
+
+    fn version(self, older: Option<&Table>) -> Table {
+        match older {
+            None => self.first(),
+            Some(older) => self.after(older),
+        }
     }
 
     /// The table as the first of its versions.
@@ -144,10 +156,26 @@ impl<'a> Description<'a> {
 ///
 /// Fails if the description is damaged or has a type that CQL does not have.
 pub(crate) fn table_of(bytes: &[u8], older: Option<&Table>) -> Result<Arc<Table>, RequestError> {
+    Ok(Arc::new(Description::read(&mut Request::new(bytes), None)?.version(older)))
+}
+
+/// Where the engine keeps a table of Cassandra's.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'p> {
+    /// The engine's keyspace, which has the user types too.
+    pub keyspace: &'p str,
+    /// The engine's id of the table.
+    pub id: TableId,
+}
+
+/// Like [`table_of`], for a table that the engine keeps.
+pub(crate) fn stored_table_of(bytes: &[u8], place: Place<'_>, older: Option<&Table>) -> Result<Table, RequestError> {
+    Ok(Description::read(&mut Request::new(bytes), Some(place))?.version(older))
+}
+
+/// The id and the name of the table of a description.
+pub(crate) fn id_and_name(bytes: &[u8]) -> Result<(TableId, String, String), RequestError> {
     let mut request = Request::new(bytes);
-    let description = Description::read(&mut request)?;
-    Ok(Arc::new(match older {
-        None => description.first(),
-        Some(older) => description.after(older),
-    }))
+    let id = TableId(Uuid::from_bytes(request.id()?));
+    Ok((id, request.text("a keyspace")?.to_owned(), request.text("a table")?.to_owned()))
 }

@@ -4,14 +4,14 @@ use espalier_jni::{Filled, Guest, Pages, Reply};
 
 static UPDATES: &[u8] = include_bytes!("../vectors/updates.bin");
 
-struct Vector {
-    table: &'static [u8],
-    update: &'static [u8],
-    request: &'static [u8],
-    page: &'static [u8],
+pub(crate) struct Vector {
+    pub table: &'static [u8],
+    pub update: &'static [u8],
+    pub request: &'static [u8],
+    pub page: &'static [u8],
 }
 
-fn vectors() -> Vec<Vector> {
+pub(crate) fn vectors() -> Vec<Vector> {
     let mut rest = UPDATES;
     let mut part = || {
         let (length, tail) = rest.split_first_chunk::<4>()?;
@@ -29,7 +29,7 @@ fn vectors() -> Vec<Vector> {
 }
 
 /// What follows in pages with room for `room` bytes each, without the ends of the parts.
-fn content(mut pages: Pages, room: usize) -> Vec<u8> {
+pub(crate) fn content(mut pages: Pages, room: usize) -> Vec<u8> {
     let mut content = Vec::new();
     let mut room = room;
     loop {
@@ -106,7 +106,7 @@ fn a_discarded_memtable_refuses_calls_and_earlier_reads_continue() {
     let guest = Guest::open(vector.table, 1).unwrap();
     guest.put(vector.update).unwrap();
     let pages = guest.read(0, vector.request).unwrap().unwrap();
-    guest.discard();
+    guest.discard().unwrap();
     assert!(guest.put(vector.update).is_err());
     assert!(guest.read(0, vector.request).is_err());
     assert!(guest.usage().is_none());

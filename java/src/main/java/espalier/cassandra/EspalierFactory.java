@@ -22,12 +22,14 @@ import org.apache.cassandra.utils.FBUtilities;
 /**
  * Makes memtables for the tables whose {@code memtable} option names a configuration of EspalierMemtable.
  *
- * Parameters: {@code mode} ({@code memtable}), {@code shards} (by default the number of processors).
+ * Parameters: {@code mode} ({@code memtable} or {@code storage}), {@code shards} (by default the number of processors), and those of
+ * {@link StorageSettings}. Mode {@code memtable} with a {@code directory} takes over what mode {@code storage} kept there of its tables.
  */
-public final class EspalierFactory implements Memtable.Factory
+public final class EspalierFactory implements Memtable.Factory, StorageUser
 {
     private static final Logger logger = LoggerFactory.getLogger(EspalierFactory.class);
     private static final String MODE = "mode";
+    private static final String UNPROVED = "espalier.storage.unproved";
     private static final String SHARDS = "shards";
     private static final int SHARDS_MAX = 1024;
 
@@ -35,25 +37,35 @@ public final class EspalierFactory implements Memtable.Factory
     /** For the tables that the native memtable does not carry, and for the names of metrics. */
     private final Memtable.Factory stock;
 
-    private EspalierFactory(int shards, Memtable.Factory stock)
+    /** Where mode {@code storage} kept tables that left it; null if nowhere. */
+    private final StorageSettings settings;
+
+    private EspalierFactory(int shards, Memtable.Factory stock, StorageSettings settings)
     {
         this.shards = shards;
         this.stock = stock;
+        this.settings = settings;
     }
 
     /** Throws a {@link ConfigurationException} for what is not supported. */
-    public static EspalierFactory of(Map<String, String> options)
+    public static Memtable.Factory of(Map<String, String> options)
     {
         String mode = options.remove(MODE);
-        if ("storage".equals(mode))
-            throw new ConfigurationException("EspalierMemtable: mode 'storage' is not supported yet; use mode 'memtable'");
-        if (mode != null && !mode.equals("memtable"))
-            throw new ConfigurationException("EspalierMemtable: unknown mode '" + mode + "'; there is 'memtable'");
+        boolean isStorage = "storage".equals(mode);
+        if (mode != null && !isStorage && !mode.equals("memtable"))
+            throw new ConfigurationException("EspalierMemtable: unknown mode '" + mode + "'; there are 'memtable' and 'storage'");
+        StorageSettings settings = StorageSettings.of(options);
+        if (isStorage && !Boolean.getBoolean(UNPROVED))
+            throw new ConfigurationException("EspalierMemtable: mode 'storage' is not supported yet: it is not proved enough. "
+                                             + "-D" + UNPROVED + "=true tries it");
+        if (isStorage && settings == null)
+            throw new ConfigurationException("EspalierMemtable: mode 'storage' needs a directory");
         // Offline tools read schemas too, and have no memtables.
-        if (DatabaseDescriptor.isDaemonInitialized())
+        if (!isStorage && DatabaseDescriptor.isDaemonInitialized())
             requireMemoryOutsideOfTheHeap(DatabaseDescriptor.getMemtableAllocationType());
         int shards = shards(options.remove(SHARDS));
-        return new EspalierFactory(shards, TrieMemtable.factory(new java.util.HashMap<>(Map.of(SHARDS, String.valueOf(shards)))));
+        Memtable.Factory stock = TrieMemtable.factory(new java.util.HashMap<>(Map.of(SHARDS, String.valueOf(shards))));
+        return isStorage ? new StorageFactory(settings, stock) : new EspalierFactory(shards, stock, settings);
     }
 
     private static int shards(String option)
@@ -84,6 +96,9 @@ public final class EspalierFactory implements Memtable.Factory
     @Override
     public Memtable create(AtomicReference<CommitLogPosition> lowerBound, TableMetadataRef table, Memtable.Owner owner)
     {
+        Memtable leaving = settings == null ? null : leaving(lowerBound, table, owner);
+        if (leaving != null)
+            return leaving;
         String reason = whyNotCarried(table.get());
         if (reason == null)
         {
@@ -101,8 +116,18 @@ public final class EspalierFactory implements Memtable.Factory
         return stock.create(lowerBound, table, owner);
     }
 
+    /** The memtable of a table that left mode {@code storage} in an earlier process and was not flushed; null if there is none. */
+    private Memtable leaving(AtomicReference<CommitLogPosition> lowerBound, TableMetadataRef table, Memtable.Owner owner)
+    {
+        StorageEngine engine = StorageEngine.of(settings);
+        if (engine.memtable(table.get().id) != null)
+            return null;
+        MemtableHandle handle = engine.open(table.get(), StorageEngine.NEWEST);
+        return handle == null ? null : new StoredMemtable(lowerBound, table, owner, handle, engine, true);
+    }
+
     /** Why a table gets Cassandra's own memtable; null if it does not. */
-    private static String whyNotCarried(TableMetadata table)
+    static String whyNotCarried(TableMetadata table)
     {
         if (!(table.partitioner instanceof Murmur3Partitioner))
             return "its partitioner is " + table.partitioner.getClass().getSimpleName();
@@ -120,12 +145,13 @@ public final class EspalierFactory implements Memtable.Factory
     @Override
     public boolean equals(Object other)
     {
-        return other instanceof EspalierFactory && shards == ((EspalierFactory) other).shards;
+        return other instanceof EspalierFactory && shards == ((EspalierFactory) other).shards
+               && Objects.equals(settings, ((EspalierFactory) other).settings);
     }
 
     @Override
     public int hashCode()
     {
-        return Objects.hash(EspalierFactory.class, shards);
+        return Objects.hash(EspalierFactory.class, shards, settings);
     }
 }

@@ -12,12 +12,12 @@ import org.apache.cassandra.dht.Murmur3Partitioner.LongToken;
 /** The keys of the partitions between two positions, in order. Closed by itself at its end. */
 final class KeyIterator implements Iterator<DecoratedKey>, AutoCloseable
 {
-    private final NativeMemtable memtable;
+    private final NativeSource memtable;
     private final NativeRows.Page page = new NativeRows.Page();
     private ByteBuffer content;
 
     /** Either position may be null for no limit. */
-    KeyIterator(NativeMemtable memtable, PartitionPosition from, boolean fromInclusive, PartitionPosition to, boolean toInclusive)
+    KeyIterator(NativeSource memtable, PartitionPosition from, boolean fromInclusive, PartitionPosition to, boolean toInclusive)
     {
         this.memtable = memtable;
         page.read(memtable.handle(), memtable.version(), Requests.keys(from, fromInclusive, to, toInclusive));

@@ -7,6 +7,7 @@ import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.Set;
 
+import org.apache.cassandra.db.partitions.PartitionUpdate;
 import org.apache.cassandra.schema.TableMetadata;
 
 /** A native memtable, which is freed when nobody can reach this object any more. */
@@ -38,11 +39,32 @@ final class MemtableHandle
         return new MemtableHandle(reply.check(memtable), table, description.toByteArray());
     }
 
+    /** A table of the engine; null if the choice is one that may find none. Throws if the engine cannot keep the table. */
+    static MemtableHandle openStored(long store, TableMetadata table, int choice)
+    {
+        Buffers.Output description = Requests.table(table);
+        Buffers.Reply reply = Buffers.reply();
+        long memtable = reply.check(Native.openStored(store, description.address(), description.length(), choice, reply.address(),
+                                                      reply.capacity()));
+        return memtable == 0 ? null : new MemtableHandle(memtable, table, description.toByteArray());
+    }
+
     /** The newest version of the table, which is {@code table} or one that replaced it. */
     TableVersion version(TableMetadata table)
     {
         TableVersion version = newest;
         return version.metadata == table ? version : follow(table);
+    }
+
+    /** The version for an update: it may have columns that the reference to the table does not show yet. */
+    TableVersion versionFor(PartitionUpdate update, TableMetadata current)
+    {
+        TableVersion version = version(current);
+        TableMetadata table = update.metadata();
+        if (version.metadata != table && !version.metadata.regularAndStaticColumns().includes(update.columns())
+            && table.regularAndStaticColumns().includes(version.metadata.regularAndStaticColumns()))
+            return version(table);
+        return version;
     }
 
     private synchronized TableVersion follow(TableMetadata table)
@@ -99,20 +121,31 @@ final class MemtableHandle
         return new long[] { reply.content().getLong(), reply.content().getLong(24) };
     }
 
-    /** The number of partitions. */
-    long partitionCount()
+    /** The number of partitions, and the bytes in use. */
+    long[] usage()
     {
         Buffers.Reply reply = Buffers.reply();
         long result = Native.usage(memtable, reply.address(), reply.capacity());
         Reference.reachabilityFence(this);
         reply.check(result);
-        return reply.content().getLong();
+        return new long[] { reply.content().getLong(), reply.content().getLong(24) };
+    }
+
+    /** Takes a snapshot of a table of the engine. */
+    void snapshot(Buffers.Output request)
+    {
+        Buffers.Reply reply = Buffers.reply();
+        long result = Native.snapshot(memtable, request.address(), request.length(), reply.address(), reply.capacity());
+        Reference.reachabilityFence(this);
+        reply.check(result);
     }
 
     /** Frees the content as soon as the reads that have begun end. */
     void discard()
     {
-        Native.discard(memtable);
+        Buffers.Reply reply = Buffers.reply();
+        long result = Native.discard(memtable, reply.address(), reply.capacity());
         Reference.reachabilityFence(this);
+        reply.check(result);
     }
 }

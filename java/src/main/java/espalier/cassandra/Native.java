@@ -7,7 +7,7 @@ package espalier.cassandra;
 final class Native
 {
     /** Must be the version of the native library. */
-    static final int VERSION = 1;
+    static final int VERSION = 2;
 
     /** The result of a call that failed; the reply has the reason. */
     static final long FAILED = Long.MIN_VALUE;
@@ -17,6 +17,9 @@ final class Native
     }
 
     static native int version();
+
+    /** The number of memtables, reads and changes that this class has handles of. */
+    static native long handles();
 
     static native long open(long description, long length, int shards, long out, long capacity);
 
@@ -38,7 +41,21 @@ final class Native
 
     static native long usage(long memtable, long out, long capacity);
 
-    static native void discard(long memtable);
+    static native long discard(long memtable, long out, long capacity);
+
+    static native long snapshot(long memtable, long request, long length, long out, long capacity);
+
+    static native long openStore(long request, long length, long out, long capacity);
+
+    static native long closeStore(long store, long millis, long out, long capacity);
+
+    static native long openStored(long store, long description, long length, int choice, long out, long capacity);
+
+    static native long listing(long store, long out, long capacity);
+
+    static native long keeps(long store, long high, long low, long out, long capacity);
+
+    static native long removeStored(long store, long high, long low, long out, long capacity);
 
     static native void free(long memtable);
 }

@@ -44,7 +44,7 @@ import org.apache.cassandra.utils.concurrent.OpOrder;
  *
  * A write crosses to native code once, a read of a partition once for each 64 KiB.
  */
-final class NativeMemtable extends AbstractAllocatorMemtable
+final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSource
 {
     /** A memtable this large is flushed, because a shard has room for only so much. */
     private static final long BYTES_MAX = 2L << 30;
@@ -60,23 +60,27 @@ final class NativeMemtable extends AbstractAllocatorMemtable
         this.handle = handle;
     }
 
-    MemtableHandle handle()
+    @Override
+    public MemtableHandle handle()
     {
         return handle;
     }
 
-    TableVersion version()
+    @Override
+    public TableVersion version()
     {
         return handle.version(metadata());
     }
 
     /** The columns that anything was written to. */
-    RegularAndStaticColumns columns()
+    @Override
+    public RegularAndStaticColumns columns()
     {
         return columnsCollector.get();
     }
 
-    EncodingStats stats()
+    @Override
+    public EncodingStats stats()
     {
         return statsCollector.get();
     }
@@ -85,7 +89,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable
     public long put(PartitionUpdate update, UpdateTransaction indexer, OpOrder.Group writes)
     {
         // Before anything is serialized: a new version of the table is described in the same buffer.
-        TableVersion version = followColumns(update);
+        TableVersion version = handle.versionFor(update, metadata());
         Buffers.Output serialized = Buffers.output();
         serialize(update, serialized);
         // Memory is taken before any lock of the native memtable, so that a writer that waits for memory holds up nobody.
@@ -107,17 +111,6 @@ final class NativeMemtable extends AbstractAllocatorMemtable
         note(update, grown);
         // Cassandra records how far apart the timestamps of versions are; this memtable does not say.
         return Long.MAX_VALUE;
-    }
-
-    /** An update may have columns that the reference to the table does not show yet. */
-    private TableVersion followColumns(PartitionUpdate update)
-    {
-        TableVersion version = version();
-        TableMetadata table = update.metadata();
-        if (version.metadata != table && !version.metadata.regularAndStaticColumns().includes(update.columns())
-            && table.regularAndStaticColumns().includes(version.metadata.regularAndStaticColumns()))
-            return handle.version(table);
-        return version;
     }
 
     private static void serialize(PartitionUpdate update, Buffers.Output out)
@@ -316,7 +309,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable
     @Override
     public long partitionCount()
     {
-        return handle.partitionCount();
+        return handle.usage()[0];
     }
 
     @Override

@@ -20,10 +20,10 @@ import org.apache.cassandra.schema.TableMetadata;
 /** A partition of a memtable. It holds its key; everything else is read when it is asked for. */
 final class NativePartition implements Partition
 {
-    private final NativeMemtable memtable;
+    private final NativeSource memtable;
     private final DecoratedKey key;
 
-    NativePartition(NativeMemtable memtable, DecoratedKey key)
+    NativePartition(NativeSource memtable, DecoratedKey key)
     {
         this.memtable = memtable;
         this.key = key;

@@ -14,13 +14,13 @@ import org.apache.cassandra.schema.TableMetadata;
 /** The partitions of a range read. Their keys come in pages, and each partition is read when it is asked for. */
 final class NativePartitions extends AbstractUnfilteredPartitionIterator
 {
-    private final NativeMemtable memtable;
+    private final NativeSource memtable;
     private final TableMetadata table;
     private final ColumnFilter columns;
     private final DataRange range;
     private final KeyIterator keys;
 
-    NativePartitions(NativeMemtable memtable, ColumnFilter columns, DataRange range)
+    NativePartitions(NativeSource memtable, ColumnFilter columns, DataRange range)
     {
         this.memtable = memtable;
         this.table = memtable.metadata();

@@ -2,6 +2,8 @@ package espalier.cassandra;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 import org.apache.cassandra.db.DecoratedKey;
@@ -26,7 +28,7 @@ import org.apache.cassandra.net.MessagingService;
  */
 final class NativeRows extends AbstractUnfilteredRowIterator
 {
-    private final NativeMemtable memtable;
+    private final NativeSource memtable;
     private final TableVersion version;
     private final DeserializationHelper helper;
     private final Row.Builder builder = BTreeRow.sortedBuilder();
@@ -35,7 +37,7 @@ final class NativeRows extends AbstractUnfilteredRowIterator
     private final Page page;
     private boolean isClosed;
 
-    private NativeRows(NativeMemtable memtable, TableVersion version, DeserializationHelper helper, DecoratedKey key, ColumnFilter columns,
+    private NativeRows(NativeSource memtable, TableVersion version, DeserializationHelper helper, DecoratedKey key, ColumnFilter columns,
                        boolean reversed, Page page, DeletionTime deletion, Row staticRow)
     {
         super(version.metadata, key, deletion, columns.fetchedColumns(), staticRow, reversed, memtable.stats());
@@ -58,7 +60,7 @@ final class NativeRows extends AbstractUnfilteredRowIterator
     }
 
     /** The rows within slices; null if there is no such partition. The caller closes them. */
-    static UnfilteredRowIterator read(NativeMemtable memtable, DecoratedKey key, Slices slices, ColumnFilter columns, boolean reversed)
+    static UnfilteredRowIterator read(NativeSource memtable, DecoratedKey key, Slices slices, ColumnFilter columns, boolean reversed)
     {
         TableVersion version = memtable.version();
         Page page = new Page();
@@ -131,9 +133,11 @@ final class NativeRows extends AbstractUnfilteredRowIterator
     /** The part of a read that is in memory, and the handle of the rest. */
     static final class Page
     {
+        private static final Cleaner CLEANER = Cleaner.create();
+
         private Buffers.Reply reply = new Buffers.Reply(Buffers.takePage());
-        /** The rest of the read; 0 if there is none. */
-        private long pages;
+        /** The rest of the read; null while there was none. */
+        private Rest rest;
         private DataInputBuffer in;
 
         /** Reads the first page. Returns false if there is no such partition. */
@@ -146,17 +150,24 @@ final class NativeRows extends AbstractUnfilteredRowIterator
         /** Reads the next page. Returns false if there is none. */
         boolean advance()
         {
-            if (pages == 0)
+            if (rest == null || rest.pages == 0)
                 return false;
-            reply.check(Native.more(pages, reply.address(), reply.capacity()));
+            readMore();
             return turned();
+        }
+
+        private void readMore()
+        {
+            reply.check(Native.more(rest.pages, reply.address(), reply.capacity()));
+            // Until the call has returned, nobody else may free the rest.
+            Reference.reachabilityFence(this);
         }
 
         private boolean turned()
         {
             while (true)
             {
-                pages = reply.handle();
+                follow(reply.handle());
                 switch (reply.status())
                 {
                     case Buffers.Reply.ABSENT:
@@ -168,9 +179,21 @@ final class NativeRows extends AbstractUnfilteredRowIterator
                         ByteBuffer larger = ByteBuffer.allocateDirect(reply.length());
                         Buffers.givePage(reply.buffer);
                         reply = new Buffers.Reply(larger);
-                        reply.check(Native.more(pages, reply.address(), reply.capacity()));
+                        readMore();
                 }
             }
+        }
+
+        /** Notes the handle of the rest. A reader that never closes its iterator leaves it to the collector. */
+        private void follow(long pages)
+        {
+            if (rest == null && pages != 0)
+            {
+                rest = new Rest();
+                rest.whenUnreachable = CLEANER.register(this, rest);
+            }
+            if (rest != null)
+                rest.pages = pages;
         }
 
         ByteBuffer content()
@@ -183,12 +206,28 @@ final class NativeRows extends AbstractUnfilteredRowIterator
         {
             if (reply == null)
                 return;
-            if (pages != 0)
-                Native.closePages(pages);
-            pages = 0;
+            if (rest != null)
+                rest.whenUnreachable.clean();
             Buffers.givePage(reply.buffer);
             reply = null;
             in = null;
+        }
+    }
+
+    /** A read that is not at its end, in native code. It keeps the memory of its memtable. */
+    private static final class Rest implements Runnable
+    {
+        /** 0 at the end. */
+        private volatile long pages;
+        private Cleaner.Cleanable whenUnreachable;
+
+        /** Frees it. It runs once. */
+        @Override
+        public void run()
+        {
+            if (pages != 0)
+                Native.closePages(pages);
+            pages = 0;
         }
     }
 }

@@ -139,6 +139,26 @@ final class Requests
         writeSized(ByteBuffer.wrap(text.getBytes(StandardCharsets.UTF_8)), out);
     }
 
+    /** The settings of the engine, in the form of {@code store.rs}. */
+    static Buffers.Output engine(String directory, String sync, long syncMillis, long memtableBytes)
+    {
+        return written(out -> {
+            writeText(directory, out);
+            writeText(sync, out);
+            out.writeLong(syncMillis);
+            out.writeLong(memtableBytes);
+        });
+    }
+
+    /** A snapshot of a table of the engine. */
+    static Buffers.Output snapshot(String name, String statements)
+    {
+        return written(out -> {
+            writeText(name, out);
+            writeText(statements, out);
+        });
+    }
+
     /** The description of a table. */
     static Buffers.Output table(TableMetadata table)
     {

@@ -1,0 +1,128 @@
+//! Tables of mode `storage`: what Cassandra serialized is read back from the engine, from memory and from SSTables,
+//! after a restart and a crash.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use espalier_jni::{Choice, Guest, Store};
+use uuid::Uuid;
+
+use crate::vectors::{Vector, content, vectors};
+
+/// A directory that is removed at the end of a test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Directory {
+        Directory(std::env::temp_dir().join(format!("espalier-jni-{}", Uuid::new_v4())))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(text: &str) -> Vec<u8> {
+    [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat()
+}
+
+fn open(directory: &Path) -> Arc<Store> {
+    let request = [text(directory.to_str().unwrap()), text("batch"), vec![0; 8], (64i64 << 20).to_be_bytes().to_vec()];
+    Arc::new(Store::open(&request.concat()).unwrap())
+}
+
+fn table(store: &Arc<Store>, vector: &Vector, choice: Choice) -> Option<Guest> {
+    Guest::open_stored(store, vector.table, choice).unwrap()
+}
+
+/// The id of a vector's table.
+fn id(vector: &Vector) -> [u8; 16] {
+    *vector.table.first_chunk().unwrap()
+}
+
+/// All keys, with nothing of their rows.
+const ALL_KEYS: [u8; 10] = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+fn assert_content(guest: &Guest, vector: &Vector, when: &str) {
+    for room in [1 << 16, 100] {
+        let pages = guest.read(0, vector.request).unwrap().expect("the partition exists");
+        assert_eq!(content(pages, room), vector.page, "{when}");
+    }
+    let (count, _) = guest.count_keys(0, &ALL_KEYS).unwrap();
+    assert_eq!(count, 1, "{when}: partitions");
+}
+
+#[test]
+fn what_cassandra_serialized_is_kept_by_the_engine() {
+    let mut done = std::collections::HashSet::new();
+    for (index, vector) in vectors().iter().enumerate() {
+        if index > 12 && !done.insert(vector.table) {
+            continue;
+        }
+        let directory = Directory::new();
+        let store = open(directory.path());
+        let guest = table(&store, vector, Choice::NewestOrFirst).unwrap();
+        assert_eq!(guest.usage().unwrap().partition_count, 0);
+        guest.put(vector.update).unwrap();
+        assert_content(&guest, vector, &format!("vector {index} in memory"));
+        drop((guest, store));
+        let store = open(directory.path());
+        let guest = table(&store, vector, Choice::NewestOrFirst).unwrap();
+        assert_content(&guest, vector, &format!("vector {index} replayed"));
+        store.engine().flush_all().unwrap();
+        assert_content(&guest, vector, &format!("vector {index} flushed"));
+        store.close(Duration::from_secs(10)).unwrap();
+        drop((guest, store));
+        let store = open(directory.path());
+        let guest = table(&store, vector, Choice::Newest).unwrap();
+        assert_content(&guest, vector, &format!("vector {index} after a restart"));
+        assert!(guest.usage().unwrap().partition_count > 0);
+    }
+}
+
+#[test]
+fn a_truncated_table_begins_empty_and_the_old_generation_is_gone_after_a_crash() {
+    let directory = Directory::new();
+    let store = open(directory.path());
+    let vectors = vectors();
+    let vector = &vectors[0];
+    assert!(table(&store, vector, Choice::Newest).is_none() && !store.keeps(id(vector)));
+    let old = table(&store, vector, Choice::NewestOrFirst).unwrap();
+    old.put(vector.update).unwrap();
+    let new = table(&store, vector, Choice::Next).unwrap();
+    assert_content(&old, vector, "while it is truncated");
+    assert!(new.read(0, vector.request).unwrap().is_none());
+    drop((old, new, store));
+    let store = open(directory.path());
+    let guest = table(&store, vector, Choice::NewestOrFirst).unwrap();
+    assert!(guest.read(0, vector.request).unwrap().is_none());
+    assert_eq!(store.listing().lines().count(), 1, "{}", store.listing());
+    guest.put(vector.update).unwrap();
+    guest.discard().unwrap();
+    assert!(guest.put(vector.update).is_err() && guest.read(0, vector.request).is_err());
+    guest.discard().unwrap();
+    assert!(!store.keeps(id(vector)));
+}
+
+#[test]
+fn a_dropped_table_is_removed_and_a_directory_has_one_engine() {
+    let directory = Directory::new();
+    let store = open(directory.path());
+    let vectors = vectors();
+    let guest = table(&store, &vectors[0], Choice::NewestOrFirst).unwrap();
+    guest.put(vectors[0].update).unwrap();
+    let request = [text(directory.path().to_str().unwrap()), text("batch"), vec![0; 16]].concat();
+    assert!(Store::open(&request).is_err(), "the directory is locked");
+    assert!(Store::open(&request[..request.len() - 1]).is_err());
+    let unknown = [text("/nowhere"), text("sometimes"), vec![0; 16]].concat();
+    assert!(Store::open(&unknown).err().unwrap().contains("unknown commitlog_sync 'sometimes'"));
+    store.remove_all(id(&vectors[0])).unwrap();
+    assert!(!store.keeps(id(&vectors[0])) && guest.put(vectors[0].update).is_err());
+}

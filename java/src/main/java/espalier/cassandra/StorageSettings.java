@@ -1,0 +1,93 @@
+package espalier.cassandra;
+
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.Objects;
+
+import org.apache.cassandra.config.DataStorageSpec;
+import org.apache.cassandra.config.DurationSpec;
+import org.apache.cassandra.exceptions.ConfigurationException;
+
+/** The parameters of the engine: {@code directory}, {@code commitlog_sync} with its time, {@code memtable_space}. */
+final class StorageSettings
+{
+    private static final String DIRECTORY = "directory";
+    private static final String SYNC = "commitlog_sync";
+    private static final String PERIOD = "commitlog_sync_period";
+    private static final String WINDOW = "commitlog_sync_group_window";
+    private static final String SPACE = "memtable_space";
+
+    final Path directory;
+    private final String sync;
+    private final long syncMillis;
+    private final long memtableBytes;
+
+    private StorageSettings(Path directory, String sync, long syncMillis, long memtableBytes)
+    {
+        this.directory = directory;
+        this.sync = sync;
+        this.syncMillis = syncMillis;
+        this.memtableBytes = memtableBytes;
+    }
+
+    /** Removes the parameters of the engine. Null if there is no {@code directory}. */
+    static StorageSettings of(Map<String, String> options)
+    {
+        String directory = options.remove(DIRECTORY);
+        if (directory == null)
+            return null;
+        Path path = Path.of(directory);
+        if (!path.isAbsolute())
+            throw new ConfigurationException("EspalierMemtable: directory must be an absolute path, not '" + directory + "'");
+        String sync = Objects.requireNonNullElse(options.remove(SYNC), "batch");
+        try
+        {
+            long bytes = new DataStorageSpec.LongBytesBound(Objects.requireNonNullElse(options.remove(SPACE), "512MiB")).toBytes();
+            return new StorageSettings(path, sync, syncMillis(sync, options), bytes);
+        }
+        catch (IllegalArgumentException invalid)
+        {
+            throw new ConfigurationException("EspalierMemtable: " + invalid.getMessage());
+        }
+    }
+
+    private static long syncMillis(String sync, Map<String, String> options)
+    {
+        switch (sync)
+        {
+            case "batch":
+                return 0;
+            case "periodic":
+                return new DurationSpec.LongMillisecondsBound(Objects.requireNonNullElse(options.remove(PERIOD), "10000ms")).toMilliseconds();
+            case "group":
+                return new DurationSpec.LongMillisecondsBound(Objects.requireNonNullElse(options.remove(WINDOW), "1000ms")).toMilliseconds();
+            default:
+                throw new ConfigurationException("EspalierMemtable: commitlog_sync must be batch, periodic or group, not '" + sync + "'");
+        }
+    }
+
+    /** In the form of {@code Store::open} in {@code crates/jni/src/store.rs}. */
+    Buffers.Output request()
+    {
+        return Requests.engine(directory.toString(), sync, syncMillis, memtableBytes);
+    }
+
+    @Override
+    public boolean equals(Object other)
+    {
+        return other instanceof StorageSettings && toString().equals(other.toString());
+    }
+
+    @Override
+    public int hashCode()
+    {
+        return toString().hashCode();
+    }
+
+    @Override
+    public String toString()
+    {
+        return "directory " + directory + ", commitlog_sync " + sync + (syncMillis == 0 ? "" : " " + syncMillis + " ms") + ", memtable_space "
+               + memtableBytes;
+    }
+}

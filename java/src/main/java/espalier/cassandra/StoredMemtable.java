@@ -1,0 +1,381 @@
+package espalier.cassandra;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.Iterator;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Collectors;
+
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+import org.apache.cassandra.concurrent.ScheduledExecutors;
+import org.apache.cassandra.db.ColumnFamilyStore;
+import org.apache.cassandra.db.DataRange;
+import org.apache.cassandra.db.DecoratedKey;
+import org.apache.cassandra.db.PartitionPosition;
+import org.apache.cassandra.db.RegularAndStaticColumns;
+import org.apache.cassandra.db.SchemaCQLHelper;
+import org.apache.cassandra.db.Slices;
+import org.apache.cassandra.db.commitlog.CommitLog;
+import org.apache.cassandra.db.commitlog.CommitLogPosition;
+import org.apache.cassandra.db.filter.ColumnFilter;
+import org.apache.cassandra.db.memtable.AbstractMemtableWithCommitlog;
+import org.apache.cassandra.db.memtable.Memtable;
+import org.apache.cassandra.db.partitions.PartitionUpdate;
+import org.apache.cassandra.db.partitions.UnfilteredPartitionIterator;
+import org.apache.cassandra.db.rows.EncodingStats;
+import org.apache.cassandra.db.rows.UnfilteredRowIterator;
+import org.apache.cassandra.index.transactions.UpdateTransaction;
+import org.apache.cassandra.io.sstable.SSTableReadsListener;
+import org.apache.cassandra.net.MessagingService;
+import org.apache.cassandra.schema.IndexMetadata;
+import org.apache.cassandra.schema.Schema;
+import org.apache.cassandra.schema.TableMetadataRef;
+import org.apache.cassandra.utils.concurrent.OpOrder;
+
+/**
+ * All rows of a table, in the engine: a memtable that is durable and does not end. Cassandra flushes it only when the table leaves the mode,
+ * and replaces it by an empty one for TRUNCATE.
+ */
+final class StoredMemtable extends AbstractMemtableWithCommitlog implements NativeSource
+{
+    private static final Logger logger = LoggerFactory.getLogger(StoredMemtable.class);
+    private static final long DELAY_MILLIS = 1000;
+
+    private final MemtableHandle handle;
+    private final Memtable.Owner owner;
+    private final StorageEngine engine;
+    /** Whether the table has left the mode, and its rows still have to be flushed to Cassandra's SSTables. */
+    private final boolean isLeaving;
+    /** Whether an earlier process may have written rows of which nothing is known. */
+    private final boolean hasOlderRows;
+    private volatile boolean isWritten;
+    private volatile boolean isSwitchedOut;
+
+    StoredMemtable(AtomicReference<CommitLogPosition> lowerBound, TableMetadataRef table, Memtable.Owner owner, MemtableHandle handle,
+                   StorageEngine engine, boolean isLeaving)
+    {
+        super(table, lowerBound);
+        this.handle = handle;
+        this.owner = owner;
+        this.engine = engine;
+        this.isLeaving = isLeaving;
+        this.hasOlderRows = handle.usage()[0] > 0;
+        engine.created(this);
+        // The table's constructor adds its indexes after it has made its memtable.
+        if (!table.get().indexes.isEmpty())
+            ScheduledExecutors.optionalTasks.schedule(this::removeIndexes, DELAY_MILLIS, TimeUnit.MILLISECONDS);
+        if (isLeaving)
+            ScheduledExecutors.optionalTasks.schedule(this::move, DELAY_MILLIS, TimeUnit.MILLISECONDS);
+    }
+
+    /** Has Cassandra flush the rows of a table that has left the mode, once its start has gone that far. */
+    private void move()
+    {
+        if (isSwitchedOut)
+            return;
+        try
+        {
+            owner.signalFlushRequired(this, ColumnFamilyStore.FlushReason.SCHEMA_CHANGE);
+        }
+        catch (RuntimeException notYet)
+        {
+            logger.debug("{} is not flushed yet", metadata, notYet);
+            ScheduledExecutors.optionalTasks.schedule(this::move, DELAY_MILLIS, TimeUnit.MILLISECONDS);
+        }
+    }
+
+    boolean isSwitchedOut()
+    {
+        return isSwitchedOut;
+    }
+
+    @Override
+    public MemtableHandle handle()
+    {
+        return handle;
+    }
+
+    @Override
+    public TableVersion version()
+    {
+        return handle.version(metadata());
+    }
+
+    @Override
+    public RegularAndStaticColumns columns()
+    {
+        return metadata().regularAndStaticColumns();
+    }
+
+    @Override
+    public EncodingStats stats()
+    {
+        return EncodingStats.NO_STATS;
+    }
+
+    @Override
+    public long put(PartitionUpdate update, UpdateTransaction indexer, OpOrder.Group writes)
+    {
+        refuse(indexer);
+        // Before anything is serialized: a new version of the table is described in the same buffer.
+        handle.versionFor(update, metadata());
+        Buffers.Output serialized = Buffers.output();
+        try
+        {
+            PartitionUpdate.serializer.serialize(update, serialized, MessagingService.VERSION_50);
+        }
+        catch (IOException impossible)
+        {
+            throw new UncheckedIOException(impossible);
+        }
+        isWritten = true;
+        updateMin(minTimestamp, update.stats().minTimestamp);
+        updateMin(minLocalDeletionTime, update.stats().minLocalDeletionTime);
+        handle.put(serialized, Buffers.reply());
+        currentOperations.addAndGet(update.operationCount());
+        // Cassandra records how far apart the timestamps of versions are; this memtable does not say.
+        return Long.MAX_VALUE;
+    }
+
+    /** Indexes and views are built from SSTables, which do not have these rows: they would miss rows silently. */
+    private void refuse(UpdateTransaction indexer)
+    {
+        if (isLeaving)
+            return;
+        if (indexer != UpdateTransaction.NO_OP || !metadata().indexes.isEmpty())
+            throw refused("secondary indexes");
+        if (owner instanceof ColumnFamilyStore && ((ColumnFamilyStore) owner).viewManager.hasViews())
+            throw refused("materialized views");
+        if (metadata().params.cdc)
+            throw refused("CDC");
+    }
+
+    private IllegalStateException refused(String what)
+    {
+        return new IllegalStateException("EspalierMemtable: " + metadata + " takes no writes: " + what + " are not supported in mode 'storage'");
+    }
+
+    @Override
+    public void metadataUpdated()
+    {
+        removeIndexes();
+    }
+
+    /** Without its index, a query that needs it is refused, where the index would have found nothing. */
+    private void removeIndexes()
+    {
+        if (metadata().indexes.isEmpty() || isLeaving || !(owner instanceof ColumnFamilyStore))
+            return;
+        for (IndexMetadata index : metadata().indexes)
+        {
+            logger.error("Index {} of {} is not used, because mode 'storage' has no secondary indexes. The table takes no writes until it is "
+                         + "dropped", index.name, metadata);
+            ((ColumnFamilyStore) owner).indexManager.removeIndex(index.name);
+        }
+    }
+
+    @Override
+    public void localRangesUpdated()
+    {
+        // Rows of ranges that the node no longer has stay in the engine; nobody reads them.
+    }
+
+    @Override
+    public UnfilteredRowIterator rowIterator(DecoratedKey key, Slices slices, ColumnFilter columns, boolean reversed,
+                                             SSTableReadsListener listener)
+    {
+        return NativeRows.read(this, key, slices, columns, reversed);
+    }
+
+    @Override
+    public UnfilteredRowIterator rowIterator(DecoratedKey key)
+    {
+        return NativeRows.read(this, key, Slices.ALL, ColumnFilter.selection(columns()), false);
+    }
+
+    @Override
+    public UnfilteredPartitionIterator partitionIterator(ColumnFilter columns, DataRange range, SSTableReadsListener listener)
+    {
+        return new NativePartitions(this, columns, range);
+    }
+
+    @Override
+    public FlushablePartitionSet<NativePartition> getFlushSet(PartitionPosition from, PartitionPosition to)
+    {
+        PartitionPosition end = to == null || to.isMinimum() ? null : to;
+        long[] counts = handle.countKeys(version(), Requests.keys(from, true, end, false));
+        return new FlushSet(from, end, counts[0], counts[1]);
+    }
+
+    private final class FlushSet extends AbstractFlushablePartitionSet<NativePartition>
+    {
+        private final PartitionPosition from;
+        private final PartitionPosition to;
+        private final long count;
+        private final long keyBytes;
+
+        private FlushSet(PartitionPosition from, PartitionPosition to, long count, long keyBytes)
+        {
+            this.from = from;
+            this.to = to;
+            this.count = count;
+            this.keyBytes = keyBytes;
+        }
+
+        @Override
+        public Memtable memtable()
+        {
+            return StoredMemtable.this;
+        }
+
+        @Override
+        public PartitionPosition from()
+        {
+            return from;
+        }
+
+        @Override
+        public PartitionPosition to()
+        {
+            return to;
+        }
+
+        /** For a stream the memtable is not switched out, and so has no end in Cassandra's log. */
+        @Override
+        public LastCommitLogPosition commitLogUpperBound()
+        {
+            return isSwitchedOut ? super.commitLogUpperBound() : new LastCommitLogPosition(CommitLog.instance.getCurrentPosition());
+        }
+
+        @Override
+        public RegularAndStaticColumns columns()
+        {
+            return StoredMemtable.this.columns();
+        }
+
+        @Override
+        public EncodingStats encodingStats()
+        {
+            return stats();
+        }
+
+        @Override
+        public long partitionCount()
+        {
+            return count;
+        }
+
+        @Override
+        public long partitionKeysSize()
+        {
+            return keyBytes;
+        }
+
+        /** The inherited method says the opposite. */
+        @Override
+        public boolean isEmpty()
+        {
+            return count == 0;
+        }
+
+        @Override
+        public Iterator<NativePartition> iterator()
+        {
+            return new KeyIterator(StoredMemtable.this, from, true, to, false).partitions();
+        }
+    }
+
+    @Override
+    public boolean shouldSwitch(ColumnFamilyStore.FlushReason reason)
+    {
+        if (isLeaving)
+            return true;
+        switch (reason)
+        {
+            case TRUNCATE:
+            case DROP:
+                return true;
+            case SCHEMA_CHANGE:
+                return !LogOfCassandra.isStorage(metadata());
+            case COMMITLOG_DIRTY:
+                engine.log.markCleanSoon(metadata().id);
+                return false;
+            default:
+                return false;
+        }
+    }
+
+    @Override
+    public void performSnapshot(String name)
+    {
+        String statements = SchemaCQLHelper.reCreateStatementsForSchemaCql(metadata(), Schema.instance.getKeyspaceMetadata(metadata().keyspace))
+                                           .collect(Collectors.joining("\n"));
+        handle.snapshot(Requests.snapshot(name, statements));
+    }
+
+    /** Rows of an earlier process may have any timestamp, so that no tombstone is purged which may shadow one of them. */
+    @Override
+    public long getMinTimestamp()
+    {
+        return hasOlderRows ? Long.MIN_VALUE : super.getMinTimestamp();
+    }
+
+    @Override
+    public long getMinLocalDeletionTime()
+    {
+        return hasOlderRows ? 0 : super.getMinLocalDeletionTime();
+    }
+
+    @Override
+    public long partitionCount()
+    {
+        return handle.usage()[0];
+    }
+
+    @Override
+    public long getLiveDataSize()
+    {
+        return handle.usage()[1];
+    }
+
+    @Override
+    public boolean isClean()
+    {
+        return !isWritten && !hasOlderRows;
+    }
+
+    /** The engine has its own memory, which is no part of Cassandra's pool. */
+    @Override
+    public void addMemoryUsageTo(MemoryUsage usage)
+    {
+    }
+
+    @Override
+    public void markExtraOnHeapUsed(long additionalSpace, OpOrder.Group writes)
+    {
+    }
+
+    @Override
+    public void markExtraOffHeapUsed(long additionalSpace, OpOrder.Group writes)
+    {
+    }
+
+    @Override
+    public void switchOut(OpOrder.Barrier writeBarrier, AtomicReference<CommitLogPosition> commitLogUpperBound)
+    {
+        super.switchOut(writeBarrier, commitLogUpperBound);
+        isSwitchedOut = true;
+    }
+
+    /** Removes the rows: Cassandra's SSTables have them, or they were truncated or dropped. */
+    @Override
+    public void discard()
+    {
+        super.discard();
+        handle.discard();
+        engine.discarded(this);
+    }
+}
