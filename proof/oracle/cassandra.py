@@ -64,7 +64,7 @@ class Cassandra:
     host = "127.0.0.1"
 
     def __init__(self, directory: Path, port: int, heap_mb: int, keep: bool, properties: dict[str, str],
-                 long_run: bool = False, plugin: Path | None = None):
+                 long_run: bool = False, plugin: Path | None = None, library: Path | None = None):
         self.directory = directory
         self.port = port
         self.heap_mb = heap_mb
@@ -72,6 +72,10 @@ class Cassandra:
         self.properties = properties
         self.long_run = long_run
         self.plugin = plugin
+        if plugin is not None:
+            self.properties = {**self.properties, "espalier.storage.unproved": "true"}
+        if library is not None:
+            self.properties = {**self.properties, "espalier.library": str(library)}
         self.process = None
         self.lock = multiprocessing.Lock()      # a process may be forked, and then both may give commands
 
@@ -79,7 +83,8 @@ class Cassandra:
     def start(cls, views_and_functions: bool = True, heap_mb: int = 1024, keep: bool = False,
               log_level: str = "WARN", durable: bool = False, sstable_format: str = "da", data: Path | None = None,
               long_run: bool = False, ephemeral: bool = False, auto_snapshot: bool = False,
-              roles: bool = False, plugin: Path | None = None, plugin_for_all: bool = False, sasi: bool = False) -> "Cassandra":
+              roles: bool = False, plugin: Path | None = None, plugin_for_all: bool = False, sasi: bool = False,
+              library: Path | None = None) -> "Cassandra":
         """Starts a node in a fresh directory and returns once it serves clients.
 
         `durable`: the log is synced before a write is acknowledged, and system tables are flushed as in production.
@@ -89,6 +94,7 @@ class Cassandra:
         `sasi`: SASI indexes may be made.
         `auto_snapshot`: it keeps a snapshot of what is truncated or dropped.
         `plugin`: the jar of our memtables, which tables have that say `memtable = 'espalier'`; `plugin_for_all`: all tables have them.
+        `library`: its native library, in place of the one in the jar.
         `roles`: clients log in (the first as cassandra/cassandra), and have the permissions of their roles; `audit_log` has the
         entries of the audit log.
         """
@@ -115,7 +121,7 @@ class Cassandra:
             "cassandra.disable_tcactive_openssl": "true",
             "org.apache.cassandra.disable_mbean_registration": str(ephemeral).lower(),
         }
-        node = cls(directory, native, heap_mb, keep, properties, long_run, plugin)
+        node = cls(directory, native, heap_mb, keep, properties, long_run, plugin, library)
         node.launch()
         return node
 
@@ -241,10 +247,16 @@ def write_configuration(directory: Path, native: int, storage: int, ssl: int, vi
 
 
 def add_plugin(directory: Path, for_all: bool) -> None:
-    """Adds the configuration `espalier` of memtables, and makes it the default if it is `for_all` tables."""
+    """Adds the configurations `espalier` of memtables, `espalier_storage` of the engine, and `espalier_left` of memtables for tables that
+    leave the engine. Makes the first one the default if it is `for_all` tables."""
     configuration = directory / "cassandra.yaml"
-    text = configuration.read_text().replace("    default:\n", "    espalier:\n      class_name: EspalierMemtable\n      parameters:\n"
-                                             "        mode: memtable\n    default:\n")
+    engine = {"directory": directory / "espalier", "commitlog_sync": "batch"}
+    added = {"espalier": {"mode": "memtable"}, "espalier_storage": {"mode": "storage", **engine}, "espalier_left": {"mode": "memtable", **engine}}
+    lines = ""
+    for name, parameters in added.items():
+        lines += f"    {name}:\n      class_name: EspalierMemtable\n      parameters:\n"
+        lines += "".join(f"        {parameter}: {value}\n" for parameter, value in parameters.items())
+    text = configuration.read_text().replace("    default:\n", lines + "    default:\n")
     configuration.write_text(text.replace("inherits: trie", "inherits: espalier") if for_all else text)
 
 

@@ -1,6 +1,8 @@
-"""The memtable plugin: two memtables side by side in one JVM with -Xcheck:jni, and then a node whose tables have our memtables.
+"""The memtable plugin: two memtables side by side in one JVM with -Xcheck:jni, then a node whose tables have our memtables, and
+one whose tables are in our engine.
 
-usage: python -m proof.plugin [--seed 1] [--seeds 3] [--updates 600] [--statements 250] [--only memtables|node] [--jar FILE] [--library FILE]
+usage: python -m proof.plugin [--seed 1] [--seeds 3] [--updates 600] [--statements 250] [--kills 3]
+       [--only memtables|node|storage|kill] [--jar FILE] [--library FILE]
 """
 
 import argparse
@@ -11,7 +13,7 @@ from pathlib import Path
 
 from proof import places
 from proof.oracle import cassandra
-from proof.plugin import node
+from proof.plugin import kill, node, storage
 
 HERE = Path(__file__).resolve().parent
 JAR = places.ROOT / "java" / "target" / "espalier-cassandra-0.1.0.jar"
@@ -26,36 +28,46 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--updates", type=int, default=600)
     parser.add_argument("--statements", type=int, default=250)
-    parser.add_argument("--only", choices=("memtables", "node"))
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--only", choices=("memtables", "node", "storage", "kill"))
     parser.add_argument("--jar", type=Path, default=JAR)
     parser.add_argument("--library", type=Path, help="a native library in place of the one in the jar")
     options = parser.parse_args()
+    proofs = {"memtables": lambda: compare_memtables(options),
+              "node": lambda: node.prove(options.jar, options.seed, options.statements),
+              "storage": lambda: storage.prove(options.jar, options.seed, options.statements, options.library),
+              "kill": lambda: kill.prove(options.jar, options.seed, options.kills, options.library)}
     passed = failed = 0
-    if options.only != "node":
-        passed, failed = compare_memtables(options)
-    if options.only != "memtables":
-        more_passed, more_failed = node.prove(options.jar, options.seed, options.statements)
-        passed, failed = passed + more_passed, failed + more_failed
+    for name, prove in proofs.items():
+        if options.only in (None, name):
+            more_passed, more_failed = prove()
+            passed, failed = passed + more_passed, failed + more_failed
     print(f"{passed} passed, {failed} failed", flush=True)
     sys.exit(1 if failed else 0)
 
 
 def compare_memtables(options: argparse.Namespace) -> tuple[int, int]:
-    """Runs MemtableComparison.java. Returns how many cases passed and failed."""
+    """Runs NativeMemory.java and MemtableComparison.java. Returns how many cases passed and failed."""
     directory = places.run_directory("plugin")
     classes = directory / "classes"
     classes.mkdir()
     library = places.CASSANDRA / "lib"
     subprocess.run(["javac", "-nowarn", "-d", classes, "-cp", f"{options.jar}:{library}/*", *sorted(HERE.glob("java/espalier/*/*.java"))],
                    check=True)
-    native, storage, ssl = places.free_ports(3)
-    cassandra.write_configuration(directory, native, storage, ssl, True)
+    native, storage_port, ssl = places.free_ports(3)
+    cassandra.write_configuration(directory, native, storage_port, ssl, True)
     command = ["java", "-Xcheck:jni", "-ea", *cassandra.java_flags(1024, [options.jar, classes]),
                f"-Dcassandra.config=file://{directory}/cassandra.yaml", f"-Dcassandra.storagedir={directory}",
                f"-Dlogback.configurationFile=file://{HERE.parent}/oracle/logback.xml"]
     if options.library:
         command.append(f"-Despalier.library={options.library}")
-    command += ["espalier.proof.MemtableComparison", str(options.seed), str(options.seeds), str(options.updates)]
+    comparison = ["espalier.proof.MemtableComparison", str(options.seed), str(options.seeds), str(options.updates)]
+    results = [run_java([*command, *arguments], directory) for arguments in (["espalier.cassandra.NativeMemory"], comparison)]
+    return sum(passed for passed, _ in results), sum(failed for _, failed in results)
+
+
+def run_java(command: list[str], directory: Path) -> tuple[int, int]:
+    """Runs a program that prints "N passed, N failed" last. Returns how many cases passed and failed."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=600, cwd=directory)
     print(done.stdout[-20_000:], flush=True)
     totals = [TOTALS.match(line) for line in done.stdout.splitlines()]

@@ -72,6 +72,9 @@ public class OracleNode
                 return importTables(store(words), words[3]);
             case "verify":
                 return verify(words[1], words[2]);
+            case "take_snapshot":
+                StorageService.instance.takeSnapshot(words[3], java.util.Map.of(), words[1] + "." + words[2]);
+                return "";
             case "sstables":
                 return sstables(store(words));
             default:

@@ -1,0 +1,157 @@
+"""Mode `storage` of the plugin: the tables of `stored` are in our engine inside Cassandra, those of `stock` in Cassandra's own memtables and
+SSTables. The same statements go to both, and then every read is the same: written, after kill -9 without Cassandra's log, after a restart,
+altered, moved out of the mode and back, and truncated.
+"""
+
+import shutil
+import time
+
+from proof.oracle.cassandra import Cassandra
+from proof.plugin.node import KEYSPACES as MEMTABLE_KEYSPACES, READS as ALL_READS, SCHEMA as ALL_SCHEMA, Proof
+from proof.wire import Connection, Error
+
+KEYSPACES = {"stored": "espalier_storage", "stock": MEMTABLE_KEYSPACES["stock"]}
+# Indexes and views are refused in this mode.
+SCHEMA = [statement for statement in ALL_SCHEMA if "INDEX" not in statement and "VIEW" not in statement]
+READS = [read for read in ALL_READS if "by_v" not in read and ".indexed WHERE" not in read]
+TABLES = ("wide", "plain", "counts", "indexed")
+# The plugin looks twice a second whether writes may skip Cassandra's log.
+SETTLE_SECONDS = 3
+
+
+class StorageProof(Proof):
+    keyspaces = KEYSPACES
+    reads = READS
+
+    def alter(self, connection: Connection, statement: str) -> None:
+        answer = connection.query(statement)
+        self.check(statement, not isinstance(answer, Error), str(answer))
+
+    def crash(self, keeps_log: bool = True) -> None:
+        """kill -9 and a start; without Cassandra's log if only our engine is to have the rows."""
+        self.node.kill()
+        if not keeps_log:
+            shutil.rmtree(self.node.directory / "commitlog", ignore_errors=True)
+        self.node.launch()
+
+    def kept(self, table: str) -> list:
+        """The directories of the engine that have files of a table."""
+        return list((self.node.directory / "espalier" / "data").glob(f"t*/{table}-*"))
+
+
+def prove(jar, seed: int, statements: int, library=None) -> tuple[int, int]:
+    """Returns how many checks passed and failed."""
+    with Cassandra.start(plugin=jar, durable=True, library=library) as node:
+        proof = StorageProof(node, seed)
+        with Connection(node.host, node.port) as connection:
+            for keyspace in KEYSPACES:
+                connection.query(f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")
+            for statement in SCHEMA:
+                proof.both(connection, statement)
+        write_and_crash(proof, statements)
+        alter_tables(proof, statements)
+        refuse(proof)
+        move(proof, statements)
+        snapshot_truncate_and_drop(proof)
+        return proof.passed, proof.failed
+
+
+def write_and_crash(proof: StorageProof, statements: int) -> None:
+    time.sleep(SETTLE_SECONDS)
+    proof.write(statements)
+    proof.compare("written")
+    proof.node.flush("stored")
+    proof.compare("after a flush that does nothing")
+    for table in TABLES:
+        proof.check(f"Cassandra has no SSTables of {table}", proof.node.sstables("stored", table) == [])
+    # What `stock` has only in Cassandra's log goes to its SSTables first.
+    proof.node.flush("stock")
+    proof.crash(keeps_log=False)
+    proof.compare("after kill -9 and without Cassandra's log")
+    proof.write(statements // 2)
+    proof.compare("written again")
+    proof.node.command("drain")
+    proof.node.end()
+    proof.node.launch()
+    proof.compare("after a drain")
+    for table in TABLES:
+        proof.check(f"the engine has SSTables of {table}", has_files(proof, table), str(proof.kept(table)))
+
+
+def alter_tables(proof: StorageProof, statements: int) -> None:
+    with Connection(proof.node.host, proof.node.port) as connection:
+        proof.both(connection, "ALTER TABLE {ks}.wide DROP v")
+        proof.both(connection, "ALTER TABLE {ks}.wide ADD x int")
+        proof.both(connection, "UPDATE {ks}.wide USING TIMESTAMP 1900000000000000 SET x = 7 WHERE k = 1 AND a = 1 AND b = 'b1'")
+        proof.both(connection, "ALTER TABLE {ks}.wide ADD v int")
+        proof.both(connection, "ALTER TYPE {ks}.pair ADD c int")
+        proof.both(connection, "UPDATE {ks}.wide USING TIMESTAMP 1900000000000000 SET u = {{a: 1, b: 'n', c: 9}} WHERE k = 1 AND a = 1 AND b = 'b2'")
+    proof.compare("after ALTER TABLE and ALTER TYPE")
+    proof.write(statements // 2)
+    proof.crash()
+    proof.compare("altered and killed")
+
+
+def refuse(proof: StorageProof) -> None:
+    insert = "INSERT INTO stored.indexed (k, c, v, w) VALUES (1, 1, 1, 'w1') USING TIMESTAMP 1"
+    with Connection(proof.node.host, proof.node.port) as connection:
+        connection.query("CREATE INDEX refused ON stored.indexed (v)")
+        proof.check("a write to a table with an index is refused", isinstance(connection.query(insert), Error))
+        answer = connection.query("SELECT * FROM stored.indexed WHERE v = 1")
+        proof.check("a read by an index is refused", isinstance(answer, Error), str(answer))
+        connection.query("DROP INDEX stored.refused")
+        answer = connection.query(insert)
+        proof.check("without the index it is taken", not isinstance(answer, Error), str(answer))
+        connection.query("INSERT INTO stock.indexed (k, c, v, w) VALUES (1, 1, 1, 'w1') USING TIMESTAMP 1")
+    proof.compare("with a refused index")
+
+
+def move(proof: StorageProof, statements: int) -> None:
+    node = proof.node
+    with Connection(node.host, node.port) as connection:
+        proof.alter(connection, "ALTER TABLE stored.wide WITH memtable = 'espalier_left'")
+        proof.alter(connection, "ALTER TABLE stored.plain WITH memtable = 'default'")
+    proof.compare("moved out")
+    proof.write(statements // 4)
+    node.flush("stored")
+    proof.check("Cassandra has SSTables of what was moved out", len(node.sstables("stored", "wide")) > 0)
+    wait_until(lambda: not has_files(proof, "wide") and not has_files(proof, "plain"))
+    proof.check("the engine has no files of it", not has_files(proof, "wide") and not has_files(proof, "plain"))
+    proof.crash()
+    proof.compare("moved out and killed")
+    with Connection(node.host, node.port) as connection:
+        for table in ("wide", "plain"):
+            proof.alter(connection, f"ALTER TABLE stored.{table} WITH memtable = 'espalier_storage'")
+    proof.write(statements // 4)
+    proof.compare("moved back")
+    proof.crash()
+    proof.compare("moved back and killed")
+
+
+def snapshot_truncate_and_drop(proof: StorageProof) -> None:
+    node = proof.node
+    node.command("take_snapshot", "stored", "counts", "taken")
+    files = list((node.directory / "espalier").glob("data/t*/counts-*/snapshots/taken/*-Data.db"))
+    proof.check("a snapshot has the table's files", len(files) > 0)
+    with Connection(node.host, node.port) as connection:
+        proof.both(connection, "TRUNCATE {ks}.wide")
+        proof.compare("truncated")
+        proof.both(connection, "INSERT INTO {ks}.wide (k, a, b, w) VALUES (1, 1, 'b1', 'after') USING TIMESTAMP 1")
+        proof.both(connection, "TRUNCATE {ks}.plain")
+    proof.crash()
+    proof.compare("truncated and killed")
+    with Connection(node.host, node.port) as connection:
+        proof.alter(connection, "DROP TABLE stored.counts")
+    wait_until(lambda: not has_files(proof, "counts"))
+    proof.check("a dropped table has no files", not has_files(proof, "counts"))
+
+
+def has_files(proof: StorageProof, table: str) -> bool:
+    return any(any(path.glob("*-Data.db")) for path in proof.kept(table))
+
+
+def wait_until(holds, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.1)
+
