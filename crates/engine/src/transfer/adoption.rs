@@ -2,7 +2,7 @@
 //!
 //! The schema is adopted last, by one record of the log: until then the written files belong to no table, and a further
 //! attempt first removes them. The node gets either all tables of the other node, or none. Roles are written before the
-//! schema, and stay if its adoption fails.
+//! schema, and are deleted again if its adoption fails.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,12 +54,16 @@ impl Transfers {
         let tables: Vec<_> = keyspaces.iter().flat_map(|keyspace| keyspace.tables.values().cloned()).collect();
         tables.iter().try_for_each(|table| check_options(table))?;
         let adopted = tables.iter().map(|table| self.adopt_files(table, sources)).collect::<Result<Vec<_>, _>>();
+        let mut roles = Vec::new();
         let adopted = adopted.and_then(|adopted| {
-            self.adopt_roles(sources)?;
+            self.adopt_roles(sources, &mut roles)?;
             self.adopt_schema(keyspaces).map(|()| adopted)
         });
         if adopted.is_err() {
-            // Best effort: without the schema the files belong to no table, and the next attempt first removes them.
+            // Best effort: a log that cannot be written takes no deletion either. Roles that stay are those that the next
+            // attempt would write.
+            let _ = self.remove_roles(&roles);
+            // Without the schema the files belong to no table, and the next attempt first removes them.
             for table in tables.iter().filter(|table| self.shared.store(table).is_err()) {
                 let _ = self.remove_adopted(table);
             }

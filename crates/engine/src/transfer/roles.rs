@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use model::{Mutation, PartitionUpdate, Table};
+use model::{Mutation, PartitionKey, PartitionUpdate, Table};
 
 use super::Transfers;
 use crate::error::EngineError;
@@ -24,19 +24,41 @@ const TABLES: [&str; 8] = [
     "roles",
 ];
 
+/// The partitions of a table about roles that were written.
+pub(super) struct Written {
+    table: Arc<Table>,
+    keys: Vec<PartitionKey>,
+}
+
 impl Transfers {
     /// Takes over the roles of another node, with their passwords and permissions, unless this node has roles of its
-    /// own.
-    pub(super) fn adopt_roles(&self, data: &[PathBuf]) -> Result<(), EngineError> {
+    /// own. The partitions that may have been written are added to `written`, also if an error is returned.
+    pub(super) fn adopt_roles(&self, data: &[PathBuf], written: &mut Vec<Written>) -> Result<(), EngineError> {
         if !read::system_rows(&self.shared, KEYSPACE, "roles")?.is_empty() {
             return Ok(());
         }
         for name in TABLES {
             let rows = self.foreign_rows(data, KEYSPACE, name)?;
-            let updates = self.updates_of(&self.shared.find_table(KEYSPACE, name), &rows);
+            let table = self.shared.find_table(KEYSPACE, name);
+            let updates = self.updates_of(&table, &rows);
             if !updates.is_empty() {
+                written.push(Written { table, keys: updates.iter().map(|update| update.key().clone()).collect() });
                 self.writes.durably(Mutation::new(updates))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Deletes what [`adopt_roles`](Self::adopt_roles) wrote.
+    pub(super) fn remove_roles(&self, written: &[Written]) -> Result<(), EngineError> {
+        for Written { table, keys } in written {
+            let timestamp = self.shared.next_timestamp_micros();
+            let delete = |key: &PartitionKey| {
+                let mut write = SystemWrite::new(table, key.bytes(), timestamp);
+                write.clear();
+                write.build()
+            };
+            self.writes.durably(Mutation::new(keys.iter().map(delete).collect()))?;
         }
         Ok(())
     }

@@ -138,16 +138,18 @@ fn write_data_center(engine: &Engine, role: &str) {
     block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
 }
 
-/// All bytes of the cells of a table of `system_auth`.
+/// The keys of the partitions with rows, and all bytes of the cells, of a table of `system_auth`.
 fn cell_bytes(engine: &Engine, table: &str) -> Vec<u8> {
     use model::{ColumnData, KeyRange, ReadRange, Unfiltered, UnfilteredCursor};
     let table = engine.schema().table("system_auth", table).unwrap().clone();
     let mut cursor = engine.read(&table, &ReadRange::all_rows(KeyRange::all())).unwrap();
     let mut bytes = Vec::new();
     while cursor.advance_partition().unwrap() {
-        bytes.extend_from_slice(cursor.partition().key.bytes());
+        // A deleted partition has no rows.
+        let mut key = cursor.partition().key.bytes().to_vec();
         while cursor.advance().unwrap() {
             let Unfiltered::Row(row) = cursor.unfiltered() else { continue };
+            bytes.append(&mut key);
             for (_, data) in row.row.columns(&table) {
                 match data {
                     ColumnData::Simple(cell) => bytes.extend_from_slice(cell.value),
@@ -159,8 +161,8 @@ fn cell_bytes(engine: &Engine, table: &str) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn the_roles_of_an_adopted_node_keep_passwords_and_places_unless_there_are_roles_already() {
+/// A disk with the data directory of a stopped node that has a table and the role `theirs`.
+fn with_roles() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));
     let tables =
@@ -168,7 +170,9 @@ fn the_roles_of_an_adopted_node_keep_passwords_and_places_unless_there_are_roles
     write_role(&engine, "theirs", "$2a$hash");
     write_data_center(&engine, "theirs");
     tables.iter().for_each(|table| engine.flush(table).unwrap());
-    create_table(&engine);
+    let table = create_table(&engine);
+    insert(&engine, &table, 1, 1, "theirs", 10);
+    engine.flush(&table).unwrap();
     disk.create_dir_all(Path::new("/cassandra")).unwrap();
     engine.export(Path::new(SOURCE)).unwrap();
     engine.shutdown().unwrap();
@@ -185,6 +189,12 @@ fn the_roles_of_an_adopted_node_keep_passwords_and_places_unless_there_are_roles
     }
     disk.remove_dir_all(Path::new("/node")).unwrap();
     disk.sync_dir(Path::new("/")).unwrap();
+    disk
+}
+
+#[test]
+fn the_roles_of_an_adopted_node_keep_passwords_and_places_unless_there_are_roles_already() {
+    let disk = with_roles();
     for own in [None, Some("ours")] {
         let image = disk.crash_image(0);
         let engine = open_with(&small_options(&image));
@@ -202,6 +212,30 @@ fn the_roles_of_an_adopted_node_keep_passwords_and_places_unless_there_are_roles
         let expected = own.map_or([b"roles/theirs", DATA_CENTERS].concat(), |_| Vec::new());
         assert_eq!(cell_bytes(&engine, "network_permissions"), expected);
     }
+}
+
+#[test]
+fn an_adoption_that_fails_leaves_no_roles_behind_and_can_be_repeated() {
+    let disk = with_roles();
+    let mut failures = 0;
+    for step in 0.. {
+        let image = disk.crash_image(0);
+        let engine = open_with(&small_options(&image));
+        // The directories of the user's keyspace: the log, which a deletion needs, is elsewhere.
+        image.inject_into("/node/data/ks/", Fault::Fail, step);
+        if engine.adopt(&[SOURCE.into()]).is_ok() {
+            break;
+        }
+        failures += 1;
+        for table in ["roles", "network_permissions"] {
+            let left = cell_bytes(&engine, table);
+            assert!(left.is_empty(), "step {step}: {table} has {}", String::from_utf8_lossy(&left));
+        }
+        engine.adopt(&[SOURCE.into()]).unwrap();
+        assert!(adopted(&engine).is_some());
+        assert!(!cell_bytes(&engine, "roles").is_empty(), "step {step}");
+    }
+    assert!(failures > 3, "{failures}");
 }
 
 /// The same source, after a first start of our node.
