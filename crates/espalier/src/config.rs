@@ -11,6 +11,7 @@ mod options;
 mod replication_factor;
 mod request_logs;
 mod restricted;
+mod sai;
 mod units;
 
 use crate::disk_usage::Watch;
@@ -149,6 +150,8 @@ pub struct Config {
     pub auto_snapshot_lifetime: Option<Duration>,
     pub default_index_class: String,
     pub has_default_index: bool,
+    /// `sai_options.prioritize_over_legacy_index`.
+    pub prefers_attached_indexes: bool,
     pub sasi_indexes_enabled: bool,
     pub dynamic_data_masking_enabled: bool,
     pub drop_compact_storage_enabled: bool,
@@ -224,6 +227,7 @@ impl Default for Config {
             auto_snapshot_lifetime: None,
             default_index_class: "legacy_local_table".into(),
             has_default_index: true,
+            prefers_attached_indexes: false,
             sasi_indexes_enabled: false,
             dynamic_data_masking_enabled: false,
             drop_compact_storage_enabled: false,

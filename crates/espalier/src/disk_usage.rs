@@ -59,7 +59,8 @@ impl Watch {
         }
     }
 
-    fn state(&self, percentage: u64) -> DiskUsageState {
+    /// The state of a disk of which the data takes this percentage.
+    pub fn state(&self, percentage: u64) -> DiskUsageState {
         let is_above = |threshold: Option<u64>| threshold.is_some_and(|threshold| percentage > threshold);
         match (is_above(self.fail), is_above(self.warn)) {
             (true, _) => DiskUsageState::Full,

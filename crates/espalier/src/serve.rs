@@ -453,6 +453,7 @@ fn processor_options(config: &Config, address: SocketAddr, audit: Option<AuditOp
         guardrails: guardrails(config),
         auto_snapshot: config.auto_snapshot,
         auto_snapshot_lifetime: config.auto_snapshot_lifetime,
+        prefers_attached_indexes: config.prefers_attached_indexes,
         sasi_indexes_enabled: config.sasi_indexes_enabled,
         default_index_class: config.has_default_index.then(|| config.default_index_class.clone()),
         dynamic_data_masking_enabled: config.dynamic_data_masking_enabled,
@@ -498,3 +499,6 @@ fn server_options(config: &Config, request_memory: Arc<MemoryBudget>) -> ServerO
         ..ServerOptions::default()
     }
 }
+
+#[cfg(test)]
+mod options_in_force;

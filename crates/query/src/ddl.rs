@@ -27,7 +27,8 @@ pub(crate) use index::table_of as table_of_index;
 pub use options::TABLE_PROPERTIES;
 
 use crate::execution::Execution;
-use crate::names::keyspace_of;
+use crate::modify::truncate;
+use crate::names::{find_table, keyspace_of};
 use crate::preparing::Preparing;
 use crate::{ChangeKind, QueryError, ResponseBody, SchemaChange, SchemaTarget};
 
@@ -50,6 +51,7 @@ fn keyspace_written(statement: &Statement) -> Option<Option<&Identifier>> {
         Statement::CreateTable(create) => &create.table.keyspace,
         Statement::AlterTable(alter) => &alter.table.keyspace,
         Statement::DropTable(drop) => &drop.table.keyspace,
+        Statement::Truncate(table) => &table.keyspace,
         Statement::CreateType(create) => &create.name.keyspace,
         Statement::AlterType(alter) => &alter.name.keyspace,
         Statement::DropType(drop) => &drop.name.keyspace,
@@ -71,6 +73,11 @@ fn keyspace_written(statement: &Statement) -> Option<Option<&Identifier>> {
 /// Changes the schema.
 pub(crate) fn execute(statement: &Statement, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
     let change = match statement {
+        // The table did not exist when the statement was prepared.
+        Statement::Truncate(name) => {
+            let (schema, virtual_tables) = (execution.processor.schema(), execution.processor.virtual_tables());
+            return truncate(&find_table(&schema, virtual_tables, name, execution.keyspace)?, execution);
+        }
         Statement::CreateKeyspace(create) => keyspace::create(create, execution),
         Statement::AlterKeyspace(alter) => keyspace::alter(alter, execution),
         Statement::DropKeyspace(drop) => keyspace::drop(drop, execution),

@@ -21,6 +21,8 @@ pub(crate) struct Preparing<'a> {
     pub keyspace: Option<&'a str>,
     /// The virtual tables.
     pub virtual_tables: &'a VirtualTables,
+    /// Whether storage-attached indexes go before plain ones.
+    pub prefers_attached: bool,
     names: &'a [Option<Identifier>],
     receivers: Vec<Option<ColumnSpec>>,
     /// The tables that the statement uses. The table that was looked up last is at the end.
@@ -41,6 +43,7 @@ impl<'a> Preparing<'a> {
             schema,
             keyspace,
             virtual_tables,
+            prefers_attached: false,
             names,
             receivers: vec![None; names.len()],
             tables: Vec::new(),

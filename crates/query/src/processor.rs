@@ -60,6 +60,9 @@ pub struct ProcessorOptions {
     pub auto_snapshot_lifetime: Option<Duration>,
     /// The class of an index for which a statement names none (`default_secondary_index`); `None` if it must name one.
     pub default_index_class: Option<String>,
+    /// Whether a storage-attached index goes before a plain one of the same column
+    /// (`sai_options.prioritize_over_legacy_index`).
+    pub prefers_attached_indexes: bool,
     /// Whether SASI indexes may be created.
     pub sasi_indexes_enabled: bool,
     /// Whether columns may be masked, and masks are applied.
@@ -96,6 +99,7 @@ impl Default for ProcessorOptions {
             auto_snapshot: true,
             auto_snapshot_lifetime: None,
             default_index_class: Some("legacy_local_table".into()),
+            prefers_attached_indexes: false,
             sasi_indexes_enabled: false,
             dynamic_data_masking_enabled: false,
             drop_compact_storage_enabled: false,
@@ -311,6 +315,7 @@ impl Processor {
         preparing: &mut Preparing<'_>,
     ) -> Result<Prepared, QueryError> {
         let (schema_version, keyspace) = (preparing.schema.version, preparing.keyspace);
+        preparing.prefers_attached = self.options.prefers_attached_indexes;
         let flags = &self.options.guardrails.flags;
         flags.check_use(&statement)?;
         let mut forbidden = flags.check(&statement, keyspace).err();
@@ -377,7 +382,15 @@ fn work(statement: Statement, preparing: &mut Preparing<'_>) -> Result<Work, Que
         }
         Statement::Batch(batch) => Work::Batch(Box::new(modify::prepare_batch(batch, preparing)?)),
         Statement::Use(keyspace) => Work::Use(keyspace.as_str().into()),
-        Statement::Truncate(name) => Work::Truncate(preparing.table(&name)?),
+        Statement::Truncate(name) => match preparing.table(&name) {
+            Ok(table) => Work::Truncate(table),
+            // As in Cassandra, the execution finds that there is no such table, and before it that there is no permission.
+            Err(_) => {
+                let statement = Statement::Truncate(name);
+                ddl::prepare(&statement, preparing)?;
+                Work::Schema(Box::new(statement))
+            }
+        },
         Statement::Describe(describe) => Work::Describe(describe),
         other => {
             ddl::prepare(&other, preparing)?;

@@ -84,6 +84,8 @@ pub(crate) struct Restrictions {
     /// Whether the last clustering columns of a written row are left out, and null.
     leaves_out_clustering: bool,
     indexes: IndexUse,
+    /// Whether storage-attached indexes go before plain ones.
+    prefers_attached: bool,
     /// The restrictions by which indexes find the rows.
     indexed: Vec<IndexedRestriction>,
 }
@@ -119,6 +121,7 @@ impl Restrictions {
             filters_clustering: false,
             leaves_out_clustering: false,
             indexes: IndexUse::default(),
+            prefers_attached: preparing.prefers_attached,
             indexed: Vec::new(),
         };
         for relation in &clause.relations {
@@ -158,7 +161,7 @@ impl Restrictions {
         match restriction {
             Restriction::Token(token) => self.partition.add_token(token),
             Restriction::Clustering(restriction) => {
-                let may_follow_slice = reading.allow_filtering || restriction.indexed(&self.table).is_some();
+                let may_follow_slice = reading.allow_filtering || restriction.indexed(self.table_indexes()).is_some();
                 self.clustering.add(restriction, may_follow_slice)
             }
             Restriction::Column(restriction) => match restriction.column.kind {

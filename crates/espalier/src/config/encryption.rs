@@ -10,6 +10,26 @@ use std::path::PathBuf;
 const SSL_PORT_WITHOUT_TLS: &str = "native_transport_port_ssl: Encryption must be enabled in client_encryption_options \
                                     for native_transport_port_ssl";
 
+/// The keys of the section.
+pub(super) const KEYS: &[&str] = &[
+    "enabled",
+    "optional",
+    "keystore",
+    "keystore_password",
+    "truststore",
+    "truststore_password",
+    "require_client_auth",
+    "protocol",
+    "accepted_protocols",
+    "cipher_suites",
+    "store_type",
+    "ssl_context_factory",
+    "algorithm",
+    "require_endpoint_verification",
+    "max_certificate_validity_period",
+    "certificate_validity_warn_threshold",
+];
+
 /// The stores that are read. The content of a store decides between the two of Java.
 const STORE_TYPES: [&str; 3] = ["JKS", "PKCS12", "PEM"];
 
@@ -27,6 +47,9 @@ pub(super) fn client_encryption_options(config: &mut Config, value: &Value) -> R
 }
 
 fn apply(options: &mut Encryption, key: &str, value: &Value) -> Result<(), String> {
+    if !KEYS.contains(&key) {
+        return Err("is no key of client_encryption_options".to_owned());
+    }
     match key {
         "enabled" => options.enabled = boolean(value)?,
         "optional" => options.optional = Some(boolean(value)?),
@@ -46,10 +69,7 @@ fn apply(options: &mut Encryption, key: &str, value: &Value) -> Result<(), Strin
             return Err("true is not supported: the addresses of clients are not compared with certificates".to_owned());
         }
         "require_endpoint_verification" => {}
-        "max_certificate_validity_period" | "certificate_validity_warn_threshold" => {
-            return Err("is not supported".to_owned());
-        }
-        _ => return Err("is no key of client_encryption_options".to_owned()),
+        _ => return Err("is not supported".to_owned()),
     }
     Ok(())
 }

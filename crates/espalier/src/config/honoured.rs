@@ -5,6 +5,7 @@ use super::encryption;
 use super::memtables;
 use super::options::Honoured;
 use super::request_logs;
+use super::sai;
 use super::units::{boolean, bytes_per_second, duration, number, scalar, set, size_bytes, size_in, text};
 use super::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
 use engine::DiskAccess;
@@ -616,6 +617,13 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "true",
         note: "without it, CREATE INDEX must name a class",
         apply: |config, value| set(&mut config.has_default_index, boolean(value)),
+    },
+    Honoured {
+        name: "sai_options",
+        default: "prioritize_over_legacy_index: false",
+        note: "with `prioritize_over_legacy_index: true`, a storage-attached index goes before a plain one of the same column. \
+               `segment_write_buffer_size` is checked and has no effect: a build holds 32 MiB of entries for each index",
+        apply: sai::sai_options,
     },
     Honoured {
         name: "sasi_indexes_enabled",

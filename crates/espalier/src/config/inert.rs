@@ -287,7 +287,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "user_function_timeout_policy",
             "materialized_views_enabled",
             "materialized_views_on_repair_enabled",
-            "sai_options",
             "force_optimized_index_status_format",
             "materialized_views_per_table_warn_threshold",
             "materialized_views_per_table_fail_threshold",

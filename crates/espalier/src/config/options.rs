@@ -5,6 +5,7 @@ use super::guardrails::GUARDRAILS;
 use super::honoured::HONOURED;
 use super::inert::INERT;
 use super::restricted::RESTRICTED;
+use super::{encryption, request_logs, sai};
 use serde_json::Value;
 
 /// The outcome of a setting.
@@ -37,6 +38,14 @@ fn honoured() -> impl Iterator<Item = &'static Honoured> {
     HONOURED.iter().chain(GUARDRAILS)
 }
 
+/// The options that are sections, with the lists of their keys.
+const SECTIONS: [(&str, [&[&str]; 2]); 4] = [
+    ("client_encryption_options", [encryption::KEYS, &[]]),
+    ("audit_logging_options", [request_logs::AUDIT_KEYS, request_logs::FILE_KEYS]),
+    ("full_query_logging_options", [request_logs::FULL_QUERY_KEYS, request_logs::FILE_KEYS]),
+    ("sai_options", [sai::KEYS, &[]]),
+];
+
 /// Applies one setting. The error says what is wrong with it, without its name.
 pub(super) fn apply(config: &mut Config, name: &str, value: &Value) -> Result<Effect, String> {
     if let Some(option) = honoured().find(|option| option.name == name) {
@@ -68,6 +77,11 @@ pub(super) fn document() -> String {
     );
     for option in honoured() {
         out += &format!("| `{}` | `{}` | {} |\n", option.name, option.default, option.note);
+    }
+    out += "\n## Keys of sections\n\n| option | keys |\n|---|---|\n";
+    for (name, keys) in SECTIONS {
+        let keys: Vec<_> = keys.concat().iter().map(|key| format!("`{name}.{key}`")).collect();
+        out += &format!("| `{name}` | {} |\n", keys.join(", "));
     }
     out += "\n## Accepted with some values only\n\nAny other value stops the start with an error that names the option.\n\n| option | \
             accepted |\n|---|---|\n";

@@ -12,6 +12,33 @@ use std::path::PathBuf;
 /// The logger that is supported. Cassandra's default is its binary one.
 const FILE_LOGGER: &str = "FileAuditLogger";
 
+/// The keys of `audit_logging_options`, without those of files.
+pub(super) const AUDIT_KEYS: &[&str] = &[
+    "enabled",
+    "logger",
+    "audit_logs_dir",
+    "included_keyspaces",
+    "excluded_keyspaces",
+    "included_categories",
+    "excluded_categories",
+    "included_users",
+    "excluded_users",
+];
+
+/// The keys of `full_query_logging_options`, without those of files.
+pub(super) const FULL_QUERY_KEYS: &[&str] = &["log_dir"];
+
+/// The keys of both sections, about files.
+pub(super) const FILE_KEYS: &[&str] = &[
+    "roll_cycle",
+    "block",
+    "max_queue_weight",
+    "max_log_size",
+    "archive_command",
+    "allow_nodetool_archive_command",
+    "max_archive_retries",
+];
+
 pub(super) fn audit_logging_options(config: &mut Config, value: &Value) -> Result<(), String> {
     config.auditing = audit_with(Auditing::default(), section(value)?)?;
     Ok(())
@@ -98,6 +125,9 @@ fn apply_audit(options: &mut Auditing, key: &str, value: &Value) -> Result<(), S
 }
 
 fn apply_file(options: &mut FileOptions, kind: Kind, key: &str, value: &Value) -> Result<(), String> {
+    if !FILE_KEYS.contains(&key) {
+        return Err(format!("is no key of {}", kind.option()));
+    }
     match key {
         "block" => options.waits = boolean(value)?,
         "max_queue_weight" => options.queue_bytes_max = number(value)?,
@@ -108,8 +138,7 @@ fn apply_file(options: &mut FileOptions, kind: Kind, key: &str, value: &Value) -
         }
         "allow_nodetool_archive_command" if boolean(value)? => return Err("true is not supported".to_owned()),
         // These are about the command that is not supported.
-        "archive_command" | "allow_nodetool_archive_command" | "max_archive_retries" => {}
-        _ => return Err(format!("is no key of {}", kind.option())),
+        _ => {}
     }
     Ok(())
 }

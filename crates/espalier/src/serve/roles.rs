@@ -34,9 +34,13 @@ pub(super) async fn start(config: &Config, processor: &Arc<Processor>) -> Result
     if has_first_password {
         tracing::warn!("the superuser cassandra has its first password: change it with ALTER ROLE");
     }
-    let period = config.roles_validity.min(config.permissions_validity).max(REFRESH_MIN);
-    tokio::spawn(refresh(processor.clone(), period));
+    tokio::spawn(refresh(processor.clone(), refresh_period(config)));
     Ok(())
+}
+
+/// The time between two looks at tables that were written directly.
+pub(super) fn refresh_period(config: &Config) -> Duration {
+    config.roles_validity.min(config.permissions_validity).max(REFRESH_MIN)
 }
 
 /// Follows rows of `system_auth` that are written directly.

@@ -254,6 +254,35 @@ impl Authority {
 }
 
 #[test]
+fn certificates_of_clients_that_are_not_valid_now_or_of_other_authorities_are_refused() {
+    let stores = Stores::new();
+    // The two authorities have one name.
+    let [trusted, other] = ["authority"; 2].map(Authority::new);
+    fs::write(stores.0.join("trusted"), trusted.0.pem()).unwrap();
+    let wrong = |error| Err(Error::InvalidCertificate(error));
+    for client_auth in [ClientAuth::Required, ClientAuth::Optional] {
+        let options = Encryption { client_auth, ..stores.pem() };
+        let verifier = options.verifier(&Arc::new(ring::default_provider())).unwrap().unwrap();
+        let verify = |certificate: &CertificateDer<'_>| {
+            verifier.verify_client_cert(certificate, &[], UnixTime::now()).map(|_| ())
+        };
+        let of_years = |authority: &Authority, first, last| {
+            let mut parameters = CertificateParams::new(vec!["client".to_owned()]).unwrap();
+            (parameters.not_before, parameters.not_after) = (date_time_ymd(first, 1, 1), date_time_ymd(last, 1, 1));
+            parameters.signed_by(&KeyPair::generate().unwrap(), &authority.0).unwrap().der().clone()
+        };
+        let is_of_time = |result: Result<(), Error>, name: &str| {
+            assert!(format!("{result:?}").contains(name), "{result:?} is not {name}");
+        };
+        assert_eq!(verify(&of_years(&trusted, 2020, 4000)), Ok(()));
+        is_of_time(verify(&of_years(&trusted, 2020, 2021)), "Expired");
+        is_of_time(verify(&of_years(&trusted, 3990, 4000)), "NotValidYet");
+        assert_eq!(verify(&of_years(&other, 2020, 4000)), wrong(CertificateError::BadSignature));
+        assert_eq!(verifier.client_auth_mandatory(), client_auth == ClientAuth::Required);
+    }
+}
+
+#[test]
 fn revoked_certificates_of_clients_are_refused() {
     let stores = Stores::new();
     let [listing, other] = ["listing", "other"].map(Authority::new);

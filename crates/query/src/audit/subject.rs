@@ -140,6 +140,7 @@ impl Subject {
             Statement::CreateTable(create) => named("CREATE_TABLE", &create.table),
             Statement::AlterTable(alter) => named("ALTER_TABLE", &alter.table),
             Statement::DropTable(drop) => named("DROP_TABLE", &drop.table),
+            Statement::Truncate(table) => named("TRUNCATE", table),
             Statement::CreateType(create) => ddl("CREATE_TYPE", create.name.keyspace.as_ref(), Some(&create.name.name)),
             Statement::AlterType(alter) => ddl("ALTER_TYPE", alter.name.keyspace.as_ref(), Some(&alter.name.name)),
             Statement::DropType(drop) => ddl("DROP_TYPE", drop.name.keyspace.as_ref(), Some(&drop.name.name)),

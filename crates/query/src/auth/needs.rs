@@ -74,6 +74,7 @@ fn of_schema(statement: &Statement, keyspace: Option<&str>, engine: &Engine) -> 
         Statement::CreateTable(create) => (Create, all_tables(&create.table)),
         Statement::AlterTable(alter) => (Alter, table(&alter.table)),
         Statement::DropTable(drop) => (Drop, table(&drop.table)),
+        Statement::Truncate(name) => (Permission::Modify, table(name)),
         Statement::CreateType(create) => (Create, types_of(create.name.keyspace.as_ref())),
         Statement::AlterType(alter) => (Alter, types_of(alter.name.keyspace.as_ref())),
         Statement::DropType(drop) => (Drop, types_of(drop.name.keyspace.as_ref())),

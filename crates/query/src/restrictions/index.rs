@@ -55,8 +55,8 @@ impl BoundValues {
 }
 
 impl IndexedRestriction {
-    fn of_term(table: &Table, column: &str, part: IndexPart, term: TupleTerm) -> Option<IndexedRestriction> {
-        let index = find(table, column, part)?.clone();
+    fn of_term(indexes: Indexes<'_>, column: &str, part: IndexPart, term: TupleTerm) -> Option<IndexedRestriction> {
+        let index = indexes.find(column, part)?.clone();
         Some(IndexedRestriction { index, value: IndexedValue::One(term) })
     }
 
@@ -78,13 +78,13 @@ impl IndexedRestriction {
         Some(IndexedRestriction { index, value: IndexedValue::Like(term.clone(), analysis) })
     }
 
-    fn of_contains(table: &Table, column: &str, contains: &Contains) -> Option<IndexedRestriction> {
-        let of_term = |part, term: &Term| Self::of_term(table, column, part, TupleTerm::Single(term.clone()));
+    fn of_contains(indexes: Indexes<'_>, column: &str, contains: &Contains) -> Option<IndexedRestriction> {
+        let of_term = |part, term: &Term| Self::of_term(indexes, column, part, TupleTerm::Single(term.clone()));
         let value = contains.values.first().and_then(|value| of_term(IndexPart::Values, value));
         let key = || contains.keys.first().and_then(|key| of_term(IndexPart::Keys, key));
         let entry = || {
             let (key, value) = contains.entries.first()?;
-            let index = find(table, column, IndexPart::Entries)?.clone();
+            let index = indexes.find(column, IndexPart::Entries)?.clone();
             Some(IndexedRestriction { index, value: IndexedValue::Entry(key.clone(), value.clone()) })
         };
         value.or_else(key).or_else(entry)
@@ -139,16 +139,28 @@ fn has_ranges(ty: &CqlType) -> bool {
     )
 }
 
-/// The table's index for single values of a part of a column. As in Cassandra, one of SASI goes before a plain one, and
-/// that before a storage-attached one.
-fn find<'t>(table: &'t Table, column: &str, part: IndexPart) -> Option<&'t Index> {
-    let all = table.indexes().iter().filter(|index| *index.column == *column && index.part == part);
-    let is_divided = |index: &Index| index.class == IndexClass::Sasi && analysis_of(table, index).divides();
-    all.filter(|index| !is_divided(index)).min_by_key(|index| match index.class {
-        IndexClass::Sasi => 0,
-        IndexClass::Plain => 1,
-        IndexClass::StorageAttached => 2,
-    })
+/// The indexes of a table.
+#[derive(Clone, Copy)]
+pub(super) struct Indexes<'t> {
+    table: &'t Table,
+    /// Whether a storage-attached index goes before a plain one.
+    prefers_attached: bool,
+}
+
+impl<'t> Indexes<'t> {
+    /// The index for single values of a part of a column. As in Cassandra, one of SASI goes before a plain one, and that
+    /// before a storage-attached one unless the configuration prefers those.
+    fn find(self, column: &str, part: IndexPart) -> Option<&'t Index> {
+        let Indexes { table, prefers_attached } = self;
+        let all = table.indexes().iter().filter(|index| *index.column == *column && index.part == part);
+        let is_divided = |index: &Index| index.class == IndexClass::Sasi && analysis_of(table, index).divides();
+        all.filter(|index| !is_divided(index)).min_by_key(|index| match index.class {
+            IndexClass::Sasi => 0,
+            IndexClass::StorageAttached if prefers_attached => 1,
+            IndexClass::Plain => 2,
+            IndexClass::StorageAttached => 3,
+        })
+    }
 }
 
 fn analysis_of(table: &Table, index: &Index) -> Analysis {
@@ -188,12 +200,12 @@ pub(super) fn pattern_of(table: &Table, column: &Column, pattern: &[u8]) -> Resu
 
 /// How the indexes of a SELECT analyze the text that they answer for. Without an index, text stays as it is.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Analyses<'t>(Option<&'t Table>);
+pub(super) struct Analyses<'t>(Option<Indexes<'t>>);
 
 impl Analyses<'_> {
     /// The analysis of a part of a column.
     pub fn of(self, column: &str, part: IndexPart) -> Analysis {
-        self.0.and_then(|table| Some(analysis_of(table, find(table, column, part)?))).unwrap_or_default()
+        self.0.and_then(|indexes| Some(analysis_of(indexes.table, indexes.find(column, part)?))).unwrap_or_default()
     }
 }
 
@@ -205,13 +217,14 @@ fn find_attached<'t>(table: &'t Table, column: &str, part: IndexPart) -> Option<
 }
 
 impl ColumnRestriction {
-    fn indexed(&self, table: &Table) -> Option<IndexedRestriction> {
+    fn indexed(&self, indexes: Indexes<'_>) -> Option<IndexedRestriction> {
+        let table = indexes.table;
         match &self.kind {
             Kind::Equal(term) => {
                 let term = TupleTerm::Single(term.clone());
-                IndexedRestriction::of_term(table, &self.column.name, IndexPart::Whole, term)
+                IndexedRestriction::of_term(indexes, &self.column.name, IndexPart::Whole, term)
             }
-            Kind::Contains(contains) => IndexedRestriction::of_contains(table, &self.column.name, contains),
+            Kind::Contains(contains) => IndexedRestriction::of_contains(indexes, &self.column.name, contains),
             Kind::Slice { start, end } => {
                 let term =
                     |bound: &Option<TermBound>| bound.as_ref().map(|bound| TupleTerm::Single(bound.term.clone()));
@@ -255,13 +268,14 @@ impl Contains {
 }
 
 impl ClusteringRestriction {
-    pub(super) fn indexed(&self, table: &Table) -> Option<IndexedRestriction> {
+    pub(super) fn indexed(&self, indexes: Indexes<'_>) -> Option<IndexedRestriction> {
         let [column] = self.columns.as_slice() else { return None };
+        let table = indexes.table;
         match &self.kind {
             ClusteringKind::Equal(term) => {
-                IndexedRestriction::of_term(table, &column.name, IndexPart::Whole, term.clone())
+                IndexedRestriction::of_term(indexes, &column.name, IndexPart::Whole, term.clone())
             }
-            ClusteringKind::Contains(contains) => IndexedRestriction::of_contains(table, &column.name, contains),
+            ClusteringKind::Contains(contains) => IndexedRestriction::of_contains(indexes, &column.name, contains),
             ClusteringKind::Slice { start, end } => {
                 let term = |bound: &Option<TupleBound>| bound.as_ref().map(|bound| bound.tuple.clone());
                 IndexedRestriction::of_slice(table, column, term(start), term(end))
@@ -306,33 +320,42 @@ pub(super) struct IndexUse {
 }
 
 impl Restrictions {
+    /// The indexes that restrictions may use.
+    pub(super) fn table_indexes(&self) -> Indexes<'_> {
+        Indexes { table: &self.table, prefers_attached: self.prefers_attached }
+    }
+
     /// Whether any restriction has an index.
     pub(super) fn find_index_use(&mut self) {
-        let table = &*self.table;
-        if !table.indexes().is_empty() {
-            let of_partition = self.partition.restricted().any(|restriction| restriction.indexed(table).is_some());
-            let of_others = self.others.iter().any(|restriction| restriction.indexed(table).is_some());
+        let indexes = self.table_indexes();
+        if !indexes.table.indexes().is_empty() {
+            let of_partition = self.partition.restricted().any(|restriction| restriction.indexed(indexes).is_some());
+            let of_others = self.others.iter().any(|restriction| restriction.indexed(indexes).is_some());
             let is_possible = of_partition || of_others || self.has_clustering_index();
             self.indexes.is_possible = is_possible || self.has_nearest_index();
         }
     }
 
     pub(super) fn has_clustering_index(&self) -> bool {
-        self.clustering.all().iter().any(|restriction| restriction.indexed(&self.table).is_some())
+        self.clustering.all().iter().any(|restriction| restriction.indexed(self.table_indexes()).is_some())
     }
 
-    /// How text is changed before rows are compared. As in Cassandra, a plain index leaves all text as it is.
+    /// How text is changed before rows are compared. As in Cassandra, a plain index leaves all text as it is, unless a
+    /// storage-attached one is preferred to it.
     pub(super) fn analyses(&self) -> Analyses<'_> {
         if !self.indexes.is_used || self.table.indexes().iter().all(|index| index.given_options().next().is_none()) {
             return Analyses::default();
         }
-        let is_plain = |found: Option<IndexedRestriction>| found.is_some_and(|it| it.index.class == IndexClass::Plain);
-        let table = &*self.table;
-        let partition = self.partition.restricted().filter(|_| self.indexes.filters_partition);
-        let columns = partition.chain(&self.others).any(|known| is_plain(known.indexed(table)));
-        let clustering =
-            self.indexes.filters_clustering && self.clustering.all().iter().any(|known| is_plain(known.indexed(table)));
-        Analyses((!columns && !clustering).then_some(table))
+        let indexes = self.table_indexes();
+        let has = |class: IndexClass| {
+            let is_it = |found: Option<IndexedRestriction>| found.is_some_and(|it| it.index.class == class);
+            let partition = self.partition.restricted().filter(|_| self.indexes.filters_partition);
+            let mut clustering = self.clustering.all().iter().filter(|_| self.indexes.filters_clustering);
+            partition.chain(&self.others).any(|known| is_it(known.indexed(indexes)))
+                || clustering.any(|known| is_it(known.indexed(indexes)))
+        };
+        let leaves_text = has(IndexClass::Plain) && !(self.prefers_attached && has(IndexClass::StorageAttached));
+        Analyses((!leaves_text).then_some(indexes))
     }
 
     /// Whether Cassandra uses an index for it.
@@ -364,7 +387,7 @@ impl Restrictions {
     /// Refuses, unless filtering is allowed, a SELECT whose conditions neither a single plain index nor the
     /// storage-attached ones together answer.
     pub(super) fn check_index_filters(&self) -> Result<(), QueryError> {
-        let table = &*self.table;
+        let (table, indexes) = (&*self.table, self.table_indexes());
         // The order by similarity is a condition, and an index of vectors is storage-attached.
         let (mut conditions, mut is_indexed, mut is_attached) = (usize::from(self.nearest().is_some()), true, true);
         let mut count = |count: usize, indexed: Option<IndexedRestriction>, attached: bool| {
@@ -373,10 +396,11 @@ impl Restrictions {
             is_attached &= attached;
         };
         let columns = self.partition.restricted().filter(|_| self.indexes.filters_partition).chain(&self.others);
-        columns.for_each(|known| count(known.condition_count(), known.indexed(table), known.is_attached(table)));
+        columns.for_each(|known| count(known.condition_count(), known.indexed(indexes), known.is_attached(table)));
         if self.indexes.filters_clustering {
             let clustering = self.clustering.all().iter();
-            clustering.for_each(|known| count(known.condition_count(), known.indexed(table), known.is_attached(table)));
+            clustering
+                .for_each(|known| count(known.condition_count(), known.indexed(indexes), known.is_attached(table)));
         }
         let is_identity = conditions == 0 && self.clustering.is_empty();
         if is_identity || (conditions == 1 && is_indexed) || (conditions > 0 && is_attached) {
@@ -388,16 +412,16 @@ impl Restrictions {
     /// The restrictions by which indexes find the rows, if that is better than reading the partitions and slices: those
     /// to one value first, because the rows of a range have to be sorted.
     pub(super) fn useful_indexed(&self) -> Vec<IndexedRestriction> {
-        let table = &*self.table;
+        let indexes = self.table_indexes();
         // Rows of a given partition that are given by their clustering are read at once.
         let gives_rows = !self.is_key_range && !self.clustering.is_empty() && !self.filters_clustering;
         if !self.indexes.is_used || gives_rows {
             return Vec::new();
         }
-        let of_others = self.others.iter().filter_map(|restriction| restriction.indexed(table));
-        let of_clustering = self.clustering.all().iter().filter_map(|restriction| restriction.indexed(table));
+        let of_others = self.others.iter().filter_map(|restriction| restriction.indexed(indexes));
+        let of_clustering = self.clustering.all().iter().filter_map(|restriction| restriction.indexed(indexes));
         let of_partition = self.partition.restricted().filter(|_| self.filters_partition);
-        let of_partition = of_partition.filter_map(|restriction| restriction.indexed(table));
+        let of_partition = of_partition.filter_map(|restriction| restriction.indexed(indexes));
         let mut indexed: Vec<_> = of_others.chain(of_clustering).chain(of_partition).collect();
         indexed.sort_by_key(IndexedRestriction::is_range);
         indexed

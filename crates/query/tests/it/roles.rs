@@ -205,6 +205,29 @@ fn a_batch_needs_permissions_on_the_tables_of_all_its_statements() {
 }
 
 #[test]
+fn truncate_does_not_tell_a_role_without_permission_whether_the_table_exists() {
+    let mut node = RoleNode::new();
+    let prepared = node.node.processor.prepare("TRUNCATE ks.later", None).unwrap();
+    let execute = |node: &RoleNode| node.node.execute(&prepared, &QueryOptions::default());
+    node.new_client("r");
+    let refused = |table: &str| format!("User r has no MODIFY permission on <table {table}> or any of its parents");
+    for table in ["ks.t", "ks.later", "nothing.t"] {
+        assert_eq!(node.node.failure(&format!("TRUNCATE {table}")), refused(table));
+    }
+    assert_eq!(execute(&node).unwrap_err().message, refused("ks.later"));
+    node.as_superuser("GRANT MODIFY ON ALL KEYSPACES TO r");
+    assert_eq!(node.node.failure("TRUNCATE ks.later"), "table later does not exist");
+    assert_eq!(node.node.failure("TRUNCATE nothing.t"), "keyspace nothing does not exist");
+    assert_eq!(execute(&node).unwrap_err().message, "table later does not exist");
+    // The statement that was prepared before finds the table that was made since.
+    node.as_superuser("CREATE TABLE ks.later (k int PRIMARY KEY)");
+    node.run("INSERT INTO ks.later (k) VALUES (1)");
+    execute(&node).unwrap();
+    node.as_superuser("GRANT SELECT ON ks.later TO r");
+    assert!(node.node.rows("SELECT * FROM ks.later").is_empty());
+}
+
+#[test]
 fn a_creator_gets_all_permissions_and_a_drop_takes_them_away() {
     let mut node = RoleNode::new();
     node.new_client("r");

@@ -1,6 +1,6 @@
 //! SELECTs that several indexes answer together.
 
-use query::QueryOptions;
+use query::{ProcessorOptions, QueryOptions};
 
 use crate::node::{TestNode, rows_of};
 
@@ -101,4 +101,38 @@ fn candidates(node: &TestNode, statement: &str) -> usize {
     let events = node.trace(statement);
     let count = events.iter().find_map(|event| event.strip_suffix(" candidates")?.rsplit(' ').next()?.parse().ok());
     count.unwrap_or_else(|| panic!("no index in {events:?}"))
+}
+
+/// The answers are those of Cassandra 5.0.8 with `sai_options.prioritize_over_legacy_index` false and true.
+#[test]
+fn a_storage_attached_index_that_is_preferred_to_a_plain_one_decides_how_text_is_compared() {
+    let without_case = "USING 'sai' WITH OPTIONS = {'case_sensitive': 'false'}";
+    for prefers_attached_indexes in [false, true] {
+        let options = ProcessorOptions { prefers_attached_indexes, ..ProcessorOptions::default() };
+        let mut node = TestNode::with_options(options);
+        node.create_keyspace();
+        node.run("CREATE TABLE t (k int PRIMARY KEY, v text, w text, x int, y int)");
+        ["(v)", "(x)"].iter().for_each(|target| drop(node.run(&format!("CREATE INDEX ON t {target}"))));
+        ["(v)", "(w)"].iter().for_each(|target| drop(node.run(&format!("CREATE INDEX ON t {target} {without_case}"))));
+        node.run("INSERT INTO t (k, v, w, x, y) VALUES (1, 'a', 'b', 1, 1)");
+        node.run("INSERT INTO t (k, v, w, x, y) VALUES (2, 'A', 'B', 1, 1)");
+        for (condition, by_default, preferred) in [
+            ("v = 'a'", &["1"][..], &["1", "2"][..]),
+            ("v = 'A'", &["2"], &["1", "2"]),
+            ("w = 'b'", &["1", "2"], &["1", "2"]),
+            ("v = 'a' AND w = 'b'", &["1"], &["1", "2"]),
+            ("v = 'a' AND w = 'b' ALLOW FILTERING", &["1"], &["1", "2"]),
+            ("x = 1 AND w = 'b' ALLOW FILTERING", &["1"], &["1", "2"]),
+            ("x = 1 AND y = 1 AND w = 'b' ALLOW FILTERING", &["1"], &["1", "2"]),
+            ("k = 1 AND v = 'A'", &[], &["1"]),
+            ("x = 1", &["1", "2"], &["1", "2"]),
+        ] {
+            let expected = if prefers_attached_indexes { preferred } else { by_default };
+            let mut rows = node.rows(&format!("SELECT k FROM t WHERE {condition}"));
+            rows.sort();
+            assert_eq!(rows, expected, "{condition}, preferred: {prefers_attached_indexes}");
+        }
+        let refused = node.failure("SELECT k FROM t WHERE x = 1 AND w = 'b'");
+        assert!(refused.contains("ALLOW FILTERING"), "{refused}");
+    }
 }
