@@ -34,14 +34,16 @@ def authority(directory: Path, name: str) -> None:
             "-keyout", directory / f"{name}.key", "-out", directory / f"{name}.pem")
 
 
-def identity(directory: Path, name: str, issuer: str, uri: str = "") -> None:
-    """A key and its certificate, as NAME.key, NAME.pem and both in NAME.both. The certificate may have a URI."""
+def identity(directory: Path, name: str, issuer: str, uri: str = "", days: int = 30) -> None:
+    """A key and its certificate, as NAME.key, NAME.pem and both in NAME.both. The certificate may have a URI. It is valid for so many
+    days; with a negative number it has expired.
+    """
     names = "subjectAltName=IP:127.0.0.1,DNS:localhost" + (f",URI:{uri}" if uri else "")
     request = directory / f"{name}.csr"
     openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-addext", names,
             "-keyout", directory / f"{name}.key", "-out", request)
     openssl("x509", "-req", "-in", request, "-CA", directory / f"{issuer}.pem", "-CAkey", directory / f"{issuer}.key",
-            "-days", "30", "-copy_extensions", "copy", "-out", directory / f"{name}.pem")
+            "-days", str(days), "-copy_extensions", "copy", "-out", directory / f"{name}.pem")
     parts = [(directory / f"{name}.{kind}").read_text() for kind in ("key", "pem")]
     (directory / f"{name}.both").write_text("".join(parts))
 
@@ -82,6 +84,7 @@ def main() -> None:
             authority(directory, name)
         for name, issuer in (("node", "authority"), ("client", "authority"), ("foreign", "stranger")):
             identity(directory, name, issuer)
+        identity(directory, "expired", "authority", days=-1)
         shutil.copy(directory / "authority.pem", directory / "trusted.pem")
         for name in ("node", "client"):
             openssl("pkcs12", "-export", "-in", directory / f"{name}.pem", "-inkey", directory / f"{name}.key", "-passout",
@@ -114,7 +117,7 @@ def mutual(checks: Checks, node, directory: Path) -> None:
         with checks.part(version.name):
             cluster = connect(node, directory, "client", version)
             works(checks, version.name, cluster)
-            for name in ("foreign", None):
+            for name in ("foreign", "expired", None):
                 refused = connect(node, directory, name, version)
                 checks.raises(f"{version.name}: certificate {name}", NoHostAvailable, "", refused.connect)
                 refused.shutdown()
