@@ -501,4 +501,4 @@ fn server_options(config: &Config, request_memory: Arc<MemoryBudget>) -> ServerO
 }
 
 #[cfg(test)]
-mod options_in_force;
+mod tests;

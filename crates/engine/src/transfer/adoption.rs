@@ -60,8 +60,8 @@ impl Transfers {
             self.adopt_schema(keyspaces).map(|()| adopted)
         });
         if adopted.is_err() {
-            // Best effort: a log that cannot be written takes no deletion either. Roles that stay are those that the next
-            // attempt would write.
+            // Best effort: a log that cannot be written takes no deletion either. Roles that stay are those that the
+            // next attempt would write.
             let _ = self.remove_roles(&roles);
             // Without the schema the files belong to no table, and the next attempt first removes them.
             for table in tables.iter().filter(|table| self.shared.store(table).is_err()) {
