@@ -147,8 +147,7 @@ const SETUP: [&str; 3] = [
 /// Carries out statements on a new node. Returns the answer to the last one.
 fn last_answer(parts: &Parts, statements: &[&str]) -> String {
     let processor = parts.processor();
-    let statements = SETUP.iter().chain(statements).map(|statement| answer(&processor, statement));
-    statements.last().unwrap_or_default()
+    SETUP.iter().chain(statements).fold(String::new(), |_, statement| answer(&processor, statement))
 }
 
 /// The answer to a statement, as text. `FLUSH` is one of its own, and `{300}` stands for a text of 300 characters.
