@@ -83,10 +83,10 @@ impl Writes {
         order::drive(Write { writes: self, mutation, stores: &stores }).await
     }
 
-    /// Writes a batch as [`Writes::write`] does, and also one that is larger than a log record may be; of such a batch
-    /// some updates are visible before others. Each update by itself has to fit a record.
+    /// Writes a batch like [`Writes::write`]. The batch may also be larger than a log record; some of its updates are
+    /// then visible before others. Each update by itself has to fit into a record.
     ///
-    /// `owner` lives as long as the batch is under way, also where its caller gave up.
+    /// `owner` is kept until the batch is complete, even if the caller dropped the future.
     pub async fn write_batch(
         self: &Arc<Writes>,
         owner: &Arc<impl Any + Send + Sync>,
@@ -100,8 +100,9 @@ impl Writes {
         }
     }
 
-    /// Writes a mutation as [`Writes::write`] does, and one that is larger than a log record may be update by update:
-    /// for updates of which nothing was promised together. Each by itself has to fit a record, or nothing is written.
+    /// Writes a mutation like [`Writes::write`]. If it is larger than a log record may be, its updates are written one
+    /// after another, so this is for updates that need not be atomic together. Each update by itself has to fit into a
+    /// record; otherwise nothing is written.
     pub async fn write_parts(&self, mutation: &Mutation) -> Result<(), EngineError> {
         match self.write(mutation).await {
             Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {

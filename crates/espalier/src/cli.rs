@@ -239,13 +239,13 @@ pub struct LogFiles {
     pub max_log_size: Option<String>,
 }
 
-/// A Cassandra node, and the node of ours that adopts its data.
+/// A Cassandra node, and the Espalier node that adopts its data.
 #[derive(Debug, Args)]
 pub struct UpgradeFrom {
-    /// Our node, which must have no user keyspaces
+    /// The Espalier node, which must have no user keyspaces
     #[command(flatten)]
     pub node: Node,
-    /// Configuration file of our node
+    /// Configuration file of the Espalier node
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Cassandra's commit log directory [default: commitlog beside its data directory]
