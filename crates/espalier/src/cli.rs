@@ -259,10 +259,10 @@ pub struct UpgradeFrom {
 /// The node to export, and the target.
 #[derive(Debug, Args)]
 pub struct ExportNode {
-    /// Our node
+    /// The Espalier node
     #[command(flatten)]
     pub node: Node,
-    /// Configuration file of our node
+    /// Configuration file of the Espalier node
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Directory in which `data` is created
