@@ -179,5 +179,4 @@ PREPARED = [
     "DELETE FROM ks.u WHERE k = 3",
     "BEGIN BATCH UPDATE ks.t SET v = 3 WHERE k = 3; DELETE FROM ks.u WHERE k = 3; APPLY BATCH",
     "SELECT role FROM system_auth.roles WHERE role = 'nobody'",
-    "TRUNCATE ks.nothing",
 ]

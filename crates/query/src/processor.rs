@@ -384,7 +384,8 @@ fn work(statement: Statement, preparing: &mut Preparing<'_>) -> Result<Work, Que
         Statement::Use(keyspace) => Work::Use(keyspace.as_str().into()),
         Statement::Truncate(name) => match preparing.table(&name) {
             Ok(table) => Work::Truncate(table),
-            // As in Cassandra, the execution finds that there is no such table, and before it that there is no permission.
+            // As in Cassandra, a client without permission is not told that there is no such table. The execution
+            // finds both.
             Err(_) => {
                 let statement = Statement::Truncate(name);
                 ddl::prepare(&statement, preparing)?;

@@ -148,8 +148,8 @@ pub(super) struct Indexes<'t> {
 }
 
 impl<'t> Indexes<'t> {
-    /// The index for single values of a part of a column. As in Cassandra, one of SASI goes before a plain one, and that
-    /// before a storage-attached one unless the configuration prefers those.
+    /// The index for single values of a part of a column. As in Cassandra, one of SASI goes before a plain one, and
+    /// that before a storage-attached one unless the configuration prefers those.
     fn find(self, column: &str, part: IndexPart) -> Option<&'t Index> {
         let Indexes { table, prefers_attached } = self;
         let all = table.indexes().iter().filter(|index| *index.column == *column && index.part == part);
