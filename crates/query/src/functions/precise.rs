@@ -116,7 +116,8 @@ fn rounded(value: BigInt, scale: i64, digits: u32) -> Option<Decimal> {
     };
     let step = if value.is_negative() { -1 } else { 1 };
     let value = if away { quotient + step } else { quotient };
-    Some(Decimal::new(value, i32::try_from(scale - excess).ok()?))
+    // Rounding 9.99 up gives 10.0, which has a digit too many.
+    rounded(value, scale - excess, digits)
 }
 
 /// `e` to the power of `value`; `None` if the result is too large or too small to be computed.
@@ -141,12 +142,20 @@ pub(super) fn log(value: &Decimal) -> Option<Decimal> {
 }
 
 fn log_to(value: &Decimal, digits: u32) -> Option<Decimal> {
-    let fixed = Fixed::new(digits + GUARD_DIGITS);
+    let fixed = Fixed::new(digits + zeros_beside_one(value) + GUARD_DIGITS);
     let natural = natural(value, &fixed)?;
     if natural.is_zero() {
         return Some(Decimal::new(0, 0));
     }
     rounded(natural, i64::from(fixed.digits), digits)
+}
+
+/// The zeros after the point in the distance of `value` from one. Its logarithm has as many, and they are no digits of
+/// the result.
+fn zeros_beside_one(value: &Decimal) -> u32 {
+    let zeros = value.subtract(&Decimal::new(1, 0)).map_or(0, |left| i64::from(left.scale) - left.precision() as i64);
+    // A value beside one has more digits than that, so this bounds the cost for other values.
+    u32::try_from(zeros.clamp(0, value.precision() as i64)).unwrap_or(0)
 }
 
 /// The logarithm of base ten; `None` if it is not defined.
@@ -219,7 +228,8 @@ mod tests {
             };
             compared += 1;
             let found = found.map_or(String::new(), |value| value.to_string());
-            if found != expected {
+            // The exponent of zero depends on the digits of ln 10 that Cassandra has computed before.
+            if found != expected && !(found.starts_with("0E+") && expected.starts_with("0E+")) {
                 wrong.push(format!("{} of {input}: {found}, not {expected}", record["type"]));
             }
         }
