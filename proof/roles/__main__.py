@@ -47,13 +47,11 @@ def main() -> None:
         ours = table(node)
         if len(ours) < CELLS_MIN:
             failures.append(f"the table has {len(ours)} cells, which are fewer than {CELLS_MIN}")
-        audit.requests(node, first_connection)
         our_entries = audit.entries(node, first_connection)
         ours |= edges.answers(node, first_connection) | masking.answers(node, first_connection)
         if not options.only_espalier:
             with Cassandra.start(roles=True) as oracle:
                 theirs = table(oracle)
-                audit.requests(oracle, first_connection)
                 entries = audit.entries(oracle, first_connection)
                 theirs |= edges.answers(oracle, first_connection) | masking.answers(oracle, first_connection)
             same, lines = audit.compare(entries, our_entries)

@@ -165,8 +165,6 @@ STATEMENTS = [
     "SELECT role FROM system_auth.role_permissions WHERE role = 'nobody'",
     "SELECT identity FROM system_auth.identity_to_role WHERE identity = 'nobody'",
     "SELECT cidr_group FROM system_auth.cidr_groups WHERE cidr_group = 'nobody'",
-    "UPDATE system.local SET data_center = 'datacenter1' WHERE key = 'local'",
-    "DELETE FROM system_schema.keyspaces WHERE keyspace_name = 'nothing'",
     "ADD IDENTITY 'spiffe://nobody' TO ROLE 'nobody'",
     "DROP IDENTITY IF EXISTS 'spiffe://nobody'",
 ]
