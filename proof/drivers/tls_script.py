@@ -35,8 +35,8 @@ def authority(directory: Path, name: str) -> None:
 
 
 def identity(directory: Path, name: str, issuer: str, uri: str = "", days: int = 30) -> None:
-    """A key and its certificate, as NAME.key, NAME.pem and both in NAME.both. The certificate may have a URI. It is valid for so many
-    days; with a negative number it has expired.
+    """A key and its certificate, as NAME.key, NAME.pem and both in NAME.both. The certificate may have a URI. It is valid for this
+    number of days; with a negative number it has expired.
     """
     names = "subjectAltName=IP:127.0.0.1,DNS:localhost" + (f",URI:{uri}" if uri else "")
     request = directory / f"{name}.csr"

@@ -27,8 +27,8 @@ import org.apache.cassandra.service.StorageService;
  * <ul>
  * <li>While a table moves into the mode, writes with its new definition go to its old memtable until that is switched. They have to be in
  * Cassandra's log.
- * <li>After a table has moved out of the mode, prepared statements go on to write with its old definition: such a change does not affect
- * them, in Cassandra's view.
+ * <li>After a table has moved out of the mode, prepared statements still write with its old definition, because Cassandra does not
+ * prepare them again for such a change.
  * </ul>
  *
  * So no table skips the log before every table of the mode was seen to have memtables of ours only, and none does from the moment at which a
