@@ -91,7 +91,7 @@ def annotated(dump, operations: int) -> list[str]:
     """What each function takes of an operation, without those that it calls, most first. (The percentages that callgrind_annotate prints are of
     the difference to the dump before.)"""
     done = subprocess.run(["callgrind_annotate", "--threshold=100", "--auto=no", str(dump)], check=True, capture_output=True, text=True)
-    found = re.findall(r"^ *([\d,]+) \([^)]*\) +(?!PROGRAM)(.*)$", done.stdout, re.MULTILINE)
+    found = re.findall(r"^ *([\d,]+) \([^)]*\) +(?! *PROGRAM)(.*)$", done.stdout, re.MULTILINE)
     return [f"{int(count.replace(',', '')) / operations:8.0f}  {function[:150]}" for count, function in found]
 
 

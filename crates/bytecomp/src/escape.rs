@@ -13,10 +13,8 @@ const LAST_ZERO: u8 = 0xff;
 pub(crate) const END: u8 = ESCAPE;
 
 const WORD: usize = size_of::<u64>();
-/// Values are escaped in chunks of two words.
-const CHUNK: usize = 2 * WORD;
-/// A byte of a chunk has at most two bytes in its escaped form, and the last stored word may reach beyond these.
-const ESCAPED_SIZE: usize = 2 * CHUNK + WORD;
+/// A byte of a word has at most two bytes in its escaped form, and the last stored word may reach beyond these.
+const ESCAPED_SIZE: usize = 3 * WORD;
 
 /// The bits that mark zero bytes of a word. The lowest mark is exact; marks above it may be false.
 #[inline]
@@ -42,35 +40,34 @@ pub(crate) fn encode(value: &[u8], out: &mut Vec<u8>) {
         return;
     }
     let mut follows_zero = false;
-    for chunk in value.chunks(CHUNK) {
-        let mut escaped = [0; ESCAPED_SIZE];
-        let mut count = 0;
-        for bytes in chunk.chunks(WORD) {
-            let word = match <&[u8; WORD]>::try_from(bytes) {
-                Ok(word) => u64::from_le_bytes(*word),
-                Err(_) => bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
-            };
-            count = escape_word(word, bytes.len(), &mut follows_zero, &mut escaped, count);
-        }
-        // An append of constant length needs no call.
-        let end = out.len() + count;
-        out.extend_from_slice(&escaped);
-        out.truncate(end);
+    let (words, rest) = value.as_chunks::<WORD>();
+    for word in words {
+        encode_word(u64::from_le_bytes(*word), WORD, &mut follows_zero, out);
+    }
+    if !rest.is_empty() {
+        let word = rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        encode_word(word, rest.len(), &mut follows_zero, out);
     }
     out.push(if follows_zero { ANOTHER_ZERO } else { ESCAPE });
 }
 
-/// Appends the escaped form of the first `length` bytes of a word, the lowest first, to the first `count` bytes of
-/// `escaped`, and returns their number then. The byte for the last zero of a run depends on the next byte, so it is
-/// written with that. Whole words are stored, of which only the first bytes count.
+/// Appends the escaped form of the first `length` bytes of a word, the lowest first.
 #[inline(always)]
-fn escape_word(
-    mut word: u64,
-    mut length: usize,
-    follows_zero: &mut bool,
-    escaped: &mut [u8; ESCAPED_SIZE],
-    mut count: usize,
-) -> usize {
+fn encode_word(word: u64, length: usize, follows_zero: &mut bool, out: &mut Vec<u8>) {
+    let mut escaped = [0; ESCAPED_SIZE];
+    let count = escape_word(word, length, follows_zero, &mut escaped);
+    // An append of constant length needs no call.
+    let end = out.len() + count;
+    out.extend_from_slice(&escaped);
+    out.truncate(end);
+}
+
+/// Writes the escaped form of the first `length` bytes of a word, the lowest first, and returns how many bytes that are.
+/// The byte for the last zero of a run depends on the next byte, so it is written with that. Whole words are stored, of
+/// which only the first bytes count.
+#[inline(always)]
+fn escape_word(mut word: u64, mut length: usize, follows_zero: &mut bool, escaped: &mut [u8; ESCAPED_SIZE]) -> usize {
+    let mut count = 0;
     let mut store = |count: usize, word: u64| {
         if let Some(place) = escaped.get_mut(count..).and_then(<[u8]>::first_chunk_mut) {
             *place = word.to_le_bytes();

@@ -191,10 +191,14 @@ impl<'a> Row<'a> {
         self.bytes
     }
 
+    /// The flags, and the version of the column set under which the row was written: what stands first.
+    fn flags_and_version(reader: &mut Reader<'_>) -> (u8, u32) {
+        (reader.u8(), reader.uvint() as u32)
+    }
+
     pub(crate) fn header(&self) -> Header {
         let mut reader = Reader { bytes: self.bytes };
-        let flags = reader.u8();
-        let version = reader.uvint() as u32;
+        let (flags, version) = Self::flags_and_version(&mut reader);
         let mut header = Header {
             flags,
             version,
@@ -244,7 +248,7 @@ impl<'a> Row<'a> {
 
     /// The version of the column set under which the row was written.
     pub fn column_set_version(&self) -> u32 {
-        self.header().version
+        Self::flags_and_version(&mut Reader { bytes: self.bytes }).1
     }
 
     /// The data of the columns that the table has now, ascending by index in `table.columns(self.is_static())`. Data of
@@ -347,9 +351,8 @@ impl<'a> Row<'a> {
     pub fn is_permanent(&self, table: &Table) -> bool {
         const UNLIKE: u8 =
             flag::EXPIRING | flag::DELETION | flag::CELL_META | flag::SPARSE | flag::STATIC | flag::PIECE;
-        let header = self.header();
-        header.flags & (flag::LIVENESS | UNLIKE) == flag::LIVENESS
-            && table.column_sets(false).is_current(header.version)
+        let (flags, version) = Self::flags_and_version(&mut Reader { bytes: self.bytes });
+        flags & (flag::LIVENESS | UNLIKE) == flag::LIVENESS && table.column_sets(false).is_current(version)
     }
 
     /// Whether a client would see the row at `now_seconds`: by its own liveness or by one of its cells.

@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use engine::{Turn, Unsettled};
-use model::Schema;
+use engine::{BorrowedSchema, Turn, Unsettled};
 use protocol::QueryOptions;
 
 use crate::budget::Budget;
@@ -33,7 +32,7 @@ pub(crate) struct Execution<'a> {
     /// The processor: engine, options, clock.
     pub processor: &'a Processor,
     /// The schema at the start of the execution.
-    pub schema: &'a Schema,
+    pub schema: &'a BorrowedSchema,
     /// The client.
     pub client: &'a ClientState,
     /// The request's options. The values are in `values`.
@@ -71,7 +70,7 @@ pub(crate) struct Execution<'a> {
 impl<'a> Execution<'a> {
     pub fn new(
         processor: &'a Processor,
-        schema: &'a Schema,
+        schema: &'a BorrowedSchema,
         request: RequestParts<'a>,
         values: &'a [Value<'a>],
         keyspace: Option<&'a str>,

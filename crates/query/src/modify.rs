@@ -256,11 +256,11 @@ impl<'t> Traced<'t> {
 fn check_alive(updates: &Updates, execution: &Execution<'_>) -> Result<(), QueryError> {
     let data_center = &execution.processor.options().node.data_center;
     let mut checked = None;
-    for table in updates.tables() {
+    updates.tables().try_for_each(|table| {
         let keyspace = &table.keyspace;
-        if checked.replace(keyspace) != Some(keyspace) {
-            consistency::check_alive(execution.options.consistency, execution.schema, keyspace, data_center)?;
+        match checked.replace(keyspace) == Some(keyspace) {
+            true => Ok(()),
+            false => consistency::check_alive(execution.options.consistency, execution.schema, keyspace, data_center),
         }
-    }
-    Ok(())
+    })
 }

@@ -1,8 +1,18 @@
 //! The checksums of blocks and bookkeeping start from a seed, which belongs to the log and can be computed back.
 
+use std::sync::LazyLock;
+
+use crc32fast::Hasher;
 use uuid::Uuid;
 
 const POLYNOMIAL: u32 = 0xedb8_8320;
+
+/// A checksum of nothing yet. It is a copy, because a new one examines the processor's features each time, which takes as
+/// long as the checksum of a short record.
+pub(crate) fn empty_checksum() -> Hasher {
+    static EMPTY: LazyLock<Hasher> = LazyLock::new(Hasher::new);
+    EMPTY.clone()
+}
 
 /// The seed of the checksums of the log with this id.
 pub(crate) fn seed_of(log_id: Uuid) -> u32 {

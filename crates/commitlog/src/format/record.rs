@@ -12,6 +12,7 @@
 
 use uuid::Uuid;
 
+use super::checksum::empty_checksum;
 use super::{array, put};
 
 /// Bytes of a record besides table ids and data.
@@ -65,14 +66,14 @@ impl RecordHead {
         let mut bytes = [0; Self::SIZE];
         put(&mut bytes, 0, &self.data_size.to_be_bytes());
         put(&mut bytes, 4, &self.tables.to_be_bytes());
-        let crc = crc32fast::hash(&bytes[..8]);
+        let crc = head_crc(&bytes);
         put(&mut bytes, 8, &crc.to_be_bytes());
         bytes
     }
 
     /// Decodes a head and checks it.
     pub fn decode(bytes: &[u8; Self::SIZE]) -> Result<RecordHead, RecordFault> {
-        let expected = crc32fast::hash(&bytes[..8]);
+        let expected = head_crc(bytes);
         let got = u32::from_be_bytes(array(bytes, 8));
         if expected != got {
             return Err(RecordFault::Head { expected, got });
@@ -86,9 +87,16 @@ impl RecordHead {
     }
 }
 
+/// The checksum of a head's other fields.
+fn head_crc(head: &[u8; RecordHead::SIZE]) -> u32 {
+    let mut hasher = empty_checksum();
+    hasher.update(&head[..8]);
+    hasher.finalize()
+}
+
 /// The checksum of table ids and data.
 pub fn body_crc(tables: &[Uuid], data: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
+    let mut hasher = empty_checksum();
     for table in tables {
         hasher.update(table.as_bytes());
     }

@@ -53,17 +53,18 @@ impl Engine {
         read::read_at(&self.shared, table, range, now_seconds, turn)
     }
 
-    /// A few rows of one partition of a table without static columns. If they are cached and need no merging, they are
+    /// A few rows of one partition of a table of this schema without static columns. If they are cached and need no merging, they are
     /// passed to `take` until that returns false; otherwise they are in a cursor, as [`Engine::read_at`] returns it.
     pub fn rows(
         &self,
+        schema: &BorrowedSchema,
         table: &Arc<Table>,
         target: &Target<'_>,
         now_seconds: u32,
         turn: Turn<'_>,
         take: &mut dyn FnMut(RowRef<'_>) -> bool,
     ) -> Result<Rows, EngineError> {
-        read::rows(&self.shared, table, target, now_seconds, turn, take)
+        read::rows(&self.shared, schema.catalog(), table, target, now_seconds, turn, take)
     }
 
     /// The places of rows within `keys` that may have one of some values, by an index of the table. `None` if the index

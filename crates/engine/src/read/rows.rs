@@ -12,7 +12,7 @@ use sstable::{Edge, PartitionSlice, ReadMode, RowLookup, SSTableReader};
 use super::newest_first::{self, NewestFirst};
 use crate::error::EngineError;
 use crate::files::open_cursor;
-use crate::shared::Shared;
+use crate::shared::{Catalog, Shared};
 use crate::table::{Generation, View};
 use crate::turn::Turn;
 
@@ -79,6 +79,7 @@ fn limited(mut source: BoxCursor<'static>, turn: Turn<'_>) -> BoxCursor<'static>
 /// The rows of a target; see [`crate::Engine::rows`].
 pub(crate) fn rows(
     shared: &Shared,
+    catalog: &Catalog,
     table: &Arc<Table>,
     target: &Target<'_>,
     now_seconds: u32,
@@ -86,7 +87,7 @@ pub(crate) fn rows(
     take: &mut dyn FnMut(RowRef<'_>) -> bool,
 ) -> Result<Rows, EngineError> {
     let is_settled = turn.unsettled.is_none_or(|unsettled| !unsettled.has_any(table, &target.range(table)));
-    if is_settled && look_up(&shared.catalog().store(table)?.borrow_view(), table, target, take) {
+    if is_settled && look_up(&catalog.store(table)?.borrow_view(), table, target, take) {
         return Ok(Rows::Taken);
     }
     read_at(shared, table, &target.range(table), now_seconds, turn).map(Rows::Cursor)

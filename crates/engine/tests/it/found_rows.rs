@@ -98,10 +98,11 @@ fn look_up_all(engine: &Engine, table: &Arc<Table>) -> BTreeMap<&'static str, u6
         let (expected, deletion) = only_row(cursor, table);
         let mut found = None;
         let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[] };
-        let rows = engine.rows(table, &Target::Row(place), 0, Turn::NON_BLOCKING, &mut |row| {
-            found = Some(content(row.row, table));
-            true
-        });
+        let rows =
+            engine.rows(&engine.borrow_schema(), table, &Target::Row(place), 0, Turn::NON_BLOCKING, &mut |row| {
+                found = Some(content(row.row, table));
+                true
+            });
         let outcome = match (rows, &found) {
             (Ok(Rows::Taken), Some(_)) => {
                 assert_eq!(found, expected, "key {number}");
@@ -167,7 +168,7 @@ fn rows_outside_the_cache_are_left_to_a_cursor() {
         let key = key(number);
         let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[] };
         let mut is_found = false;
-        let rows = engine.rows(table, &Target::Row(place), 0, Turn::NON_BLOCKING, &mut |_| {
+        let rows = engine.rows(&engine.borrow_schema(), table, &Target::Row(place), 0, Turn::NON_BLOCKING, &mut |_| {
             is_found = true;
             true
         });

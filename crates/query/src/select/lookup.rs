@@ -228,7 +228,7 @@ impl SelectPlan {
         let turn = Turn::NON_BLOCKING;
         let rows = if *is_row {
             let row = Target::Row(RowPlace { token, key, clustering: start });
-            engine.rows(&self.table, &row, now_seconds, turn, &mut |row| answer.take(row, leading))
+            engine.rows(execution.schema, &self.table, &row, now_seconds, turn, &mut |row| answer.take(row, leading))
         } else {
             end.extend_from_slice(start);
             let weights = target.bind(execution, start, end)?;
@@ -244,7 +244,7 @@ impl SelectPlan {
                 // More borders than this cause a warning or an error.
                 borders_max: options.tombstone_warn_threshold.min(options.tombstone_failure_threshold),
             });
-            engine.rows(&self.table, &slice, now_seconds, turn, &mut |row| answer.take_next(row))
+            engine.rows(execution.schema, &self.table, &slice, now_seconds, turn, &mut |row| answer.take_next(row))
         };
         match rows.ok()? {
             Rows::Taken => {}

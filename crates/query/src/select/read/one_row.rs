@@ -29,8 +29,13 @@ impl Page<'_> {
         let (mut is_found, mut is_large) = (false, false);
         let place = RowPlace { token: partition.token(), key: partition.bytes(), clustering };
         let engine = execution.processor.engine();
-        let rows =
-            engine.rows(&plan.table, &Target::Row(place), execution.now_seconds, execution.turn(), &mut |row| {
+        let rows = engine.rows(
+            execution.schema,
+            &plan.table,
+            &Target::Row(place),
+            execution.now_seconds,
+            execution.turn(),
+            &mut |row| {
                 is_found = true;
                 // A large row is copied with a cursor, which takes memory for it first.
                 is_large = row.row.as_bytes().len() > FREE_ANSWER_BYTES;
@@ -38,7 +43,8 @@ impl Page<'_> {
                     bytes.extend_from_slice(row.row.as_bytes());
                 }
                 true
-            })?;
+            },
+        )?;
         let range = |partition| {
             let slices = Slices::new(vec![Slice::prefix(clustering)], plan.table.comparator());
             ReadRange { keys: KeyRange::Single(partition), slices, reversed: false }
