@@ -19,8 +19,9 @@ use crate::execution::Execution;
 use crate::large_rows::LargeRows;
 use crate::{Cause, Consistency, ErrorKind, FailureReason, Lease, QueryError};
 
-/// The steps of a turn on a thread that may not be blocked: a few milliseconds.
-pub(crate) const TURN_STEPS_MAX: u64 = 10_000;
+/// The steps of a turn on a thread that may not be blocked: about a millisecond. Clients of the same thread wait for one
+/// turn of each client before them.
+pub(crate) const TURN_STEPS_MAX: u64 = 2_500;
 
 /// The bytes that a statement may hold without taking them from its client's memory. No more statements run at a time
 /// than there are threads, so that the free parts together stay small.
@@ -144,7 +145,7 @@ impl Execution<'_> {
     fn check_limits(&self, done: u64) -> Result<(), QueryError> {
         self.budget().next_check.store(done.saturating_add(STEPS_PER_CHECK), Relaxed);
         self.is_large.iter().for_each(|is_large| is_large.store(true, Relaxed));
-        if done > TURN_STEPS_MAX && !self.may_block {
+        if self.exceeds_turn() && !self.may_block {
             return Err(QueryError::failed(Cause::TurnIsOver, "The statement needs more than its turn"));
         }
         let is_over = self.processor.now_micros() >= self.budget().deadline_micros.load(Relaxed);
@@ -171,6 +172,11 @@ impl Execution<'_> {
     pub fn limit_time(&self, limit: Duration) {
         let limit_micros = i64::try_from(limit.as_micros()).unwrap_or(i64::MAX);
         self.budget().deadline_micros.store(self.now_micros.saturating_add(limit_micros), Relaxed);
+    }
+
+    /// Whether the statement has done more work than a turn allows.
+    pub fn exceeds_turn(&self) -> bool {
+        self.budget().steps.load(Relaxed) > TURN_STEPS_MAX
     }
 
     /// Counts memory that the statement holds until it ends or gives it back with [`Execution::release`]: rows to be

@@ -139,18 +139,17 @@ impl Processor {
         }
         let class = statement.plan.class;
         if !control.turn.may_block
-            && let Some(need) =
-                class.need().filter(|_| !statement.plan.is_short_search()).or(request.trace.map(|_| Need::Processor))
+            && let Some(need) = call.need()
         {
             return self.must_block(need, call, class, values);
         }
         let execution =
             &mut Execution::new(self, schema, request.parts(), values, statement.keyspace.as_deref(), *control);
-        match &statement.plan.work {
+        let outcome = match &statement.plan.work {
             Work::Select(select) => self.begin_read(select, call, execution, out),
             Work::Modification(modification) => {
                 let written = |execution: &Execution<'_>| modification.mutation(execution);
-                let outcome = self.begin_write(written, None, class, schema, execution, out);
+                let outcome = self.begin_write(written, None, class, execution, out);
                 outcome.unwrap_or_else(|HasToBlock(need)| self.must_block(need, call, class, values))
             }
             Work::Derived(modification) => {
@@ -163,14 +162,18 @@ impl Processor {
             }
             Work::Batch(batch) => {
                 let written = |execution: &Execution<'_>| batch.mutation(execution);
-                let outcome = self.begin_write(written, Some(batch.kind()), class, schema, execution, out);
+                let outcome = self.begin_write(written, Some(batch.kind()), class, execution, out);
                 outcome.unwrap_or_else(|HasToBlock(need)| self.must_block(need, call, class, values))
             }
             work => {
                 let body = self.execute_without_rows(work, call, execution);
                 Outcome::done(with_warnings(body, execution.take_warnings(), self.engine()))
             }
+        };
+        if control.turn.may_block {
+            statement.plan.note_work(execution.exceeds_turn());
         }
+        outcome
     }
 
     /// Begins a statement that reads these partitions before it writes.
@@ -275,7 +278,6 @@ impl Processor {
         written: impl Fn(&Execution<'_>) -> Result<Option<Mutation>, QueryError>,
         batch: Option<BatchKind>,
         class: Class,
-        schema: &BorrowedSchema,
         execution: &mut Execution<'_>,
         out: Option<&mut Vec<u8>>,
     ) -> Result<Outcome, HasToBlock> {
@@ -293,9 +295,9 @@ impl Processor {
                 return Ok(Outcome::done(with_warnings(Err(error), execution.take_warnings(), self.engine())));
             }
         };
-        let traced = execution.trace.map(|trace| Traced::begin(&mutation, trace, schema));
+        let traced = execution.trace.map(|trace| Traced::begin(&mutation, trace, execution.schema));
         let is_single = mutation.updates().len() == 1;
-        let begun = self.engine().begin_write(schema, mutation);
+        let begun = self.engine().begin_write(execution.schema, mutation);
         // A completed write is checked where it is, without a move.
         if begun.as_ref().is_ok_and(|begun| begun.as_ref().is_some_and(PendingWrite::is_done)) {
             traced.iter().for_each(Traced::end);
@@ -379,6 +381,15 @@ fn void(warnings: Vec<String>, out: Option<&mut Vec<u8>>) -> Outcome {
 }
 
 impl Call<'_> {
+    /// The reason why the statement is not even begun on a thread that may not block, if there is one.
+    #[inline]
+    fn need(&self) -> Option<Need> {
+        let plan = &self.statement.plan;
+        let of_class = || plan.class.need().filter(|_| !plan.is_short_search());
+        let needs_processor = self.request.trace.is_some() || plan.exceeds_turn();
+        of_class().or(needs_processor.then_some(Need::Processor))
+    }
+
     /// The form of columns that PREPARE has described already.
     fn form_of_known(&self) -> MetadataForm {
         self.form(|| *self.statement.result_id())

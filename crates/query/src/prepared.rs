@@ -2,7 +2,7 @@
 
 mod class;
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cql::ast::{Describe, Statement};
@@ -137,6 +137,9 @@ pub struct Plan {
     pub(crate) allowed: [AtomicU64; ALLOWED_ROLES],
     /// Why guardrails forbid the statement to ordinary roles.
     pub(crate) forbidden: Option<QueryError>,
+    /// Whether it needed more than a turn when it was last executed where it may block. It is then executed there
+    /// again, because an attempt would only use up a turn.
+    exceeds_turn: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -157,6 +160,31 @@ pub(crate) enum Work {
 const ALLOWED_ROLES: usize = 4;
 
 impl Plan {
+    /// A plan for this work, made under a schema of this version.
+    pub(crate) fn new(
+        work: Work,
+        tables: Vec<Arc<Table>>,
+        schema_version: Uuid,
+        forbidden: Option<QueryError>,
+    ) -> Plan {
+        let (class, allowed, exceeds_turn) = (Class::of(&work), Default::default(), AtomicBool::new(false));
+        Plan { work, class, schema_version, tables, allowed, forbidden, exceeds_turn }
+    }
+
+    /// Whether the statement probably needs more than a turn.
+    #[inline]
+    pub(crate) fn exceeds_turn(&self) -> bool {
+        self.exceeds_turn.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the statement needed more than a turn.
+    pub(crate) fn note_work(&self, exceeds_turn: bool) {
+        // All threads read this flag, so it is written only when it changes.
+        if self.exceeds_turn() != exceeds_turn {
+            self.exceeds_turn.store(exceeds_turn, Ordering::Relaxed);
+        }
+    }
+
     /// The last decision about the client's role, or about another role with the same place.
     #[inline]
     pub(crate) fn allowed_to(&self, client: &ClientState) -> &AtomicU64 {

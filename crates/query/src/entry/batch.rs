@@ -134,7 +134,7 @@ impl Processor {
             }
         }
         let written = |execution: &Execution<'_>| modify::batch_mutation(kind, &statements, execution);
-        let outcome = self.begin_write(written, Some(kind), Class::of_batch(kind), &schema, execution, None);
+        let outcome = self.begin_write(written, Some(kind), Class::of_batch(kind), execution, None);
         outcome.unwrap_or_else(|HasToBlock(need)| self.must_block_batch(need, kind, parts, values, request))
     }
 

@@ -1,17 +1,17 @@
 //! Limits of what a statement may take: the work of a turn, time, and memory.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use query::{
     Answer, ErrorKind, FailureReason, Guardrail, Guardrails, Lease, MemoryBudget, MustBlock, Outcome, ProcessorOptions,
-    QueryError, QueryOptions, ReadThresholds, Rows, Turn,
+    QueryError, QueryOptions, ReadThresholds, Rows, Turn, Value, Values,
 };
 
 use crate::node::{TestNode, rows_of};
 
-/// More rows than the 10,000 steps of a turn.
+/// Many more rows than the 2,500 steps of a turn.
 const MANY_ROWS: usize = 11_000;
 /// The number of rows that one statement writes.
 const ROWS_PER_BATCH: usize = 1_000;
@@ -66,8 +66,35 @@ fn a_read_that_exceeds_its_turn_is_executed_where_it_may_block() {
     }
     assert_eq!(node.rows("SELECT max(v), count(v) FROM t WHERE k = 1"), [format!("{} {MANY_ROWS}", MANY_ROWS - 1)]);
 
-    let few = at_once(&node, "SELECT * FROM t WHERE k = 1 LIMIT 5000");
-    assert_eq!(few.row_count, 5000);
+    let few = at_once(&node, "SELECT * FROM t WHERE k = 1 LIMIT 2000");
+    assert_eq!(few.row_count, 2000);
+}
+
+#[test]
+fn a_statement_that_exceeded_its_turn_uses_up_none_when_it_is_executed_again() {
+    let node = node_with_rows(MANY_ROWS, ProcessorOptions::default());
+    let prepared = node.processor.prepare("SELECT max(v) FROM t WHERE k = ? AND c < ?", Some("ks")).unwrap();
+    let begin = |rows: i32| {
+        let (key, end) = (1_i32.to_be_bytes(), rows.to_be_bytes());
+        let values = [Value::Bytes(&key), Value::Bytes(&end)];
+        let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
+        let is_large = AtomicBool::new(false);
+        let turn = Turn { is_large: Some(&is_large), ..Turn::NON_BLOCKING };
+        (node.begin(&prepared, &options, turn, None), is_large.into_inner())
+    };
+    let run = |outcome: Outcome| match outcome {
+        Outcome::MustBlock(work) => drop(work.run(None).unwrap()),
+        _ => panic!("it is done in its turn"),
+    };
+    let (outcome, is_large) = begin(4_000);
+    assert!(is_large, "the first attempt uses up a turn");
+    run(outcome);
+    let (outcome, is_large) = begin(4_000);
+    assert!(!is_large, "it is not attempted again");
+    run(outcome);
+    let (outcome, _) = begin(10);
+    run(outcome);
+    assert!(matches!(begin(10).0, Outcome::Done(_)), "it was short the last time");
 }
 
 #[test]
