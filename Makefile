@@ -34,8 +34,11 @@ help:
 	@echo 'make cassandra               starts a Cassandra 5.0.8 for experiments'
 	@echo 'make bench [SCENARIO=start]  benchmarks beside Cassandra 5.0.8 (bench/README.md): 35 minutes for all, 5 with QUICK=1; CHECK=1 fails on a missed bar'
 
+# Both products select both packages, because cargo builds a crate again if another set of packages asks for other features of its.
+PRODUCTS := -p espalier -p jni
+
 run:
-	cargo build --release --bin espalier
+	cargo build --release $(PRODUCTS) --bin espalier
 	target/release/espalier serve --data data
 
 test: install
@@ -45,7 +48,7 @@ install:
 	@python3 proof/install.py
 
 build:
-	@cargo build --release --quiet --bin espalier
+	@cargo build --release --quiet $(PRODUCTS) --bin espalier
 
 oracle: install build
 	@$(PYTHON) -m proof.differential --seed $(SEED) --ops $(OPS) $(if $(RESUME),--resume)
@@ -57,7 +60,7 @@ node drivers catalog errors kill log roles tables upgrade: install build
 # into java/target/native/linux/ARCH/ beside this one.
 ARCH := $(subst x86_64,amd64,$(shell uname -m))
 plugin:
-	@cargo build --release --quiet -p jni
+	@cargo build --release --quiet $(PRODUCTS) --lib
 	@mkdir -p java/target/native/linux/$(ARCH)
 	@cp target/release/libespalier_jni.so java/target/native/linux/$(ARCH)/
 	@mvn --batch-mode --quiet -f java/pom.xml package
