@@ -12,7 +12,7 @@ COUNT ?= 100000000
 TARGET ?= protocol
 SECONDS ?= 60
 
-.PHONY: plugin plugin-kill attack many-tables fuzz large torture powercut stuck-table help run test install build oracle drivers catalog errors kill linearizability log roles tables upgrade node flights cassandra bench asan overwrites
+.PHONY: plugin plugin-kill ring attack many-tables fuzz large torture powercut stuck-table help run test install build oracle drivers catalog errors kill linearizability log roles tables upgrade node flights cassandra bench asan overwrites
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
@@ -31,6 +31,7 @@ help:
 	@echo 'make overwrites COUNT=100000000  memory of the trie under this many overwrites beside a scan'
 	@echo 'make plugin                  the memtable plugin for Apache Cassandra 5.0: java/target/espalier-cassandra-0.1.0.jar'
 	@echo 'make plugin-kill SEED=1 CASES=200  kill -9 of a Cassandra whose tables are in our engine, also while they move in and out'
+	@echo 'make ring [MODE=storage]     three Cassandras with the plugin; CHECK=1 kills, repairs, adds and removes nodes under load'
 	@echo 'make cassandra               starts a Cassandra 5.0.8 for experiments'
 	@echo 'make bench [SCENARIO=start]  benchmarks beside Cassandra 5.0.8 (bench/README.md): 35 minutes for all, 5 with QUICK=1; CHECK=1 fails on a missed bar'
 
@@ -67,6 +68,10 @@ plugin:
 
 plugin-kill: install plugin
 	@$(PYTHON) -m proof.plugin.kill --seed $(SEED) --cases $(CASES)
+
+# Three Cassandras, to play with until ^C. With CHECK=1 the proof, in both modes: about half an hour for each. STEPS="kills hints" runs a part.
+ring: install plugin
+	@$(PYTHON) -m proof.ring $(if $(CHECK),--check) $(if $(MODE),--mode $(MODE)) $(if $(STEPS),--steps $(STEPS))
 
 flights: install build
 	@$(PYTHON) examples/nycflights/load.py --own-node

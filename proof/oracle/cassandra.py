@@ -23,7 +23,8 @@ from pathlib import Path
 from proof import places
 
 HERE = Path(__file__).resolve().parent
-READY_TIMEOUT_SECONDS = 180
+# A start takes 15 seconds on an idle machine, and minutes beside eight other processes that compute.
+READY_TIMEOUT_SECONDS = 900
 
 ADD_EXPORTS = [
     "java.base/jdk.internal.misc", "java.base/jdk.internal.ref", "java.base/sun.nio.ch", "java.base/java.lang.ref",
@@ -62,6 +63,7 @@ class Cassandra:
 
     name = "cassandra"
     host = "127.0.0.1"
+    jvm_flags: tuple[str, ...] = ()     # besides those of `java_flags`
 
     def __init__(self, directory: Path, port: int, heap_mb: int, keep: bool, properties: dict[str, str],
                  long_run: bool = False, plugin: Path | None = None, library: Path | None = None):
@@ -127,7 +129,8 @@ class Cassandra:
 
     def launch(self) -> None:
         """Starts the process on the node's directory and ports, and returns once it serves clients."""
-        command = ["java", *([] if self.long_run else ["-XX:TieredStopAtLevel=1"]), *java_flags(self.heap_mb, [self.plugin] if self.plugin else [])]
+        command = ["java", *([] if self.long_run else ["-XX:TieredStopAtLevel=1"]), *java_flags(self.heap_mb, [self.plugin] if self.plugin else []),
+                   *self.jvm_flags]
         command += [f"-D{name}={value}" for name, value in self.properties.items()]
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(command + ["OracleNode"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -2,7 +2,6 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 
@@ -20,7 +19,7 @@ import org.apache.cassandra.service.StorageService;
  * "error ...". Everything else Cassandra prints goes to standard error.
  *
  * flush [KEYSPACE [TABLE]], compact KEYSPACE [TABLE], import KEYSPACE TABLE DIRECTORY, verify KEYSPACE TABLE,
- * sstables KEYSPACE TABLE, stop
+ * sstables KEYSPACE TABLE, stop, and the commands of RingCommands
  */
 public class OracleNode
 {
@@ -78,7 +77,7 @@ public class OracleNode
             case "sstables":
                 return sstables(store(words));
             default:
-                throw new IllegalArgumentException("unknown command " + Arrays.toString(words));
+                return RingCommands.carryOut(words);
         }
     }
 

@@ -1,0 +1,140 @@
+import java.io.PrintWriter;
+import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.stream.Collectors;
+
+import org.apache.cassandra.cql3.QueryProcessor;
+import org.apache.cassandra.db.ColumnFamilyStore;
+import org.apache.cassandra.db.Keyspace;
+import org.apache.cassandra.db.PartitionRangeReadCommand;
+import org.apache.cassandra.db.ReadExecutionController;
+import org.apache.cassandra.db.partitions.UnfilteredPartitionIterator;
+import org.apache.cassandra.db.rows.UnfilteredRowIterator;
+import org.apache.cassandra.gms.Gossiper;
+import org.apache.cassandra.hints.HintsService;
+import org.apache.cassandra.schema.Schema;
+import org.apache.cassandra.schema.TableMetadata;
+import org.apache.cassandra.service.ActiveRepairService.ParentRepairStatus;
+import org.apache.cassandra.service.StorageProxy;
+import org.apache.cassandra.service.StorageService;
+import org.apache.cassandra.utils.FBUtilities;
+
+/**
+ * What a node of a ring does on command, and what it alone has:
+ *
+ * live, schema, hints, handoff on|off, repair KEYSPACE full|incremental, cleanup KEYSPACE, decommission,
+ * local STATEMENT, dump KEYSPACE TABLE FILE
+ */
+final class RingCommands
+{
+    private static final long POLL_MILLIS = 200;
+
+    private RingCommands()
+    {
+    }
+
+    static String carryOut(String[] words) throws Exception
+    {
+        switch (words[0])
+        {
+            case "live":
+                return Gossiper.instance.getLiveTokenOwners().stream().map(owner -> owner.getAddress().getHostAddress())
+                                        .collect(Collectors.joining(","));
+            case "schema":
+                return Schema.instance.getVersion().toString();
+            case "hints":
+                return String.valueOf(hints());
+            case "handoff":
+                StorageProxy.instance.setHintedHandoffEnabled(words[1].equals("on"));
+                return "";
+            case "repair":
+                repair(words[1], words[2].equals("incremental"));
+                return "";
+            case "cleanup":
+                return String.valueOf(StorageService.instance.forceKeyspaceCleanup(words[1]));
+            case "decommission":
+                StorageService.instance.decommission(false);
+                return "";
+            case "local":
+                // A statement that this node carries out on its own data, whatever its replicas have.
+                QueryProcessor.executeInternal(words[1]);
+                return "";
+            case "dump":
+                return String.valueOf(dump(Keyspace.open(words[1]).getColumnFamilyStore(words[2]), Path.of(words[3])));
+            default:
+                throw new IllegalArgumentException("unknown command " + Arrays.toString(words));
+        }
+    }
+
+    /** The number of nodes for which this one has hints. */
+    private static int hints()
+    {
+        List<UUID> hosts = StorageService.instance.getEndpointToHostId().values().stream().map(UUID::fromString)
+                                                  .collect(Collectors.toList());
+        HintsService.instance.flushAndFsyncBlockingly(hosts);
+        return HintsService.instance.getPendingHintsInfo().size();
+    }
+
+    private static void repair(String keyspace, boolean isIncremental) throws InterruptedException
+    {
+        Map<String, String> options = Map.of("incremental", String.valueOf(isIncremental), "parallelism", "parallel");
+        int number = StorageService.instance.repairAsync(keyspace, options);
+        List<String> status = null;
+        // The status comes some time after the number.
+        while (status == null || status.isEmpty() || status.get(0).equals(ParentRepairStatus.IN_PROGRESS.name()))
+        {
+            Thread.sleep(POLL_MILLIS);
+            status = number == 0 ? List.of("NOTHING TO DO") : StorageService.instance.getParentRepairStatus(number);
+        }
+        if (!status.get(0).equals(ParentRepairStatus.COMPLETED.name()))
+            throw new IllegalStateException("repair of " + keyspace + ": " + status);
+    }
+
+    /**
+     * Writes all that this node itself has of a table, tombstones too. Each line has the partition's key, the addresses
+     * of its replicas, and the partition's deletion, its static row, a row or a range tombstone. Returns the number of
+     * partitions.
+     */
+    private static long dump(ColumnFamilyStore store, Path file) throws Exception
+    {
+        TableMetadata table = store.metadata();
+        PartitionRangeReadCommand all = PartitionRangeReadCommand.allDataRead(table, FBUtilities.nowInSeconds());
+        long count = 0;
+        try (PrintWriter out = new PrintWriter(Files.newBufferedWriter(file));
+             ReadExecutionController controller = all.executionController();
+             UnfilteredPartitionIterator partitions = all.executeLocally(controller))
+        {
+            while (partitions.hasNext())
+                try (UnfilteredRowIterator partition = partitions.next())
+                {
+                    dump(table, partition, out);
+                    count++;
+                }
+        }
+        return count;
+    }
+
+    private static void dump(TableMetadata table, UnfilteredRowIterator partition, PrintWriter out)
+    {
+        ByteBuffer key = partition.partitionKey().getKey();
+        String replicas = StorageService.instance.getNaturalEndpoints(table.keyspace, key).stream()
+                                                 .map(address -> address.getHostAddress()).sorted()
+                                                 .collect(Collectors.joining(","));
+        String start = table.partitionKeyType.getString(key) + "\t" + replicas + "\t";
+        out.println(start + partition.partitionLevelDeletion());
+        if (!partition.staticRow().isEmpty())
+            out.println(start + line(partition.staticRow().toString(table, true)));
+        while (partition.hasNext())
+            out.println(start + line(partition.next().toString(table, true)));
+    }
+
+    private static String line(String text)
+    {
+        return text.replace("\\", "\\\\").replace("\n", "\\n");
+    }
+}

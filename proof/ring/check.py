@@ -1,0 +1,368 @@
+"""The proof of a ring: nodes are killed, repaired, added and removed under load, and no acknowledged write is lost.
+
+Each step leaves a ring of three nodes with equal replicas. Besides the load there are two keyspaces with the same
+statements of all kinds. The tables of one have our memtables (or are in our engine), those of the other Cassandra's
+own: every read of both is the same.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from proof.plugin import node as one_node, storage as one_stored
+from proof.plugin.node import PAGE_SIZE, Statements
+from proof.ring.load import Load
+from proof.ring.nodes import Node, Ring, differences, is_soon, rows, wait_until
+from proof.wire import Error, QueryOptions, Rows
+from proof.wire.requests import QUORUM
+
+REPLICATION = "{'class': 'SimpleStrategy', 'replication_factor': 3}"
+TABLE = "(k int, c int, v int, pad text, PRIMARY KEY (k, c))"
+LOAD_SECONDS = 4
+SETTLE_SECONDS = 30
+
+
+class Check:
+    """The ring, its load and its tables, and how many checks passed."""
+
+    def __init__(self, ring: Ring, seed: int, statements: int):
+        self.ring = ring
+        self.statement_count = statements
+        self.statements = Statements(seed)
+        self.passed = self.failed = 0
+        self.next_node = 0
+        self.next_partition = 900_000
+        is_stored = ring.plugin.mode == "storage"
+        self.keyspaces = {"ours": ring.plugin.memtable, "stock": "default"}
+        # Indexes and views are refused in mode `storage`.
+        self.schema = one_stored.SCHEMA if is_stored else one_node.SCHEMA
+        self.reads = one_stored.READS if is_stored else one_node.READS
+        self.compared = ["wide", "plain", "counts", "indexed", *([] if is_stored else ["by_v"])]
+        self.create()
+        self.load = Load(ring, "loaded.t")
+
+    def create(self) -> None:
+        for keyspace in ("loaded", "rolled", *self.keyspaces):
+            self.ring.require(f"CREATE KEYSPACE {keyspace} WITH replication = {REPLICATION}")
+        self.ring.require(f"CREATE TABLE loaded.t {TABLE} WITH memtable = '{self.ring.plugin.memtable}'")
+        for statement in self.schema:
+            for keyspace, memtable in self.keyspaces.items():
+                self.ring.require(statement.format(ks=keyspace, memtable=memtable))
+        self.ring.await_all_live()
+
+    def check(self, name: str, right: bool, detail: object = "") -> None:
+        self.passed, self.failed = self.passed + right, self.failed + (not right)
+        print(f"{'ok' if right else 'FAIL'} {name}{'' if right else f': {str(detail)[:3000]}'}", flush=True)
+
+    def write_statements(self) -> None:
+        """The same statements to both keyspaces, by one node after another."""
+        nodes = [node for node in self.ring.nodes if node.is_running]
+        for _ in range(self.statement_count):
+            statement = self.statements.one()
+            node = nodes[self.next_node % len(nodes)]
+            self.next_node += 1
+            for keyspace in self.keyspaces:
+                answer = node.query(statement.format(ks=keyspace))
+                if isinstance(answer, Error):
+                    self.check(statement, False, f"{keyspace}: {answer.message}")
+
+    def compare(self, when: str) -> None:
+        """No acknowledged write is lost, and both keyspaces give the same answers."""
+        lost = self.load.verify()
+        self.check(f"{when}: {self.load.acknowledged_count} acknowledged writes", not lost, lost[:5])
+        unequal = []
+        for number, read in enumerate(self.reads):
+            node = self.load.coordinators[number % len(self.load.coordinators)]
+            # After a start an index cannot be read until the nodes know that it is built.
+            is_soon(lambda: isinstance(read_all(node, read.format(ks="stock")), list), SETTLE_SECONDS)
+            is_soon(lambda: isinstance(read_all(node, read.format(ks="ours")), list), SETTLE_SECONDS)
+            ours, stock = (read_all(node, read.format(ks=keyspace)) for keyspace in self.keyspaces)
+            if ours != stock or not isinstance(stock, list):
+                unequal.append(f"{read}: Cassandra {stock}, ours {ours}")
+        self.check(f"{when}: {len(self.reads)} reads of both keyspaces", not unequal, f"{len(unequal)}: {unequal[:1]}")
+
+    def compare_replicas(self, when: str) -> None:
+        found = []
+        for keyspace, table in (("loaded", "t"), *(("ours", table) for table in self.compared)):
+            # A third replica has a write some time after it was acknowledged, and a view some time after its table.
+            is_soon(lambda: not differences(self.ring, keyspace, table), SETTLE_SECONDS)
+            found += differences(self.ring, keyspace, table)
+        self.check(f"{when}: the replicas of every partition are equal", not found, f"{len(found)}: {found[:3]}")
+
+    def is_different(self) -> bool:
+        return bool(differences(self.ring, "loaded", "t"))
+
+    def repair(self, node: Node, kind: str = "full") -> None:
+        for keyspace in ("loaded", "ours"):
+            node.command("repair", keyspace, kind)
+
+
+def read_all(node: Node, statement: str):
+    """The rows of a read at QUORUM, page by page; an error's text."""
+    found, state = [], None
+    while True:
+        answer = node.query(statement, QueryOptions(consistency=QUORUM, page_size=PAGE_SIZE, paging_state=state))
+        if not isinstance(answer, Rows):
+            return getattr(answer, "message", str(answer))
+        found += answer.rows
+        state = answer.metadata.paging_state
+        if state is None:
+            return found
+
+
+def kills(check: Check) -> None:
+    """kill -9 and restart of each node in turn, under load that also uses the killed node; then of all at once."""
+    ring, load = check.ring, check.load
+    for node in list(ring.nodes):
+        load.run_for(LOAD_SECONDS)
+        ring.kill(node)
+        load.run_for(LOAD_SECONDS)
+        ring.start_again(node)
+        load.run_for(LOAD_SECONDS)
+        check.compare(f"{node.host} was killed and started")
+    load.run_for(LOAD_SECONDS)
+    for node in ring.nodes:
+        node.kill()
+    load.pause()
+    ring.start_again(*ring.nodes)
+    check.compare("all nodes were killed and started")
+    # What a killed coordinator had not sent to a third node yet, no hint has.
+    ring.await_hints()
+    check.repair(ring.nodes[0])
+    check.compare_replicas("all nodes were killed, then repaired")
+
+
+def hints(check: Check) -> None:
+    """What was written while a node was away comes to it by hints."""
+    ring, load, node = check.ring, check.load, check.ring.nodes[2]
+    load.pause()
+    ring.kill(node)
+    load.use(ring.others(node))
+    load.run_for(LOAD_SECONDS)
+    check.write_statements()
+    load.pause()
+    ring.start_again(node)
+    ring.await_hints()
+    check.compare_replicas("hints were delivered")
+    load.use(ring.nodes)
+    check.compare("hints were delivered")
+
+
+def repairs(check: Check) -> None:
+    """Without hints, a full repair gives a node what was written while it was away. An incremental one does so too."""
+    ring, load, node = check.ring, check.load, check.ring.nodes[1]
+    load.pause()
+    for other in ring.others(node):
+        other.command("handoff", "off")
+    ring.kill(node)
+    load.use(ring.others(node))
+    load.run_for(LOAD_SECONDS)
+    check.write_statements()
+    load.pause()
+    ring.start_again(node)
+    for other in ring.others(node):
+        other.command("handoff", "on")
+    check.check("a node that was away lacks rows before the repair", check.is_different())
+    check.repair(ring.nodes[0])
+    check.compare_replicas("full repair")
+    load.use(ring.nodes)
+    check.compare("full repair")
+    for kind in ("incremental", "full", "incremental"):
+        repair_of_local_rows(check, kind)
+
+
+def repair_of_local_rows(check: Check, kind: str) -> None:
+    """Each node has a row that only it has, and one of them a deletion."""
+    ring = check.ring
+    check.next_partition += 1
+    partition = check.next_partition
+    ring.require(f"INSERT INTO loaded.t (k, c, v) VALUES ({partition}, 0, 0)")
+    for node in ring.nodes:
+        row = f"{partition}, {node.number}, {node.number}, 'of one node'"
+        node.command("local", f"INSERT INTO loaded.t (k, c, v, pad) VALUES ({row})")
+    ring.nodes[0].command("local", f"DELETE FROM loaded.t WHERE k = {partition} AND c = 0")
+    check.check(f"rows of one node are seen before the {kind} repair", check.is_different())
+    check.repair(ring.nodes[1], kind)
+    check.compare_replicas(f"{kind} repair of rows that one node had")
+    found = ring.nodes[2].dump("loaded", "t")[str(partition)][1]
+    has_all = sum("of one node" in line for line in found) == 3
+    check.check(f"a node has the rows of the others after the {kind} repair", has_all, found)
+
+
+def schema(check: Check) -> None:
+    """Tables are made, altered and dropped under load, by every node."""
+    ring, load = check.ring, check.load
+    load.errors.clear()
+    load.run_for(1)
+    memtable = ring.plugin.memtable
+    for node in ring.nodes:
+        for statement in ("ALTER TABLE loaded.t ADD more int",
+                          f"CREATE TABLE loaded.other {TABLE} WITH memtable = '{memtable}'",
+                          "INSERT INTO loaded.other (k, c, v) VALUES (1, 1, 1)",
+                          "ALTER TABLE loaded.other WITH memtable = 'default'",
+                          "INSERT INTO loaded.other (k, c, v) VALUES (1, 2, 2)",
+                          f"ALTER TABLE loaded.other WITH memtable = '{memtable}'",
+                          "UPDATE loaded.t SET more = 1 WHERE k = 800000 AND c = 1"):
+            answer = node.query(statement)
+            check.check(f"{node.host}: {statement}", not isinstance(answer, Error), answer)
+            ring.await_all_live()
+        found = rows(node.query("SELECT v FROM loaded.other WHERE k = 1"))
+        check.check(f"{node.host}: rows of a table that moved", found == [(b"\0\0\0\1",), (b"\0\0\0\2",)], found)
+        for statement in ("ALTER TABLE loaded.t DROP more", "DROP TABLE loaded.other"):
+            answer = node.query(statement)
+            check.check(f"{node.host}: {statement}", not isinstance(answer, Error), answer)
+            ring.await_all_live()
+    load.run_for(1)
+    load.pause()
+    check.check("no request failed while the schema changed", not load.errors, load.errors[:5])
+    ring.await_hints()
+    check.compare("the schema changed")
+    check.compare_replicas("the schema changed")
+
+
+def rolling(check: Check) -> None:
+    """Tables say `memtable = 'fast'`, and every node in turn maps it to our memtables, and then back."""
+    ring = check.ring
+    check.load.pause()
+    ring.require(f"CREATE TABLE rolled.t {TABLE} WITH memtable = 'fast'")
+    ring.await_all_live()
+    load = Load(ring, "rolled.t")
+    load.run_for(LOAD_SECONDS)
+    # From the engine the way out is by `espalier_left`, with which Cassandra flushes what the engine has.
+    back = ["espalier_left", "trie"] if ring.plugin.mode == "storage" else ["trie"]
+    try:
+        for configuration in (ring.plugin.memtable, *back):
+            for node in list(ring.nodes):
+                roll(check, load, node, configuration)
+            load.pause()
+            ring.await_hints()
+            found = differences(ring, "rolled", "t")
+            check.check(f"'fast' is {configuration}: the replicas are equal", not found, found[:3])
+            lost = load.verify()
+            check.check(f"'fast' is {configuration}: {load.acknowledged_count} acknowledged writes", not lost, lost[:5])
+            load.resume()
+        load.pause()
+        check.check("no request at QUORUM failed", not load.errors, f"{len(load.errors)}: {load.errors[:5]}")
+    finally:
+        load.end()
+    ring.require("DROP TABLE rolled.t")
+
+
+def roll(check: Check, load: Load, node: Node, configuration: str) -> None:
+    """Drain, edit, restart. The clients have gone to the other nodes before, as drivers do."""
+    ring = check.ring
+    load.use(ring.others(node))
+    node.command("drain")
+    node.end()
+    node.set_fast(configuration)
+    ring.start_again(node)
+    if configuration in ("espalier_left", "trie"):
+        wait_until(lambda: not kept(node, "rolled", "t"), "the engine has nothing of a table that left it")
+    load.use(ring.nodes)
+    load.run_for(1)
+
+
+def kept(node: Node, keyspace: str, table: str) -> list[Path]:
+    """What our engine still has on disk of a table."""
+    found = rows(node.query(f"SELECT id FROM system_schema.tables WHERE keyspace_name = '{keyspace}' "
+                            f"AND table_name = '{table}'", QueryOptions()))
+    return list((node.directory / "espalier").glob(f"data/t{found[0][0].hex()}_*/{table}-*/*-Data.db"))
+
+
+def membership(check: Check) -> None:
+    """A fourth node joins under load, and another one leaves."""
+    ring, load = check.ring, check.load
+    load.use(ring.nodes)
+    load.run_for(1)
+    joined = ring.add(bootstraps=True)
+    load.use(ring.nodes)
+    load.run_for(LOAD_SECONDS)
+    check.compare("a fourth node has joined")
+    check.write_statements()
+    load.pause()
+    ring.await_hints()
+    check.compare_replicas("a fourth node has joined")
+    check.check("the fourth node has rows of its own", len(joined.dump("loaded", "t")) > 0)
+    clean_up(check)
+    load.run_for(1)
+    leaving = ring.nodes[1]
+    load.use(ring.others(leaving))
+    ring.leave(leaving)
+    load.run_for(LOAD_SECONDS)
+    check.compare("a node was decommissioned")
+    load.pause()
+    ring.await_hints()
+    check.compare_replicas("a node was decommissioned")
+
+
+def clean_up(check: Check) -> None:
+    """`nodetool cleanup` removes what a node no longer has to have."""
+    ring = check.ring
+    for node in ring.nodes:
+        for keyspace in ("loaded", "ours"):
+            node.command("cleanup", keyspace)
+    check.compare("cleanup")
+    check.compare_replicas("cleanup")
+    if ring.plugin.mode == "storage":
+        return      # the rows stay in the engine: README
+    for node in ring.nodes:
+        left = [key for key, (replicas, _) in node.dump("loaded", "t").items() if node.host not in replicas.split(",")]
+        check.check(f"{node.host} has no rows of others after the cleanup", not left, left[:5])
+
+
+def snapshot_and_truncate(check: Check) -> None:
+    """Another table takes in the snapshot of each node, and has its rows. TRUNCATE removes the rows for good."""
+    ring, load = check.ring, check.load
+    load.pause()
+    ring.await_hints()
+    # A column that `t` once had is in its files.
+    for statement in (f"CREATE TABLE loaded.taken {TABLE}", "ALTER TABLE loaded.taken ADD more int",
+                      "ALTER TABLE loaded.taken DROP more"):
+        ring.require(statement)
+    ring.await_all_live()
+    for node in ring.nodes:
+        node.command("take_snapshot", "loaded", "t", "taken")
+        directories = {path.parent for path in node.directory.glob("**/snapshots/taken/*-Data.db")}
+        for directory in directories:
+            node.import_tables("loaded", "taken", directory)
+        taken, there = node.dump("loaded", "taken"), node.dump("loaded", "t")
+        check.check(f"{node.host}: the snapshot has the node's {len(there)} partitions",
+                    bool(there) and taken == there, f"{len(taken)} of {len(there)} in {directories}")
+    ring.require("DROP TABLE loaded.taken")
+    ring.require("TRUNCATE loaded.t")
+    for node in ring.nodes:
+        check.check(f"{node.host} has no rows after TRUNCATE", node.dump("loaded", "t") == {})
+    load.truncated()
+    load.run_for(1)
+    load.pause()
+    ring.nodes[0].kill()
+    ring.start_again(ring.nodes[0])
+    check.compare("truncated, then killed")
+    ring.await_hints()
+    check.compare_replicas("truncated, then killed")
+
+
+STEPS: dict[str, Callable[[Check], None]] = {
+    "kills": kills, "hints": hints, "repairs": repairs, "schema": schema, "rolling": rolling, "membership": membership,
+    "snapshot": snapshot_and_truncate,
+}
+
+
+def prove(ring: Ring, seed: int, statements: int, steps: list[str]) -> tuple[int, int]:
+    """Returns how many checks passed and failed."""
+    started = time.monotonic()
+    for number in range(3):
+        ring.add()
+    print(f"{time.monotonic() - started:.0f} s: three nodes", flush=True)
+    check = Check(ring, seed, statements)
+    check.write_statements()
+    check.load.run_for(LOAD_SECONDS)
+    check.compare("loaded")
+    check.load.pause()
+    check.compare_replicas("loaded")
+    for step in steps:
+        print(f"{time.monotonic() - started:.0f} s: {step}", flush=True)
+        STEPS[step](check)
+    check.load.end()
+    print(f"{time.monotonic() - started:.0f} s, {check.load.acknowledged_count} acknowledged writes", flush=True)
+    return check.passed, check.failed
