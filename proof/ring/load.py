@@ -17,6 +17,7 @@ WRITERS = 4
 PARTITIONS = 50         # of each writer
 ROWS = 4                # of each partition
 PADDING = b"x" * 200
+PAUSE_SECONDS = 0.005   # between two requests, so that the nodes have most of the processors' time
 ABSENT = None
 # The answers to requests that may have been carried out or not: Unavailable, Overloaded, bootstrapping, timeouts and
 # failures of replicas.
@@ -74,6 +75,7 @@ class Writer(threading.Thread):
                 self.read(connection, select)
             else:
                 self.write(connection, insert, delete)
+            time.sleep(PAUSE_SECONDS)
 
     def write(self, connection: Connection, insert, delete) -> None:
         self.version += 1

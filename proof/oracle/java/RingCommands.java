@@ -13,7 +13,12 @@ import org.apache.cassandra.db.ColumnFamilyStore;
 import org.apache.cassandra.db.Keyspace;
 import org.apache.cassandra.db.PartitionRangeReadCommand;
 import org.apache.cassandra.db.ReadExecutionController;
+import org.apache.cassandra.db.partitions.PartitionIterator;
 import org.apache.cassandra.db.partitions.UnfilteredPartitionIterator;
+import org.apache.cassandra.db.partitions.UnfilteredPartitionIterators;
+import org.apache.cassandra.db.rows.Row;
+import org.apache.cassandra.db.rows.RowIterator;
+import org.apache.cassandra.db.rows.Unfiltered;
 import org.apache.cassandra.db.rows.UnfilteredRowIterator;
 import org.apache.cassandra.gms.Gossiper;
 import org.apache.cassandra.hints.HintsService;
@@ -99,17 +104,29 @@ final class RingCommands
      * Writes all that this node itself has of a table, tombstones too. Each line has the partition's key, the addresses
      * of its replicas, and the partition's deletion, its static row, a row or a range tombstone. Returns the number of
      * partitions.
+     *
+     * Of a view only the live rows are written: which tombstones it has depends on the order of its table's changes.
      */
     private static long dump(ColumnFamilyStore store, Path file) throws Exception
     {
         TableMetadata table = store.metadata();
-        PartitionRangeReadCommand all = PartitionRangeReadCommand.allDataRead(table, FBUtilities.nowInSeconds());
+        long now = FBUtilities.nowInSeconds();
+        PartitionRangeReadCommand all = PartitionRangeReadCommand.allDataRead(table, now);
         long count = 0;
         try (PrintWriter out = new PrintWriter(Files.newBufferedWriter(file));
              ReadExecutionController controller = all.executionController();
              UnfilteredPartitionIterator partitions = all.executeLocally(controller))
         {
-            while (partitions.hasNext())
+            PartitionIterator live = table.isView() ? UnfilteredPartitionIterators.filter(partitions, now) : null;
+            while (live != null && live.hasNext())
+                try (RowIterator partition = live.next())
+                {
+                    String start = start(table, partition.partitionKey().getKey());
+                    while (partition.hasNext())
+                        out.println(start + line(table, partition.next()));
+                    count++;
+                }
+            while (live == null && partitions.hasNext())
                 try (UnfilteredRowIterator partition = partitions.next())
                 {
                     dump(table, partition, out);
@@ -121,20 +138,28 @@ final class RingCommands
 
     private static void dump(TableMetadata table, UnfilteredRowIterator partition, PrintWriter out)
     {
-        ByteBuffer key = partition.partitionKey().getKey();
+        String start = start(table, partition.partitionKey().getKey());
+        out.println(start + partition.partitionLevelDeletion());
+        if (!partition.staticRow().isEmpty())
+            out.println(start + line(table, partition.staticRow()));
+        while (partition.hasNext())
+            out.println(start + line(table, partition.next()));
+    }
+
+    private static String start(TableMetadata table, ByteBuffer key)
+    {
         String replicas = StorageService.instance.getNaturalEndpoints(table.keyspace, key).stream()
                                                  .map(address -> address.getHostAddress()).sorted()
                                                  .collect(Collectors.joining(","));
-        String start = table.partitionKeyType.getString(key) + "\t" + replicas + "\t";
-        out.println(start + partition.partitionLevelDeletion());
-        if (!partition.staticRow().isEmpty())
-            out.println(start + line(partition.staticRow().toString(table, true)));
-        while (partition.hasNext())
-            out.println(start + line(partition.next().toString(table, true)));
+        return table.partitionKeyType.getString(key) + "\t" + replicas + "\t";
     }
 
-    private static String line(String text)
+    private static String line(TableMetadata table, Unfiltered unfiltered)
     {
+        // A row without clustering columns has one of two texts for them, in memory or read from a file.
+        boolean hasClustering = unfiltered.clustering().size() > 0;
+        String text = unfiltered instanceof Row ? ((Row) unfiltered).toString(table, hasClustering, true)
+                                                : unfiltered.toString(table, true);
         return text.replace("\\", "\\\\").replace("\n", "\\n");
     }
 }
