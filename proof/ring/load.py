@@ -19,9 +19,14 @@ ROWS = 4                # of each partition
 PADDING = b"x" * 200
 PAUSE_SECONDS = 0.005   # between two requests, so that the nodes have most of the processors' time
 ABSENT = None
+UNPREPARED = 0x2500
 # The answers to requests that may have been carried out or not: Unavailable, Overloaded, bootstrapping, timeouts and
 # failures of replicas.
 UNCERTAIN = {0x1000, 0x1001, 0x1002, 0x1100, 0x1200, 0x1300, 0x1500}
+
+
+class Unprepared(Exception):
+    """The table was altered, so a driver would prepare its statements again."""
 
 
 def integer(value: int) -> bytes:
@@ -53,6 +58,8 @@ class Writer(threading.Thread):
             try:
                 with Connection(self.coordinator.host, self.coordinator.port) as connection:
                     self.work(connection)
+            except Unprepared:
+                pass
             except (ConnectionClosed, OSError) as broken:
                 self.note(f"connection: {broken}")
                 time.sleep(0.1)
@@ -114,6 +121,8 @@ class Writer(threading.Thread):
             self.load.errors.append(f"{self.coordinator.host}: {error}")
 
     def fail(self, answer) -> None:
+        if answer.code == UNPREPARED:
+            raise Unprepared
         self.note(f"{answer.code:#x} {answer.message}")
         if answer.code not in UNCERTAIN:
             self.load.wrong.append(f"{self.coordinator.host}: {answer.code:#x} {answer.message}")

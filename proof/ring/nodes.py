@@ -262,7 +262,7 @@ def is_soon(holds: Callable[[], bool], seconds: float) -> bool:
     while not holds():
         if time.monotonic() > end:
             return False
-        time.sleep(0.2)
+        time.sleep(1)
     return True
 
 
