@@ -266,22 +266,22 @@ def is_soon(holds: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def differences(ring: Ring, keyspace: str, table: str) -> list[str]:
-    """Row by row, what the replicas of a partition have differently. Each node is asked for its own data only."""
+def differences(ring: Ring, keyspace: str, table: str) -> dict[str, str]:
+    """Row by row, what the replicas of each partition have differently. Each node is asked for its own data only."""
     dumps = {node.host: node.dump(keyspace, table) for node in ring.nodes}
-    found = []
+    found: dict[str, str] = {}
     for key in sorted({key for dump in dumps.values() for key in dump}):
         replicas = {dump[key][0] for dump in dumps.values() if key in dump}
         if len(replicas) != 1:
-            found.append(f"{table} {key}: nodes disagree about the replicas: {replicas}")
+            found[key] = f"{table} {key}: nodes disagree about the replicas: {replicas}"
             continue
         contents = {host: dumps[host].get(key, ("", []))[1] for host in replicas.pop().split(",")}
         first = next(iter(contents))
         for host, lines in contents.items():
             missing, more = set(contents[first]) - set(lines), set(lines) - set(contents[first])
             if missing or more or len(lines) != len(contents[first]):
-                found.append(f"{table} {key}: only {first} has {sorted(missing)[:3]}, "
-                             f"only {host} has {sorted(more)[:3]}")
+                found[key] = (f"{table} {key}: only {first} has {sorted(missing)[:3]}, "
+                              f"only {host} has {sorted(more)[:3]}")
     return found
 
 

@@ -12,7 +12,7 @@ ALL = "127.0.0.1,127.0.0.2,127.0.0.3"
 EQUAL = {"7": (ALL, ["live", "row a", "row b"])}
 
 
-def found(*dumps: dict) -> list[str]:
+def found(*dumps: dict) -> dict[str, str]:
     nodes = [SimpleNamespace(host=f"127.0.0.{number}", dump=lambda keyspace, table, dump=dump: dump)
              for number, dump in enumerate(dumps, 1)]
     return differences(SimpleNamespace(nodes=nodes), "k", "t")
@@ -20,7 +20,7 @@ def found(*dumps: dict) -> list[str]:
 
 class Replicas(unittest.TestCase):
     def test_equal_replicas_are_equal(self):
-        self.assertEqual(found(EQUAL, EQUAL, EQUAL), [])
+        self.assertEqual(found(EQUAL, EQUAL, EQUAL), {})
 
     def test_a_partition_that_a_replica_lacks_is_seen(self):
         for dumps in ((EQUAL, EQUAL, {}), ({}, EQUAL, EQUAL)):
@@ -33,8 +33,8 @@ class Replicas(unittest.TestCase):
 
     def test_what_a_node_that_is_no_replica_has_does_not_count(self):
         two = {"7": ("127.0.0.1,127.0.0.2", ["live"])}
-        self.assertEqual(found(two, two, {}), [])
-        self.assertEqual(found(two, two, {"7": ("127.0.0.1,127.0.0.2", ["old"])}), [])
+        self.assertEqual(found(two, two, {}), {})
+        self.assertEqual(found(two, two, {"7": ("127.0.0.1,127.0.0.2", ["old"])}), {})
 
     def test_nodes_that_disagree_about_the_replicas_are_seen(self):
         self.assertTrue(found(EQUAL, EQUAL, {"7": ("127.0.0.1,127.0.0.2", ["live", "row a", "row b"])}))
