@@ -103,6 +103,8 @@ class Node(Cassandra):
             "cassandra.storagedir": str(directory),
             "cassandra.logdir": str(directory),
             "cassandra.ring_delay_ms": str(RING_DELAY_MILLIS),
+            # How long a node that joins waits at most for the schema.
+            "cassandra.schema_delay_ms": str(PATIENCE_SECONDS * 1000),
             "cassandra-foreground": "yes",                              # else it closes standard error
             "cassandra.superuser_setup_delay_ms": "0",
             "cassandra.disable_tcactive_openssl": "true",
