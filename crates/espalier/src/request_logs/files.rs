@@ -106,7 +106,7 @@ impl Files {
     /// Renames the current file, begins a new one, and removes the oldest.
     fn roll(&mut self, time: SystemTime) -> io::Result<()> {
         if self.size_bytes > 0 {
-            std::fs::rename(self.current(), self.rolled_path())?;
+            std::fs::rename(self.current(), self.rolled_path()?)?;
             self.file = open_current(&self.current())?;
             (self.size_bytes, self.is_torn) = (0, false);
             self.remove_oldest()?;
@@ -119,39 +119,59 @@ impl Files {
         self.directory.join(self.kind.current())
     }
 
-    /// A name that no file has yet. Names sort by age.
-    fn rolled_path(&self) -> PathBuf {
+    /// A name that no file has yet: the beginning of the period, and a number above those of its other files. A lower
+    /// one would make the newest file look like the oldest.
+    fn rolled_path(&self) -> io::Result<PathBuf> {
         let start = format_timestamp(self.period_start as i64 * 1000, Separator::Literal);
         let start: String = start.chars().take("2026-11-26T11:50".len()).filter(|c| *c != ':').collect();
-        let path = |number: u32| self.directory.join(format!("{}{start}.{number:04}.log", self.kind.rolled_prefix()));
-        (0..).map(path).find(|path| !path.exists()).unwrap_or_else(|| path(u32::MAX))
+        let rolled = rolled(self.kind, &self.directory)?;
+        let last = rolled.iter().filter(|file| file.start == start).map(|file| file.number).max();
+        let number = last.map_or(0, |last| last.saturating_add(1));
+        Ok(self.directory.join(format!("{}{start}.{number:04}.log", self.kind.rolled_prefix())))
     }
 
     /// Removes the oldest files while all of them are too large together.
     fn remove_oldest(&self) -> io::Result<()> {
         let mut rolled = rolled(self.kind, &self.directory)?;
         rolled.sort();
-        let mut size: u64 = rolled.iter().map(|(_, size)| size).sum();
-        for (path, file_size) in rolled {
-            if size <= self.size_bytes_max {
+        let mut size_bytes: u64 = rolled.iter().map(|file| file.size_bytes).sum();
+        for file in rolled {
+            if size_bytes <= self.size_bytes_max {
                 break;
             }
-            std::fs::remove_file(path)?;
-            size -= file_size;
+            std::fs::remove_file(file.path)?;
+            size_bytes -= file.size_bytes;
         }
         Ok(())
     }
 }
 
-/// The files that were renamed, with their sizes in bytes.
-fn rolled(kind: Kind, directory: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
+/// A file that was renamed. The order is that of age.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rolled {
+    /// The beginning of its period, as its name has it.
+    start: String,
+    /// Its number within the period.
+    number: u64,
+    path: PathBuf,
+    size_bytes: u64,
+}
+
+/// The files that were renamed.
+fn rolled(kind: Kind, directory: &Path) -> io::Result<Vec<Rolled>> {
     let mut rolled = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
-        let is_rolled = |name: &str| name.starts_with(kind.rolled_prefix()) && name.ends_with(".log");
-        if entry.file_name().to_str().is_some_and(is_rolled) {
-            rolled.push((entry.path(), entry.metadata()?.len()));
-        }
+        let name = entry.file_name();
+        let parts = name.to_str().and_then(|name| name.strip_prefix(kind.rolled_prefix())?.strip_suffix(".log"));
+        let Some((start, number)) = parts.and_then(|parts| parts.rsplit_once('.')) else { continue };
+        let Ok(number) = number.parse() else { continue };
+        rolled.push(Rolled {
+            start: start.to_owned(),
+            number,
+            path: entry.path(),
+            size_bytes: entry.metadata()?.len(),
+        });
     }
     Ok(rolled)
 }
@@ -161,8 +181,8 @@ pub(super) fn remove_all(kind: Kind, directory: &Path) -> io::Result<()> {
     if !directory.exists() {
         return Ok(());
     }
-    for (path, _) in rolled(kind, directory)? {
-        std::fs::remove_file(path)?;
+    for file in rolled(kind, directory)? {
+        std::fs::remove_file(file.path)?;
     }
     match std::fs::remove_file(directory.join(kind.current())) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -275,6 +295,32 @@ mod tests {
         let entries: Vec<_> = (0..8).map(|second| (at(second), "x".repeat(600))).collect();
         files.append(&entries).unwrap();
         assert_eq!(names(&directory).len(), 4, "{:?}", names(&directory));
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn the_newest_files_of_a_period_stay_when_all_are_too_large() {
+        let directory = directory("newest");
+        let mut files = Files::open(Kind::Audit, &directory, RollCycle::Daily, 4000).unwrap();
+        files.period_start = 0;
+        let mut order = Vec::new();
+        for second in 0..200 {
+            files.append(&[(at(second), format!("{second:04} {}", "x".repeat(600)))]).unwrap();
+            order = rolled(Kind::Audit, &directory).unwrap();
+        }
+        order.sort();
+        let paths = order.iter().map(|file| file.path.clone()).chain([files.current()]);
+        let text: String = paths.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+        let kept: Vec<u64> = text.lines().map(|line| line.split(' ').rev().nth(1).unwrap().parse().unwrap()).collect();
+        assert!(kept.len() >= 5, "{kept:?}");
+        assert_eq!(kept, (200 - kept.len() as u64..200).collect::<Vec<_>>());
+        // Numbers with more digits are higher ones.
+        let last = order.pop().unwrap();
+        let many = |number: u64| directory.join(format!("audit-1970-01-01T0000.{number:04}.log"));
+        std::fs::rename(&last.path, many(9_999)).unwrap();
+        assert_eq!(files.rolled_path().unwrap(), many(10_000));
+        std::fs::write(many(10_000), "newest").unwrap();
+        assert_eq!(rolled(Kind::Audit, &directory).unwrap().iter().max().unwrap().path, many(10_000));
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
