@@ -1,12 +1,175 @@
-"""The audit logs of both nodes: every entry, but for its time, its port and the passwords' places."""
+"""The audit logs of both nodes: every entry, but for its time, its port, the ids of batches and the passwords' places."""
 
 import difflib
 import re
 import time
+from types import SimpleNamespace
+
+from proof.wire import Connection, Prepared, QueryOptions
+from proof.wire.connection import LoginRefused
 
 END = "SELECT * FROM system_auth.end_of_the_audit_log"
 ENTRY = re.compile(r"user:(.*?)\|.*?\|type:(.*)$")
 PASSWORD = re.compile(r"(?i)(password)\b.*")
+BATCH = re.compile(r"(?i)(batch(?:id)?:\[?)[0-9a-f-]{36}")
+# An id that no statement has.
+UNKNOWN = SimpleNamespace(id=bytes(16), metadata_id=bytes(16))
+KEYSPACE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+# Sent as text, and then prepared and executed, by a role that may read and write au.t and nothing else.
+BOTH_WAYS = [
+    "SELECT nothing FROM au.t",
+    "SELECT * FROM au.nothing",
+    "SELECT * FROM nothing.t",
+    "SELECT * FROM au.t WHERE v = 1",
+    "SELECT * FROM au.t WHERE k = 1",
+    "SELECT * FROM au.other WHERE k = 1",
+    "SELECT * FROM system.local",
+    "SELECT role FROM system_auth.roles",
+    "INSERT INTO au.t (k) VALUES (",
+    "INSERT INTO au.t (k, v) VALUES (1, 'text')",
+    "INSERT INTO au.t (v) VALUES (1)",
+    "INSERT INTO au.t (k, v) VALUES (7, 7) IF NOT EXISTS",
+    "INSERT INTO au.other (k, v) VALUES (1, 1)",
+    "DELETE FROM au.t WHERE k = 4",
+    "DELETE FROM au.nothing WHERE k = 4",
+    "INSERT INTO au.t JSON '{\"k\": 5, \"nothing\": 5}'",
+    "BEGIN BATCH INSERT INTO au.t (k) VALUES (1); INSERT INTO au.t (k) VALUES (2); APPLY BATCH",
+    "BEGIN BATCH INSERT INTO au.t (k) VALUES (1); INSERT INTO au.other (k) VALUES (1); APPLY BATCH",
+    "BEGIN BATCH INSERT INTO au.t (k) VALUES (1); INSERT INTO au.nothing (k) VALUES (1); APPLY BATCH",
+    "USE nothing",
+    "USE au",
+    "SELECT * FROM t",
+    "TRUNCATE t",
+    "TRUNCATE au.other",
+    "TRUNCATE au.nothing",
+    "DESCRIBE TABLE t",
+    "DESCRIBE TABLE au.nothing",
+    "DESCRIBE KEYSPACES",
+    "LIST ROLES",
+    "LIST USERS",
+    "LIST ALL OF auditee",
+    "LIST ALL OF nobody",
+    "LIST ALL ON au.nothing",
+    "LIST ROLES OF nobody",
+    "CREATE ROLE au2",
+    "CREATE ROLE auditee",
+    "DROP ROLE nobody",
+    "DROP ROLE auditee",
+    "ALTER ROLE auditee WITH SUPERUSER = true",
+    "ALTER ROLE nobody WITH LOGIN = true",
+    "GRANT SELECT ON au.t TO auditee",
+    "GRANT SELECT ON t TO nobody",
+    "GRANT nobody TO auditee",
+    "REVOKE ALL ON ALL KEYSPACES FROM auditee",
+    "ADD IDENTITY 'spiffe://au' TO ROLE 'auditee'",
+    "DROP IDENTITY 'spiffe://au'",
+    KEYSPACE.format("au3"),
+    "ALTER KEYSPACE au WITH durable_writes = true",
+    "ALTER KEYSPACE nothing WITH durable_writes = true",
+    "DROP KEYSPACE nothing",
+    "CREATE TABLE au.t (k int PRIMARY KEY)",
+    "CREATE TABLE t4 (k int)",
+    "CREATE TABLE t4 (k int PRIMARY KEY)",
+    "ALTER TABLE t ADD x int",
+    "ALTER TABLE au.nothing ADD x int",
+    "DROP TABLE t",
+    "DROP TABLE au.nothing",
+    "CREATE INDEX named ON t (v)",
+    "CREATE INDEX ON au.t (v)",
+    "DROP INDEX au.nothing",
+    "CREATE TYPE au.ty (a int)",
+    "ALTER TYPE au.ty ADD b int",
+    "DROP TYPE au.ty",
+    "DROP MATERIALIZED VIEW au.nothing",
+    "DROP TRIGGER nothing ON au.t",
+    "nonsense",
+    "",
+    "DROP KEYSPACE au3",
+    "DROP KEYSPACE au",
+]
+
+
+def requests(node, connect) -> None:
+    """Requests of all kinds, with mistakes of all kinds, as a role that may read and write one table only."""
+    with connect(node) as admin:
+        for statement in (KEYSPACE.format("au"), "CREATE TABLE au.t (k int PRIMARY KEY, v int)",
+                          "CREATE TABLE au.other (k int PRIMARY KEY, v int)", "CREATE ROLE auditee WITH LOGIN = true AND PASSWORD = 'auditee'",
+                          "GRANT SELECT, MODIFY ON au.t TO auditee"):
+            admin.query(statement)
+        with Connection(node.host, node.port, 5, login=("auditee", "auditee")) as client:
+            both_ways(client)
+            prepared_ones(client)
+            batches(client)
+        with Connection(node.host, node.port, 5, login=("auditee", "auditee")) as client:
+            what_it_needs_goes(client, admin)
+        admin.query("CREATE ROLE au_closed WITH LOGIN = false AND PASSWORD = 'au_closed'")
+        for name, password in (("auditee", "auditee"), ("au_closed", "au_closed"), ("au_closed", "wrong"), ("nobody", "x")):
+            logged_in(node, name, password, lambda client: None)
+        both_ways(admin)
+
+
+def both_ways(client: Connection) -> None:
+    for statement in BOTH_WAYS:
+        client.query(statement)
+        prepared = client.prepare(statement)
+        if isinstance(prepared, Prepared):
+            client.execute(prepared)
+
+
+def prepared_ones(client: Connection) -> None:
+    write, read = client.prepare("INSERT INTO au.t (k, v) VALUES (?, ?)"), client.prepare("SELECT v FROM au.t WHERE k = ?")
+    row, key = QueryOptions(values=[int4(1), int4(2)]), QueryOptions(values=[int4(1)])
+    for options in (row, key, QueryOptions(values=[b"wrong", int4(2)]), QueryOptions(values=[None, int4(2)])):
+        client.execute(write, options)
+    client.execute(read, key)
+    client.execute(client.prepare("INSERT INTO au.other (k, v) VALUES (?, ?)"), row)
+    client.execute(UNKNOWN, row)
+    client.execute(client.prepare("SELECT v FROM au.t WHERE k = ?"), key)
+    client.query("SELECT v FROM au.t WHERE k = 1", tracing=True)
+    client.query("SELECT v FROM au.t WHERE k = ?", key)
+    client.query("SELECT v FROM au.t WHERE k = ?")
+
+
+def batches(client: Connection) -> None:
+    write = client.prepare("INSERT INTO au.t (k, v) VALUES (?, ?)")
+    text, two = "INSERT INTO au.t (k, v) VALUES (?, ?)", [int4(3), int4(4)]
+    client.batch(0, [(write.id, two), (text, two)])
+    client.batch(1, [(text, two), ("DELETE FROM au.t WHERE k = 9", [])])
+    client.batch(2, [(text, two)])
+    client.batch(0, [])
+    plain = ("INSERT INTO au.other (k) VALUES (1)", "INSERT INTO au.t (k) VALUES (1", "SELECT * FROM au.t", "USE au", "DROP TABLE au.t",
+             "INSERT INTO au.nothing (k) VALUES (1)", "INSERT INTO au.t (k, v) VALUES (1, 1) IF NOT EXISTS")
+    with_values = ((text, [int4(3)]), (write.id, [int4(3)]), (write.id, [b"wrong", int4(2)]), (UNKNOWN.id, two))
+    for broken in (*((statement, []) for statement in plain), *with_values):
+        client.batch(0, [broken])
+        client.batch(0, [(text, two), broken])
+        client.batch(0, [broken, (write.id, two), (text, two)])
+        client.batch(0, [(write.id, two), broken, ("nonsense", [])])
+        client.batch(0, [("SELECT * FROM au.t", []), broken])
+
+
+def what_it_needs_goes(client: Connection, admin: Connection) -> None:
+    """The permissions, the table, and the role itself."""
+    write, read = client.prepare("INSERT INTO au.t (k, v) VALUES (1, 1)"), client.prepare("SELECT v FROM au.t WHERE k = 1")
+    requests = [lambda: client.execute(write), lambda: client.execute(read), lambda: client.batch(0, [(write.id, [])]),
+                lambda: client.query("SELECT * FROM au.t")]
+    for change in ("REVOKE MODIFY ON au.t FROM auditee", "GRANT MODIFY ON au.t TO auditee", "DROP TABLE au.t",
+                   "CREATE TABLE au.t (k int PRIMARY KEY, v int)", "GRANT SELECT, MODIFY ON au.t TO auditee", "DROP ROLE auditee"):
+        admin.query(change)
+        for request in requests:
+            request()
+
+
+def logged_in(node, name: str, password: str, then) -> None:
+    try:
+        with Connection(node.host, node.port, 5, login=(name, password)) as client:
+            then(client)
+    except LoginRefused:
+        pass
+
+
+def int4(number: int) -> bytes:
+    return number.to_bytes(4, "big", signed=True)
 
 
 def entries(node, connect) -> list[str]:
@@ -20,7 +183,8 @@ def entries(node, connect) -> list[str]:
         time.sleep(0.05)
     found = [entry.groups() for entry in map(ENTRY.search, text.splitlines()) if entry]
     # How often a client has to try until Cassandra's first role is there is a matter of time.
-    return [PASSWORD.sub(r"\1", f"{user}|{rest}") for user, rest in found if not rest.startswith("LOGIN_ERROR")]
+    return [BATCH.sub(r"\1", PASSWORD.sub(r"\1", f"{user}|{rest}")) for user, rest in found
+            if not (rest.startswith("LOGIN_ERROR") and "username cassandra" in rest)]
 
 
 def compare(theirs: list[str], ours: list[str]) -> tuple[int, list[str]]:

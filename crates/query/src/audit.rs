@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use protocol::ErrorResponse;
 use uuid::Uuid;
 
 use crate::entry::{BatchEntry, Parts, modification};
@@ -42,6 +43,9 @@ pub struct AuditOptions {
 /// The name of a client that has not logged in, as in Cassandra.
 const ANONYMOUS: &str = "anonymous";
 
+/// The operation of a request whose prepared statement is not known, as in Cassandra.
+const NO_STATEMENT: &str = "null";
+
 /// Makes entries, and appends those that the filter admits.
 #[derive(Debug)]
 pub(crate) struct Auditor {
@@ -60,11 +64,12 @@ impl Auditor {
     pub fn of_statement(self: &Arc<Self>, statement: &Prepared, request: &Request<'_>) -> Audited {
         let begun = self.entry(request.client, Arc::clone(&statement.text));
         let done = begun.with_subject(Subject::of_plan(&statement.plan, statement.keyspace.as_deref()));
-        let failed = match request.statement {
-            Statement::Prepared { .. } => done.clone(),
-            Statement::Text(_) | Statement::Batch { .. } => begun,
-        };
-        Audited::new(self, vec![done], failed)
+        match request.statement {
+            Statement::Prepared { .. } => {
+                Audited::new(self, vec![done.clone()], done).or_forgotten(begun.with_operation(NO_STATEMENT.into()))
+            }
+            Statement::Text(_) | Statement::Batch { .. } => Audited::new(self, vec![done], begun),
+        }
     }
 
     /// Watches the execution of a BATCH.
@@ -99,19 +104,27 @@ impl Auditor {
         self.append(&self.entry(client, text.into()).failed(error));
     }
 
-    /// Enters a BATCH whose statements could not be prepared.
+    /// Enters a request whose prepared statement the server does not have. As in Cassandra, the entry names no
+    /// statement. A BATCH comes with the number of its statements before that one, and with its consistency level.
+    pub fn refused_unprepared(&self, client: &ClientState, error: &ErrorResponse, batch: Option<(usize, Consistency)>) {
+        let operation = batch.map_or(NO_STATEMENT.into(), |(count, consistency)| failed_batch(count, consistency));
+        let error = QueryError::new(error.kind.clone(), error.message.clone());
+        self.append(&self.entry(client, operation).failed(&error));
+    }
+
+    /// Enters a BATCH of which only `count` statements could be prepared.
     pub fn unprepared_batch(
         &self,
         entries: &[BatchEntry<'_>],
-        consistency: Consistency,
-        client: &ClientState,
+        count: usize,
+        request: &Request<'_>,
         error: &QueryError,
     ) {
         let is_secret = entries.iter().any(|entry| match &entry.statement {
             BatchStatement::Text(text) => mentions_password(text),
             BatchStatement::Prepared(statement) => mentions_password(&statement.text),
         });
-        let entry = self.entry(client, failed_batch(entries.len(), consistency));
+        let entry = self.entry(request.client, failed_batch(count, request.options.consistency));
         self.append(&entry.failed_with(error, is_secret));
     }
 

@@ -307,6 +307,29 @@ pub(crate) fn execute(statement: &Statement, execution: &Execution<'_>) -> Resul
     outcome
 }
 
+/// Checks a statement about roles or permissions that is prepared. As in Cassandra, permissions are checked only when
+/// it is executed.
+pub(crate) fn validate(statement: &Statement, execution: &Execution<'_>) -> Result<(), QueryError> {
+    match statement {
+        Statement::CreateRole(create) => role_statements::validate_create(create, execution),
+        Statement::AlterRole(alter) => role_statements::validate_alter(alter, execution),
+        Statement::DropRole(drop) => role_statements::validate_drop(drop, execution),
+        Statement::GrantRole(change) | Statement::RevokeRole(change) => {
+            role_statements::validate_membership(change, execution)
+        }
+        Statement::ListRoles(list) => role_statements::validate_list(list.grantee.as_deref(), execution),
+        Statement::ListUsers => role_statements::validate_list(None, execution),
+        Statement::GrantPermissions(change) => permission_statements::validate_grant(change, execution),
+        Statement::RevokePermissions(change) => permission_statements::validate_revoke(change, execution),
+        Statement::ListPermissions(list) => {
+            permission_statements::validate_list_permissions(list, execution).map(|_| ())
+        }
+        Statement::AddIdentity(add) => identities::validate_add(add, execution),
+        Statement::DropIdentity(drop) => identities::validate_remove(drop, execution),
+        _ => Ok(()),
+    }
+}
+
 fn dispatch(statement: &Statement, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
     match statement {
         Statement::CreateRole(create) => role_statements::create(create, execution),

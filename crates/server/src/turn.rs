@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use protocol::{
-    Batch, Body, Encoder, ErrorKind, ErrorResponse, Header, Opcode, ProtocolError, QueryOptions, Request, ResponseHead,
-    flags,
+    Batch, Body, Consistency, Encoder, ErrorKind, ErrorResponse, Header, Opcode, ProtocolError, QueryOptions, Request,
+    ResponseHead, flags,
 };
 use query::{
     Answer, BatchEntry, BatchStatement, MustBlock, Outcome, Prepared, QueryError, QueryHandler, Response, Statement,
@@ -124,6 +124,15 @@ impl<H: QueryHandler> Requests<'_, H> {
         Started::Answered(ReplyTo::new(stream, self.session.take_warnings(), None), Box::new(Reply::Error(error)))
     }
 
+    /// Refuses a request whose prepared statement is not known. A BATCH comes with the number of its statements before
+    /// that one, and with its consistency level.
+    #[cold]
+    fn refuse_unprepared(&mut self, stream: i16, id: &[u8], batch: Option<(usize, Consistency)>) -> Started<H::Plan> {
+        let error = ErrorResponse::unprepared(id);
+        self.shared.handler.refused_unprepared(&self.session.client, &error, batch);
+        self.refuse(stream, error)
+    }
+
     #[inline]
     fn execute(
         &mut self,
@@ -134,7 +143,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         options: &QueryOptions<'_>,
     ) -> Started<H::Plan> {
         let Some(statement) = statements.find(&self.shared.prepared, id) else {
-            return self.refuse(envelope.header.stream, ErrorResponse::unprepared(id));
+            return self.refuse_unprepared(envelope.header.stream, id, None);
         };
         if statement.keyspace.is_some() && statement.keyspace != self.session.client.keyspace {
             self.session.warn_about_use(id, statement.keyspace.as_deref());
@@ -159,7 +168,10 @@ impl<H: QueryHandler> Requests<'_, H> {
                 BatchStatement::Text(text) => BatchStatement::Text(text),
                 BatchStatement::Prepared(id) => match statements.find(&self.shared.prepared, id) {
                     Some(statement) => BatchStatement::Prepared(statement.clone()),
-                    None => return self.refuse(envelope.header.stream, ErrorResponse::unprepared(id)),
+                    None => {
+                        let before = Some((entries.len(), batch.options.consistency));
+                        return self.refuse_unprepared(envelope.header.stream, id, before);
+                    }
                 },
             };
             entries.push(BatchEntry { statement, values: query.values });
@@ -270,7 +282,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         let mut prepared = Vec::new();
         if let Request::Execute { id, .. } = request {
             let Some(statement) = statements.find(&self.shared.prepared, id) else {
-                return self.refuse(envelope.header.stream, ErrorResponse::unprepared(id));
+                return self.refuse_unprepared(envelope.header.stream, id, None);
             };
             if statement.keyspace.is_some() && statement.keyspace != self.session.client.keyspace {
                 self.session.warn_about_use(id, statement.keyspace.as_deref());
@@ -283,7 +295,10 @@ impl<H: QueryHandler> Requests<'_, H> {
                     BatchStatement::Text(_) => None,
                     BatchStatement::Prepared(id) => match statements.find(&self.shared.prepared, id) {
                         Some(statement) => Some(statement.clone()),
-                        None => return self.refuse(envelope.header.stream, ErrorResponse::unprepared(id)),
+                        None => {
+                            let before = Some((prepared.len(), batch.options.consistency));
+                            return self.refuse_unprepared(envelope.header.stream, id, before);
+                        }
                     },
                 });
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Auditor;
 use super::entry::Entry;
-use crate::QueryError;
+use crate::{ErrorKind, QueryError};
 
 /// The entries of a request, of which one kind is made when its answer is known. If it is dropped before, because
 /// nobody waits for the answer any more, the failure is entered.
@@ -15,11 +15,19 @@ pub(crate) struct Audited {
     done: Vec<Entry>,
     /// The entry if the request fails; `None` once the outcome was entered.
     failed: Option<Entry>,
+    /// The entry if the client has to prepare the statement again.
+    forgotten: Option<Entry>,
 }
 
 impl Audited {
     pub(super) fn new(auditor: &Arc<Auditor>, done: Vec<Entry>, failed: Entry) -> Audited {
-        Audited { auditor: Arc::clone(auditor), done, failed: Some(failed) }
+        Audited { auditor: Arc::clone(auditor), done, failed: Some(failed), forgotten: None }
+    }
+
+    /// The same with the entry that is made if the client has to prepare the statement again.
+    pub(super) fn or_forgotten(mut self, entry: Entry) -> Audited {
+        self.forgotten = Some(entry);
+        self
     }
 
     /// Enters the outcome.
@@ -27,7 +35,10 @@ impl Audited {
         let Some(failed) = self.failed.take() else { return };
         match outcome {
             Ok(()) => self.done.iter().for_each(|entry| self.auditor.append(entry)),
-            Err(error) => self.auditor.append(&failed.failed(error)),
+            Err(error) => {
+                let forgotten = self.forgotten.take().filter(|_| matches!(error.kind, ErrorKind::Unprepared { .. }));
+                self.auditor.append(&forgotten.unwrap_or(failed).failed(error));
+            }
         }
     }
 }

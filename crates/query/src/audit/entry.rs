@@ -65,6 +65,10 @@ impl Entry {
         Entry { batch: Some(batch), ..self }
     }
 
+    pub fn with_operation(self, operation: Arc<str>) -> Entry {
+        Entry { operation, ..self }
+    }
+
     pub fn with_type(self, entry_type: EntryType) -> Entry {
         Entry { entry_type, ..self }
     }
@@ -131,6 +135,8 @@ impl Entry {
         }
         write!(out, "|operation:{}", without_passwords(&self.operation))?;
         match &self.failure {
+            // As in Cassandra.
+            Some(failure) if self.operation.is_empty() => out.write_str(&without_passwords(failure)),
             Some(failure) => write!(out, "; {}", without_passwords(failure)),
             None => Ok(()),
         }

@@ -67,29 +67,41 @@ impl Processor {
 }
 
 pub(super) fn add(add: &AddIdentity, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-    let AddIdentity { identity, role, if_not_exists } = add;
+    let AddIdentity { identity, role, .. } = add;
     let processor = execution.processor;
     check(execution, Permission::Create, &Resource::AllRoles)?;
     logged_in(execution)?;
     if processor.auth().book().is_superuser(role) && !is_superuser(execution) {
         return Err(QueryError::unauthorized("Only superusers can bind identities to a role with superuser status"));
     }
-    if !processor.has_role(role)? {
-        return Err(QueryError::invalid(format!("Can not add identity for non-existent role '{role}'")));
+    validate_add(add, execution)?;
+    if !has_identity(identity, execution)? {
+        processor.put_identity(identity, Some(role))?;
     }
-    check_key(identity)?;
-    if processor.auth().book().identities.contains_key(identity) {
-        return match if_not_exists {
-            true => Ok(ResponseBody::Void),
-            false => Err(QueryError::invalid(format!("{identity} already exists"))),
-        };
-    }
-    processor.put_identity(identity, Some(role))?;
     Ok(ResponseBody::Void)
 }
 
+/// Checks an ADD IDENTITY, also where it is only prepared.
+pub(super) fn validate_add(add: &AddIdentity, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let AddIdentity { identity, role, if_not_exists } = add;
+    logged_in(execution)?;
+    if !execution.processor.has_role(role)? {
+        return Err(QueryError::invalid(format!("Can not add identity for non-existent role '{role}'")));
+    }
+    if !if_not_exists && has_identity(identity, execution)? {
+        return Err(QueryError::invalid(format!("{identity} already exists")));
+    }
+    Ok(())
+}
+
+/// Whether there is this identity. As in Cassandra, it is an error to ask for an empty one.
+fn has_identity(identity: &str, execution: &Execution<'_>) -> Result<bool, QueryError> {
+    check_key(identity)?;
+    Ok(execution.processor.auth().book().identities.contains_key(identity))
+}
+
 pub(super) fn remove(drop: &DropIdentity, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-    let DropIdentity { identity, if_exists } = drop;
+    let identity = &drop.identity;
     let processor = execution.processor;
     check_key(identity)?;
     let role = processor.auth().book().identities.get(identity).cloned();
@@ -101,13 +113,21 @@ pub(super) fn remove(drop: &DropIdentity, execution: &Execution<'_>) -> Result<R
         let text = "Only superusers can remove identity bindings from a role with superuser status";
         return Err(QueryError::unauthorized(text));
     }
-    if role.is_none() && !if_exists {
-        return Err(QueryError::invalid(format!("identity '{identity}' doesn't exist")));
-    }
+    validate_remove(drop, execution)?;
     if role.is_some() {
         processor.put_identity(identity, None)?;
     }
     Ok(ResponseBody::Void)
+}
+
+/// Checks a DROP IDENTITY, also where it is only prepared.
+pub(super) fn validate_remove(drop: &DropIdentity, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let DropIdentity { identity, if_exists } = drop;
+    logged_in(execution)?;
+    if !if_exists && !has_identity(identity, execution)? {
+        return Err(QueryError::invalid(format!("identity '{identity}' doesn't exist")));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

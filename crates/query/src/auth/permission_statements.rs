@@ -5,7 +5,7 @@ use types::{CqlType, collection};
 
 use super::permissions::{self, Permissions};
 use super::resource::Resource;
-use super::role_statements::{check_key, logged_in, rows};
+use super::role_statements::{logged_in, rows, validate_list};
 use super::store::Change;
 use crate::execution::Execution;
 use crate::{Processor, QueryError, ResponseBody};
@@ -15,13 +15,7 @@ const OF_SYSTEM: [Permission; 2] = [Permission::Select, Permission::Alter];
 
 pub(super) fn grant(change: &PermissionsChange, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
     let resource = authorize(change, execution)?;
-    validate(change, &resource, execution)?;
-    let is_system = resource.data_keyspace().is_some_and(engine::system::is_system_keyspace);
-    if is_system && !change.permissions.iter().all(|permission| OF_SYSTEM.contains(permission)) {
-        return Err(QueryError::unauthorized(
-            "Granting permissions on system keyspaces is strictly limited, this operation is not permitted",
-        ));
-    }
+    validate_given(change, &resource, execution)?;
     supported("GRANT", execution)?;
     let granted = Permissions::of(&change.permissions);
     execution.processor.put_permissions(&change.role, &resource, |known| known.with(granted))?;
@@ -46,6 +40,31 @@ fn authorize(change: &PermissionsChange, execution: &Execution<'_>) -> Result<Re
         }
     }
     Ok(resource)
+}
+
+/// Checks a GRANT that is prepared.
+pub(super) fn validate_grant(change: &PermissionsChange, execution: &Execution<'_>) -> Result<(), QueryError> {
+    validate_given(change, &Resource::named(&change.resource, execution.keyspace)?, execution)
+}
+
+/// Checks a REVOKE that is prepared.
+pub(super) fn validate_revoke(change: &PermissionsChange, execution: &Execution<'_>) -> Result<(), QueryError> {
+    validate(change, &Resource::named(&change.resource, execution.keyspace)?, execution)
+}
+
+fn validate_given(
+    change: &PermissionsChange,
+    resource: &Resource,
+    execution: &Execution<'_>,
+) -> Result<(), QueryError> {
+    validate(change, resource, execution)?;
+    let is_system = resource.data_keyspace().is_some_and(engine::system::is_system_keyspace);
+    if is_system && !change.permissions.iter().all(|permission| OF_SYSTEM.contains(permission)) {
+        return Err(QueryError::unauthorized(
+            "Granting permissions on system keyspaces is strictly limited, this operation is not permitted",
+        ));
+    }
+    Ok(())
 }
 
 fn validate(change: &PermissionsChange, resource: &Resource, execution: &Execution<'_>) -> Result<(), QueryError> {
@@ -85,19 +104,26 @@ fn exists(resource: &Resource, execution: &Execution<'_>) -> Result<bool, QueryE
     })
 }
 
-pub(super) fn list(list: &ListPermissions, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-    let user = logged_in(execution)?;
+/// Checks a LIST, also where it is only prepared. The object that it names, if any.
+pub(super) fn validate_list_permissions(
+    list: &ListPermissions,
+    execution: &Execution<'_>,
+) -> Result<Option<Resource>, QueryError> {
+    logged_in(execution)?;
     let resource = list.resource.as_ref().map(|named| Resource::named(named, execution.keyspace)).transpose()?;
     if let Some(resource) = &resource
         && !exists(resource, execution)?
     {
         return Err(QueryError::invalid(format!("{resource} doesn't exist")));
     }
-    list.grantee.as_deref().map_or(Ok(()), check_key)?;
+    validate_list(list.grantee.as_deref(), execution)?;
+    Ok(resource)
+}
+
+pub(super) fn list(list: &ListPermissions, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    let user = logged_in(execution)?;
+    let resource = validate_list_permissions(list, execution)?;
     let book = execution.processor.auth().book();
-    if let Some(of) = list.grantee.as_ref().filter(|of| !book.roles.contains_key(*of)) {
-        return Err(QueryError::invalid(format!("<role {of}> doesn't exist")));
-    }
     supported("LIST PERMISSIONS", execution)?;
     let is_own = list.grantee.as_ref().is_some_and(|of| book.all_of(user).contains(of.as_str()));
     if !is_own && !book.allows(user, Permission::Describe, &Resource::AllRoles) {

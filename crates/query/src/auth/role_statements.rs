@@ -25,17 +25,10 @@ pub(super) fn create(create: &CreateRole, execution: &Execution<'_>) -> Result<R
     if options.superuser == Some(true) && !is_superuser(execution) {
         return Err(QueryError::unauthorized("Only superusers can create a role with superuser status"));
     }
-    validate_options(options, processor)?;
-    if name.is_empty() {
-        return Err(QueryError::invalid("Role name can't be an empty string"));
-    }
-    validate_access(options, processor)?;
+    validate_create(create, execution)?;
     let user = logged_in(execution)?;
-    if processor.has_role(name)? {
-        return match if_not_exists {
-            true => Ok(ResponseBody::Void),
-            false => Err(QueryError::invalid(format!("{name} already exists"))),
-        };
+    if *if_not_exists && processor.has_role(name)? {
+        return Ok(ResponseBody::Void);
     }
     let mut role = Role::default();
     apply_options(&mut role, options)?;
@@ -53,24 +46,30 @@ pub(super) fn create(create: &CreateRole, execution: &Execution<'_>) -> Result<R
     Ok(ResponseBody::Void)
 }
 
+/// Checks a CREATE, also where it is only prepared. As in Cassandra, this does not depend on permissions; nor do the
+/// other checks of this kind.
+pub(super) fn validate_create(create: &CreateRole, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let CreateRole { role: name, if_not_exists, options } = create;
+    validate_options(options, execution.processor)?;
+    if name.is_empty() {
+        return Err(QueryError::invalid("Role name can't be an empty string"));
+    }
+    validate_access(options, execution.processor)?;
+    logged_in(execution)?;
+    if !if_not_exists && execution.processor.has_role(name)? {
+        return Err(QueryError::invalid(format!("{name} already exists")));
+    }
+    Ok(())
+}
+
 pub(super) fn alter(alter: &AlterRole, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-    let AlterRole { role: name, if_exists, options } = alter;
+    let AlterRole { role: name, options, .. } = alter;
     let processor = execution.processor;
     authorize_alter(alter, execution)?;
-    validate_options(options, processor)?;
-    validate_access(options, processor)?;
-    if *options == RoleOptions::default() {
-        return Err(QueryError::invalid("ALTER [ROLE|USER] can't be empty"));
-    }
-    logged_in(execution)?;
+    validate_alter(alter, execution)?;
     check_key(name)?;
     let known = processor.auth().book().roles.get(name).cloned();
-    let Some(mut role) = known else {
-        return match if_exists {
-            true => Ok(ResponseBody::Void),
-            false => Err(QueryError::invalid(format!("Role {name} doesn't exist"))),
-        };
-    };
+    let Some(mut role) = known else { return Ok(ResponseBody::Void) };
     apply_options(&mut role, options)?;
     processor.put_role_and_book(name, role)?;
     processor.put_access(name, options)?;
@@ -80,6 +79,20 @@ pub(super) fn alter(alter: &AlterRole, execution: &Execution<'_>) -> Result<Resp
         }
         _ => Ok(ResponseBody::Void),
     }
+}
+
+pub(super) fn validate_alter(alter: &AlterRole, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let AlterRole { role: name, if_exists, options } = alter;
+    validate_options(options, execution.processor)?;
+    validate_access(options, execution.processor)?;
+    if *options == RoleOptions::default() {
+        return Err(QueryError::invalid("ALTER [ROLE|USER] can't be empty"));
+    }
+    logged_in(execution)?;
+    if !if_exists && !execution.processor.has_role(name)? {
+        return Err(QueryError::invalid(format!("Role {name} doesn't exist")));
+    }
+    Ok(())
 }
 
 fn authorize_alter(alter: &AlterRole, execution: &Execution<'_>) -> Result<(), QueryError> {
@@ -115,24 +128,29 @@ fn authorize_alter(alter: &AlterRole, execution: &Execution<'_>) -> Result<(), Q
 }
 
 pub(super) fn drop(drop: &DropRole, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-    let DropRole { role: name, if_exists } = drop;
+    let name = &drop.role;
     let processor = execution.processor;
     check(execution, Permission::Drop, &Resource::Role(name.clone()))?;
     if processor.auth().book().is_superuser(name) && !is_superuser(execution) {
         return Err(QueryError::unauthorized("Only superusers can drop a role with superuser status"));
     }
+    validate_drop(drop, execution)?;
+    if processor.has_role(name)? {
+        processor.forget_role(name)?;
+    }
+    Ok(ResponseBody::Void)
+}
+
+pub(super) fn validate_drop(drop: &DropRole, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let DropRole { role: name, if_exists } = drop;
     let user = logged_in(execution)?;
-    let exists = processor.has_role(name)?;
-    if !exists && !if_exists {
+    if !if_exists && !execution.processor.has_role(name)? {
         return Err(QueryError::invalid(format!("{name} doesn't exist")));
     }
     if **user == **name {
         return Err(QueryError::invalid("Cannot DROP primary role for current login"));
     }
-    if exists {
-        processor.forget_role(name)?;
-    }
-    Ok(ResponseBody::Void)
+    Ok(())
 }
 
 pub(super) fn grant(change: &RoleChange, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
@@ -170,10 +188,13 @@ pub(super) fn revoke(change: &RoleChange, execution: &Execution<'_>) -> Result<R
 }
 
 fn authorize_membership(change: &RoleChange, execution: &Execution<'_>) -> Result<(), QueryError> {
-    let RoleChange { role, grantee } = change;
-    check(execution, Permission::Authorize, &Resource::Role(role.clone()))?;
+    check(execution, Permission::Authorize, &Resource::Role(change.role.clone()))?;
+    validate_membership(change, execution)
+}
+
+pub(super) fn validate_membership(change: &RoleChange, execution: &Execution<'_>) -> Result<(), QueryError> {
     logged_in(execution)?;
-    for name in [role, grantee] {
+    for name in [&change.role, &change.grantee] {
         if !execution.processor.has_role(name)? {
             return Err(QueryError::invalid(format!("{name} doesn't exist")));
         }
@@ -222,15 +243,23 @@ pub(super) fn list_users(execution: &Execution<'_>) -> Result<ResponseBody, Quer
     Ok(rows("users", &columns, count, cells))
 }
 
+/// A role of which something is listed must exist.
+pub(super) fn validate_list(of: Option<&str>, execution: &Execution<'_>) -> Result<(), QueryError> {
+    logged_in(execution)?;
+    match of {
+        Some(of) if !execution.processor.has_role(of)? => {
+            Err(QueryError::invalid(format!("<role {of}> doesn't exist")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The roles that LIST shows to this client.
 fn listed(of: Option<&str>, recursive: bool, execution: &Execution<'_>) -> Result<BTreeSet<String>, QueryError> {
+    validate_list(of, execution)?;
     let user = logged_in(execution)?;
     let processor = execution.processor;
     let book = processor.auth().book();
-    of.map_or(Ok(()), check_key)?;
-    if let Some(of) = of.filter(|of| !book.roles.contains_key(*of)) {
-        return Err(QueryError::invalid(format!("<role {of}> doesn't exist")));
-    }
     let roles_of = |name: &str| if recursive { book.all_of(name) } else { book.direct_of(name) };
     let sees_all = !processor.auth().checks() || book.allows(user, Permission::Describe, &Resource::AllRoles);
     let names = match of {

@@ -20,6 +20,13 @@ use crate::{Need, Processor, QueryError};
 /// The statements of a batch in prepared form, each with the range of its values among the values of the batch.
 pub(crate) type Parts = Vec<(Arc<Prepared>, Range<usize>)>;
 
+/// A batch whose statements could not all be prepared.
+struct Unprepared {
+    /// The number of statements that were prepared before.
+    count: usize,
+    error: QueryError,
+}
+
 impl Processor {
     pub(super) fn begin_batch(
         self: &Arc<Self>,
@@ -46,9 +53,9 @@ impl Processor {
                     }
                 }
             }
-            Err(error) => {
+            Err(Unprepared { count, error }) => {
                 if let Some(auditor) = self.request_logs().of(request.client).and_then(|logs| logs.auditor) {
-                    auditor.unprepared_batch(entries, request.options.consistency, request.client, &error);
+                    auditor.unprepared_batch(entries, count, request, &error);
                 }
                 Outcome::failed(error)
             }
@@ -60,32 +67,41 @@ impl Processor {
         entries: &'v [BatchEntry<'v>],
         request: &Request<'_>,
         values: &mut Vec<Value<'v>>,
-    ) -> Result<Parts, QueryError> {
-        self.check_keyspace(request.options.keyspace)?;
+    ) -> Result<Parts, Unprepared> {
+        let failed = |count| move |error| Unprepared { count, error };
+        self.check_keyspace(request.options.keyspace).map_err(failed(0))?;
         let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());
-        // Cassandra does not trace the preparation of the statements in a BATCH.
-        let mut statements = Vec::with_capacity(entries.len());
-        for entry in entries {
-            statements.push(match &entry.statement {
-                BatchStatement::Text(text) => Arc::new(self.prepare_checked(text, keyspace)?),
-                BatchStatement::Prepared(known) if self.is_current(known) => known.clone(),
-                BatchStatement::Prepared(known) => self.renew(known)?,
-            });
-        }
         let mut parts = Parts::with_capacity(entries.len());
-        for (statement, entry) in statements.into_iter().zip(entries) {
-            modification(&statement)?;
-            let bound = BoundValues::of(&entry.values, &statement.variables);
-            let (expected, got) = (statement.variables.len(), bound.as_slice().len());
-            if expected != got {
-                let message = format!("There were {expected} markers(?) in CQL but {got} bound variables");
-                return Err(QueryError::invalid(message));
-            }
-            let start = values.len();
-            values.extend_from_slice(bound.as_slice());
-            parts.push((statement, start..values.len()));
+        for entry in entries {
+            let part = self.prepare_part(entry, keyspace, values).map_err(failed(parts.len()))?;
+            parts.push(part);
         }
+        // As in Cassandra, the other mistakes of all statements come before this one.
+        parts.iter().try_for_each(|(statement, _)| modification(statement).map(|_| ())).map_err(failed(parts.len()))?;
         Ok(parts)
+    }
+
+    /// Prepares a statement of a batch, and adds its values to those of the batch. Cassandra does not trace this.
+    fn prepare_part<'v>(
+        &self,
+        entry: &'v BatchEntry<'v>,
+        keyspace: Option<&str>,
+        values: &mut Vec<Value<'v>>,
+    ) -> Result<(Arc<Prepared>, Range<usize>), QueryError> {
+        let statement = match &entry.statement {
+            BatchStatement::Text(text) => Arc::new(self.prepare_checked(text, keyspace)?),
+            BatchStatement::Prepared(known) if self.is_current(known) => known.clone(),
+            BatchStatement::Prepared(known) => self.renew(known)?,
+        };
+        let bound = BoundValues::of(&entry.values, &statement.variables);
+        let (expected, got) = (statement.variables.len(), bound.as_slice().len());
+        if expected != got {
+            let message = format!("There were {expected} markers(?) in CQL but {got} bound variables");
+            return Err(QueryError::invalid(message));
+        }
+        let start = values.len();
+        values.extend_from_slice(bound.as_slice());
+        Ok((statement, start..values.len()))
     }
 
     fn begin_parts(

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use engine::{LogHold, Turn};
-use protocol::Values;
+use protocol::{Consistency, ErrorResponse, QueryOptions, Values};
 
 use super::{Call, Columns, Outcome, Request, Statement, prefetch};
-use crate::execution::Control;
-use crate::prepared::{Plan, Prepared};
+use crate::auth;
+use crate::execution::{Control, Execution, RequestParts};
+use crate::names::find_table;
+use crate::prepared::{Plan, Prepared, Work};
 use crate::{ClientState, ErrorKind, Login, Processor, QueryError};
 
 /// Checks who clients are. Unless an implementation says otherwise, every client is accepted.
@@ -81,6 +83,10 @@ pub trait QueryHandler: Authentication + Send + Sync + 'static {
     /// the body of that RESULT may be appended to `out`; the outcome says so. Otherwise `out` is unchanged.
     fn begin(self: &Arc<Self>, request: &Request<'_, Self::Plan>, turn: Turn<'_>, out: Option<&mut Vec<u8>>)
     -> Outcome;
+
+    /// Notes that a request was refused because the server does not have its prepared statement. A BATCH comes with the
+    /// number of its statements before that one, and with its consistency level.
+    fn refused_unprepared(&self, _: &ClientState, _: &ErrorResponse, _batch: Option<(usize, Consistency)>) {}
 
     /// Prefetches the memory that these statements, which are begun right after, will access. The values of a statement
     /// are requested only where that is worth it. This is a hint: statements may be begun without it.
@@ -168,6 +174,12 @@ impl QueryHandler for Processor {
         }
     }
 
+    fn refused_unprepared(&self, client: &ClientState, error: &ErrorResponse, batch: Option<(usize, Consistency)>) {
+        if let Some(auditor) = self.request_logs().of(client).and_then(|logs| logs.auditor) {
+            auditor.refused_unprepared(client, error, batch);
+        }
+    }
+
     fn prefetch<'c>(&self, coming: impl Iterator<Item = (&'c Prepared, impl FnOnce() -> Option<Values<'c>>)>) {
         prefetch::prefetch(self, coming);
     }
@@ -214,9 +226,27 @@ impl Processor {
     ) -> Result<Arc<Prepared>, QueryError> {
         let prepared = match known.filter(|known| self.is_current(known)) {
             Some(known) => known.clone(),
-            None => Processor::prepare(self, text, keyspace)?,
+            None => {
+                let prepared = Processor::prepare(self, text, keyspace)?;
+                self.validate(&prepared, client)?;
+                prepared
+            }
         };
         self.check_forbidden(&prepared.plan, client)?;
         Ok(prepared)
+    }
+
+    /// Refuses to prepare a statement about a role or an object that does not exist. As in Cassandra, statements that
+    /// change the schema are checked only when they are executed, and so are permissions. One that is prepared already
+    /// is not checked again.
+    fn validate(&self, prepared: &Prepared, client: &ClientState) -> Result<(), QueryError> {
+        let Work::Schema(statement) = &prepared.plan.work else { return Ok(()) };
+        let (schema, keyspace) = (self.schema(), prepared.keyspace.as_deref());
+        if let cql::ast::Statement::Truncate(name) = &**statement {
+            return find_table(&schema, self.virtual_tables(), name, keyspace).map(|_| ());
+        }
+        let parts = RequestParts { client, options: &QueryOptions::default(), trace: None };
+        let control = Control { turn: Turn::NON_BLOCKING, deadline: None, cancelled: None };
+        auth::validate(statement, &Execution::new(self, &schema, parts, &[], keyspace, control))
     }
 }

@@ -123,6 +123,8 @@ fn statements_have_the_types_and_scopes_of_cassandra() {
         assert_eq!(node.entries_of(statement), [format!("{entry}|operation:{statement}{failure}")]);
     }
     assert!(node.entries_of("SELECT * FROM system.local").is_empty());
+    let nothing = "REQUEST_FAILURE|category:ERROR|ks:k|operation:line 0:-1 no viable alternative at input '<EOF>'";
+    assert_eq!(node.entries_of(""), [nothing]);
 }
 
 #[test]
@@ -197,6 +199,47 @@ fn a_batch_has_an_entry_for_itself_and_for_each_statement() {
         ["REQUEST_FAILURE|category:ERROR|ks:ks|operation:BATCH of 2 statements at consistency ONE; Invalid statement \
           in batch: only UPDATE, INSERT and DELETE statements are allowed."]
     );
+    // As in Cassandra, those statements are counted that were prepared before the first that cannot be.
+    let failures = |entries: &[BatchEntry<'_>]| match &run(entries)[..] {
+        [entry] => entry.strip_prefix("REQUEST_FAILURE|category:ERROR|ks:ks|operation:").unwrap().to_owned(),
+        entries => panic!("{entries:?}"),
+    };
+    let (unknown, select) = (|| text("DELETE FROM ks.nope WHERE a = 7"), || text("SELECT * FROM ks.t"));
+    for (entries, count) in
+        [(vec![unknown()], 0), (vec![known(), unknown()], 1), (vec![select(), known(), unknown(), known()], 2)]
+    {
+        let end = "statements at consistency ONE; table nope does not exist";
+        assert_eq!(failures(&entries), format!("BATCH of {count} {end}"));
+    }
+    let marker = || text("DELETE FROM ks.t WHERE a = ?");
+    assert_eq!(
+        failures(&[known(), marker(), unknown()]),
+        "BATCH of 1 statements at consistency ONE; There were 1 markers(?) in CQL but 0 bound variables"
+    );
+}
+
+#[test]
+fn a_statement_that_has_to_be_prepared_again_is_not_named() {
+    let mut node = AuditedNode::of_anybody();
+    node.node.create_keyspace();
+    node.node.run("CREATE TABLE ks.t(a int primary key)");
+    let prepared = node.node.processor.prepare("INSERT INTO ks.t(a) VALUES(1)", None).unwrap();
+    node.node.run("DROP TABLE ks.t");
+    node.entries();
+    let error = node.node.execute(&prepared, &QueryOptions::default()).unwrap_err();
+    assert!(error.message.starts_with("Prepared query with ID "), "{error:?}");
+    let expected =
+        |operation: &str| format!("REQUEST_FAILURE|category:ERROR|ks:ks|operation:{operation}; {}", error.message);
+    assert_eq!(node.entries(), [expected("null")]);
+    let known = BatchEntry { statement: BatchStatement::Prepared(prepared.clone()), values: Values::Positional(&[]) };
+    node.node.batch(BatchKind::Logged, &[known], &QueryOptions::default()).unwrap_err();
+    assert_eq!(node.entries(), [expected("BATCH of 0 statements at consistency ONE")]);
+    // The server does not have the statement any more.
+    let refused = protocol::ErrorResponse::unprepared(&prepared.id());
+    node.node.processor.refused_unprepared(&node.node.client, &refused, None);
+    assert_eq!(node.entries(), [expected("null")]);
+    node.node.processor.refused_unprepared(&node.node.client, &refused, Some((3, query::Consistency::One)));
+    assert_eq!(node.entries(), [expected("BATCH of 3 statements at consistency ONE")]);
 }
 
 #[test]

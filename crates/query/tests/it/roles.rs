@@ -228,6 +228,56 @@ fn truncate_does_not_tell_a_role_without_permission_whether_the_table_exists() {
 }
 
 #[test]
+fn a_statement_about_what_does_not_exist_is_not_prepared() {
+    let mut node = RoleNode::new();
+    node.run("CREATE ROLE known");
+    node.new_client("r");
+    let prepare =
+        |text: &str| QueryHandler::prepare(&*node.node.processor, &node.node.client, text, None, KeptForms::NOTHING);
+    for (text, message) in [
+        ("TRUNCATE ks.nothing", "table nothing does not exist"),
+        ("TRUNCATE nothing.t", "keyspace nothing does not exist"),
+        ("CREATE ROLE known", "known already exists"),
+        ("CREATE ROLE ''", "Role name can't be an empty string"),
+        ("ALTER ROLE nobody WITH LOGIN = true", "Role nobody doesn't exist"),
+        ("ALTER ROLE known", "ALTER [ROLE|USER] can't be empty"),
+        ("DROP ROLE nobody", "nobody doesn't exist"),
+        ("DROP ROLE r", "Cannot DROP primary role for current login"),
+        ("GRANT nobody TO known", "nobody doesn't exist"),
+        ("REVOKE known FROM nobody", "nobody doesn't exist"),
+        ("GRANT SELECT ON ks.t TO nobody", "Role nobody doesn't exist"),
+        (
+            "GRANT MODIFY ON KEYSPACE system_auth TO known",
+            "Granting permissions on system keyspaces is strictly limited, this operation is not permitted",
+        ),
+        ("REVOKE SELECT ON ks.nothing FROM known", "Resource <table ks.nothing> doesn't exist"),
+        ("LIST ROLES OF nobody", "<role nobody> doesn't exist"),
+        ("LIST ALL OF nobody", "<role nobody> doesn't exist"),
+        ("LIST ALL ON ks.nothing", "<table ks.nothing> doesn't exist"),
+        ("ADD IDENTITY 'spiffe://a' TO ROLE 'nobody'", "Can not add identity for non-existent role 'nobody'"),
+        ("DROP IDENTITY 'spiffe://a'", "identity 'spiffe://a' doesn't exist"),
+    ] {
+        assert_eq!(prepare(text).expect_err(text).message, message, "{text}");
+    }
+    // Permissions and the schema are checked when they are executed.
+    for text in [
+        "TRUNCATE ks.t",
+        "CREATE ROLE IF NOT EXISTS known",
+        "ALTER ROLE IF EXISTS nobody WITH LOGIN = true",
+        "DROP ROLE known",
+        "GRANT known TO r",
+        "GRANT SELECT ON ks.t TO r",
+        "LIST ROLES OF known",
+        "DROP IDENTITY IF EXISTS 'spiffe://a'",
+        "DROP TABLE ks.nothing",
+        "CREATE TABLE ks.t (k int PRIMARY KEY)",
+        "USE nothing",
+    ] {
+        prepare(text).expect(text);
+    }
+}
+
+#[test]
 fn a_creator_gets_all_permissions_and_a_drop_takes_them_away() {
     let mut node = RoleNode::new();
     node.new_client("r");
