@@ -241,7 +241,7 @@ impl Processor {
     /// is not checked again.
     fn validate(&self, prepared: &Prepared, client: &ClientState) -> Result<(), QueryError> {
         let Work::Schema(statement) = &prepared.plan.work else { return Ok(()) };
-        let (schema, keyspace) = (self.schema(), prepared.keyspace.as_deref());
+        let (schema, keyspace) = (self.engine().borrow_schema(), prepared.keyspace.as_deref());
         if let cql::ast::Statement::Truncate(name) = &**statement {
             return find_table(&schema, self.virtual_tables(), name, keyspace).map(|_| ());
         }
