@@ -22,6 +22,7 @@ mod gather;
 mod graph;
 #[cfg(test)]
 mod held_test;
+mod intersection;
 mod item_queue;
 mod node;
 mod node_cursor;
@@ -42,6 +43,7 @@ mod walk;
 
 pub use contents::Contents;
 pub use cursor::Cursor;
+pub use intersection::Intersection;
 pub use node_cursor::NodeCursor;
 pub use ranges::Ranges;
 pub use raw::spare_pages::SparePages;

@@ -28,6 +28,14 @@ impl<'a> Tail<'a> {
         Tail { memory, root }
     }
 
+    pub(crate) fn memory(&self) -> Option<Memory<'a>> {
+        self.memory
+    }
+
+    pub(crate) fn root(&self) -> NodePosition {
+        self.root
+    }
+
     /// Whether the branch is empty.
     pub fn is_empty(&self) -> bool {
         self.root.ptr.is_none()
@@ -67,7 +75,7 @@ impl<'a> Tail<'a> {
 }
 
 /// The place at `key`; none if no key starts with it.
-fn walk(memory: Memory<'_>, mut place: NodePosition, mut key: &[u8]) -> NodePosition {
+pub(crate) fn walk(memory: Memory<'_>, mut place: NodePosition, mut key: &[u8]) -> NodePosition {
     while let Some((&character, rest)) = key.split_first() {
         place = match view(memory, place) {
             View::None => return NodePosition::NONE,

@@ -18,6 +18,8 @@ macro_rules! suite {
             mod gets;
             #[path = "history.rs"]
             mod history;
+            #[path = "intersection.rs"]
+            mod intersection;
             #[path = "limits.rs"]
             mod limits;
             #[path = "model.rs"]
