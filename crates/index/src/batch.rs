@@ -4,16 +4,22 @@ use std::ops::Bound;
 
 use sstable::SSTableError;
 
-/// A batch ends when it reaches one of these limits: a number of entries, and a size in bytes.
-const ENTRIES_MAX: usize = 512;
+/// A batch ends when it reaches this size, bytes, or its number of entries.
 const BYTES_MAX: usize = 64 << 10;
 
 /// Some entries of one source, in their order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Batch {
     bytes: Vec<u8>,
     entries: Vec<BatchEntry>,
+    entries_max: usize,
     is_last: bool,
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch::with_entries_max(Batch::ENTRIES_MAX)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +29,15 @@ struct BatchEntry {
 }
 
 impl Batch {
+    /// The number of entries at which a batch ends, unless another one is asked for.
+    pub(crate) const ENTRIES_MAX: usize = 512;
+
+    /// An empty batch that ends when it has this number of entries.
+    pub(crate) fn with_entries_max(entries_max: usize) -> Batch {
+        debug_assert!(entries_max > 0, "a batch has entries");
+        Batch { bytes: Vec::new(), entries: Vec::new(), entries_max, is_last: false }
+    }
+
     /// Removes all entries, so that a source can fill the batch again.
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -39,7 +54,7 @@ impl Batch {
 
     /// Whether a source must add no more.
     pub fn is_full(&self) -> bool {
-        self.entries.len() >= ENTRIES_MAX || self.bytes.len() >= BYTES_MAX
+        self.entries.len() >= self.entries_max || self.bytes.len() >= BYTES_MAX
     }
 
     /// Notes that the source has no more entries in the range.
@@ -74,12 +89,19 @@ impl Batch {
         Some(&entry[self.entries[index].term_length as usize..])
     }
 
-    /// The index, not below `from`, of the first entry whose key is not before this one. All entries have one term.
+    /// The index, not below `from`, of the first entry whose key is not before this one. All entries have one term. It
+    /// is mostly near, so steps from `from` on become longer.
     pub fn first_not_before(&self, from: usize, key: &[u8]) -> usize {
-        let (mut low, mut high) = (from.min(self.len()), self.len());
+        let is_before = |index: usize| index < self.len() && self.key(index).is_some_and(|other| other < key);
+        let (mut low, mut step) = (from.min(self.len()), 1);
+        while is_before(low + step - 1) {
+            low += step;
+            step *= 2;
+        }
+        let mut high = self.len().min(low + step - 1);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.key(middle).is_some_and(|other| other < key) {
+            if is_before(middle) {
                 low = middle + 1;
             } else {
                 high = middle;

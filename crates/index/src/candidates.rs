@@ -1,14 +1,20 @@
-//! The candidates that the sources of one index give together, in the order in which the table is read.
+//! The candidates that the sources of one index, or of two, give together, in the order in which the table is read.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use sstable::SSTableError;
 
+use crate::MemoryIndex;
 use crate::batch::{Batch, Source};
+use crate::common::CommonKeys;
 use crate::entry::{KeyBounds, TermRange};
 
 /// The most bytes of keys that are sorted for a range of values. A range with more is not answered by an index.
 pub const SORTED_BYTES_MAX: usize = 64 << 20;
+
+/// The most entries of a source that are sorted where the thread may not be blocked.
+const FEW_ENTRIES: usize = 128;
 
 /// The keys of candidates, ascending and each once.
 pub enum Candidates {
@@ -16,11 +22,14 @@ pub enum Candidates {
     Merged(Vec<Stream>),
     /// Of several terms: all were read and sorted.
     Sorted(SortedKeys),
+    /// Of two indexes of a memtable.
+    Common(Box<CommonKeys>),
 }
 
 impl Candidates {
     /// The candidates for a range of values within some partitions. `None` if the keys would have to be sorted and have
-    /// more than `sorted_bytes_max` bytes (at most [`SORTED_BYTES_MAX`]); then every row is a candidate.
+    /// more than `sorted_bytes_max` bytes (at most [`SORTED_BYTES_MAX`]); then every row is a candidate. Where the
+    /// thread may not be blocked, also if they are more than a few.
     pub fn open(
         sources: Vec<Box<dyn Source>>,
         terms: &TermRange,
@@ -36,11 +45,33 @@ impl Candidates {
         Ok(Some(Candidates::Merged(streams.collect::<Result<_, _>>()?)))
     }
 
+    /// The rows within some partitions that two indexes of one memtable have, each for its value. `None` if they cannot
+    /// be found without reading all entries of one of them.
+    pub fn of_two(indexes: [Arc<MemoryIndex>; 2], terms: [&TermRange; 2], keys: &KeyBounds) -> Option<Candidates> {
+        CommonKeys::open(indexes, terms, keys).map(|common| Candidates::Common(Box::new(common)))
+    }
+
+    /// Whether the next key is unknown until [`read_on`](Self::read_on) was called, perhaps several times.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self, Candidates::Common(common) if common.is_waiting())
+    }
+
+    /// Does a bounded part of the search for the next key.
+    pub fn read_on(&mut self) {
+        if let Candidates::Common(common) = self {
+            common.read_on();
+        }
+    }
+
     /// The next key, which stays the next until `advance`.
     pub fn peek(&self) -> Option<&[u8]> {
         match self {
-            Candidates::Merged(streams) => streams.iter().filter_map(Stream::peek).min(),
+            Candidates::Merged(streams) => match streams.as_slice() {
+                [only] => only.peek(),
+                streams => streams.iter().filter_map(Stream::peek).min(),
+            },
             Candidates::Sorted(sorted) => sorted.peek(),
+            Candidates::Common(common) => common.peek(),
         }
     }
 
@@ -49,6 +80,7 @@ impl Candidates {
         match self {
             Candidates::Merged(streams) => streams.iter().map(|stream| stream.batch.len() - stream.at).sum(),
             Candidates::Sorted(sorted) => sorted.places.len() - sorted.at,
+            Candidates::Common(common) => common.known_count(),
         }
     }
 
@@ -61,6 +93,10 @@ impl Candidates {
             }
             Candidates::Sorted(sorted) => {
                 sorted.advance_to(key);
+                Ok(0)
+            }
+            Candidates::Common(common) => {
+                common.advance_to(key);
                 Ok(0)
             }
         }
@@ -82,6 +118,10 @@ impl Candidates {
             }
             Candidates::Sorted(sorted) => {
                 sorted.at += 1;
+                Ok(())
+            }
+            Candidates::Common(common) => {
+                common.advance();
                 Ok(())
             }
         }
@@ -149,8 +189,17 @@ impl Stream {
 /// Keys that were sorted in memory.
 pub struct SortedKeys {
     bytes: Vec<u8>,
-    places: Vec<(u32, u32)>,
+    places: Vec<SortedPlace>,
     at: usize,
+}
+
+/// Where a key is.
+#[derive(Clone, Copy)]
+struct SortedPlace {
+    /// The beginning of the key, which mostly decides the order.
+    beginning: u64,
+    start: u32,
+    end: u32,
 }
 
 impl SortedKeys {
@@ -163,14 +212,15 @@ impl SortedKeys {
     ) -> Result<Option<SortedKeys>, SSTableError> {
         debug_assert!(bytes_max <= SORTED_BYTES_MAX, "places are of 32 bits");
         let mut sorted = SortedKeys { bytes: Vec::new(), places: Vec::new(), at: 0 };
-        let mut batch = Batch::default();
+        let mut batch = if may_block { Batch::default() } else { Batch::with_entries_max(FEW_ENTRIES) };
         for source in sources {
             let mut start = Bound::Included(terms.start.clone());
             loop {
                 batch.clear();
                 source.read(start.as_ref().map(Vec::as_slice), &terms.end, may_block, &mut batch)?;
                 (0..batch.len()).filter_map(|index| batch.key(index)).for_each(|key| sorted.add(key, bounds));
-                if sorted.bytes.len() + sorted.places.len() * size_of::<(u32, u32)>() > bytes_max {
+                let is_large = sorted.bytes.len() + sorted.places.len() * size_of::<SortedPlace>() > bytes_max;
+                if is_large || (!may_block && !batch.is_last()) {
                     return Ok(None);
                 }
                 match batch.len().checked_sub(1).and_then(|last| batch.entry(last)) {
@@ -189,23 +239,30 @@ impl SortedKeys {
         }
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(key);
-        self.places.push((start, self.bytes.len() as u32));
+        let mut beginning = [0; 8];
+        beginning.iter_mut().zip(key).for_each(|(byte, of_key)| *byte = *of_key);
+        let beginning = u64::from_be_bytes(beginning);
+        self.places.push(SortedPlace { beginning, start, end: self.bytes.len() as u32 });
     }
 
     fn sort(&mut self) {
         let SortedKeys { bytes, places, .. } = self;
-        let key = |place: &(u32, u32)| &bytes[place.0 as usize..place.1 as usize];
-        places.sort_unstable_by(|one, other| key(one).cmp(key(other)));
-        places.dedup_by(|one, other| key(one) == key(other));
+        let key = |place: &SortedPlace| &bytes[place.start as usize..place.end as usize];
+        places
+            .sort_unstable_by(|one, other| one.beginning.cmp(&other.beginning).then_with(|| key(one).cmp(key(other))));
+        places.dedup_by(|one, other| one.beginning == other.beginning && key(one) == key(other));
+    }
+
+    fn key(&self, place: &SortedPlace) -> &[u8] {
+        &self.bytes[place.start as usize..place.end as usize]
     }
 
     fn peek(&self) -> Option<&[u8]> {
-        let (start, end) = self.places.get(self.at)?;
-        Some(&self.bytes[*start as usize..*end as usize])
+        self.places.get(self.at).map(|place| self.key(place))
     }
 
     fn advance_to(&mut self, key: &[u8]) {
         let rest = &self.places[self.at.min(self.places.len())..];
-        self.at += rest.partition_point(|(start, end)| self.bytes[*start as usize..*end as usize] < *key);
+        self.at += rest.partition_point(|place| self.key(place) < key);
     }
 }

@@ -21,6 +21,7 @@ mod batch;
 mod block;
 mod builder;
 mod candidates;
+mod common;
 mod entry;
 mod file;
 mod indexer;

@@ -88,6 +88,16 @@ impl MemoryIndex {
         in_tries + self.overflow_bytes.load(Ordering::Relaxed)
     }
 
+    /// The tries, in order of their tokens.
+    pub(crate) fn tries(&self) -> &[Trie] {
+        &self.shards
+    }
+
+    /// Whether the tries have all entries so far.
+    pub(crate) fn is_in_tries(&self) -> bool {
+        self.overflow_bytes.load(Ordering::Acquire) == 0
+    }
+
     /// The parts that have entries, each a source of its own.
     pub fn parts(self: &Arc<Self>) -> Vec<MemoryPart> {
         let shards = (0..self.shards.len()).filter(|shard| !self.shards[*shard].is_empty());

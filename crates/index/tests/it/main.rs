@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod collections;
+mod common;
 mod files;
 mod format;
 mod model;

@@ -103,7 +103,7 @@ fn candidates_are_the_rows_that_had_such_a_value_in_reading_order() {
 }
 
 /// A trie that is soon full.
-const TINY: TrieOptions =
+pub const TINY: TrieOptions =
     TrieOptions { layout: memtrie::Layout::Adaptive, blocks_bytes_max: 8 << 10, blobs_bytes_max: 8 << 10 };
 
 #[test]
