@@ -10,7 +10,7 @@ mod newest_first;
 mod rows;
 
 pub use candidates::{IndexCandidates, IndexedValues};
-pub(crate) use candidates::{candidates, is_complete};
+pub(crate) use candidates::{candidates, common_candidates, is_complete};
 pub(crate) use nearest::nearest;
 pub use nearest::{NearestCandidates, NearestStep};
 pub use rows::{Rows, Target};

@@ -93,10 +93,9 @@ impl SelectPlan {
         self.restrictions.uses_index()
     }
 
-    /// Whether it finds rows by one value in an index, and was not long when it was executed last.
+    /// Whether it finds rows by values in an index, and was not long when it was executed last.
     pub fn is_short_search(&self) -> bool {
-        let indexed = self.restrictions.indexed();
-        let is_search = !indexed.is_empty() && !indexed.iter().any(|indexed| indexed.is_range());
+        let is_search = !self.restrictions.indexed().is_empty();
         is_search && self.nearest.is_none() && !self.is_long.load(AtomicOrdering::Relaxed)
     }
 

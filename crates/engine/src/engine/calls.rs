@@ -68,7 +68,8 @@ impl Engine {
     }
 
     /// The places of rows within `keys` that may have one of some values, by an index of the table. `None` if the index
-    /// is not complete yet, or has too many for a range of values: then all rows have to be read.
+    /// is not complete yet, or has too many for a range of values: then all rows have to be read. Where the thread may
+    /// not be blocked, more than a few are too many for a range.
     ///
     /// The caller then has to read the rows and check their values: a row may have been changed or deleted, or be
     /// expired. Rows that are written meanwhile may be missing.
@@ -81,6 +82,19 @@ impl Engine {
         turn: Turn<'_>,
     ) -> Result<Option<IndexCandidates>, EngineError> {
         read::candidates(&self.shared, table, index, values, keys, turn)
+    }
+
+    /// The places of rows within `keys` that may have both of two values, by two indexes of the table. `None` unless
+    /// all rows are in one memtable, where this costs much less than [`Engine::index_candidates`] of both.
+    ///
+    /// As there, the caller has to read the rows and check their values.
+    pub fn common_candidates(
+        &self,
+        table: &Arc<Table>,
+        sought: [(&Index, IndexedValues<'_>); 2],
+        keys: &KeyRange,
+    ) -> Result<Option<IndexCandidates>, EngineError> {
+        read::common_candidates(&self.shared, table, sought, keys)
     }
 
     /// The places of the rows within `keys` whose vectors are the most similar to a given one, by an index of vectors.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use index::{Candidates, DecodeError, Indexer, KeyBounds, Place, decode_place};
+use index::{Candidates, DecodeError, Indexer, KeyBounds, MemoryIndex, Place, TermRange, decode_place};
 use model::{Index, IndexKey, KeyRange, RowRoom, Table};
 use sstable::{Corruption, SSTableError};
 use types::CqlType;
@@ -25,17 +25,31 @@ const SORTED_BYTES_MAX: usize = 8 << 20;
 pub enum IndexedValues<'a> {
     /// One value.
     One(&'a [u8]),
-    /// The values between two, inclusive; `None` means no limit. The thread must be one that may be blocked, because
-    /// the places are sorted first.
+    /// The values between two, inclusive; `None` means no limit. The places are sorted first. If they are more than a
+    /// few, the thread must be one that may be blocked.
     Between(Option<&'a [u8]>, Option<&'a [u8]>),
     /// A term of an index that analyzes text, as [`terms`](crate::terms) returns it.
     Term(&'a [u8]),
-    /// The terms that begin with this text. The thread must be one that may be blocked, as for the next two.
+    /// The terms that begin with this text. The places are sorted first, as for the next two.
     Beginning(&'a [u8]),
     /// The terms that end with this text.
     Ending(&'a [u8]),
     /// The terms that contain this text.
     Containing(&'a [u8]),
+}
+
+impl IndexedValues<'_> {
+    /// The entries of the values.
+    fn terms(&self, indexer: &Indexer) -> TermRange {
+        match self {
+            IndexedValues::One(value) => indexer.terms_of(value),
+            IndexedValues::Term(term) => indexer.entries_of_term(term),
+            IndexedValues::Between(first, last) => indexer.terms_between(*first, *last),
+            IndexedValues::Beginning(text) => indexer.terms_that_begin(text),
+            IndexedValues::Ending(text) => indexer.terms_that_contain(text, true),
+            IndexedValues::Containing(text) => indexer.terms_that_contain(text, false),
+        }
+    }
 }
 
 /// The places of rows that had a value in some memtable or SSTable, in reading order, each once. The row may have
@@ -64,8 +78,8 @@ struct Other {
 enum Comparison {
     /// All of them have it.
     AllHaveNext,
-    /// One does not have it, and has no place before the one with this key.
-    NextIsNotBefore(Vec<u8>),
+    /// One does not have it. The next place is now one that this index may have.
+    IsLeftOut,
     /// One has neither this place nor a later one.
     NoneHasMore,
 }
@@ -77,6 +91,9 @@ const CREDIT: i64 = 1024;
 const BATCH_COST: i64 = 512;
 /// The cost saved by a row that need not be read.
 const ROW_COST: i64 = 12;
+
+/// The steps of work that a part of a search in two indexes together counts as.
+const WAITING_STEPS: u64 = 64;
 
 impl IndexCandidates {
     /// The number of SSTables whose entries are searched.
@@ -93,28 +110,31 @@ impl IndexCandidates {
     /// rows and the other of partitions, or if a clustering can have entries of different bytes, because a user type
     /// in it got a field.
     pub fn retain_those_of(&mut self, other: IndexCandidates) {
-        let is_user_type = |ty: &CqlType| matches!(ty, CqlType::Udt { .. });
-        let is_altered = self.table.clustering().iter().any(|column| column.ty.any(&is_user_type));
-        if !is_altered && self.indexer.is_of_rows() == other.indexer.is_of_rows() {
+        debug_assert!(!other.candidates.is_waiting(), "the other's next place is known");
+        if !has_altered_keys(&self.table) && self.indexer.is_of_rows() == other.indexer.is_of_rows() {
             self.others.push(Other { candidates: other.candidates, credit: CREDIT, _room: other._room });
         }
     }
 
-    /// The next place; `None` at the end. `work` is called for each place that other indexes leave out, and may fail.
+    /// The next place; `None` at the end. `work` is called with the steps of the search, and may fail.
     /// Fails with [`EngineError::UnreadableIndex`] if a file cannot be read, and if it would have to wait for a device
     /// and may not.
     pub fn next_place<E: From<EngineError>>(
         &mut self,
-        mut work: impl FnMut() -> Result<(), E>,
+        mut work: impl FnMut(u64) -> Result<(), E>,
     ) -> Result<Option<Place>, E> {
-        while !self.others.is_empty() {
+        loop {
+            while self.candidates.is_waiting() {
+                work(WAITING_STEPS)?;
+                self.candidates.read_on();
+            }
+            if self.others.is_empty() {
+                break;
+            }
             match self.compare_with_others().map_err(failure)? {
                 Comparison::AllHaveNext => break,
                 Comparison::NoneHasMore => return Ok(None),
-                Comparison::NextIsNotBefore(key) => {
-                    work()?;
-                    self.candidates.advance_to(&key).map_err(failure)?;
-                }
+                Comparison::IsLeftOut => work(1)?,
             }
         }
         Ok(self.take_next()?)
@@ -130,7 +150,8 @@ impl IndexCandidates {
                 Some(found) if found == key => {}
                 Some(greater) => {
                     other.credit += ROW_COST;
-                    comparison = Comparison::NextIsNotBefore(greater.to_vec());
+                    self.candidates.advance_to(greater)?;
+                    comparison = Comparison::IsLeftOut;
                     break;
                 }
                 None => return Ok(Comparison::NoneHasMore),
@@ -149,7 +170,7 @@ impl IndexCandidates {
 }
 
 /// The places within `keys` that the index of the table has for some values; `None` if the index is not complete yet,
-/// or has too many for a range of values.
+/// or has too many for a range of values (on a thread that may not be blocked, more than a few).
 pub(crate) fn candidates(
     shared: &Shared,
     table: &Arc<Table>,
@@ -160,12 +181,7 @@ pub(crate) fn candidates(
 ) -> Result<Option<IndexCandidates>, EngineError> {
     let catalog = shared.catalog();
     let store = catalog.store(table)?;
-    // The types of this version have all fields of the keys that were written so far.
-    let current = store.table.load_full();
-    let Some(indexer) = Indexer::of_index(&current, index) else { return Ok(None) };
-    if table.index_key(index) != Some(indexer.key()) {
-        return Ok(None);
-    }
+    let Some(indexer) = indexer_of(store, table, index) else { return Ok(None) };
     let Some(found) = sources(store, indexer.key()) else {
         shared.files().index_requests().request();
         return Ok(None);
@@ -173,16 +189,9 @@ pub(crate) fn candidates(
     let mut sources = Vec::new();
     found.sources.iter().for_each(|source| source.add_to(&mut sources));
     let mut room = RowRoom::default();
-    let terms = match values {
-        IndexedValues::One(value) => indexer.terms_of(value),
-        IndexedValues::Term(term) => indexer.entries_of_term(term),
-        IndexedValues::Between(first, last) => indexer.terms_between(first, last),
-        IndexedValues::Beginning(text) => indexer.terms_that_begin(text),
-        IndexedValues::Ending(text) => indexer.terms_that_contain(text, true),
-        IndexedValues::Containing(text) => indexer.terms_that_contain(text, false),
-    };
-    if !matches!(values, IndexedValues::One(_) | IndexedValues::Term(_)) {
-        debug_assert!(turn.may_block, "a thread that may not be blocked sorts no places");
+    let terms = values.terms(&indexer);
+    // The few places that are sorted otherwise take little memory.
+    if turn.may_block && !matches!(values, IndexedValues::One(_) | IndexedValues::Term(_)) {
         room.set_limit(turn.large_rows());
         if room.take(SORTED_BYTES_MAX).is_err() {
             return Ok(None);
@@ -205,6 +214,61 @@ pub(crate) fn candidates(
         others: Vec::new(),
         _room: room,
     }))
+}
+
+/// The places within `keys` that two indexes of the table have, each for its value. `None` unless all rows are in one
+/// memtable, where they are found without reading all places of one index.
+pub(crate) fn common_candidates(
+    shared: &Shared,
+    table: &Arc<Table>,
+    sought: [(&Index, IndexedValues<'_>); 2],
+    keys: &KeyRange,
+) -> Result<Option<IndexCandidates>, EngineError> {
+    let catalog = shared.catalog();
+    let store = catalog.store(table)?;
+    let indexers = sought.map(|(index, _)| indexer_of(store, table, index));
+    let [Some(one), Some(other)] = indexers else { return Ok(None) };
+    if one.is_of_rows() != other.is_of_rows() || has_altered_keys(table) {
+        return Ok(None);
+    }
+    let Some(memory) = only_memory(&store.view(), [one.key(), other.key()]) else { return Ok(None) };
+    let terms = [sought[0].1.terms(&one), sought[1].1.terms(&other)];
+    let candidates = Candidates::of_two(memory, terms.each_ref(), &KeyBounds::of(keys));
+    let table = table.clone();
+    Ok(candidates.map(|candidates| IndexCandidates {
+        candidates,
+        indexer: one,
+        table,
+        sstable_count: 0,
+        others: Vec::new(),
+        _room: RowRoom::default(),
+    }))
+}
+
+/// The entries of two indexes, if one memtable has all rows of the view.
+fn only_memory(view: &View, keys: [IndexKey; 2]) -> Option<[Arc<MemoryIndex>; 2]> {
+    let mut generations = view.generations().filter(|generation| !generation.memtable.is_empty());
+    let only = generations.next().filter(|_| view.sstables.is_empty())?;
+    if generations.next().is_some() {
+        return None;
+    }
+    let indexes = only.indexes.as_ref()?;
+    let entries = |key| indexes.get(key)?.entries();
+    Some([entries(keys[0])?, entries(keys[1])?])
+}
+
+/// Makes the entries of an index that `table`, the caller's version of the table, has. The types of the newest version
+/// have all fields of the keys that were written so far.
+fn indexer_of(store: &TableStore, table: &Table, index: &Index) -> Option<Indexer> {
+    let indexer = Indexer::of_index(&store.table.load_full(), index)?;
+    (table.index_key(index) == Some(indexer.key())).then_some(indexer)
+}
+
+/// Whether the clustering of one row may have entries of different bytes, because a user type in it may have got a
+/// field.
+fn has_altered_keys(table: &Table) -> bool {
+    let is_user_type = |ty: &CqlType| matches!(ty, CqlType::Udt { .. });
+    table.clustering().iter().any(|column| column.ty.any(&is_user_type))
 }
 
 pub(super) fn failure(error: SSTableError) -> EngineError {

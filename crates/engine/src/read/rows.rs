@@ -109,7 +109,9 @@ pub(crate) fn writes_wait(shared: &Shared) -> bool {
 /// Prefetches the memory of memtables that reads and writes of these partitions will access right after.
 pub(crate) fn prefetch(shared: &Shared, table: &Table, keys: &[&PartitionKey]) {
     let Ok(store) = shared.store(table) else { return };
-    store.borrow_view().generations().for_each(|generation| generation.memtable.prefetch(keys));
+    let view = store.borrow_view();
+    let generations = view.generations().filter(|generation| !generation.memtable.is_empty());
+    generations.for_each(|generation| generation.memtable.prefetch(keys));
 }
 
 /// Whether reads of the table touch memory only, so that they may run where blocking is not allowed.

@@ -4,6 +4,7 @@
 //! sources, and the filter checks their values again: so an entry of a row that was changed, deleted or expired
 //! meanwhile gives nothing, and limits, pages and groups are those of any other read.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use engine::{IndexCandidates, IndexPlace};
@@ -20,11 +21,19 @@ const ROWS_MAX: usize = 256;
 /// An index with no more candidates is used without examining others.
 const FEW_CANDIDATES: usize = 64;
 
+/// The numbers of places that are read ahead at first, and later, so that the memory of their partitions is prefetched.
+const AHEAD: usize = 8;
+const AHEAD_MAX: usize = 32;
+
 /// The places that an index gives, by partition.
 pub(super) struct Places {
     index: Arc<str>,
     candidates: IndexCandidates,
     next: Option<IndexPlace>,
+    /// The places that follow.
+    ahead: VecDeque<IndexPlace>,
+    /// How many are read ahead next; 0 if memtables are small enough to be in the processor's caches.
+    ahead_count: usize,
     /// How many it gave.
     count: u64,
 }
@@ -39,12 +48,34 @@ struct InPartition {
 impl Places {
     /// How many are known: all of them if there are few.
     pub fn known_count(&self) -> usize {
-        self.candidates.known_count()
+        self.ahead.len() + self.candidates.known_count()
     }
 
     fn advance(&mut self, page: &Page<'_>) -> Result<(), QueryError> {
-        self.next = self.candidates.next_place(|| page.work(1))?;
+        if self.ahead.is_empty() && self.ahead_count > 0 {
+            self.read_ahead(page)?;
+        }
+        self.next = match self.ahead.pop_front() {
+            Some(next) => Some(next),
+            None => self.candidates.next_place(|steps| page.work(steps))?,
+        };
         self.count += u64::from(self.next.is_some());
+        Ok(())
+    }
+
+    fn read_ahead(&mut self, page: &Page<'_>) -> Result<(), QueryError> {
+        let count = self.ahead_count.min(page.rows_wanted());
+        while self.ahead.len() < count
+            && let Some(place) = self.candidates.next_place(|steps| page.work(steps))?
+        {
+            self.ahead.push_back(place);
+        }
+        self.ahead_count = AHEAD_MAX.min(2 * self.ahead_count);
+        let mut partitions: Vec<&PartitionKey> = self.ahead.iter().map(|place| &place.partition).collect();
+        partitions.dedup();
+        if partitions.len() > 1 {
+            page.prefetch_partitions(&partitions);
+        }
         Ok(())
     }
 
@@ -92,9 +123,16 @@ impl Page<'_> {
         if segment.slices.as_slice().is_empty() && !is_static_compact {
             return Ok(None);
         }
-        let (mut found, mut file_count) = (Vec::<(Arc<str>, IndexCandidates)>::new(), 0);
-        for indexed in plan.restrictions.indexed() {
-            if found.iter().any(|(_, candidates)| candidates.known_count() <= FEW_CANDIDATES) {
+        let (mut found, mut file_count) = (Vec::new(), 0);
+        let mut restrictions = plan.restrictions.indexed();
+        if let Some(of_two) = self.common_candidates(restrictions, segment)? {
+            found.push(of_two);
+            restrictions = &restrictions[2..];
+        }
+        let is_of_two = !found.is_empty();
+        for indexed in restrictions {
+            let is_few = |(_, candidates): &(_, IndexCandidates)| candidates.known_count() <= FEW_CANDIDATES;
+            if found.iter().any(is_few) {
                 break;
             }
             let Some(candidates) = self.candidates(indexed, segment)? else { continue };
@@ -103,12 +141,16 @@ impl Page<'_> {
             }
             found.push((indexed.index.name.clone(), candidates));
         }
-        found.sort_by_key(|(_, candidates)| candidates.known_count());
+        if !is_of_two {
+            found.sort_by_key(|(_, candidates)| candidates.known_count());
+        }
         let mut found = found.into_iter();
         let Some((index, mut candidates)) = found.next() else { return Ok(None) };
         let is_many = candidates.known_count() > FEW_CANDIDATES;
         found.filter(|_| is_many).for_each(|(_, other)| candidates.retain_those_of(other));
-        let mut places = Places { index, candidates, next: None, count: 0 };
+        let is_large = self.execution().processor.engine().has_large_memtables(&plan.table);
+        let ahead_count = if is_large { AHEAD } else { 0 };
+        let mut places = Places { index, candidates, next: None, ahead: VecDeque::new(), ahead_count, count: 0 };
         if let KeyRange::Range { .. } = segment.keys {
             let range = ReadRange { keys: segment.keys.clone(), slices: segment.slices.clone(), reversed: false };
             plan.check_index_files(file_count, &self.scan_of(&range), self.execution())?;
@@ -119,6 +161,27 @@ impl Page<'_> {
         Ok(Some(places))
     }
 
+    /// The candidates that the indexes of the first two restrictions have both, each for one value. `None` unless all
+    /// rows are in a memtable.
+    fn common_candidates(
+        &self,
+        restrictions: &[IndexedRestriction],
+        segment: &Segment,
+    ) -> Result<Option<(Arc<str>, IndexCandidates)>, QueryError> {
+        let [one, other, ..] = restrictions else { return Ok(None) };
+        if one.is_range() || other.is_range() {
+            return Ok(None);
+        }
+        let execution = self.execution();
+        let (Some(value), Some(other_value)) = (one.values(execution)?, other.values(execution)?) else {
+            return Ok(None);
+        };
+        let sought = [(&one.index, value.as_ref()), (&other.index, other_value.as_ref())];
+        let engine = execution.processor.engine();
+        let candidates = engine.common_candidates(&self.plan().table, sought, &segment.keys)?;
+        Ok(candidates.map(|candidates| (format!("{} and {}", one.index.name, other.index.name).into(), candidates)))
+    }
+
     /// The candidates of one index; `None` if it gives none.
     fn candidates(
         &self,
@@ -127,12 +190,13 @@ impl Page<'_> {
     ) -> Result<Option<IndexCandidates>, QueryError> {
         let (execution, index) = (self.execution(), &indexed.index);
         let Some(values) = indexed.values(execution)? else { return Ok(None) };
-        if indexed.is_range() {
-            execution.need_processor()?;
-        }
         let (engine, turn) = (execution.processor.engine(), execution.turn());
         let candidates = engine.index_candidates(&self.plan().table, index, values.as_ref(), &segment.keys, turn)?;
         if candidates.is_none() {
+            // A range of more than a few candidates is sorted where the thread may be blocked.
+            if indexed.is_range() {
+                execution.need_processor()?;
+            }
             execution.note(|| format!("Index {} is not built yet, or has too many candidates", index.name));
         }
         Ok(candidates)

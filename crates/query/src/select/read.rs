@@ -207,9 +207,13 @@ impl<'p> Page<'p> {
     /// Prefetches the memtables' memory for partitions that are read next.
     pub fn prefetch(&self, keys: &[PartitionKey]) {
         if let [_, _, ..] = keys {
-            let keys: Vec<&PartitionKey> = keys.iter().collect();
-            self.execution.processor.engine().prefetch(&self.plan.table, &keys);
+            self.prefetch_partitions(&keys.iter().collect::<Vec<_>>());
         }
+    }
+
+    /// As [`prefetch`](Self::prefetch), for several partitions.
+    pub(super) fn prefetch_partitions(&self, keys: &[&PartitionKey]) {
+        self.execution.processor.engine().prefetch(&self.plan.table, keys);
     }
 
     /// Reads the rows of a segment. Returns false if the page is full or the limit is reached.
@@ -294,6 +298,11 @@ impl<'p> Page<'p> {
     /// Counts candidates that an index gave.
     pub(super) fn count_candidates(&mut self, count: u64) {
         self.candidate_count = self.candidate_count.saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
+    }
+
+    /// How many more rows the page may have.
+    pub(super) fn rows_wanted(&self) -> usize {
+        usize::try_from(self.limits.remaining.min(self.limits.page)).unwrap_or(usize::MAX)
     }
 
     /// Counts the work of a read.
@@ -513,6 +522,10 @@ impl<'p> Page<'p> {
             (true, self.take_by_similarity(found, &view)?)
         } else if self.plan.ordering.sort.is_some() {
             (true, self.take_to_sort(found, &view)?)
+        } else if let Some(plain) = self.plain {
+            // Deleted cells are only counted in rows that no filter tests.
+            plain.write(self.sizes.row_context(), position, found.row, &mut self.scratch.places, &mut self.cells);
+            (true, self.count_row(found)?)
         } else {
             let parts = RowParts::default();
             let input = Input::Row { row: &view, parts: &parts, execution: self.execution };

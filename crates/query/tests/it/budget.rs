@@ -98,6 +98,19 @@ fn a_statement_that_exceeded_its_turn_uses_up_none_when_it_is_executed_again() {
 }
 
 #[test]
+fn a_small_range_of_an_index_is_sorted_within_a_turn() {
+    let node = TestNode::with(&["CREATE TABLE u (k int PRIMARY KEY, v int)", "CREATE INDEX ON u (v) USING 'sai'"]);
+    for place in 0..1000 {
+        node.run(&format!("INSERT INTO u (k, v) VALUES ({place}, {place})"));
+    }
+    node.run("UPDATE u SET v = 150 WHERE k = 1");
+    assert_eq!(at_once(&node, "SELECT k FROM u WHERE v >= 150 AND v <= 150").row_count, 2);
+    assert_eq!(at_once(&node, "SELECT k FROM u WHERE v >= 100 AND v < 200").row_count, 101);
+    drop(must_block(&node, "SELECT k FROM u WHERE v >= 100 AND v < 300"));
+    assert_eq!(node.rows("SELECT k FROM u WHERE v >= 100 AND v < 300").len(), 201);
+}
+
+#[test]
 fn deleted_rows_count_as_work() {
     let node = node_with_rows(MANY_ROWS, ProcessorOptions::default());
     let last = "SELECT v FROM t WHERE k = 1 ORDER BY c DESC LIMIT 1";

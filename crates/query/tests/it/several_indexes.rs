@@ -1,5 +1,6 @@
 //! SELECTs that several indexes answer together.
 
+use blockio::SimulatedDisk;
 use query::{ProcessorOptions, QueryOptions};
 
 use crate::node::{TestNode, rows_of};
@@ -94,6 +95,66 @@ fn most_rows_that_one_of_the_indexes_lacks_are_not_read() {
     assert_eq!(node.rows("SELECT p FROM t WHERE x = 7 AND y = 8"), ["-1"]);
     let count = candidates(&node, "SELECT p FROM t WHERE x = 7 AND y = 8");
     assert!(count < 10, "{count} of 501 rows were read");
+}
+
+/// While all rows are in one memtable, only those are read that the first two indexes have both.
+#[test]
+fn rows_in_memory_that_one_of_two_indexes_lacks_are_never_read() {
+    // The log has room for all writes, so that none are flushed.
+    let options = ProcessorOptions::default();
+    let mut node = TestNode::with_engine(&SimulatedDisk::new(), "/node", options, |options| {
+        options.commitlog.total_space_bytes = 64 << 20;
+    });
+    node.create_keyspace();
+    node.run("CREATE TABLE t (p int, c int, s int static, x int, y int, z int, PRIMARY KEY (p, c))");
+    for column in ["x", "y", "z", "s"] {
+        node.run(&format!("CREATE INDEX of_{column} ON t ({column}) USING 'sai'"));
+    }
+    for row in 0..ROWS {
+        let ([x, y, z], p, c) = (values(row), row / 10, row % 10);
+        node.run(&format!("INSERT INTO t (p, c, x, y, z, s) VALUES ({p}, {c}, {x}, {y}, {z}, {})", p % 3));
+    }
+    // Former values have entries as well.
+    for row in (0..ROWS).step_by(4) {
+        let ([x, y, z], p, c) = (values(row + 1), row / 10, row % 10);
+        node.run(&format!("UPDATE t SET x = {x}, y = {y}, z = {z} WHERE p = {p} AND c = {c}"));
+    }
+    for row in (0..ROWS).step_by(9) {
+        node.run(&format!("DELETE FROM t WHERE p = {} AND c = {}", row / 10, row % 10));
+    }
+    let table = node.processor.schema().table("ks", "t").unwrap().clone();
+    assert_eq!(node.processor.engine().table_stats(&table).unwrap().sstable_count, 0, "all rows are in memory");
+    for page_size in [None, Some(7)] {
+        assert_eq!(found(&node, "x = 1 AND y = 2", page_size), expected(|[x, y, _]| x == 1 && y == 2));
+        let of_three = expected(|[x, y, z]| x == 3 && y == 0 && z == 4);
+        assert_eq!(found(&node, "x = 3 AND y = 0 AND z = 4", page_size), of_three);
+        assert_eq!(
+            found(&node, "x = 1 AND y = 2 AND z > 8", page_size),
+            expected(|[x, y, z]| x == 1 && y == 2 && z > 8)
+        );
+        let with_static = |row: &usize| row / 10 % 3 == 2;
+        let of_rows: Vec<usize> = expected(|[x, ..]| x == 1).into_iter().filter(with_static).collect();
+        assert_eq!(found(&node, "x = 1 AND s = 2", page_size), of_rows);
+        let of_one: Vec<usize> =
+            expected(|[x, y, _]| x == 1 && y == 2).into_iter().filter(|row| row / 10 == 20).collect();
+        assert_eq!(found(&node, "p = 20 AND x = 1 AND y = 2", page_size), of_one);
+    }
+    assert!(node.rows("SELECT p FROM t WHERE x = 1 AND y = 100").is_empty());
+    let both = |row: usize, former: bool| {
+        let [x, y, _] = values(if former { row } else { row + usize::from(row.is_multiple_of(4)) });
+        (x, y) == (1, 2)
+    };
+    let entries = (0..ROWS).filter(|row| both(*row, true) || both(*row, false)).count();
+    let mixed = (0..ROWS).step_by(4).filter(|row| {
+        let (former, newest) = (values(*row), values(row + 1));
+        (former[0] == 1 && newest[1] == 2) || (newest[0] == 1 && former[1] == 2)
+    });
+    assert_eq!(candidates(&node, "SELECT p FROM t WHERE x = 1 AND y = 2"), entries + mixed.count());
+    let names_both = |event: &String| event.contains("of_x") && event.contains("of_y");
+    assert!(node.trace("SELECT p FROM t WHERE x = 1 AND y = 2").iter().any(names_both));
+    node.processor.engine().flush(&table).unwrap();
+    assert_eq!(found(&node, "x = 1 AND y = 2", None), expected(|[x, y, _]| x == 1 && y == 2));
+    assert!(!node.trace("SELECT p FROM t WHERE x = 1 AND y = 2").iter().any(names_both));
 }
 
 /// How many rows a statement reads by an index, as its trace says.

@@ -34,6 +34,14 @@ impl PartMemory {
         }
     }
 
+    /// The index, if it is one of values.
+    pub fn entries(&self) -> Option<Arc<MemoryIndex>> {
+        match self {
+            PartMemory::Entries(memory) => Some(memory.clone()),
+            PartMemory::Vectors(_) => None,
+        }
+    }
+
     /// The bytes of the index.
     pub fn used_bytes(&self) -> u64 {
         match self {
