@@ -17,7 +17,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use protocol::ErrorResponse;
 use uuid::Uuid;
 
 use crate::entry::{BatchEntry, Parts, modification};
@@ -68,7 +67,9 @@ impl Auditor {
             Statement::Prepared { .. } => {
                 Audited::new(self, vec![done.clone()], done).or_forgotten(begun.with_operation(NO_STATEMENT.into()))
             }
-            Statement::Text(_) | Statement::Batch { .. } => Audited::new(self, vec![done], begun),
+            Statement::Text(_) | Statement::Batch { .. } | Statement::Unknown { .. } => {
+                Audited::new(self, vec![done], begun)
+            }
         }
     }
 
@@ -105,11 +106,10 @@ impl Auditor {
     }
 
     /// Enters a request whose prepared statement the server does not have. As in Cassandra, the entry names no
-    /// statement. A BATCH comes with the number of its statements before that one, and with its consistency level.
-    pub fn refused_unprepared(&self, client: &ClientState, error: &ErrorResponse, batch: Option<(usize, Consistency)>) {
-        let operation = batch.map_or(NO_STATEMENT.into(), |(count, consistency)| failed_batch(count, consistency));
-        let error = QueryError::new(error.kind.clone(), error.message.clone());
-        self.append(&self.entry(client, operation).failed(&error));
+    /// statement. If it is a BATCH, `before` is the number of its statements before that one.
+    pub fn unknown(&self, request: &Request<'_>, before: Option<usize>, error: &QueryError) {
+        let of_batch = |count| failed_batch(count, request.options.consistency);
+        self.append(&self.entry(request.client, before.map_or(NO_STATEMENT.into(), of_batch)).failed(error));
     }
 
     /// Enters a BATCH of which only `count` statements could be prepared.

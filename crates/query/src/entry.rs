@@ -119,10 +119,7 @@ impl Processor {
     fn renew(&self, statement: &Prepared) -> Result<Arc<Prepared>, QueryError> {
         let is_current = |known: &Prepared| self.is_current(known);
         let prepare = || Processor::prepare(self, &statement.text, statement.keyspace.as_deref()).ok();
-        statement.renewed(is_current, prepare).ok_or_else(|| {
-            let ErrorResponse { kind, message } = ErrorResponse::unprepared(&statement.id());
-            QueryError::new(kind, message)
-        })
+        statement.renewed(is_current, prepare).ok_or_else(|| unprepared(&statement.id()))
     }
 
     fn begin_bound(self: &Arc<Self>, call: &Call<'_>, schema: &BorrowedSchema, out: Option<&mut Vec<u8>>) -> Outcome {
@@ -364,6 +361,12 @@ impl Processor {
             })
         })))
     }
+}
+
+/// The error that tells a client to prepare the statement with this id again.
+fn unprepared(id: &[u8]) -> QueryError {
+    let ErrorResponse { kind, message } = ErrorResponse::unprepared(id);
+    QueryError::new(kind, message)
 }
 
 /// The statement needs more than its thread may give. It has had no effect.

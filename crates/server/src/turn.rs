@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use protocol::{
-    Batch, Body, Consistency, Encoder, ErrorKind, ErrorResponse, Header, Opcode, ProtocolError, QueryOptions, Request,
-    ResponseHead, flags,
+    Batch, Body, Encoder, ErrorKind, ErrorResponse, Header, Opcode, ProtocolError, QueryOptions, Request, ResponseHead,
+    flags,
 };
 use query::{
     Answer, BatchEntry, BatchStatement, MustBlock, Outcome, Prepared, QueryError, QueryHandler, Response, Statement,
@@ -124,13 +124,21 @@ impl<H: QueryHandler> Requests<'_, H> {
         Started::Answered(ReplyTo::new(stream, self.session.take_warnings(), None), Box::new(Reply::Error(error)))
     }
 
-    /// Refuses a request whose prepared statement is not known. A BATCH comes with the number of its statements before
-    /// that one, and with its consistency level.
+    /// Begins a request whose prepared statement is not known, which fails. As in Cassandra, it is not traced.
     #[cold]
-    fn refuse_unprepared(&mut self, stream: i16, id: &[u8], batch: Option<(usize, Consistency)>) -> Started<H::Plan> {
-        let error = ErrorResponse::unprepared(id);
-        self.shared.handler.refused_unprepared(&self.session.client, &error, batch);
-        self.refuse(stream, error)
+    fn begin_unknown(
+        &mut self,
+        id: &[u8],
+        before: Option<usize>,
+        options: &QueryOptions<'_>,
+        envelope: Envelope<'_>,
+    ) -> Started<H::Plan> {
+        let Header { version, stream, .. } = *envelope.header;
+        let (statement, client) = (Statement::Unknown { id, before }, &self.session.client);
+        let request = query::Request { statement, client, options, version, trace: None };
+        let outcome = self.shared.handler.begin(&request, self.turn, None);
+        let reply = ReplyTo::new(stream, self.session.take_warnings(), None);
+        self.started(outcome, reply, envelope.size_bytes, None)
     }
 
     #[inline]
@@ -143,7 +151,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         options: &QueryOptions<'_>,
     ) -> Started<H::Plan> {
         let Some(statement) = statements.find(&self.shared.prepared, id) else {
-            return self.refuse_unprepared(envelope.header.stream, id, None);
+            return self.begin_unknown(id, None, options, envelope);
         };
         if statement.keyspace.is_some() && statement.keyspace != self.session.client.keyspace {
             self.session.warn_about_use(id, statement.keyspace.as_deref());
@@ -168,10 +176,7 @@ impl<H: QueryHandler> Requests<'_, H> {
                 BatchStatement::Text(text) => BatchStatement::Text(text),
                 BatchStatement::Prepared(id) => match statements.find(&self.shared.prepared, id) {
                     Some(statement) => BatchStatement::Prepared(statement.clone()),
-                    None => {
-                        let before = Some((entries.len(), batch.options.consistency));
-                        return self.refuse_unprepared(envelope.header.stream, id, before);
-                    }
+                    None => return self.begin_unknown(id, Some(entries.len()), &batch.options, envelope),
                 },
             };
             entries.push(BatchEntry { statement, values: query.values });
@@ -280,9 +285,9 @@ impl<H: QueryHandler> Requests<'_, H> {
     ) -> Started<H::Plan> {
         self.shared.metrics.requests.add(1);
         let mut prepared = Vec::new();
-        if let Request::Execute { id, .. } = request {
+        if let Request::Execute { id, options, .. } = request {
             let Some(statement) = statements.find(&self.shared.prepared, id) else {
-                return self.refuse_unprepared(envelope.header.stream, id, None);
+                return self.begin_unknown(id, None, options, envelope);
             };
             if statement.keyspace.is_some() && statement.keyspace != self.session.client.keyspace {
                 self.session.warn_about_use(id, statement.keyspace.as_deref());
@@ -295,10 +300,7 @@ impl<H: QueryHandler> Requests<'_, H> {
                     BatchStatement::Text(_) => None,
                     BatchStatement::Prepared(id) => match statements.find(&self.shared.prepared, id) {
                         Some(statement) => Some(statement.clone()),
-                        None => {
-                            let before = Some((prepared.len(), batch.options.consistency));
-                            return self.refuse_unprepared(envelope.header.stream, id, before);
-                        }
+                        None => return self.begin_unknown(id, Some(prepared.len()), &batch.options, envelope),
                     },
                 });
             }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use engine::{LogHold, Turn};
-use protocol::{Consistency, ErrorResponse, QueryOptions, Values};
+use protocol::{QueryOptions, Values};
 
-use super::{Call, Columns, Outcome, Request, Statement, prefetch};
+use super::{Call, Columns, Outcome, Request, Statement, prefetch, unprepared};
 use crate::auth;
 use crate::execution::{Control, Execution, RequestParts};
 use crate::names::find_table;
@@ -83,10 +83,6 @@ pub trait QueryHandler: Authentication + Send + Sync + 'static {
     /// the body of that RESULT may be appended to `out`; the outcome says so. Otherwise `out` is unchanged.
     fn begin(self: &Arc<Self>, request: &Request<'_, Self::Plan>, turn: Turn<'_>, out: Option<&mut Vec<u8>>)
     -> Outcome;
-
-    /// Notes that a request was refused because the server does not have its prepared statement. A BATCH comes with the
-    /// number of its statements before that one, and with its consistency level.
-    fn refused_unprepared(&self, _: &ClientState, _: &ErrorResponse, _batch: Option<(usize, Consistency)>) {}
 
     /// Prefetches the memory that these statements, which are begun right after, will access. The values of a statement
     /// are requested only where that is worth it. This is a hint: statements may be begun without it.
@@ -171,12 +167,13 @@ impl QueryHandler for Processor {
                 }
             },
             Statement::Batch { kind, entries } => self.begin_batch(*kind, entries, request, control),
-        }
-    }
-
-    fn refused_unprepared(&self, client: &ClientState, error: &ErrorResponse, batch: Option<(usize, Consistency)>) {
-        if let Some(auditor) = self.request_logs().of(client).and_then(|logs| logs.auditor) {
-            auditor.refused_unprepared(client, error, batch);
+            Statement::Unknown { id, before } => {
+                let error = unprepared(id);
+                if let Some(auditor) = self.request_logs().of(request.client).and_then(|logs| logs.auditor) {
+                    auditor.unknown(request, *before, &error);
+                }
+                Outcome::failed(error)
+            }
         }
     }
 

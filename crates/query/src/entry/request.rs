@@ -43,6 +43,13 @@ pub enum Statement<'r, P = Plan> {
         /// The statements in order.
         entries: &'r [BatchEntry<'r, P>],
     },
+    /// A prepared statement that the server does not have. The request fails, and the client has to prepare it again.
+    Unknown {
+        /// The id that the client sent.
+        id: &'r [u8],
+        /// The number of statements before it, if it is part of a BATCH.
+        before: Option<usize>,
+    },
 }
 
 /// A statement of a BATCH and its values.

@@ -235,11 +235,12 @@ fn a_statement_that_has_to_be_prepared_again_is_not_named() {
     node.node.batch(BatchKind::Logged, &[known], &QueryOptions::default()).unwrap_err();
     assert_eq!(node.entries(), [expected("BATCH of 0 statements at consistency ONE")]);
     // The server does not have the statement any more.
-    let refused = protocol::ErrorResponse::unprepared(&prepared.id());
-    node.node.processor.refused_unprepared(&node.node.client, &refused, None);
-    assert_eq!(node.entries(), [expected("null")]);
-    node.node.processor.refused_unprepared(&node.node.client, &refused, Some((3, query::Consistency::One)));
-    assert_eq!(node.entries(), [expected("BATCH of 3 statements at consistency ONE")]);
+    for (before, operation) in [(None, "null"), (Some(3), "BATCH of 3 statements at consistency ONE")] {
+        let statement = Statement::Unknown { id: &prepared.id(), before };
+        let outcome = node.node.begin_statement(statement, &QueryOptions::default(), Turn::BLOCKING, None);
+        assert_eq!(outcome.into_response().unwrap_err().message, error.message);
+        assert_eq!(node.entries(), [expected(operation)]);
+    }
 }
 
 #[test]

@@ -87,7 +87,8 @@ impl TestNode {
         self.begin_statement(Statement::Text(statement), options, Turn::BLOCKING, None).into_response()
     }
 
-    fn begin_statement(
+    /// Begins a request of the node's client.
+    pub fn begin_statement(
         &self,
         statement: Statement<'_>,
         options: &QueryOptions<'_>,

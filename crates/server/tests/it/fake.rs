@@ -241,6 +241,10 @@ impl QueryHandler for Fake {
                 self.executed.fetch_add(entries.len() as u64, Ordering::SeqCst);
                 Outcome::done(Ok(Response { body: ResponseBody::Void, warnings: Vec::new() }))
             }
+            Statement::Unknown { id, .. } => {
+                let error = protocol::ErrorResponse::unprepared(id);
+                Outcome::done(Err(QueryError::new(error.kind, error.message)))
+            }
         }
     }
 
