@@ -62,8 +62,8 @@ fn encode_word(word: u64, length: usize, follows_zero: &mut bool, out: &mut Vec<
     out.truncate(end);
 }
 
-/// Writes the escaped form of the first `length` bytes of a word, the lowest first, and returns how many bytes that are.
-/// The byte for the last zero of a run depends on the next byte, so it is written with that. Whole words are stored, of
+/// Writes the escaped form of the first `length` bytes of a word, the lowest first, and returns its length. The
+/// byte for the last zero of a run depends on the next byte, so it is written with that. Whole words are stored, of
 /// which only the first bytes count.
 #[inline(always)]
 fn escape_word(mut word: u64, mut length: usize, follows_zero: &mut bool, escaped: &mut [u8; ESCAPED_SIZE]) -> usize {

@@ -7,8 +7,8 @@ use sstable::SSTableError;
 
 use crate::MemoryIndex;
 use crate::batch::{Batch, Source};
-use crate::common::CommonKeys;
 use crate::entry::{KeyBounds, TermRange};
+use crate::two_indexes::CommonKeys;
 
 /// The most bytes of keys that are sorted for a range of values. A range with more is not answered by an index.
 pub const SORTED_BYTES_MAX: usize = 64 << 20;

@@ -21,13 +21,13 @@ mod batch;
 mod block;
 mod builder;
 mod candidates;
-mod common;
 mod entry;
 mod file;
 mod indexer;
 mod memory;
 mod paged;
 mod text;
+mod two_indexes;
 mod vectors;
 mod writer;
 

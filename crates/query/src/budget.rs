@@ -19,8 +19,8 @@ use crate::execution::Execution;
 use crate::large_rows::LargeRows;
 use crate::{Cause, Consistency, ErrorKind, FailureReason, Lease, QueryError};
 
-/// The steps of a turn on a thread that may not be blocked: about a millisecond. Clients of the same thread wait for one
-/// turn of each client before them.
+/// The steps of a turn on a thread that may not be blocked: about a millisecond. Clients of the same thread wait for
+/// one turn of each client before them.
 pub(crate) const TURN_STEPS_MAX: u64 = 2_500;
 
 /// The bytes that a statement may hold without taking them from its client's memory. No more statements run at a time

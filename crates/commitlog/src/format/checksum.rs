@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 const POLYNOMIAL: u32 = 0xedb8_8320;
 
-/// A checksum of nothing yet. It is a copy, because a new one examines the processor's features each time, which takes as
-/// long as the checksum of a short record.
+/// A checksum of nothing yet. It is a copy, because a new one examines the processor's features each time, which takes
+/// as long as the checksum of a short record.
 pub(crate) fn empty_checksum() -> Hasher {
     static EMPTY: LazyLock<Hasher> = LazyLock::new(Hasher::new);
     EMPTY.clone()

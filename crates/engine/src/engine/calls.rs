@@ -53,8 +53,9 @@ impl Engine {
         read::read_at(&self.shared, table, range, now_seconds, turn)
     }
 
-    /// A few rows of one partition of a table of this schema without static columns. If they are cached and need no merging, they are
-    /// passed to `take` until that returns false; otherwise they are in a cursor, as [`Engine::read_at`] returns it.
+    /// A few rows of one partition of a table of this schema without static columns. If they are cached and need no
+    /// merging, they are passed to `take` until that returns false; otherwise they are in a cursor, as
+    /// [`Engine::read_at`] returns it.
     pub fn rows(
         &self,
         schema: &BorrowedSchema,

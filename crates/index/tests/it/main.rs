@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod collections;
-mod common;
 mod files;
 mod format;
 mod model;
@@ -10,4 +9,5 @@ mod rows;
 mod sstables;
 mod support;
 mod text;
+mod two_indexes;
 mod vectors;
