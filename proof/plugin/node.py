@@ -8,6 +8,7 @@ from random import Random
 
 from proof.oracle.cassandra import Cassandra
 from proof.wire import Connection, Error, QueryOptions, Rows
+from proof.wire.requests import ONE
 
 KEYSPACES = {"ours": "espalier", "stock": "default"}
 NOW = 1_700_000_000_000_000
@@ -143,11 +144,11 @@ class Proof:
         self.check(statement, isinstance(answer, Error) and part in answer.message, str(answer))
 
 
-def rows(connection: Connection, read: str):
+def rows(connection: Connection, read: str, consistency: int = ONE):
     """The rows of a read, page by page; an error's text."""
     found, state = [], None
     while True:
-        answer = connection.query(read, QueryOptions(page_size=PAGE_SIZE, paging_state=state))
+        answer = connection.query(read, QueryOptions(consistency=consistency, page_size=PAGE_SIZE, paging_state=state))
         if not isinstance(answer, Rows):
             return getattr(answer, "message", str(answer))
         found += answer.rows

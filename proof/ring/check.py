@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from proof.plugin import node as one_node, storage as one_stored
-from proof.plugin.node import PAGE_SIZE, Statements
+from proof.plugin.node import Statements
 from proof.ring.load import Load
 from proof.ring.nodes import Node, Ring, differences, is_soon, rows, wait_until
-from proof.wire import Error, QueryOptions, Rows
+from proof.wire import Connection, Error, QueryOptions
 from proof.wire.requests import QUORUM
 
 REPLICATION = "{'class': 'SimpleStrategy', 'replication_factor': 3}"
@@ -110,16 +110,9 @@ def lasting_differences(ring: Ring, keyspace: str, table: str) -> dict[str, str]
 
 
 def read_all(node: Node, statement: str):
-    """The rows of a read at QUORUM, page by page; an error's text."""
-    found, state = [], None
-    while True:
-        answer = node.query(statement, QueryOptions(consistency=QUORUM, page_size=PAGE_SIZE, paging_state=state))
-        if not isinstance(answer, Rows):
-            return getattr(answer, "message", str(answer))
-        found += answer.rows
-        state = answer.metadata.paging_state
-        if state is None:
-            return found
+    """The rows of a read at QUORUM; an error's text."""
+    with Connection(node.host, node.port) as connection:
+        return one_node.rows(connection, statement, QUORUM)
 
 
 def kills(check: Check) -> None:
@@ -144,16 +137,22 @@ def kills(check: Check) -> None:
     check.compare_replicas("all nodes were killed, then repaired")
 
 
-def hints(check: Check) -> None:
-    """What was written while a node was away comes to it by hints."""
-    ring, load, node = check.ring, check.load, check.ring.nodes[2]
-    load.pause()
+def write_without(check: Check, node: Node) -> None:
+    """Kills a node, writes by way of the others, and starts it again."""
+    ring, load = check.ring, check.load
     ring.kill(node)
     load.use(ring.others(node))
     load.run_for(LOAD_SECONDS)
     check.write_statements()
     load.pause()
     ring.start_again(node)
+
+
+def hints(check: Check) -> None:
+    """What was written while a node was away comes to it by hints."""
+    ring, load, node = check.ring, check.load, check.ring.nodes[2]
+    load.pause()
+    write_without(check, node)
     ring.await_hints()
     check.compare_replicas("hints were delivered")
     load.use(ring.nodes)
@@ -166,12 +165,7 @@ def repairs(check: Check) -> None:
     load.pause()
     for other in ring.others(node):
         other.command("handoff", "off")
-    ring.kill(node)
-    load.use(ring.others(node))
-    load.run_for(LOAD_SECONDS)
-    check.write_statements()
-    load.pause()
-    ring.start_again(node)
+    write_without(check, node)
     for other in ring.others(node):
         other.command("handoff", "on")
     check.check("a node that was away lacks rows before the repair", check.is_different())
@@ -226,7 +220,7 @@ def schema(check: Check) -> None:
             ring.await_all_live()
     load.run_for(1)
     load.pause()
-    # A read fails in Cassandra itself when it asks for a column of which a replica has not heard yet.
+    # A read fails in Cassandra itself when it asks for a column that a replica does not have yet.
     failed = [error for error in load.errors if READ_FAILURE not in error]
     check.check("no write failed while the schema changed", not failed, failed[:5])
     ring.await_hints()
