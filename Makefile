@@ -35,7 +35,8 @@ help:
 	@echo 'make cassandra               starts a Cassandra 5.0.8 for experiments'
 	@echo 'make bench [SCENARIO=start]  benchmarks beside Cassandra 5.0.8 (bench/README.md): 35 minutes for all, 5 with QUICK=1; CHECK=1 fails on a missed bar'
 
-# Both products select both packages, because cargo builds a crate again if another set of packages asks for other features of its.
+# Both products are built with both packages selected. The selected packages determine the features of the crates below
+# them, and cargo builds a crate again for each set of features.
 PRODUCTS := -p espalier -p jni
 
 run:
