@@ -35,12 +35,8 @@ help:
 	@echo 'make cassandra               starts a Cassandra 5.0.8 for experiments'
 	@echo 'make bench [SCENARIO=start]  benchmarks beside Cassandra 5.0.8 (bench/README.md): 35 minutes for all, 5 with QUICK=1; CHECK=1 fails on a missed bar'
 
-# Both products are built with both packages selected. The selected packages determine the features of the crates below
-# them, and cargo builds a crate again for each set of features.
-PRODUCTS := -p espalier -p jni
-
 run:
-	cargo build --release $(PRODUCTS) --bin espalier
+	cargo build --release --bin espalier
 	target/release/espalier serve --data data
 
 test: install
@@ -50,7 +46,7 @@ install:
 	@python3 proof/install.py
 
 build:
-	@cargo build --release --quiet $(PRODUCTS) --bin espalier
+	@cargo build --release --quiet --bin espalier
 
 oracle: install build
 	@$(PYTHON) -m proof.differential --seed $(SEED) --ops $(OPS) $(if $(RESUME),--resume)
@@ -62,7 +58,7 @@ node drivers catalog errors kill log roles tables upgrade: install build
 # into java/target/native/linux/ARCH/ beside this one.
 ARCH := $(subst x86_64,amd64,$(shell uname -m))
 plugin:
-	@cargo build --release --quiet $(PRODUCTS) --lib
+	@cargo build --release --quiet -p jni
 	@mkdir -p java/target/native/linux/$(ARCH)
 	@cp target/release/libespalier_jni.so java/target/native/linux/$(ARCH)/
 	@mvn --batch-mode --quiet -f java/pom.xml package

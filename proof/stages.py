@@ -69,7 +69,7 @@ BINARY = ("release-build",)
 # Side by side, in this order: the longest first, so that none is left to run alone.
 OTHERS = [
     Stage("cargo-test", ["cargo", "test", "--workspace", "--quiet", "--no-fail-fast"], "cargo-test"),
-    Stage("release-build", ["make", "--no-print-directory", "build"], "single"),
+    Stage("release-build", ["cargo", "build", "--release", "--quiet", "--bin", "espalier"], "single"),
     Stage("proof-tests", [PYTHON, "-m", "proof.tests"]),
     Stage("drivers", [PYTHON, "-m", "proof.drivers"], needs=BINARY),
     Stage("differential", [PYTHON, "-m", "proof.differential"], needs=BINARY),
