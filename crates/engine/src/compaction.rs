@@ -161,6 +161,7 @@ struct Chosen {
 /// view has that merge's outputs instead, which happens once the outputs are durable. Either way, it is all data that a
 /// crash could restore.
 pub(crate) struct Outside<'a> {
+    pub shared: &'a Shared,
     pub store: &'a TableStore,
     pub inputs: &'a [Arc<SSTableReader>],
     /// A generation that is a part of the merge.
@@ -178,7 +179,9 @@ impl Overlaps for Outside<'_> {
         let view = self.store.view();
         let is_input = |table: &&Arc<SSTableReader>| self.inputs.iter().any(|input| input.is_same(table));
         let others = view.sstables.iter().filter(|table| !is_input(table)).map(Arc::as_ref);
-        compaction::oldest_overlapping_timestamp(others, key).min(view.oldest_in_memory_but(self.flushed))
+        let oldest_on_disk = compaction::oldest_overlapping_timestamp(others, key);
+        let oldest_of_host = self.shared.oldest_of_host(self.store.table.load().id);
+        oldest_on_disk.min(view.oldest_in_memory_but(self.flushed)).min(oldest_of_host)
     }
 }
 
@@ -327,7 +330,7 @@ impl Compaction {
     ) -> Vec<Arc<SSTableReader>> {
         let (overlapping, candidates): (Vec<_>, Vec<_>) =
             metadata.iter().cloned().partition(|table| compacting.contains(&table.id));
-        let oldest = view.oldest_in_memory();
+        let oldest = view.oldest_in_memory().min(self.shared.oldest_of_host(table.id));
         let expired = fully_expired(
             &candidates,
             &overlapping,
@@ -363,7 +366,8 @@ impl Compaction {
         let gc_before = compaction::gc_before(&table.options, now);
         let candidates: Vec<_> =
             view.sstables.iter().map(|sstable| TombstoneCandidate::of(sstable, now, gc_before)).collect();
-        worth_compacting_alone(&options, &candidates, compacting, view.oldest_in_memory())
+        let oldest = view.oldest_in_memory().min(self.shared.oldest_of_host(table.id));
+        worth_compacting_alone(&options, &candidates, compacting, oldest)
     }
 
     pub fn is_closing(&self, store: &TableStore) -> bool {
@@ -403,7 +407,7 @@ impl Compaction {
                 table: &table,
                 tables: inputs,
                 newer: None,
-                overlaps: &Outside { store, inputs, flushed: None, has_uncovered },
+                overlaps: &Outside { shared: &self.shared, store, inputs, flushed: None, has_uncovered },
                 now_seconds: self.shared.now_seconds(),
                 boundaries,
                 column_index_size_bytes: u64::from(self.shared.options().column_index_size_bytes),

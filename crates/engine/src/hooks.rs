@@ -1,5 +1,6 @@
 //! The hooks through which the engine reports to its host: failures of the disk, on which `disk_failure_policy` acts,
-//! tables that are quarantined, and tables in memory that approach their limits.
+//! tables that are quarantined, and tables in memory that approach their limits. One hook asks the host: it may keep
+//! rows of a table itself.
 //!
 //! The engine itself continues in any case: the request that encountered the failure fails, a flush keeps its memtable,
 //! and a merge keeps its inputs.
@@ -8,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use blockio::DiskErrorKind;
-use model::ReadError;
+use model::{ReadError, TableId};
 use sstable::SSTableError;
 
 use crate::error::EngineError;
@@ -121,4 +122,12 @@ impl fmt::Debug for InMemoryNotices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("InMemoryNotices")
     }
+}
+
+/// The rows of tables that the host keeps outside of the engine. The host merges them with what the engine reads, so a
+/// deletion here may shadow a row there, and a merge must not purge it. Tables in memory have no such rows.
+pub trait HostRows: fmt::Debug + Send + Sync {
+    /// The least timestamp of the rows of a table, microseconds; `i64::MAX` if there are none. Merges call it from any
+    /// thread for each partition, so it must not block.
+    fn oldest_timestamp(&self, table: TableId) -> i64;
 }

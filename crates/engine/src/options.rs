@@ -22,7 +22,7 @@ pub fn default_memtable_configurations() -> MemtableConfigurations {
 }
 
 use crate::files::disk_access::DiskAccess;
-use crate::hooks::{DiskFailureHook, InMemoryNotices, QuarantineHook};
+use crate::hooks::{DiskFailureHook, HostRows, InMemoryNotices, QuarantineHook};
 
 /// Settings of an engine. The defaults are those of `conf/espalier.yaml`.
 #[derive(Clone, Debug)]
@@ -85,6 +85,8 @@ pub struct EngineOptions {
     pub size_hook: Option<SizeHook>,
     /// Counts the copies of large rows that flushes, compactions and builds of indexes hold. If it refuses, they fail.
     pub background_rows: Option<Arc<dyn RowMemory>>,
+    /// The rows that the host keeps itself, whose deletions are not purged; `None` if it keeps none.
+    pub host_rows: Option<Arc<dyn HostRows>>,
 }
 
 impl EngineOptions {
@@ -118,6 +120,7 @@ impl EngineOptions {
             size_limits: SizeLimits::default(),
             size_hook: None,
             background_rows: None,
+            host_rows: None,
         }
     }
 

@@ -355,6 +355,12 @@ impl Shared {
         self.disk_failed(DiskFailureKind::Index, &text);
     }
 
+    /// The least timestamp of a table's rows that the host keeps outside of the engine, microseconds; `i64::MAX` if it
+    /// keeps none.
+    pub fn oldest_of_host(&self, table: model::TableId) -> i64 {
+        self.options().host_rows.as_ref().map_or(i64::MAX, |rows| rows.oldest_timestamp(table))
+    }
+
     /// Whether SSTables of the table may hold rows whose records are still in the log and that no SSTable covers. Such
     /// SSTables were flushed from full memtables, or during a replay. The next start replays such rows, so that the
     /// deletions that shadow them must stay, even if they were merged with the rows. Call this before a merge begins:

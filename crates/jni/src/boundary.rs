@@ -30,7 +30,7 @@ use crate::request::Request;
 use crate::store::{Choice, Store};
 
 /// Changes when the two halves no longer fit together.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 
 /// The result of a call that failed; the reply has the reason.
 const FAILED: i64 = i64::MIN;
@@ -417,6 +417,27 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_discard(
     // SAFETY: promise 3.
     let memtable = unsafe { guest(memtable) };
     guard(out, |_| memtable?.discard().map(|()| 0))
+}
+
+/// `long setOldestOfCassandra(long memtable, long timestamp, long out, long capacity)`: notes the least timestamp of the
+/// rows that Cassandra has of a table of the engine itself.
+///
+/// # Safety
+/// Promises 2 and 3.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_setOldestOfCassandra(
+    _: *mut c_void,
+    _: *mut c_void,
+    memtable: i64,
+    timestamp: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promise 2.
+    let out = unsafe { buffer(out, capacity) };
+    // SAFETY: promise 3.
+    let memtable = unsafe { guest(memtable) };
+    guard(out, |_| memtable?.set_oldest_of_cassandra(timestamp).map(|()| 0))
 }
 
 /// `long snapshot(long memtable, long request, long length, long out, long capacity)`: takes a snapshot of a table of

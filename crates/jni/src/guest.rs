@@ -223,6 +223,16 @@ impl Guest {
         stored.usable()?.engine().snapshot(table, name, schema_cql).map_err(|error| error.to_string())
     }
 
+    /// Notes the least timestamp of the rows that Cassandra has of a table of the engine itself, microseconds;
+    /// `i64::MAX` if it has none. Until the first call, no tombstone of the table is purged.
+    pub fn set_oldest_of_cassandra(&self, timestamp_micros: i64) -> Result<(), String> {
+        let Content::Stored(stored) = &self.content else { return Err("only mode 'storage' purges tombstones".into()) };
+        let tables = self.tables.load();
+        let table = tables.last().ok_or("a memtable has a table")?;
+        stored.usable()?.set_oldest_of_cassandra(table.id, timestamp_micros);
+        Ok(())
+    }
+
     /// Frees the content, as soon as the reads that have begun end. A table of the engine is removed with its files.
     pub fn discard(&self) -> Result<(), String> {
         match &self.content {

@@ -6,15 +6,15 @@
 //! newest generation counts.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use blockio::SystemDisk;
 use commitlog::SyncMode;
-use engine::{Engine, EngineError, EngineOptions, Keyspaces};
-use model::{Keyspace, Schema, Table, TableId, TableOptions};
+use engine::{Engine, EngineError, EngineOptions, HostRows, Keyspaces};
+use model::{Keyspace, Schema, Table, TableId};
 use types::{CqlType, UserType};
 use uuid::Uuid;
 
@@ -35,6 +35,26 @@ pub enum Choice {
 /// The engine, and the tables of Cassandra's that it keeps.
 pub struct Store {
     engine: Arc<Engine>,
+    rows_of_cassandra: Arc<RowsOfCassandra>,
+}
+
+/// The least timestamps of the rows that Cassandra has beside the engine's, by the engine's tables. Such rows are in
+/// SSTables and memtables from before a table moved into the engine, and in SSTables that an operator imported. A table
+/// without an entry may have rows of any time.
+#[derive(Default, Debug)]
+struct RowsOfCassandra(Mutex<HashMap<TableId, i64>>);
+
+impl RowsOfCassandra {
+    fn entries(&self) -> MutexGuard<'_, HashMap<TableId, i64>> {
+        // A number is written whole, so a panic elsewhere leaves nothing half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HostRows for RowsOfCassandra {
+    fn oldest_timestamp(&self, table: TableId) -> i64 {
+        self.entries().get(&table).copied().unwrap_or(i64::MIN)
+    }
 }
 
 /// A table and the name of the keyspace in which the engine keeps it.
@@ -105,8 +125,10 @@ impl Store {
         let mut options = EngineOptions::new(Arc::new(SystemDisk::new()), &directory);
         options.commitlog.sync = sync_mode(sync, u64::try_from(millis).unwrap_or(0))?;
         options.memtable_space_bytes = u64::try_from(memory_bytes).unwrap_or(0).max(1 << 20);
+        let rows_of_cassandra = Arc::new(RowsOfCassandra::default());
+        options.host_rows = Some(rows_of_cassandra.clone());
         let engine = Engine::open(options).map_err(|error| format!("{directory}: {error}"))?;
-        Ok(Store { engine })
+        Ok(Store { engine, rows_of_cassandra })
     }
 
     /// The engine.
@@ -138,7 +160,6 @@ impl Store {
             let place = Place { keyspace: &name, id: older.map_or_else(|| TableId(Uuid::new_v4()), |table| table.id) };
             let table = stored_table_of(description, place, older.map(Arc::as_ref))
                 .map_err(|error| ChangeError(error.to_string()))?;
-            let table = if older.is_none() { with_options(table) } else { table };
             let table_id = table.id;
             if older.is_none_or(|older| **older != table) {
                 keyspaces.insert(name.as_str().into(), Arc::new(keyspace_of(&name, table)));
@@ -172,8 +193,17 @@ impl Store {
         schema.table_by_id(id).cloned().ok_or_else(|| "a table that was altered exists".to_owned())
     }
 
+    /// Notes the least timestamp of the rows that Cassandra has of a table itself, microseconds; `i64::MAX` if it has
+    /// none. Tombstones that are older may be purged.
+    pub(crate) fn set_oldest_of_cassandra(&self, table: TableId, timestamp_micros: i64) {
+        self.rows_of_cassandra.entries().insert(table, timestamp_micros);
+    }
+
     /// Removes one generation of a table with its data; nothing if it is gone already.
     pub(crate) fn remove(&self, name: &str) -> Result<(), String> {
+        if let Ok(table) = only_table(&self.engine.schema(), name) {
+            self.rows_of_cassandra.entries().remove(&table.id);
+        }
         self.change(|keyspaces| drop(keyspaces.remove(name)))
     }
 
@@ -217,12 +247,6 @@ impl Store {
         }
         lines
     }
-}
-
-/// Tombstones are kept: Cassandra may have SSTables of the table beside the engine's, which they shadow.
-fn with_options(table: Table) -> Table {
-    let options = TableOptions { gc_grace_seconds: i32::MAX, ..TableOptions::default() };
-    table.to_builder().options(options).build()
 }
 
 fn only_table<'s>(schema: &'s Schema, name: &str) -> Result<&'s Arc<Table>, ChangeError> {

@@ -1,17 +1,21 @@
 //! Cassandra's description of a table, as a table of the model.
 //!
 //! ```text
-//! description := 16 bytes id, text keyspace, text name
+//! description := 16 bytes id, text keyspace, text name, options
 //!                i32 count, count * (u8 kind, text name, text class)
 //!                i32 count, count * (text name, text class, u8 is static, i64 time of the drop)
+//! options := i32 gc_grace_seconds, f64 bloom_filter_fp_chance, map compaction, map compression
+//! map := i32 count, count * (text name, text value)
 //! kind := 0 partition key, 1 clustering, 2 static, 3 regular
 //! text := u32 length, UTF-8
 //! ```
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use model::{ColumnKind, DroppedColumn, Table, TableBuilder, TableId};
+use compaction::Strategy;
+use model::{ColumnKind, DroppedColumn, Table, TableBuilder, TableId, TableOptions};
+use sstable::CompressionParams;
 use types::{CqlType, MarshalClass};
 use uuid::Uuid;
 
@@ -28,6 +32,7 @@ struct Description<'a> {
     id: TableId,
     keyspace: &'a str,
     name: &'a str,
+    options: TableOptions,
     columns: Vec<DescribedColumn<'a>>,
     dropped: Vec<DroppedColumn>,
 }
@@ -43,11 +48,37 @@ fn read_class(request: &mut Request<'_>, owner: Option<(&str, &str)>) -> Result<
     }
 }
 
+fn read_map(request: &mut Request<'_>, expected: &'static str) -> Result<BTreeMap<String, String>, RequestError> {
+    let count = request.count(expected)?;
+    (0..count).map(|_| Ok((request.text(expected)?.to_owned(), request.text(expected)?.to_owned()))).collect()
+}
+
+/// The options that say how the engine keeps a table. A compaction strategy or a compressor that the engine does not
+/// have is replaced by the default one.
+fn read_options(request: &mut Request<'_>) -> Result<TableOptions, RequestError> {
+    let default = TableOptions::default();
+    let gc_grace_seconds = request.i32("gc_grace_seconds")?;
+    let chance = f64::from_bits(request.i64("bloom_filter_fp_chance")?.cast_unsigned());
+    let compaction = read_map(request, "an option of compaction")?;
+    let compression = read_map(request, "an option of compression")?;
+    Ok(TableOptions {
+        gc_grace_seconds,
+        bloom_filter_fp_chance: if chance > 0.0 && chance <= 1.0 { chance } else { default.bloom_filter_fp_chance },
+        compaction: if Strategy::from_options(&compaction).is_ok() { compaction } else { default.compaction },
+        compression: match CompressionParams::from_options(&compression) {
+            Ok(_) => compression,
+            Err(_) => default.compression,
+        },
+        ..TableOptions::default()
+    })
+}
+
 impl<'a> Description<'a> {
     /// `place` is where the table is kept, in place of its keyspace and id.
     fn read(request: &mut Request<'a>, place: Option<Place<'a>>) -> Result<Description<'a>, RequestError> {
         let id = TableId(Uuid::from_bytes(request.id()?));
         let (keyspace, name) = (request.text("a keyspace")?, request.text("a table")?);
+        let options = read_options(request)?;
         let owner = place.map(|place| (keyspace, place.keyspace));
         let (id, keyspace) = place.map_or((id, keyspace), |place| (place.id, place.keyspace));
         let mut columns = Vec::new();
@@ -75,7 +106,7 @@ impl<'a> Description<'a> {
             dropped.push(DroppedColumn { name: name.into(), ty, kind, dropped_time_micros });
         }
         request.end()?;
-        Ok(Description { id, keyspace, name, columns, dropped })
+        Ok(Description { id, keyspace, name, options, columns, dropped })
     }
 
     fn of_kind(&self, kind: ColumnKind) -> impl Iterator<Item = &DescribedColumn<'a>> {
@@ -87,10 +118,12 @@ impl<'a> Description<'a> {
     }
 
     fn version(self, older: Option<&Table>) -> Table {
-        match older {
+        let options = self.options.clone();
+        let table = match older {
             None => self.first(),
             Some(older) => self.after(older),
-        }
+        };
+        table.to_builder().options(options).build()
     }
 
     /// The table as the first of its versions.

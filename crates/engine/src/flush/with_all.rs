@@ -99,7 +99,7 @@ impl Flush {
             table,
             tables: inputs,
             newer: Some(newer),
-            overlaps: &Outside { store, inputs, flushed: Some(generation), has_uncovered },
+            overlaps: &Outside { shared: &self.shared, store, inputs, flushed: Some(generation), has_uncovered },
             now_seconds: self.shared.now_seconds(),
             boundaries: Vec::new(),
             column_index_size_bytes: u64::from(self.shared.options().column_index_size_bytes),

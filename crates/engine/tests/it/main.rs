@@ -10,6 +10,7 @@ mod fixture;
 mod found_rows;
 mod full_memtables;
 mod gated_disk;
+mod host_rows;
 mod in_memory;
 mod in_memory_limit;
 mod large_batches;

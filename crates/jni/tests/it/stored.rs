@@ -87,6 +87,52 @@ fn what_cassandra_serialized_is_kept_by_the_engine() {
     }
 }
 
+/// A description whose gc_grace_seconds, behind the keyspace's and the table's name, are 0.
+fn without_grace(description: &[u8]) -> Vec<u8> {
+    let mut at = 16;
+    for _ in 0..2 {
+        at += 4 + u32::from_be_bytes(*description[at..].first_chunk().unwrap()) as usize;
+    }
+    let mut description = description.to_vec();
+    description[at..at + 4].fill(0);
+    description
+}
+
+/// Merges the SSTables of the only table.
+fn compact(store: &Store) {
+    let schema = store.engine().schema();
+    let tables = schema.keyspaces.iter().filter(|(name, _)| name.starts_with('t') && name.contains('_'));
+    let [table] = tables.flat_map(|(_, keyspace)| keyspace.tables.values()).collect::<Vec<_>>()[..] else {
+        panic!("the store has one table")
+    };
+    store.engine().compact(table).unwrap();
+}
+
+#[test]
+fn no_tombstone_is_purged_until_it_is_known_that_cassandra_has_no_older_rows() {
+    let mut purged_count = 0;
+    for vector in vectors().iter().step_by(4) {
+        let description = without_grace(vector.table);
+        let directory = Directory::new();
+        let store = open(directory.path());
+        let guest = Guest::open_stored(&store, &description, Choice::NewestOrFirst).unwrap().unwrap();
+        let merged = || {
+            guest.put(vector.update).unwrap();
+            store.engine().flush_all().unwrap();
+            compact(&store);
+            guest.read(0, vector.request).unwrap().map(|pages| content(pages, 1 << 16))
+        };
+        merged();
+        // A merge turns expired cells into tombstones, but keeps those.
+        let kept = merged();
+        guest.set_oldest_of_cassandra(i64::MIN).unwrap();
+        assert_eq!(merged(), kept, "Cassandra has rows of any time");
+        guest.set_oldest_of_cassandra(i64::MAX).unwrap();
+        purged_count += usize::from(merged() != kept);
+    }
+    assert!(purged_count > 0, "some of the vectors have tombstones");
+}
+
 #[test]
 fn a_truncated_table_begins_empty_and_the_old_generation_is_gone_after_a_crash() {
     let directory = Directory::new();

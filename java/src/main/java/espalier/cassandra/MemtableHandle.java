@@ -131,6 +131,15 @@ final class MemtableHandle
         return new long[] { reply.content().getLong(), reply.content().getLong(24) };
     }
 
+    /** Notes the least timestamp of the rows that Cassandra has of a table of the engine itself; {@link Long#MAX_VALUE} if it has none. */
+    void setOldestOfCassandra(long timestamp)
+    {
+        Buffers.Reply reply = Buffers.reply();
+        long result = Native.setOldestOfCassandra(memtable, timestamp, reply.address(), reply.capacity());
+        Reference.reachabilityFence(this);
+        reply.check(result);
+    }
+
     /** Takes a snapshot of a table of the engine. */
     void snapshot(Buffers.Output request)
     {

@@ -7,7 +7,7 @@ package espalier.cassandra;
 final class Native
 {
     /** Must be the version of the native library. */
-    static final int VERSION = 2;
+    static final int VERSION = 3;
 
     /** The result of a call that failed; the reply has the reason. */
     static final long FAILED = Long.MIN_VALUE;
@@ -42,6 +42,8 @@ final class Native
     static native long usage(long memtable, long out, long capacity);
 
     static native long discard(long memtable, long out, long capacity);
+
+    static native long setOldestOfCassandra(long memtable, long timestamp, long out, long capacity);
 
     static native long snapshot(long memtable, long request, long length, long out, long capacity);
 

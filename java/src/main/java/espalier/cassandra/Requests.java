@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.Map;
 
 import org.apache.cassandra.db.ClusteringBound;
 import org.apache.cassandra.db.DecoratedKey;
@@ -139,6 +140,16 @@ final class Requests
         writeSized(ByteBuffer.wrap(text.getBytes(StandardCharsets.UTF_8)), out);
     }
 
+    private static void writeMap(Map<String, String> map, Buffers.Output out) throws IOException
+    {
+        out.writeInt(map.size());
+        for (Map.Entry<String, String> entry : map.entrySet())
+        {
+            writeText(entry.getKey(), out);
+            writeText(entry.getValue(), out);
+        }
+    }
+
     /** The settings of the engine, in the form of {@code store.rs}. */
     static Buffers.Output engine(String directory, String sync, long syncMillis, long memtableBytes)
     {
@@ -166,6 +177,10 @@ final class Requests
             table.id.serialize(out);
             writeText(table.keyspace, out);
             writeText(table.name, out);
+            out.writeInt(table.params.gcGraceSeconds);
+            out.writeDouble(table.params.bloomFilterFpChance);
+            writeMap(table.params.compaction.asMap(), out);
+            writeMap(table.params.compression.asMap(), out);
             out.writeInt(table.columns().size());
             writeColumns(0, table.partitionKeyColumns(), out);
             writeColumns(1, table.clusteringColumns(), out);

@@ -4,10 +4,12 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
+import org.apache.cassandra.concurrent.ScheduledExecutors;
 import org.apache.cassandra.exceptions.ConfigurationException;
 import org.apache.cassandra.schema.Schema;
 import org.apache.cassandra.schema.SchemaChangeListener;
@@ -23,6 +25,7 @@ final class StorageEngine
 {
     private static final Logger logger = LoggerFactory.getLogger(StorageEngine.class);
     private static final long CLOSE_MILLIS = 60_000;
+    private static final long NOTE_MILLIS = 10_000;
     /** Which generation of a table is opened; the numbers are those of {@link Native#openStored}. */
     static final int NEWEST_OR_FIRST = 0, NEXT = 1, NEWEST = 2;
 
@@ -78,6 +81,25 @@ final class StorageEngine
         StorageService.instance.addPostShutdownHook(this::close);
         log.start();
         report();
+        ScheduledExecutors.optionalTasks.scheduleWithFixedDelay(this::noteRowsOfCassandra, NOTE_MILLIS, NOTE_MILLIS, TimeUnit.MILLISECONDS);
+    }
+
+    private void noteRowsOfCassandra()
+    {
+        // Before that, Cassandra has not opened all its SSTables.
+        if (!StorageService.instance.isDaemonSetupCompleted())
+            return;
+        for (StoredMemtable memtable : memtables.values())
+        {
+            try
+            {
+                memtable.noteRowsOfCassandra();
+            }
+            catch (RuntimeException failure)
+            {
+                logger.warn("The engine keeps the tombstones of {}", memtable.metadata(), failure);
+            }
+        }
     }
 
     /** Logs what the engine has that no table of mode storage will show. */

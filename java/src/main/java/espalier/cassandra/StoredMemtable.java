@@ -21,6 +21,9 @@ import org.apache.cassandra.db.Slices;
 import org.apache.cassandra.db.commitlog.CommitLog;
 import org.apache.cassandra.db.commitlog.CommitLogPosition;
 import org.apache.cassandra.db.filter.ColumnFilter;
+import org.apache.cassandra.db.lifecycle.SSTableSet;
+import org.apache.cassandra.db.lifecycle.Tracker;
+import org.apache.cassandra.db.lifecycle.View;
 import org.apache.cassandra.db.memtable.AbstractMemtableWithCommitlog;
 import org.apache.cassandra.db.memtable.Memtable;
 import org.apache.cassandra.db.partitions.PartitionUpdate;
@@ -29,6 +32,7 @@ import org.apache.cassandra.db.rows.EncodingStats;
 import org.apache.cassandra.db.rows.UnfilteredRowIterator;
 import org.apache.cassandra.index.transactions.UpdateTransaction;
 import org.apache.cassandra.io.sstable.SSTableReadsListener;
+import org.apache.cassandra.io.sstable.format.SSTableReader;
 import org.apache.cassandra.net.MessagingService;
 import org.apache.cassandra.schema.IndexMetadata;
 import org.apache.cassandra.schema.Schema;
@@ -52,6 +56,8 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     /** Whether an earlier process may have written rows of which nothing is known. */
     private final boolean hasOlderRows;
     private volatile boolean isWritten;
+    /** The least timestamp of rows in Cassandra's SSTables, as the engine has it. Only one thread uses it. */
+    private long oldestOfCassandra = Long.MIN_VALUE;
     private volatile boolean isSwitchedOut;
 
     StoredMemtable(AtomicReference<CommitLogPosition> lowerBound, TableMetadataRef table, Memtable.Owner owner, MemtableHandle handle,
@@ -314,6 +320,28 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
         String statements = SchemaCQLHelper.reCreateStatementsForSchemaCql(metadata(), Schema.instance.getKeyspaceMetadata(metadata().keyspace))
                                            .collect(Collectors.joining("\n"));
         handle.snapshot(Requests.snapshot(name, statements));
+    }
+
+    /**
+     * Lets the engine purge the tombstones that are too old to shadow a row of Cassandra's SSTables. While Cassandra has another memtable of
+     * the table, nothing more is purged: writes that are under way may bring it rows of any time.
+     */
+    void noteRowsOfCassandra()
+    {
+        Tracker tracker = owner instanceof ColumnFamilyStore ? ((ColumnFamilyStore) owner).getTracker() : null;
+        if (tracker == null || isSwitchedOut)
+            return;
+        View view = tracker.getView();
+        long oldest = Long.MAX_VALUE;
+        for (Memtable memtable : view.getAllMemtables())
+            if (memtable != this)
+                oldest = Long.MIN_VALUE;
+        for (SSTableReader sstable : view.select(SSTableSet.CANONICAL))
+            oldest = Math.min(oldest, sstable.getMinTimestamp());
+        if (oldest == oldestOfCassandra)
+            return;
+        handle.setOldestOfCassandra(oldest);
+        oldestOfCassandra = oldest;
     }
 
     /** Rows of an earlier process may have any timestamp, so that no tombstone is purged which may shadow one of them. */
