@@ -42,10 +42,10 @@ def main() -> int:
     in_process.build(sorted({program for name in names for program in PROGRAMS.get(name, ())}))
     length = Length(options.length) if options.length else Length.of(bool(options.scenarios), options.quick)
     with closing(Session(length)) as session:
-        return carry_out(names, session, options)
+        return run_scenarios(names, session, options)
 
 
-def carry_out(names: list[str], session: Session, options) -> int:
+def run_scenarios(names: list[str], session: Session, options) -> int:
     date, started = datetime.date.today().isoformat(), time.monotonic()
     facts, outcomes, failed = machine.facts(), [], []
     for name in names:

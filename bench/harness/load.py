@@ -112,7 +112,7 @@ def busy_seconds() -> float:
 
 
 def stolen_seconds() -> float:
-    """Time in which the machine wanted a processor and its host gave it to somebody else."""
+    """Time in which the machine wanted a processor and its host gave it to another machine."""
     with open("/proc/stat") as stat:
         return int(stat.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
 

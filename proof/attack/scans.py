@@ -1,4 +1,4 @@
-"""Reads that take long: many of them, and such that nobody waits for."""
+"""Reads that take long: many at a time, and reads whose clients have gone."""
 
 import socket
 import struct

@@ -5,8 +5,8 @@ Kept histories (regressions/*.json) run first. A difference is shrunk, printed a
 
 Several histories run at a time, in lanes (lanes.py): each has an Espalier of its own, and all share one Cassandra.
 
-A seed gives 100 histories, about 55,000 statements; then comes the next seed. A long run keeps a journal, by which `--resume` goes on
-with one that was ended, or differed.
+A seed gives 100 histories, about 55,000 statements; then comes the next seed. A long run keeps a journal, with which `--resume` continues
+a run that was ended or found a difference.
 
 usage: python -m proof.differential [--seed S] [--ops N] [--lanes L] [--resume] [--self] ...
 """

@@ -105,14 +105,14 @@ def failed_writes(checks: Checks) -> None:
                 checks.equal("die: status", node.process.wait(WAIT_SECONDS), DIE_STATUS)
             elif policy == "stop":
                 checks.true("stop: the client is disconnected", eventually(lambda: is_closed(bystander)))
-                checks.true("stop: nobody is let in", eventually(lambda: not node.answers()))
+                checks.true("stop: no connection is accepted", eventually(lambda: not node.answers()))
                 checks.equal("stop: the process lives", node.process.poll(), None)
             else:
                 refusals += [insert(node, 3), query(node, "CREATE TABLE ks.other (k int PRIMARY KEY)")]
                 checks.equal(f"{policy}: reads go on", keys(node), {1})
                 checks.equal(f"{policy}: refusals", [type(refusal) for refusal in refusals], [Error] * 3)
             for refusal in refusals:
-                checks.true(f"{policy}: the reason is told", isinstance(refusal, Error) and LOG_NAME in refusal.message, str(refusal))
+                checks.true(f"{policy}: the error gives the reason", isinstance(refusal, Error) and LOG_NAME in refusal.message, str(refusal))
             if policy != "die":
                 checks.true(f"{policy}: the reason is in the metrics", LOG in status(node, "CommitLog.Closed"), node.steer("status"))
             checks.true(f"{policy}: the reason is logged once", node.log_tail().count("the commit log failed, and no write") == 1, node.log_tail())
@@ -250,7 +250,7 @@ def full_log(checks: Checks) -> None:
         time.sleep(0.2)
         mount.lift(fault)
         writer.join(WAIT_SECONDS)
-        checks.true("who waits goes on when flushes do", waiting and not isinstance(waiting[0], Error), str(waiting))
+        checks.true("a waiting write continues when flushes do", waiting and not isinstance(waiting[0], Error), str(waiting))
         for k in range(3000, 3600):
             answer = insert_with_patience(node, k, "x" * 10_000)
             if isinstance(answer, Error):
@@ -433,7 +433,7 @@ def clients_wait_for_replay(checks: Checks) -> None:
             deadline = time.monotonic() + 0.5
             while time.monotonic() < deadline and not node.answers():
                 time.sleep(0.02)
-            checks.true("nobody is let in before it ends", not node.answers())
+            checks.true("no connection is accepted before it ends", not node.answers())
             mount.lift(fault)
             starting.join(WAIT_SECONDS)
             checks.equal("then all is there", keys(node), set(range(300)))

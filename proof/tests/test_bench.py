@@ -88,7 +88,7 @@ class Ends(unittest.TestCase):
         with tempfile.TemporaryDirectory(dir=harness.places.CACHE) as directory, contextlib.redirect_stdout(io.StringIO()) as printed, \
                 contextlib.redirect_stderr(io.StringIO()), mock.patch.object(harness, "SCENARIOS", scenarios), \
                 mock.patch.object(harness, "REPORTS", Path(directory)), mock.patch.object(harness.machine, "facts", dict):
-            status = harness.carry_out(list(scenarios), Session(Length.SMOKE), options)
+            status = harness.run_scenarios(list(scenarios), Session(Length.SMOKE), options)
             self.page = next(Path(directory).glob("*.html")).read_text()
         return status, printed.getvalue()
 

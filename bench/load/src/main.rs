@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["lz4", file, chunk_length] => lz4::measure(file, chunk_length),
-        [text] => serde_json::from_str::<spec::Spec>(text).map_err(|error| error.to_string()).and_then(carry_out),
+        [text] => serde_json::from_str::<spec::Spec>(text).map_err(|error| error.to_string()).and_then(run_spec),
         _ => {
             eprintln!("usage: load SPEC (see bench/load/src/spec.rs), or load lz4 FILE CHUNK_LENGTH");
             return ExitCode::from(2);
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn carry_out(spec: spec::Spec) -> Result<String, String> {
+fn run_spec(spec: spec::Spec) -> Result<String, String> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.worker_threads(spec.threads).enable_all();
     if spec.rate.is_some() {

@@ -276,14 +276,14 @@ fn overwrites(engine: &Engine, count: u64) -> Outcome<()> {
         );
         parts.push(Part { write, read, used_bytes, committed_bytes, process_mib });
     }
-    tell_whether_constant(&parts);
+    print_growth(&parts);
     Ok(())
 }
 
 type Figure = fn(&Part) -> u64;
 
 /// Prints for each figure by how much its median in the last quarter of a run exceeds that of the first quarter.
-fn tell_whether_constant(parts: &[Part]) {
+fn print_growth(parts: &[Part]) {
     let figures: [(&str, Figure); 7] = [
         ("write p50", |part| part.write.p50_ns),
         ("write p99", |part| part.write.p99_ns),

@@ -105,19 +105,19 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     /// The `k`th token from here (1 is the current one), or the last one.
-    fn look(&mut self, k: usize) -> Token {
+    fn peek(&mut self, k: usize) -> Token {
         let index = (self.at + k - 1).min(self.tokens.len() - 1);
         self.seen = self.seen.max(index);
         self.tokens[index]
     }
 
     fn kind(&mut self) -> TokenKind {
-        self.look(1).kind
+        self.peek(1).kind
     }
 
     /// The kind of the `k`th token from here (1 is the current one).
     fn kind_at(&mut self, k: usize) -> TokenKind {
-        self.look(k).kind
+        self.peek(k).kind
     }
 
     fn is(&mut self, set: TokenSet) -> bool {
@@ -153,14 +153,14 @@ impl<'a> Parser<'a> {
 
     /// The text of the current token, which must be of this kind.
     fn expect_text(&mut self, kind: TokenKind) -> Parsed<String> {
-        let token = self.look(1);
+        let token = self.peek(1);
         self.expect(kind)?;
         Ok(token.text(self.text).into_owned())
     }
 
     /// The text of the current token, whatever it is; goes past it.
     fn take_text(&mut self) -> Cow<'a, str> {
-        let token = self.look(1);
+        let token = self.peek(1);
         self.advance();
         token.text(self.text)
     }
@@ -174,7 +174,7 @@ impl<'a> Parser<'a> {
 
     /// Also reads the token after the deciding one, as Cassandra's larger decision tables do.
     fn decided(&mut self, k: usize) {
-        self.look(k + 1);
+        self.peek(k + 1);
     }
 
     /// Like [`Self::require`], for a final decision by a table.

@@ -155,7 +155,7 @@ impl Quarantine {
     }
 
     fn forget_memory(&self, store: &Arc<TableStore>) {
-        debug_assert!(!store.is_served(), "nobody reads or writes what is forgotten");
+        debug_assert!(!store.is_served(), "a forgotten table is not read or written");
         store.view().generations().for_each(|generation| generation.release(self.shared.pool()));
         let active = self.shared.new_generation(&store.table.load_full(), None);
         active.lower(self.shared.log());

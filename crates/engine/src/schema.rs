@@ -76,7 +76,7 @@ impl Tables {
     }
 
     /// Prevents changes of the schema during the lifetime of the returned guard.
-    pub fn hold_schema(&self) -> MutexGuard<'_, ()> {
+    pub fn lock_schema(&self) -> MutexGuard<'_, ()> {
         lock(&self.changing)
     }
 

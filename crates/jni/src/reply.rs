@@ -33,7 +33,7 @@ impl<'b> Reply<'b> {
         Reply { buffer, length: 0 }
     }
 
-    fn room(&self) -> usize {
+    fn free_bytes(&self) -> usize {
         self.buffer.len().saturating_sub(HEAD_BYTES + self.length)
     }
 
@@ -44,7 +44,7 @@ impl<'b> Reply<'b> {
 
     /// Appends content, if there is room for it and for `spare` bytes more.
     pub fn push(&mut self, content: &[u8], spare: usize) -> bool {
-        if content.len() + spare > self.room() {
+        if content.len() + spare > self.free_bytes() {
             return false;
         }
         let start = HEAD_BYTES + self.length;
@@ -76,7 +76,7 @@ impl<'b> Reply<'b> {
     /// Ends the reply with an error in place of its content. The text is cut if there is no room.
     pub fn fail(&mut self, error: &str) {
         self.length = 0;
-        let mut end = error.len().min(self.room());
+        let mut end = error.len().min(self.free_bytes());
         while !error.is_char_boundary(end) {
             end -= 1;
         }

@@ -24,10 +24,10 @@ pub(crate) trait Gate {
         Self: 'g;
 
     /// Takes the permission if no thread has it.
-    fn try_hold(&self) -> Option<Self::Guard<'_>>;
+    fn try_acquire(&self) -> Option<Self::Guard<'_>>;
 
     /// Waits for the permission.
-    fn hold(&self) -> Self::Guard<'_>;
+    fn acquire(&self) -> Self::Guard<'_>;
 }
 
 /// Changes of type `C`, with outcomes of type `O`, behind one gate. All access to the gate must go through the
@@ -55,10 +55,10 @@ impl<C: Clone, O> Combiner<C, O> {
     /// that does the same thing.
     #[inline]
     pub fn write<'g, G: Gate>(&'g self, gate: &'g G, change: &C, make: impl Fn(&mut G::Guard<'g>, &C) -> O) -> O {
-        if let Some(mut held) = gate.try_hold() {
-            let outcome = make(&mut held, change);
+        if let Some(mut guard) = gate.try_acquire() {
+            let outcome = make(&mut guard, change);
             self.puts.uncontended_alone();
-            self.leave(gate, held, &make);
+            self.leave(gate, guard, &make);
             return outcome;
         }
         let started = Instant::now();
@@ -74,19 +74,19 @@ impl<C: Clone, O> Combiner<C, O> {
         change: impl FnOnce(&mut G::Guard<'g>) -> T,
         make: impl Fn(&mut G::Guard<'g>, &C) -> O,
     ) -> T {
-        let (mut held, waited) = match gate.try_hold() {
-            Some(held) => (held, None),
+        let (mut guard, waited) = match gate.try_acquire() {
+            Some(guard) => (guard, None),
             None => {
                 let started = Instant::now();
-                (gate.hold(), Some(started.elapsed()))
+                (gate.acquire(), Some(started.elapsed()))
             }
         };
-        let outcome = change(&mut held);
+        let outcome = change(&mut guard);
         match waited {
             None => self.puts.uncontended_alone(),
             Some(waited) => self.puts.contended(waited),
         }
-        self.leave(gate, held, &make);
+        self.leave(gate, guard, &make);
         outcome
     }
 
@@ -94,12 +94,12 @@ impl<C: Clone, O> Combiner<C, O> {
     pub fn with<'g, G: Gate, T>(
         &'g self,
         gate: &'g G,
-        look: impl FnOnce(&mut G::Guard<'g>) -> T,
+        access: impl FnOnce(&mut G::Guard<'g>) -> T,
         make: impl Fn(&mut G::Guard<'g>, &C) -> O,
     ) -> T {
-        let mut held = gate.hold();
-        let outcome = look(&mut held);
-        self.leave(gate, held, &make);
+        let mut guard = gate.acquire();
+        let outcome = access(&mut guard);
+        self.leave(gate, guard, &make);
         outcome
     }
 
@@ -134,8 +134,8 @@ impl<C: Clone, O> Combiner<C, O> {
                 let outcome = lock(&request.outcome).take();
                 return outcome.expect("a request that leaves the queue is answered, unless its writer panicked");
             }
-            if let Some(held) = gate.try_hold() {
-                self.leave(gate, held, &make);
+            if let Some(guard) = gate.try_acquire() {
+                self.leave(gate, guard, &make);
             } else if looked < SPINS {
                 std::hint::spin_loop();
             } else if looked < SPINS + YIELDS {
@@ -149,24 +149,24 @@ impl<C: Clone, O> Combiner<C, O> {
 
     /// Makes the queued changes and releases the gate.
     #[inline]
-    fn leave<'g, G: Gate>(&'g self, gate: &'g G, held: G::Guard<'g>, make: impl Fn(&mut G::Guard<'g>, &C) -> O) {
+    fn leave<'g, G: Gate>(&'g self, gate: &'g G, guard: G::Guard<'g>, make: impl Fn(&mut G::Guard<'g>, &C) -> O) {
         if self.queued.load(Ordering::Relaxed) == 0 {
-            drop(held);
+            drop(guard);
             // Pairs with the fence of `have_made`.
             fence(Ordering::SeqCst);
             if self.queued.load(Ordering::Relaxed) == 0 {
                 return;
             }
             // The thread that holds the gate now checks the queue when it leaves.
-            let Some(held) = gate.try_hold() else { return };
-            return self.serve(gate, held, make);
+            let Some(guard) = gate.try_acquire() else { return };
+            return self.serve(gate, guard, make);
         }
-        self.serve(gate, held, make);
+        self.serve(gate, guard, make);
     }
 
     #[cold]
-    fn serve<'g, G: Gate>(&'g self, gate: &'g G, held: G::Guard<'g>, make: impl Fn(&mut G::Guard<'g>, &C) -> O) {
-        let mut leaving = Leaving { combiner: self, gate, held: Some(held), served: 0, is_over: false };
+    fn serve<'g, G: Gate>(&'g self, gate: &'g G, guard: G::Guard<'g>, make: impl Fn(&mut G::Guard<'g>, &C) -> O) {
+        let mut leaving = Leaving { combiner: self, gate, guard: Some(guard), served: 0, is_over: false };
         while leaving.serve(&make) {}
     }
 
@@ -194,7 +194,7 @@ impl<C, O> Request<C, O> {
 struct Leaving<'g, G: Gate, C, O> {
     combiner: &'g Combiner<C, O>,
     gate: &'g G,
-    held: Option<G::Guard<'g>>,
+    guard: Option<G::Guard<'g>>,
     served: usize,
     /// No queued change is left for this thread.
     is_over: bool,
@@ -213,30 +213,30 @@ impl<'g, G: Gate, C: Clone, O> Leaving<'g, G, C, O> {
     /// Makes the queued changes and releases the gate. Returns true if more arrived meanwhile and no other thread
     /// writes.
     fn serve(&mut self, make: impl Fn(&mut G::Guard<'g>, &C) -> O) -> bool {
-        let Some(held) = &mut self.held else { return false };
+        let Some(guard) = &mut self.guard else { return false };
         while self.served < SERVED_MAX
             && let Some(request) = self.combiner.pop()
         {
             let mut answer = AnswerGuard(request, None);
-            answer.1 = Some(make(held, &answer.0.change));
+            answer.1 = Some(make(guard, &answer.0.change));
             self.served += 1;
         }
         debug_assert!(self.served <= SERVED_MAX, "one writer served {} requests", self.served);
-        self.held = None;
+        self.guard = None;
         // Pairs with the fence of `have_made`.
         fence(Ordering::SeqCst);
         let is_more = self.combiner.queued.load(Ordering::Relaxed) > 0;
         if is_more && self.served < SERVED_MAX {
-            self.held = self.gate.try_hold();
+            self.guard = self.gate.try_acquire();
         }
         // The thread that holds the gate now checks the queue when it leaves.
-        self.is_over = !is_more || (self.served < SERVED_MAX && self.held.is_none());
-        debug_assert!(!self.is_over || self.held.is_none(), "a writer that stops serving does not hold the gate");
+        self.is_over = !is_more || (self.served < SERVED_MAX && self.guard.is_none());
+        debug_assert!(!self.is_over || self.guard.is_none(), "a writer that stops serving does not hold the gate");
         debug_assert!(
-            self.served < SERVED_MAX || self.held.is_none(),
+            self.served < SERVED_MAX || self.guard.is_none(),
             "a writer that served the maximum leaves the gate"
         );
-        self.held.is_some()
+        self.guard.is_some()
     }
 }
 
@@ -245,7 +245,7 @@ impl<G: Gate, C, O> Drop for Leaving<'_, G, C, O> {
         if self.is_over {
             return;
         }
-        self.held = None;
+        self.guard = None;
         fence(Ordering::SeqCst);
         if self.combiner.queued.load(Ordering::Relaxed) > 0
             && let Some(first) = lock(&self.combiner.queue).front()

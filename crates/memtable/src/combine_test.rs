@@ -12,11 +12,11 @@ struct Written(Mutex<Vec<u32>>);
 impl Gate for Written {
     type Guard<'g> = MutexGuard<'g, Vec<u32>>;
 
-    fn try_hold(&self) -> Option<MutexGuard<'_, Vec<u32>>> {
+    fn try_acquire(&self) -> Option<MutexGuard<'_, Vec<u32>>> {
         self.0.try_lock().ok()
     }
 
-    fn hold(&self) -> MutexGuard<'_, Vec<u32>> {
+    fn acquire(&self) -> MutexGuard<'_, Vec<u32>> {
         self.0.lock().expect("no thread panics")
     }
 }
@@ -45,7 +45,7 @@ fn a_contended_write_is_counted_with_its_waiting_time() {
     let counts = writers.puts().counts();
     assert_eq!((counts.uncontended, counts.contended), (1, 3));
     assert!(counts.waited > Duration::ZERO);
-    let mut written = gate.hold().clone();
+    let mut written = gate.acquire().clone();
     written[1..].sort_unstable();
     assert_eq!(written, [1, 2, 3, 4]);
 }

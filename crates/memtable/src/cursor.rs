@@ -84,7 +84,7 @@ impl UnfilteredCursor for TrieCursor {
     }
 
     fn limit_large_rows(&mut self, limit: LargeRowLimit) {
-        self.filler.batch.room.set_limit(limit);
+        self.filler.batch.reservation.set_limit(limit);
     }
 
     fn advance_partition(&mut self) -> Result<bool, ReadError> {

@@ -13,7 +13,7 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use memtrie::{Bounds, Direction, Tail};
-use model::{DeletionTime, ReadError, Row, RowMerger, RowRoom, Side, Table};
+use model::{DeletionTime, ReadError, Row, RowMerger, RowReservation, Side, Table};
 
 use crate::branch::{Branch, BranchRange, after_partition, behind_row};
 use crate::layout::{Header, PIECE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
@@ -96,9 +96,9 @@ pub(crate) struct Batch {
     rows_expected: Option<usize>,
     /// Rows in the batch.
     rows: usize,
-    /// The room that the reader has for copies of large rows.
-    pub room: RowRoom,
-    /// A row found no room. The batch is then not used.
+    /// The memory that the reader has taken for copies of large rows.
+    pub reservation: RowReservation,
+    /// There was too little memory for a row. The batch is then not used.
     refusal: Option<ReadError>,
 }
 
@@ -159,16 +159,16 @@ impl Batch {
         }
     }
 
-    /// Takes room for a copy of a large row. Without room the batch is refused.
+    /// Reserves memory for a copy of a large row. If there is too little, the batch is refused.
     #[cold]
-    fn take_room(&mut self, bytes: usize) -> bool {
-        self.refusal = self.room.take(bytes).err();
+    fn reserve(&mut self, bytes: usize) -> bool {
+        self.refusal = self.reservation.take(bytes).err();
         self.refusal.is_none()
     }
 
     fn push(&mut self, bytes: &[u8]) -> Span {
         let start = self.bytes.len();
-        if RowRoom::is_large(bytes.len()) && !self.take_room(bytes.len()) {
+        if RowReservation::is_large(bytes.len()) && !self.reserve(bytes.len()) {
             return start..start;
         }
         self.bytes.extend_from_slice(bytes);
@@ -556,17 +556,17 @@ impl Filler {
         span
     }
 
-    /// Appends a stored row under `table`, without the parts that the reader does not use. If there is no room for it,
-    /// the batch is refused and nothing is appended.
+    /// Appends a stored row under `table`, without the parts that the reader does not use. If there is too little memory
+    /// for it, the batch is refused and nothing is appended.
     fn join(&mut self, plan: &Plan, stored: StoredRow<'_>, table: &Table, out: &mut Vec<u8>) {
         let regulars = plan.table.regulars();
         let is_current = !stored.head.is_static() && stored.head.column_set_version() == regulars.version;
         let expected = self.columns_expected.clone().filter(|_| is_current);
         let wanted = expected.as_deref().map(|columns| WantedColumns { columns, set: regulars });
-        let mut room = std::mem::take(&mut self.batch.room);
+        let mut reservation = std::mem::take(&mut self.batch.reservation);
         let large = &mut self.joining().large;
-        let joined = large.join_within(plan.memtable.layout(), table, stored, wanted.as_ref(), &mut room, out);
-        self.batch.room = room;
+        let joined = large.join_within(plan.memtable.layout(), table, stored, wanted.as_ref(), &mut reservation, out);
+        self.batch.reservation = reservation;
         if let Err(refusal) = joined {
             self.batch.refusal = Some(refusal);
         }
@@ -609,7 +609,7 @@ impl Filler {
         let newest = newest(plan);
         let start = self.batch.bytes.len();
         let bytes = row.as_bytes().len();
-        if RowRoom::is_large(bytes) && !self.batch.take_room(2 * bytes) {
+        if RowReservation::is_large(bytes) && !self.batch.reserve(2 * bytes) {
             return start..start;
         }
         translate(row, &newest, &plan.table, &mut self.batch.bytes);

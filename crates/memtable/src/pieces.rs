@@ -11,7 +11,7 @@ use bytecomp::separator::TERMINATOR;
 use memtrie::{Bounds, Direction, Tail};
 use model::{
     CellPlace, ColumnData, ColumnSet, DeletionTime, PieceSize, ReadError, Row, RowBuilder, RowCutter, RowJoiner,
-    RowMerger, RowRoom, Table,
+    RowMerger, RowReservation, Table,
 };
 use types::{CqlType, steps};
 
@@ -134,41 +134,41 @@ impl LargeRows {
 
     /// Appends a stored row in one piece.
     pub fn join(&mut self, layout: &Layout, table: &Table, stored: StoredRow<'_>, out: &mut Vec<u8>) {
-        let joined = self.join_some(layout, table, stored, |_, _| true, &mut RowRoom::default(), out);
+        let joined = self.join_some(layout, table, stored, |_, _| true, &mut RowReservation::default(), out);
         debug_assert!(joined.is_ok(), "there is no limit");
     }
 
-    /// Like `join`, for a reader with limited room for copies of large rows. If the wanted columns are given, it skips
+    /// Like `join`, for a reader with limited memory for copies of large rows. If the wanted columns are given, it skips
     /// the pieces that have none of them and nothing else that the reader needs.
     ///
     /// # Errors
     ///
-    /// There is no room for the row. Nothing was appended.
+    /// There is too little memory for the row. Nothing was appended.
     pub fn join_within(
         &mut self,
         layout: &Layout,
         table: &Table,
         stored: StoredRow<'_>,
         wanted: Option<&WantedColumns<'_>>,
-        room: &mut RowRoom,
+        reservation: &mut RowReservation,
         out: &mut Vec<u8>,
     ) -> Result<(), ReadError> {
         let liveness = stored.head.liveness();
         let is_wanted = |piece: Row<'_>, columns| {
             wanted.is_none_or(|wanted| wanted.are_among(columns) || !piece.is_covered_by(&liveness))
         };
-        self.join_some(layout, table, stored, is_wanted, room, out)
+        self.join_some(layout, table, stored, is_wanted, reservation, out)
     }
 
     /// Joins the pieces that `is_wanted` selects by their blob and the columns that they may have cells of. The size of
-    /// a row is not known before its pieces were visited, so that room is asked for when it turns out to be large.
+    /// a row is not known before its pieces were visited, so that memory is reserved when it turns out to be large.
     fn join_some(
         &mut self,
         layout: &Layout,
         table: &Table,
         stored: StoredRow<'_>,
         is_wanted: impl Fn(Row<'_>, Range<usize>) -> bool,
-        room: &mut RowRoom,
+        reservation: &mut RowReservation,
         out: &mut Vec<u8>,
     ) -> Result<(), ReadError> {
         if !stored.head.is_piece() {
@@ -177,16 +177,16 @@ impl LargeRows {
         }
         let end = table.columns(stored.head.is_static()).columns.len();
         self.joiner.start(table, stored.head);
-        let (mut bytes, mut has_room) = (0, false);
+        let (mut bytes, mut is_reserved) = (0, false);
         stored.visit(layout, end, |piece, columns| {
             if !is_wanted(piece, columns) {
                 return Ok(());
             }
             bytes += piece.as_bytes().len();
-            if RowRoom::is_large(bytes) && !has_room {
-                has_room = true;
+            if RowReservation::is_large(bytes) && !is_reserved {
+                is_reserved = true;
                 let total = stored.size_bytes(layout, end, &is_wanted);
-                room.take(JOINED_COPIES * total)?;
+                reservation.take(JOINED_COPIES * total)?;
                 self.joiner.reserve(total);
                 out.reserve_exact(total + total / 64 + HEADS_BYTES);
             }

@@ -30,11 +30,11 @@ impl Gate for Trie {
     type Guard<'g> = Writer<'g>;
 
     #[inline]
-    fn try_hold(&self) -> Option<Writer<'_>> {
+    fn try_acquire(&self) -> Option<Writer<'_>> {
         self.try_writer()
     }
 
-    fn hold(&self) -> Writer<'_> {
+    fn acquire(&self) -> Writer<'_> {
         self.writer()
     }
 }

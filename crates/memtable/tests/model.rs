@@ -92,11 +92,11 @@ use loom::model::Builder;
 impl Gate for sync::Mutex<Vec<u32>> {
     type Guard<'g> = sync::MutexGuard<'g, Vec<u32>>;
 
-    fn try_hold(&self) -> Option<Self::Guard<'_>> {
+    fn try_acquire(&self) -> Option<Self::Guard<'_>> {
         self.try_lock().ok()
     }
 
-    fn hold(&self) -> Self::Guard<'_> {
+    fn acquire(&self) -> Self::Guard<'_> {
         self.lock().expect("no assertion failed")
     }
 }

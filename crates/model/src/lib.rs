@@ -44,7 +44,7 @@ pub use row::{
     RowBuilder, RowCutter, RowJoiner, RowMerger, RowRef, TTL_NONE, ValuePlaces, Written, begin_plain_row,
     compare_paths, counter_increment, counter_total, reconcile_cells,
 };
-pub use row_memory::{LargeRowLimit, RowMemory, RowRoom};
+pub use row_memory::{LargeRowLimit, RowMemory, RowReservation};
 pub use sasi::{SasiAnalyzer, SasiMode, SasiOptions};
 pub use schema::{
     Column, ColumnId, ColumnKind, DroppedColumn, Keyspace, Schema, Table, TableBuilder, TableId, TableOptions,

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use types::Token;
 
 use crate::{
-    DeletionTime, LargeRowLimit, Marker, PartitionHead, ReadError, Row, RowMerger, RowRef, RowRoom, StoredRow, Table,
-    Unfiltered, UnfilteredCursor,
+    DeletionTime, LargeRowLimit, Marker, PartitionHead, ReadError, Row, RowMerger, RowRef, RowReservation, StoredRow,
+    Table, Unfiltered, UnfilteredCursor,
 };
 
 /// A union of cursors that were opened for the same range in the same direction, all of one type or boxed.
@@ -40,7 +40,7 @@ pub struct MergeCursor<C> {
     /// The number of positions without a row or marker after which `advance` pauses.
     pause_after: u64,
     /// For merged rows.
-    room: RowRoom,
+    reservation: RowReservation,
 }
 
 struct Source<C> {
@@ -118,7 +118,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
             row_bytes: Vec::new(),
             target: Vec::new(),
             pause_after: u64::MAX,
-            room: RowRoom::default(),
+            reservation: RowReservation::default(),
         }
     }
 
@@ -173,7 +173,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
             [] => StaticRow::None,
             [_] if deletion.is_live() => StaticRow::OfSource(only),
             rows => {
-                take_room(&mut self.room, table_of(&self.sources, &self.table), rows, &mut self.merger)?;
+                reserve(&mut self.reservation, table_of(&self.sources, &self.table), rows, &mut self.merger)?;
                 self.static_bytes.clear();
                 match self.merger.merge(table_of(&self.sources, &self.table), rows, deletion, &mut self.static_bytes) {
                     true => StaticRow::Merged,
@@ -290,7 +290,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
                 Unfiltered::Marker(_) => None,
             })
             .collect();
-        take_room(&mut self.room, table_of(sources, &self.table), &rows, &mut self.merger)?;
+        reserve(&mut self.reservation, table_of(sources, &self.table), &rows, &mut self.merger)?;
         self.row_bytes.clear();
         self.current = MergedItem::Merged(first);
         Ok(self.merger.merge(table_of(sources, &self.table), &rows, active, &mut self.row_bytes))
@@ -316,13 +316,18 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
     }
 }
 
-/// Takes room for merging rows: the merger collects the cells that remain of them, and the merged row is a copy of
+/// Reserves memory for merging rows: the merger collects the cells that remain of them, and the merged row is a copy of
 /// those.
-fn take_room(room: &mut RowRoom, table: &Table, rows: &[Row<'_>], merger: &mut RowMerger) -> Result<(), ReadError> {
+fn reserve(
+    reservation: &mut RowReservation,
+    table: &Table,
+    rows: &[Row<'_>],
+    merger: &mut RowMerger,
+) -> Result<(), ReadError> {
     let bytes = rows.iter().map(|row| row.as_bytes().len()).sum();
-    if RowRoom::is_large(bytes) {
+    if RowReservation::is_large(bytes) {
         let left_bytes = merger.merged_bytes_max(table, rows).min(bytes);
-        room.take(2 * left_bytes)?;
+        reservation.take(2 * left_bytes)?;
         merger.reserve(left_bytes);
     }
     Ok(())
@@ -420,7 +425,7 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
     }
 
     fn limit_large_rows(&mut self, limit: LargeRowLimit) {
-        self.room.set_limit(limit);
+        self.reservation.set_limit(limit);
     }
 
     fn advance_partition(&mut self) -> Result<bool, ReadError> {

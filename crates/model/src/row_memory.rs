@@ -34,25 +34,25 @@ pub enum LargeRowLimit {
 
 /// The memory that the buffers of one source have taken. It is given back with the source.
 #[derive(Debug, Default)]
-pub struct RowRoom {
+pub struct RowReservation {
     limit: LargeRowLimit,
     taken_bytes: usize,
 }
 
-impl RowRoom {
+impl RowReservation {
     /// Sets the limit, before any memory is taken.
     pub fn set_limit(&mut self, limit: LargeRowLimit) {
         debug_assert_eq!(self.taken_bytes, 0, "a source has one limit");
         self.limit = limit;
     }
 
-    /// Whether a row of this size needs [`RowRoom::take`].
+    /// Whether a row of this size needs [`RowReservation::take`].
     #[inline]
     pub fn is_large(row_bytes: usize) -> bool {
         row_bytes > LARGE_ROW_BYTES
     }
 
-    /// Takes room for copies of this many bytes together, unless the buffers are that large already.
+    /// Takes memory for copies of this many bytes together, unless the buffers are that large already.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl RowRoom {
     }
 }
 
-impl Drop for RowRoom {
+impl Drop for RowReservation {
     fn drop(&mut self) {
         if let LargeRowLimit::Memory(memory) = &self.limit
             && self.taken_bytes > 0

@@ -212,7 +212,7 @@ mod tests {
             places.each_ref().map(|place| Account::new(place.as_ref().unwrap().budget().clone()));
         let cx = Context::from_waker(Waker::noop());
         assert!(first.poll_grow(3 * STEP_BYTES + 1, &cx).is_ready());
-        assert!(second.poll_grow(FREE_BYTES, &cx).is_ready(), "small requests ask nobody");
+        assert!(second.poll_grow(FREE_BYTES, &cx).is_ready(), "small requests do not wait");
         assert!(second.poll_grow(FREE_BYTES + 1, &cx).is_pending() && second.is_waiting());
         assert!(first.blocks_others() && !second.blocks_others());
         assert!(other.poll_grow(4 * STEP_BYTES, &cx).is_ready());

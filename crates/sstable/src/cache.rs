@@ -17,7 +17,7 @@ use blockio::OpenOptions;
 use quick_cache::sync::{Cache, GuardResult};
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
-use crate::cached_file::HeldNumbers;
+use crate::cached_file::BlockNumbers;
 use crate::error::Corruption;
 
 /// The key of a block: the file's number and the block's.
@@ -34,11 +34,11 @@ pub(crate) struct CachedBlock {
     is_seen: AtomicBool,
     bytes: Box<[u8]>,
     /// The numbers of the blocks that the cache has of the same file.
-    file: Arc<HeldNumbers>,
+    file: Arc<BlockNumbers>,
 }
 
 impl CachedBlock {
-    fn new(key: Key, file: &Arc<HeldNumbers>, bytes: Box<[u8]>) -> Block {
+    fn new(key: Key, file: &Arc<BlockNumbers>, bytes: Box<[u8]>) -> Block {
         Arc::new(CachedBlock { key, is_seen: AtomicBool::new(false), bytes, file: file.clone() })
     }
 
@@ -237,7 +237,7 @@ impl BlockCache {
     pub(crate) fn get<E>(
         &self,
         key: Key,
-        file: &Arc<HeldNumbers>,
+        file: &Arc<BlockNumbers>,
         may_block: bool,
         load: impl FnOnce() -> Result<Box<[u8]>, E>,
         would_wait: impl FnOnce() -> E,
@@ -301,7 +301,7 @@ impl BlockCache {
     }
 
     /// Replaces the bytes under a key that is never loaded.
-    pub(crate) fn put(&self, key: Key, file: &Arc<HeldNumbers>, bytes: Box<[u8]>) {
+    pub(crate) fn put(&self, key: Key, file: &Arc<BlockNumbers>, bytes: Box<[u8]>) {
         let block = CachedBlock::new(key, file, bytes);
         // The old bytes are removed from the array as if they were evicted.
         self.blocks.insert(key, block.clone());
@@ -351,7 +351,7 @@ mod tests {
         Ok(content(key))
     }
 
-    fn file() -> Arc<HeldNumbers> {
+    fn file() -> Arc<BlockNumbers> {
         Arc::default()
     }
 
@@ -457,7 +457,7 @@ mod tests {
         let bytes = || vec![7; 100].into_boxed_slice();
         let read = |block: Result<Block, &'static str>| block.map(|block| block.to_vec());
         let get = || {
-            let unexpected = || panic!("somebody else loads it");
+            let unexpected = || panic!("another thread loads it");
             read(cache.get((1, 1), &file, false, unexpected, || "would wait"))
         };
         let load = || {

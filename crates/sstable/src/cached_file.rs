@@ -11,14 +11,14 @@ use crate::cache::{Block, BlockCache, Key, Lent};
 pub(crate) struct CachedFile {
     cache: BlockCache,
     number: u64,
-    held: Arc<HeldNumbers>,
+    numbers: Arc<BlockNumbers>,
 }
 
 /// The numbers of the blocks that the cache has of a file. It may contain numbers of blocks that were never admitted.
 #[derive(Debug, Default)]
-pub(crate) struct HeldNumbers(Mutex<HashSet<u64>>);
+pub(crate) struct BlockNumbers(Mutex<HashSet<u64>>);
 
-impl HeldNumbers {
+impl BlockNumbers {
     pub fn add(&self, number: u64) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(number);
     }
@@ -41,7 +41,7 @@ impl HeldNumbers {
 impl CachedFile {
     /// For a file of which the cache has nothing yet.
     pub fn new(cache: BlockCache) -> CachedFile {
-        CachedFile { cache, number: BlockCache::file_number(), held: Arc::default() }
+        CachedFile { cache, number: BlockCache::file_number(), numbers: Arc::default() }
     }
 
     fn key(&self, number: u64) -> Key {
@@ -56,7 +56,7 @@ impl CachedFile {
         load: impl FnOnce() -> Result<Box<[u8]>, E>,
         would_wait: impl FnOnce() -> E,
     ) -> Result<Block, E> {
-        self.cache.get(self.key(number), &self.held, may_block, load, would_wait)
+        self.cache.get(self.key(number), &self.numbers, may_block, load, would_wait)
     }
 
     /// A block, if the cache has it.
@@ -72,13 +72,13 @@ impl CachedFile {
 
     /// Replaces the bytes under a number that is never loaded.
     pub fn put(&self, number: u64, bytes: Box<[u8]>) {
-        self.cache.put(self.key(number), &self.held, bytes);
+        self.cache.put(self.key(number), &self.numbers, bytes);
     }
 }
 
 impl Drop for CachedFile {
     fn drop(&mut self) {
-        self.held.take().into_iter().for_each(|number| self.cache.remove(self.key(number)));
+        self.numbers.take().into_iter().for_each(|number| self.cache.remove(self.key(number)));
     }
 }
 

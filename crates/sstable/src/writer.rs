@@ -8,7 +8,9 @@ mod sizes;
 use std::sync::Arc;
 
 use blockio::{Disk, File, OpenOptions};
-use model::{DeletionTime, PartitionHead, PartitionKey, Row, RowRoom, StoredRow, Table, Unfiltered, UnfilteredCursor};
+use model::{
+    DeletionTime, PartitionHead, PartitionKey, Row, RowReservation, StoredRow, Table, Unfiltered, UnfilteredCursor,
+};
 use types::murmur3;
 
 pub use options::{COLUMN_INDEX_SIZE_DEFAULT, WriterOptions};
@@ -132,7 +134,7 @@ pub struct SSTableWriter {
     positions: Positions,
     partition_count: u64,
     sizes: Option<Sizes>,
-    room: RowRoom,
+    reservation: RowReservation,
 }
 
 struct OpenFiles {
@@ -152,8 +154,8 @@ impl SSTableWriter {
         options: WriterOptions,
     ) -> Result<Self, SSTableError> {
         let mut new_files = NewFiles::new(disk, descriptor);
-        let mut room = RowRoom::default();
-        room.set_limit(options.large_rows.clone());
+        let mut reservation = RowReservation::default();
+        reservation.set_limit(options.large_rows.clone());
         let data_file = OpenOptions { blocks: options.past_page_cache, ..OpenOptions::create() };
         let files = OpenFiles {
             data: DataOut::new(new_files.create_as(Component::Data, data_file)?, options.compression.clone())?,
@@ -174,7 +176,7 @@ impl SSTableWriter {
             positions: Positions::default(),
             partition_count: 0,
             sizes: options.size_watch.clone().map(Sizes::new),
-            room,
+            reservation,
             options,
         })
     }
@@ -271,8 +273,8 @@ impl SSTableWriter {
         match unfiltered {
             Unfiltered::Row(row) => {
                 let row_bytes = row.row.as_bytes().len();
-                if RowRoom::is_large(row_bytes) {
-                    self.room.take(WRITTEN_COPIES * row_bytes).map_err(SSTableError::Source)?;
+                if RowReservation::is_large(row_bytes) {
+                    self.reservation.take(WRITTEN_COPIES * row_bytes).map_err(SSTableError::Source)?;
                 }
                 self.encoder.row(&self.table, row.clustering, row.row, previous_size, &mut self.stats, out)?;
             }
@@ -291,8 +293,8 @@ impl SSTableWriter {
     /// Adds a row in the stored form of another SSTable to the open partition, in clustering order.
     pub fn add_stored(&mut self, row: &StoredRow<'_>) -> Result<(), SSTableError> {
         let begun = self.begin_unfiltered(row.clustering, 0)?;
-        if RowRoom::is_large(row.cells.len()) {
-            self.room.take(row.cells.len()).map_err(SSTableError::Source)?;
+        if RowReservation::is_large(row.cells.len()) {
+            self.reservation.take(row.cells.len()).map_err(SSTableError::Source)?;
         }
         let Some(files) = &mut self.files else { return Err(finished()) };
         self.encoder.stored_row(row, begun.previous_size, &mut self.stats, files.data.end())?;

@@ -243,7 +243,7 @@ fn history(seed: u64) -> u32 {
 }
 
 /// Calls `case` with `usual` seeds, or with those that `SEED` and `CASES` choose (`make torture`). Of as many as usual,
-/// or more, the results must add up to more than `least` for each case: few histories may all miss what others meet.
+/// or more, the results must add up to more than `least` for each case: few histories may miss what others find.
 fn for_seeds(usual: u64, least: f64, case: impl Fn(u64) -> u64 + Sync) {
     let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (first, cases) = (setting("SEED").unwrap_or(1).wrapping_mul(1_000_003), setting("CASES").unwrap_or(usual));

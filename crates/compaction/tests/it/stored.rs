@@ -22,7 +22,7 @@ use crate::content::{DIR, Random, disk, open};
 const NOW: u32 = 2000;
 const PARTITIONS: i32 = 8;
 const ROWS: i32 = 5;
-/// Few, so that rows meet others of the same age.
+/// Few, so that several rows have the same age.
 const TIMESTAMPS: usize = 12;
 
 /// The kind of tables.

@@ -87,7 +87,7 @@ impl Parser<'_> {
 
     fn type_identifier(&mut self) -> Parsed<Identifier> {
         let kind = self.require(1, sets::BASIC.and(TokenSet::of(&[Ident, QuotedName, KKey])))?;
-        let token = self.look(1);
+        let token = self.peek(1);
         let text = token.text(self.text);
         if kind == Ident && RESERVED_TYPE_NAMES.contains(&&*text) {
             self.complain(format!("Invalid (reserved) user type name {text}"));

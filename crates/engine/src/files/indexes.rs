@@ -13,9 +13,9 @@ use super::{TableFiles, open_cursor};
 use crate::error::EngineError;
 use crate::lock::lock;
 use crate::table::TableStore;
-use crate::table::indexes::{Held, SSTableIndexes, WatchedFile, indexers_of};
+use crate::table::indexes::{SSTableIndex, SSTableIndexes, WatchedFile, indexers_of};
 
-/// Whether indexes should be examined, and whether no more are to be built. Thread-safe.
+/// Whether indexes should be examined, and whether the building of indexes has ended. Thread-safe.
 #[derive(Default)]
 pub(crate) struct IndexRequests {
     state: Mutex<RequestState>,
@@ -79,7 +79,7 @@ impl TableFiles {
     /// Opens the index files that an SSTable has. Damaged files are left out, and rebuilt later.
     pub fn open_indexes(&self, table: &Table, sstable: &SSTableReader) -> SSTableIndexes {
         let keys = table.indexes().iter().filter_map(|index| table.index_key(index));
-        keys.filter_map(|key| Some(Held::own(key, self.open_index(table, sstable, key).ok()?))).collect()
+        keys.filter_map(|key| Some(SSTableIndex::own(key, self.open_index(table, sstable, key).ok()?))).collect()
     }
 
     fn open_index(
@@ -121,7 +121,7 @@ impl TableFiles {
         sstable: &Arc<SSTableReader>,
         is_built: impl Fn(IndexKey) -> bool,
         goes_on: impl FnMut() -> bool,
-    ) -> Result<Vec<Held>, EngineError> {
+    ) -> Result<Vec<SSTableIndex>, EngineError> {
         let mut indexers = indexers_of(table);
         indexers.retain(|indexer| !is_built(indexer.key()));
         if indexers.is_empty() {
@@ -140,7 +140,8 @@ impl TableFiles {
         builder.scan(&mut cursor)?;
         builder.finish(&origin_of(sstable))?;
         self.disk.sync_dir(&directory)?;
-        let open = |indexer: &Indexer| Ok(Held::own(indexer.key(), self.open_index(table, sstable, indexer.key())?));
+        let open =
+            |indexer: &Indexer| Ok(SSTableIndex::own(indexer.key(), self.open_index(table, sstable, indexer.key())?));
         indexers.iter().map(open).collect()
     }
 

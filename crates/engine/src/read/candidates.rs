@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use index::{Candidates, DecodeError, Indexer, KeyBounds, MemoryIndex, Place, TermRange, decode_place};
-use model::{Index, IndexKey, KeyRange, RowRoom, Table};
+use model::{Index, IndexKey, KeyRange, RowReservation, Table};
 use sstable::{Corruption, SSTableError};
 use types::CqlType;
 
@@ -62,7 +62,7 @@ pub struct IndexCandidates {
     /// Candidates of other indexes. A place must be in all of them.
     others: Vec<Other>,
     /// The memory of sorted places.
-    _room: RowRoom,
+    _reservation: RowReservation,
 }
 
 /// Candidates of another index.
@@ -71,7 +71,7 @@ struct Other {
     /// The cost that may still be spent on reading them, which grows with what they save. Once it is used up, they are
     /// ignored: the caller tests the rows in any case.
     credit: i64,
-    _room: RowRoom,
+    _reservation: RowReservation,
 }
 
 /// The result of looking up a place in other indexes.
@@ -112,7 +112,7 @@ impl IndexCandidates {
     pub fn retain_those_of(&mut self, other: IndexCandidates) {
         debug_assert!(!other.candidates.is_waiting(), "the other's next place is known");
         if !has_altered_keys(&self.table) && self.indexer.is_of_rows() == other.indexer.is_of_rows() {
-            self.others.push(Other { candidates: other.candidates, credit: CREDIT, _room: other._room });
+            self.others.push(Other { candidates: other.candidates, credit: CREDIT, _reservation: other._reservation });
         }
     }
 
@@ -188,12 +188,12 @@ pub(crate) fn candidates(
     };
     let mut sources = Vec::new();
     found.sources.iter().for_each(|source| source.add_to(&mut sources));
-    let mut room = RowRoom::default();
+    let mut reservation = RowReservation::default();
     let terms = values.terms(&indexer);
     // The few places that are sorted otherwise take little memory.
     if turn.may_block && !matches!(values, IndexedValues::One(_) | IndexedValues::Term(_)) {
-        room.set_limit(turn.large_rows());
-        if room.take(SORTED_BYTES_MAX).is_err() {
+        reservation.set_limit(turn.large_rows());
+        if reservation.take(SORTED_BYTES_MAX).is_err() {
             return Ok(None);
         }
     }
@@ -212,7 +212,7 @@ pub(crate) fn candidates(
         table,
         sstable_count: found.sstable_count,
         others: Vec::new(),
-        _room: room,
+        _reservation: reservation,
     }))
 }
 
@@ -241,7 +241,7 @@ pub(crate) fn common_candidates(
         table,
         sstable_count: 0,
         others: Vec::new(),
-        _room: RowRoom::default(),
+        _reservation: RowReservation::default(),
     }))
 }
 

@@ -18,7 +18,7 @@ use crate::table::TableStore;
 impl Recovery {
     /// See [`crate::Engine::repair_table`].
     pub fn repair_table(&self, keyspace: &str, name: &str) -> Result<u64, EngineError> {
-        let _one_at_a_time = self.tables.hold_schema();
+        let _one_at_a_time = self.tables.lock_schema();
         self.shared.check_running()?;
         self.shared.check_writable()?;
         let schema = self.shared.schema();

@@ -24,7 +24,7 @@ impl Tables {
         change: impl FnOnce(&Schema, &mut Keyspaces) -> Result<T, E>,
     ) -> Result<(T, Arc<Schema>), E> {
         self.shared.check_writable()?;
-        let _one_at_a_time = self.hold_schema();
+        let _one_at_a_time = self.lock_schema();
         let finished = self.finish_drops();
         let old = self.shared.schema();
         let mut keyspaces = old.keyspaces.clone();

@@ -96,17 +96,17 @@ impl MemtableIndexes {
 
 /// One index of an SSTable.
 #[derive(Clone)]
-pub(crate) struct Held {
+pub(crate) struct SSTableIndex {
     key: IndexKey,
     sources: Vec<IndexSource>,
     /// Whether the source is the file of the SSTable itself.
     is_own: bool,
 }
 
-impl Held {
+impl SSTableIndex {
     /// The file of the SSTable itself.
-    pub fn own(key: IndexKey, file: Arc<WatchedFile>) -> Held {
-        Held { key, sources: vec![IndexSource::File(file)], is_own: true }
+    pub fn own(key: IndexKey, file: Arc<WatchedFile>) -> SSTableIndex {
+        SSTableIndex { key, sources: vec![IndexSource::File(file)], is_own: true }
     }
 
     fn is_damaged(&self) -> bool {
@@ -115,7 +115,7 @@ impl Held {
 }
 
 /// The indexes of an SSTable.
-pub(crate) type SSTableIndexes = Vec<Held>;
+pub(crate) type SSTableIndexes = Vec<SSTableIndex>;
 
 /// The indexes of a table's SSTables. A reader takes the view first and then these.
 #[derive(Default)]
@@ -147,8 +147,8 @@ impl StoreIndexes {
     /// The sources of an SSTable's index; `None` if it has none that can be read.
     pub fn sources(&self, sstable: &SSTableReader, key: IndexKey) -> Option<Vec<IndexSource>> {
         let by_sstable = self.by_sstable.load();
-        let held = by_sstable.get(&sstable.descriptor().id)?.iter().find(|held| held.key == key)?;
-        (!held.is_damaged()).then(|| held.sources.clone())
+        let index = by_sstable.get(&sstable.descriptor().id)?.iter().find(|index| index.key == key)?;
+        (!index.is_damaged()).then(|| index.sources.clone())
     }
 
     /// Whether the SSTable has a sound file of its own for the index.
@@ -159,9 +159,9 @@ impl StoreIndexes {
     /// The SSTable's own file of the index, if it is sound.
     pub fn own_file(&self, sstable: &SSTableReader, key: IndexKey) -> Option<Arc<WatchedFile>> {
         let by_sstable = self.by_sstable.load();
-        let held = by_sstable.get(&sstable.descriptor().id)?.iter().find(|held| held.key == key)?;
-        match held.sources.as_slice() {
-            [IndexSource::File(file)] if held.is_own && !held.is_damaged() => Some(file.clone()),
+        let index = by_sstable.get(&sstable.descriptor().id)?.iter().find(|index| index.key == key)?;
+        match index.sources.as_slice() {
+            [IndexSource::File(file)] if index.is_own && !index.is_damaged() => Some(file.clone()),
             _ => None,
         }
     }
@@ -176,7 +176,7 @@ impl StoreIndexes {
         let first = inputs.first().and_then(|input| by_sstable.get(&input.descriptor().id));
         let keys: Vec<IndexKey> = match memory {
             Some(memory) => memory.keys().collect(),
-            None => first.iter().flat_map(|held| held.iter()).map(|held| held.key).collect(),
+            None => first.iter().flat_map(|indexes| indexes.iter()).map(|index| index.key).collect(),
         };
         let stand_in = |key: IndexKey| {
             let mut sources = Vec::new();
@@ -186,7 +186,7 @@ impl StoreIndexes {
             for input in inputs {
                 sources.extend(self.sources(input, key)?);
             }
-            Some(Held { key, sources, is_own: false })
+            Some(SSTableIndex { key, sources, is_own: false })
         };
         keys.into_iter().filter_map(stand_in).collect()
     }
@@ -202,12 +202,12 @@ impl StoreIndexes {
     }
 
     /// Adds indexes of an SSTable, and replaces those with the same keys.
-    pub fn add(&self, sstable: &SSTableReader, added: &[Held]) {
+    pub fn add(&self, sstable: &SSTableReader, added: &[SSTableIndex]) {
         self.change(|all| {
-            let held = all.entry(sstable.descriptor().id.clone()).or_default();
-            let is_replaced = |held: &&Held| added.iter().any(|added| added.key == held.key);
-            let kept = held.iter().filter(|held| !is_replaced(held)).chain(added).cloned().collect();
-            *held = Arc::new(kept);
+            let indexes = all.entry(sstable.descriptor().id.clone()).or_default();
+            let is_replaced = |index: &&SSTableIndex| added.iter().any(|added| added.key == index.key);
+            let kept = indexes.iter().filter(|index| !is_replaced(index)).chain(added).cloned().collect();
+            *indexes = Arc::new(kept);
         });
     }
 
@@ -220,11 +220,11 @@ impl StoreIndexes {
 
     /// Forgets all indexes except those with these keys.
     pub fn keep_only(&self, keys: &[IndexKey]) {
-        let is_kept = |held: &Held| keys.contains(&held.key);
-        if !self.by_sstable.load().values().all(|held| held.iter().all(is_kept)) {
+        let is_kept = |index: &SSTableIndex| keys.contains(&index.key);
+        if !self.by_sstable.load().values().all(|indexes| indexes.iter().all(is_kept)) {
             self.change(|all| {
-                for held in all.values_mut() {
-                    *held = Arc::new(held.iter().filter(|held| is_kept(held)).cloned().collect());
+                for indexes in all.values_mut() {
+                    *indexes = Arc::new(indexes.iter().filter(|index| is_kept(index)).cloned().collect());
                 }
             });
         }

@@ -92,10 +92,10 @@ impl MemtablePool {
 
     /// Like [`take_now`](Self::take_now), for a write that is applied before anything else happens on its thread. It is
     /// in the memtable before others can check, so nothing is counted before that.
-    pub fn find_room(&self, bytes: usize) -> Option<Taken<'_>> {
+    pub fn take_uncounted(&self, bytes: usize) -> Option<Taken<'_>> {
         let bytes = (bytes as i64).min(self.limit_bytes - self.cleanup_bytes);
         let taken = self.taken_bytes.load(Ordering::SeqCst);
-        (bytes <= self.room(taken)).then_some(Taken { pool: self, bytes: 0 })
+        (bytes <= self.free_bytes(taken)).then_some(Taken { pool: self, bytes: 0 })
     }
 
     /// The memory of a write that needs none.
@@ -117,13 +117,13 @@ impl MemtablePool {
     }
 
     /// The memory that neither memtables nor writes use.
-    fn room(&self, taken_bytes: i64) -> i64 {
+    fn free_bytes(&self, taken_bytes: i64) -> i64 {
         self.limit_bytes - self.used_bytes.load(Ordering::SeqCst) - taken_bytes
     }
 
     fn try_take(&self, bytes: i64) -> bool {
         debug_assert!(bytes <= self.limit_bytes, "{bytes} bytes are never free");
-        let take = |taken: i64| (bytes <= self.room(taken)).then_some(taken + bytes);
+        let take = |taken: i64| (bytes <= self.free_bytes(taken)).then_some(taken + bytes);
         self.taken_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
     }
 }
@@ -151,7 +151,7 @@ mod tests {
     fn refused_memory_is_not_released() {
         let pool = MemtablePool::new(1000, 0.1);
         let taken = pool.take_now(800).expect("it is there");
-        assert!(pool.take_now(800).is_none() && pool.find_room(800).is_none());
+        assert!(pool.take_now(800).is_none() && pool.take_uncounted(800).is_none());
         assert_eq!(pool.taken_bytes(), 800);
         drop(taken);
         assert_eq!(pool.taken_bytes(), 0);

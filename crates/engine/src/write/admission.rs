@@ -38,7 +38,7 @@ impl<'w> Write<'w> {
         let (pool, size_bytes) = (self.writes.shared.pool(), self.mutation.record_size());
         let memory = match self.writes.shared.log().is_periodic() {
             // The write is applied before anything else happens on this thread.
-            true => pool.find_room(size_bytes),
+            true => pool.take_uncounted(size_bytes),
             false => pool.take_now(size_bytes),
         };
         Ok(memory.map(|memory| Admitted { write: self, room, memory, locks: HeldLocks::NONE }))

@@ -75,7 +75,7 @@ impl Stripe {
     fn poll(&mut self, ticket: &mut Option<u64>, waker: &Waker) -> Poll<()> {
         let Some(known) = *ticket else {
             if !self.is_held {
-                debug_assert!(self.waiting.is_empty(), "nobody waits for a free lock");
+                debug_assert!(self.waiting.is_empty(), "a free lock has no waiters");
                 self.is_held = true;
                 return Poll::Ready(());
             }

@@ -27,7 +27,7 @@ pub(super) struct VisibleOrder {
     record_bytes: usize,
 }
 
-/// A write in the queue, or an answer that tells of the writes before it.
+/// A write in the queue, or an answer that waits for the writes before it.
 #[derive(Debug)]
 struct Place {
     number: u64,

@@ -392,7 +392,7 @@ fn no_history_of_writes_in_flight_gives_a_number_twice() {
                 _ => {}
             }
         }
-        // Out of order, so that some wait for others that are polled by nobody any more.
+        // Out of order, so that some wait for others that are no longer polled.
         writes.reverse();
         drop(writes);
         for (key, given) in given.iter_mut().enumerate() {

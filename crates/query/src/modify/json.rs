@@ -66,7 +66,7 @@ impl MarkerDocument {
                 utf8::to_str(bytes)
             }
         };
-        hold_document(&text, execution)?;
+        charge_document(&text, execution)?;
         resolve(self.start.clone(), &text, self.default_unset)
     }
 }
@@ -76,7 +76,7 @@ const VALUE_BYTES: usize = 160;
 const VALUES_PER_STEP: usize = 4;
 
 /// Charges the statement's budget with the memory and the work for reading a document.
-fn hold_document(text: &str, execution: &Execution<'_>) -> Result<(), QueryError> {
+fn charge_document(text: &str, execution: &Execution<'_>) -> Result<(), QueryError> {
     let values = text.bytes().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count();
     execution.work((values / VALUES_PER_STEP) as u64)?;
     execution.charge(values.saturating_mul(VALUE_BYTES)).map_err(|error| match error.kind {

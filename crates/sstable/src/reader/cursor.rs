@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use blockio::ReadAhead;
 use model::{
-    DeletionTime, LargeRowLimit, Marker, PartitionHead, ReadError, ReadRange, Row, RowBuilder, RowRef, RowRoom, Side,
-    Slices, StoredRow, Table, Unfiltered, UnfilteredCursor,
+    DeletionTime, LargeRowLimit, Marker, PartitionHead, ReadError, ReadRange, Row, RowBuilder, RowRef, RowReservation,
+    Side, Slices, StoredRow, Table, Unfiltered, UnfilteredCursor,
 };
 
 use super::partitions::{Partition, Plan};
@@ -79,7 +79,7 @@ pub struct SSTableCursor {
     pub(super) clustering: Vec<u8>,
     pub(super) row: Vec<u8>,
     pub(super) current: Current,
-    room: RowRoom,
+    reservation: RowReservation,
 }
 
 impl SSTableCursor {
@@ -111,7 +111,7 @@ impl SSTableCursor {
             clustering: Vec::new(),
             row: Vec::new(),
             current: Current::None,
-            room: RowRoom::default(),
+            reservation: RowReservation::default(),
         })
     }
 
@@ -164,8 +164,8 @@ impl SSTableCursor {
             let got = format!("the end of the data at {}", data.length);
             return Err(Corruption::new(&data.name, position, format!("a row of {} bytes", head.length()), got).into());
         }
-        if RowRoom::is_large(head.body_length) {
-            self.room.take(ROW_COPIES.saturating_mul(head.body_length)).map_err(SSTableError::Source)?;
+        if RowReservation::is_large(head.body_length) {
+            self.reservation.take(ROW_COPIES.saturating_mul(head.body_length)).map_err(SSTableError::Source)?;
         }
         Ok(head)
     }
@@ -188,7 +188,7 @@ impl SSTableCursor {
         let start = position + head.head_length as u64;
         let deletion = partition.as_ref().map_or(DeletionTime::LIVE, |partition| partition.deletion);
         let wanted = wanted.as_ref().map(|places| Wanted { places, active: deletion.max(*open) });
-        let is_large = RowRoom::is_large(head.body_length);
+        let is_large = RowReservation::is_large(head.body_length);
         let is_done = window.decode_sized(start, head.body_length, |input| {
             if wanted.is_none() && !is_static && decoder.plain_row(head, &mut input.clone(), row)? {
                 return Ok(true);
@@ -203,7 +203,7 @@ impl SSTableCursor {
         }
         if is_done {
             if is_large {
-                self.room.keep(self.row.len());
+                self.reservation.keep(self.row.len());
             }
             return Ok(true);
         }
@@ -213,7 +213,7 @@ impl SSTableCursor {
         }
         builder.finish(row);
         if is_large && !is_static {
-            self.room.keep(self.row.len());
+            self.reservation.keep(self.row.len());
         }
         Ok(true)
     }
@@ -259,7 +259,7 @@ impl UnfilteredCursor for SSTableCursor {
     }
 
     fn limit_large_rows(&mut self, limit: LargeRowLimit) {
-        self.room.set_limit(limit);
+        self.reservation.set_limit(limit);
     }
 
     #[inline]

@@ -108,7 +108,7 @@ pub(super) struct Sought<'k> {
 }
 
 /// How many tables may have a partition.
-pub(super) enum Holders<'s> {
+pub(super) enum Candidates<'s> {
     None,
     One(&'s SSTableReader, PartitionPosition),
     Several,
@@ -129,25 +129,25 @@ impl<'k> Sought<'k> {
     }
 
     /// Checks the indexes of the tables whose bits are set in `passing`.
-    pub fn holders<'s>(
+    pub fn candidates<'s>(
         &self,
         sstables: &'s [Arc<SSTableReader>],
         mut passing: u64,
         encoded: &mut Vec<u8>,
-    ) -> Result<Holders<'s>, NotCached> {
+    ) -> Result<Candidates<'s>, NotCached> {
         encoded.clear();
         encode_decorated_key(self.token, self.key, encoded);
-        let mut holders = Holders::None;
+        let mut candidates = Candidates::None;
         while passing != 0 {
             let sstable = &*sstables[passing.trailing_zeros() as usize];
             passing &= passing - 1;
             let Some(place) = sstable.files.partitions.cached_candidate(encoded, self.hash)? else { continue };
-            if !matches!(holders, Holders::None) {
-                return Ok(Holders::Several);
+            if !matches!(candidates, Candidates::None) {
+                return Ok(Candidates::Several);
             }
-            holders = Holders::One(sstable, place);
+            candidates = Candidates::One(sstable, place);
         }
-        Ok(holders)
+        Ok(candidates)
     }
 }
 
@@ -164,12 +164,12 @@ pub fn find_only_row(
     if passing == 0 {
         return RowLookup::Absent;
     }
-    let found = Scratch::with(|scratch| match sought.holders(sstables, passing, &mut scratch.encoded)? {
-        Holders::None => Ok(RowLookup::Absent),
-        Holders::One(sstable, PartitionPosition::Data(position)) => {
+    let found = Scratch::with(|scratch| match sought.candidates(sstables, passing, &mut scratch.encoded)? {
+        Candidates::None => Ok(RowLookup::Absent),
+        Candidates::One(sstable, PartitionPosition::Data(position)) => {
             sstable.cached_only_row(&sought, position, table, scratch, take)
         }
-        Holders::One(_, PartitionPosition::Rows(_)) | Holders::Several => Ok(RowLookup::Unknown),
+        Candidates::One(_, PartitionPosition::Rows(_)) | Candidates::Several => Ok(RowLookup::Unknown),
     });
     found.unwrap_or(RowLookup::Unknown)
 }

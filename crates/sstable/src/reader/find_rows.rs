@@ -10,7 +10,7 @@ use model::{ClusteringComparator, DeletionTime, Row, RowRef, Table};
 use types::Token;
 
 use super::cached_window::CachedWindow;
-use super::find::{Holders, RowBuffers, Scratch, Sought, is_simple};
+use super::find::{Candidates, RowBuffers, Scratch, Sought, is_simple};
 use super::waypoints::Trail;
 use super::{DataFile, SSTableReader};
 use crate::cache::NotCached;
@@ -67,9 +67,9 @@ pub fn find_rows(
     if passing == 0 {
         return true;
     }
-    let found = Scratch::with(|scratch| match sought.holders(sstables, passing, &mut scratch.encoded)? {
-        Holders::None => Ok(()),
-        Holders::One(sstable, place) if sstable.gives_rows(table) => {
+    let found = Scratch::with(|scratch| match sought.candidates(sstables, passing, &mut scratch.encoded)? {
+        Candidates::None => Ok(()),
+        Candidates::One(sstable, place) if sstable.gives_rows(table) => {
             let Some(from) = sstable.enter(slice, place, scratch)? else { return Ok(()) };
             let (spill, clustering, buffers, trail) = scratch.split();
             let mut rows = Rows {
@@ -88,7 +88,7 @@ pub fn find_rows(
             rows.trail.close(&sstable.files.data);
             found
         }
-        Holders::One(..) | Holders::Several => Err(NotCached),
+        Candidates::One(..) | Candidates::Several => Err(NotCached),
     });
     found.is_ok()
 }

@@ -277,7 +277,7 @@ impl Large {
         let expected_items = &all[expected..all.len().min(expected + next.len().max(1))];
         assert!(next == expected_items, "after {begun} {weight}, reversed {}", range.reversed);
         if next.first().is_some_and(|first| first.1 == 0) {
-            assert_eq!(now_open, in_force, "the deletion in force where it goes on");
+            assert_eq!(now_open, in_force, "the deletion in force where the scan continues");
         }
         // In each slice 16 KiB are walked before the index is used, and then a block.
         assert!(bytes <= 3 * (16 * 1024 + 2 * STORED_CHUNK_BYTES), "{bytes} bytes to pass over {expected} items");

@@ -61,7 +61,7 @@ fn a_lock_is_passed_on_in_the_order_of_arrival() {
         assert!(waiting[place..].iter().all(|client| !client.is_woken()));
         drop(held.take());
         assert!(waiting[place].is_woken(), "the first in the queue");
-        assert!(Client::new(&locks, &[0]).poll().is_none(), "nobody overtakes who was granted the lock");
+        assert!(Client::new(&locks, &[0]).poll().is_none(), "no one takes a lock that was granted to another");
         held = waiting[place].poll();
         assert!(held.is_some());
     }

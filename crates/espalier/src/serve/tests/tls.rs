@@ -1,4 +1,4 @@
-//! Keys of `client_encryption_options`: what a client meets in a handshake.
+//! Keys of `client_encryption_options`: the outcome of a handshake.
 
 use super::*;
 use crate::tls::Certificates;
@@ -71,8 +71,8 @@ fn handshake(rules: Arc<ServerConfig>) -> String {
     format!("{:?} {suite:?}", server.protocol_version().unwrap())
 }
 
-/// What a client meets.
-fn met(parts: &Parts) -> String {
+/// The outcome of a client's handshake, or why the server does not start.
+fn outcome(parts: &Parts) -> String {
     match Certificates::load(&parts.config.client_encryption) {
         Err(error) => error,
         Ok(None) => "no TLS".to_owned(),
@@ -87,7 +87,7 @@ fn met(parts: &Parts) -> String {
 
 /// Whether the start fails because of this key.
 fn fails(parts: &Parts, key: &str) -> String {
-    met(parts).starts_with(&format!("client_encryption_options: {key}: ")).to_string()
+    outcome(parts).starts_with(&format!("client_encryption_options: {key}: ")).to_string()
 }
 
 const USUAL: &str = "TLSv1_3 TLS13_AES_256_GCM_SHA384";
@@ -114,25 +114,30 @@ const ASKS: (&str, &str) = (key!("require_client_auth"), "true");
 const PEM: (&str, &str) = (key!("keystore"), store!("locked.pem"));
 
 pub(super) const CASES: &[Case] = &[
-    Case::value(key!("enabled"), "true", met, USUAL).with(&[STORE, PASSWORD]),
-    Case::value(key!("optional"), "true", met, "TLSv1_3 TLS13_AES_256_GCM_SHA384, optional")
+    Case::value(key!("enabled"), "true", outcome, USUAL).with(&[STORE, PASSWORD]),
+    Case::value(key!("optional"), "true", outcome, "TLSv1_3 TLS13_AES_256_GCM_SHA384, optional")
         .with(&[ENABLED, STORE, PASSWORD]),
-    Case::value(key!("keystore"), store!("node.jks"), met, USUAL).with(&[ENABLED, PASSWORD]),
-    Case::value(key!("keystore_password"), "secret", met, USUAL).with(&[ENABLED, STORE]),
-    Case::value(key!("truststore"), store!("trusted.jks"), met, "peer sent no certificates")
+    Case::value(key!("keystore"), store!("node.jks"), outcome, USUAL).with(&[ENABLED, PASSWORD]),
+    Case::value(key!("keystore_password"), "secret", outcome, USUAL).with(&[ENABLED, STORE]),
+    Case::value(key!("truststore"), store!("trusted.jks"), outcome, "peer sent no certificates")
         .with(&[ENABLED, STORE, PASSWORD, ASKS]),
     Case::value(key!("truststore_password"), "wrong", |parts| fails(parts, "truststore"), "true")
         .with(&[ENABLED, STORE, PASSWORD, ASKS, TRUST]),
-    Case::value(key!("require_client_auth"), "true", met, "peer sent no certificates")
+    Case::value(key!("require_client_auth"), "true", outcome, "peer sent no certificates")
         .with(&[ENABLED, STORE, PASSWORD, TRUST]),
-    Case::value(key!("protocol"), "TLSv1.2", met, "TLSv1_2 TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384")
+    Case::value(key!("protocol"), "TLSv1.2", outcome, "TLSv1_2 TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384")
         .with(&[ENABLED, STORE, PASSWORD]),
-    Case::value(key!("accepted_protocols"), "[TLSv1.2]", met, "TLSv1_2 TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384")
+    Case::value(key!("accepted_protocols"), "[TLSv1.2]", outcome, "TLSv1_2 TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384")
         .with(&[ENABLED, STORE, PASSWORD]),
-    Case::value(key!("cipher_suites"), "[TLS_CHACHA20_POLY1305_SHA256]", met, "TLSv1_3 TLS13_CHACHA20_POLY1305_SHA256")
-        .with(&[ENABLED, STORE, PASSWORD]),
-    Case::value(key!("store_type"), "PEM", met, USUAL).with(&[ENABLED, PEM, PASSWORD]),
-    Case::value(key!("ssl_context_factory"), "{class_name: PEMBasedSslContextFactory}", met, USUAL)
+    Case::value(
+        key!("cipher_suites"),
+        "[TLS_CHACHA20_POLY1305_SHA256]",
+        outcome,
+        "TLSv1_3 TLS13_CHACHA20_POLY1305_SHA256",
+    )
+    .with(&[ENABLED, STORE, PASSWORD]),
+    Case::value(key!("store_type"), "PEM", outcome, USUAL).with(&[ENABLED, PEM, PASSWORD]),
+    Case::value(key!("ssl_context_factory"), "{class_name: PEMBasedSslContextFactory}", outcome, USUAL)
         .with(&[ENABLED, PEM, PASSWORD]),
     Case::refused(key!("require_endpoint_verification"), "true", "the addresses of clients are not compared"),
     Case::refused(key!("max_certificate_validity_period"), "1d", "is not supported"),
