@@ -7,6 +7,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def main() -> None:
     need("java", "a Java 17 development kit")
     need("mvn", "Maven")
     once("venv", [PROOF / "requirements.txt"], install_python_clients)
-    once("cassandra", [PROOF / "oracle" / "pom.xml", *JAVA], install_cassandra)
+    once("cassandra", [PROOF / "oracle" / "pom.xml", *JAVA, Path(__file__)], install_cassandra)
 
 
 def need(program: str, what: str) -> None:
@@ -52,15 +53,18 @@ def install_python_clients() -> None:
 
 def install_cassandra() -> None:
     shutil.rmtree(places.CASSANDRA, ignore_errors=True)
-    library, classes = places.CASSANDRA / "lib", places.CASSANDRA / "classes"
+    library = places.CASSANDRA / "lib"
     run("mvn", "--batch-mode", "--quiet", "-f", PROOF / "oracle" / "pom.xml", "dependency:copy-dependencies",
         "-DincludeScope=runtime", f"-DoutputDirectory={library}")
-    classes.mkdir(parents=True)
-    run("javac", "-nowarn", "-d", classes, "-cp", f"{library}/*", *JAVA)
+    with tempfile.TemporaryDirectory() as classes:
+        run("javac", "-nowarn", "-d", classes, "-cp", f"{library}/*", *JAVA)
+        # The JVM archives the classes of jars, but not those of directories.
+        run("jar", "--create", "--file", places.CASSANDRA / "oracle.jar", "-C", classes, ".")
+    run(places.VENV / "bin" / "python", "-c", "from proof.oracle import cassandra; cassandra.make_archive()")
 
 
 def run(*command) -> None:
-    subprocess.run([str(word) for word in command], check=True)
+    subprocess.run([str(word) for word in command], check=True, cwd=places.ROOT)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`make test`: every stage of the proof, each with its time, and one line of totals at the end.
+"""`make test`: every stage of the proof, each with its time and its CPU time, and one line of totals at the end.
 
 Formatting, clippy and the build of the tests come first, one after another: each of them uses all processors. The other
 stages run side by side, as soon as the stages that they need have ended. Tests and proofs wait for devices, clocks and
@@ -56,6 +56,7 @@ class Result:
     passed: int
     failed: int
     seconds: float
+    cpu_seconds: float          # of its processes, without those for which no process of the stage waited
     notes: list[str] = field(default_factory=list)      # lines that are printed again at the end
 
 
@@ -71,15 +72,15 @@ OTHERS = [
     Stage("cargo-test", ["cargo", "test", "--workspace", "--quiet", "--no-fail-fast"], "cargo-test"),
     Stage("release-build", ["cargo", "build", "--release", "--quiet", "--bin", "espalier"], "single"),
     Stage("proof-tests", [PYTHON, "-m", "proof.tests"]),
-    Stage("drivers", [PYTHON, "-m", "proof.drivers"], needs=BINARY),
+    Stage("drivers", [PYTHON, "-m", "proof.drivers", "--recorded"], needs=BINARY),
     Stage("differential", [PYTHON, "-m", "proof.differential"], needs=BINARY),
     Stage("tables", [PYTHON, "-m", "proof.tables"], needs=BINARY),
-    Stage("upgrade", [PYTHON, "-m", "proof.upgrade"], needs=BINARY),
+    Stage("upgrade", [PYTHON, "-m", "proof.upgrade", "--recorded"], needs=BINARY),
     Stage("node", [PYTHON, "-m", "proof.node"], needs=BINARY),
     Stage("kill", [PYTHON, "-m", "proof.kill"], needs=BINARY),
     Stage("linearizability", [PYTHON, "-m", "proof.linearizability"], needs=BINARY),
     Stage("roles", [PYTHON, "-m", "proof.roles"], needs=BINARY),
-    Stage("errors", [PYTHON, "-m", "proof.errors"], needs=BINARY),
+    Stage("errors", [PYTHON, "-m", "proof.errors", "--recorded"], needs=BINARY),
     Stage("catalog", [PYTHON, "-m", "proof.catalog"], needs=BINARY),
     Stage("nycflights", [PYTHON, "examples/nycflights/load.py", "--limit", "20000", "--own-node"], needs=BINARY),
     Stage("plugin-build", ["make", "--no-print-directory", "plugin"], "single", needs=BINARY),
@@ -105,12 +106,12 @@ def main() -> None:
     results += run_side_by_side([stage for stage in OTHERS if stage.name in wanted])
     print()
     for result in results:
-        print(f"{result.stage.name:15} {result.seconds:7.1f} s  {result.passed:6} passed {result.failed:4} failed")
+        print(f"{result.stage.name:15} {result.seconds:7.1f} s {result.cpu_seconds:7.1f} s of CPU  {result.passed:6} passed {result.failed:4} failed")
     print("".join(f"{line}\n" for result in results for line in result.notes), end="")
     if shutil.which("go") is None:
         print("GO IS NOT INSTALLED: the gocql driver was NOT tested")
     passed, failed = sum(result.passed for result in results), sum(result.failed for result in results)
-    print(f"{time.monotonic() - started:.0f} s in all")
+    print(f"{time.monotonic() - started:.0f} s in all, {sum(result.cpu_seconds for result in results):.0f} s of CPU")
     print(f"{passed} passed, {failed} failed", flush=True)
     sys.exit(1 if failed else 0)
 
@@ -157,15 +158,16 @@ def run(stage: Stage, emit: Callable[[str], None]) -> Result:
                                stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
     RUNNING.add(process)
     passed = failed = 0
-    summarised = told = False
+    cpu_seconds = 0.0
+    is_summarised = has_secret = False
     notes: list[str] = []
     limit = threading.Timer(LIMIT_SECONDS, end_late, [process, stage.name, notes])
     limit.daemon = True
     limit.start()
     try:
         for line in process.stdout:
-            if not told and secret_in(line):
-                told = True
+            if not has_secret and secret_in(line):
+                has_secret = True
                 notes.append(f"{stage.name}: A PASSWORD OR A HASH OF ONE IS IN THE OUTPUT")
             emit(line.rstrip("\n"))
             if line.startswith(NOT_PROVED):
@@ -173,8 +175,8 @@ def run(stage: Stage, emit: Callable[[str], None]) -> Result:
             totals = (CARGO_TOTALS if stage.kind == "cargo-test" else TOTALS).match(line.strip())
             if totals and stage.kind != "single":
                 passed, failed = (passed + int(totals[1]), failed + int(totals[2]))
-                summarised = True
-        status = process.wait()
+                is_summarised = True
+        status, cpu_seconds = end_of(process)
     finally:
         limit.cancel()
         end(process)
@@ -182,11 +184,21 @@ def run(stage: Stage, emit: Callable[[str], None]) -> Result:
     seconds = time.monotonic() - started
     if stage.kind == "single":
         passed, failed = (1, 0) if status == 0 else (0, 1)
-    elif not summarised or (status != 0 and failed == 0):
+    elif not is_summarised or (status != 0 and failed == 0):
         failed += 1
-    failed += told
-    emit(f"--- {stage.name}: {passed} passed, {failed} failed in {seconds:.1f} s")
-    return Result(stage, passed, failed, seconds, notes)
+    failed += has_secret
+    emit(f"--- {stage.name}: {passed} passed, {failed} failed in {seconds:.1f} s, {cpu_seconds:.1f} s of CPU")
+    return Result(stage, passed, failed, seconds, cpu_seconds, notes)
+
+
+def end_of(process: subprocess.Popen) -> tuple[int, float]:
+    """Waits for a stage: its status, and the CPU time of its process and of all for which its processes have waited."""
+    try:
+        _, status, usage = os.wait4(process.pid, 0)
+    except ChildProcessError:       # the timer that ends a late stage has waited for it
+        return process.wait(), 0.0
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_utime + usage.ru_stime
 
 
 def end_late(process: subprocess.Popen, name: str, notes: list[str]) -> None:

@@ -9,6 +9,8 @@ on standard input (words separated by blanks) until the input ends.
 """
 
 import argparse
+import atexit
+import functools
 import json
 import multiprocessing
 import os
@@ -25,6 +27,8 @@ from proof import places
 HERE = Path(__file__).resolve().parent
 # A start takes 15 seconds on an idle machine, and minutes beside eight other processes that compute.
 READY_TIMEOUT_SECONDS = 900
+TOOL_TIMEOUT_SECONDS = 300
+ARCHIVE = places.CASSANDRA / "classes.jsa"
 
 ADD_EXPORTS = [
     "java.base/jdk.internal.misc", "java.base/jdk.internal.ref", "java.base/sun.nio.ch", "java.base/java.lang.ref",
@@ -46,7 +50,7 @@ ADD_OPENS = [
 def java_flags(heap_mb: int = 1024, more_classes: list[Path] = ()) -> list[str]:
     """What the JVM needs to run Cassandra 5.0 on Java 17; `more_classes` are jars and directories of classes beside Cassandra's."""
     library = places.CASSANDRA / "lib"
-    class_path = ":".join([*map(str, more_classes), str(places.CASSANDRA / "classes"), f"{library}/*"])
+    class_path = ":".join(map(str, [places.CASSANDRA / "oracle.jar", *sorted(library.glob("*.jar")), *more_classes]))
     flags = [f"-Xms{heap_mb // 2}m", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss1m",
              "-Djdk.attach.allowAttachSelf=true", "-Dio.netty.tryReflectionSetAccessible=true",
              f"-javaagent:{library / 'jamm-0.4.0.jar'}",
@@ -56,6 +60,26 @@ def java_flags(heap_mb: int = 1024, more_classes: list[Path] = ()) -> list[str]:
     for package in ADD_OPENS:
         flags += ["--add-opens", package + "=ALL-UNNAMED"]
     return flags
+
+
+def archive_flags() -> list[str]:
+    """The classes of Cassandra as the JVM has them in memory, which halves the work of a start. `proof/install.py` makes the archive. The JVM
+    does without it if its class path begins with other classes."""
+    return ["-XX:+UnlockDiagnosticVMOptions", "-XX:+AllowArchivingWithJavaAgent", "-Xlog:disable", "-Xlog:all=warning:stderr",
+            f"-XX:SharedArchiveFile={ARCHIVE}"] if ARCHIVE.exists() else []
+
+
+def make_archive() -> None:
+    """Starts a node, which loads most classes, and archives them at its end."""
+    ARCHIVE.unlink(missing_ok=True)
+    flags = Cassandra.jvm_flags
+    Cassandra.jvm_flags = ("-XX:+UnlockDiagnosticVMOptions", "-XX:+AllowArchivingWithJavaAgent", "-Xlog:disable", "-Xlog:all=error:stderr",
+                           f"-XX:ArchiveClassesAtExit={ARCHIVE}")
+    try:
+        with Cassandra.start():
+            pass
+    finally:
+        Cassandra.jvm_flags = flags
 
 
 class Cassandra:
@@ -129,8 +153,8 @@ class Cassandra:
 
     def launch(self) -> None:
         """Starts the process on the node's directory and ports, and returns once it serves clients."""
-        command = ["java", *([] if self.long_run else ["-XX:TieredStopAtLevel=1"]), *java_flags(self.heap_mb, [self.plugin] if self.plugin else []),
-                   *self.jvm_flags]
+        command = ["java", *([] if self.long_run else ["-XX:TieredStopAtLevel=1"]), *archive_flags(),
+                   *java_flags(self.heap_mb, [self.plugin] if self.plugin else []), *self.jvm_flags]
         command += [f"-D{name}={value}" for name, value in self.properties.items()]
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(command + ["OracleNode"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -267,18 +291,62 @@ def tool(main_class: str, *arguments: str) -> subprocess.CompletedProcess:
     """Runs one of Cassandra's standalone tools (`org.apache.cassandra.tools.*`) in a JVM of its own."""
     directory = places.run_directory("tool")
     try:
-        native, storage, ssl = places.free_ports(3)
-        write_configuration(directory, native, storage, ssl, True)
-        command = ["java", "-XX:TieredStopAtLevel=1", *java_flags(512), f"-Dcassandra.config=file://{directory}/cassandra.yaml",
-                   f"-Dlogback.configurationFile=file://{HERE}/logback.xml", f"-Dcassandra.storagedir={directory}", main_class]
-        return subprocess.run(command + list(arguments), capture_output=True, text=True, timeout=300)
+        return subprocess.run([*tool_command(directory), main_class, *arguments], capture_output=True, text=True, timeout=TOOL_TIMEOUT_SECONDS)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def tool_command(directory: Path) -> list[str]:
+    """A JVM for a tool, which has its configuration in a directory."""
+    native, storage, ssl = places.free_ports(3)
+    write_configuration(directory, native, storage, ssl, True)
+    return ["java", "-XX:TieredStopAtLevel=1", *archive_flags(), *java_flags(512), f"-Dcassandra.config=file://{directory}/cassandra.yaml",
+            f"-Dlogback.configurationFile=file://{HERE}/logback.xml", f"-Dcassandra.storagedir={directory}"]
+
+
+class Tools:
+    """A JVM that runs standalone tools one after another: those that only read files. It ends with this process."""
+
+    def __init__(self):
+        self.directory = places.run_directory("tools")
+        command = [*tool_command(self.directory), "-Djava.security.manager=allow"]
+        with open(self.directory / "log", "ab") as log:
+            self.process = subprocess.Popen([*command, "Tools"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        self.lock = threading.Lock()
+        atexit.register(self.stop)
+
+    def run(self, main_class: str, *arguments: str) -> subprocess.CompletedProcess:
+        command = [main_class, *arguments]
+        watchdog = threading.Timer(TOOL_TIMEOUT_SECONDS, self.process.kill)
+        watchdog.start()
+        try:
+            with self.lock:
+                self.process.stdin.write(("\t".join(command) + "\n").encode())
+                self.process.stdin.flush()
+                sizes = self.process.stdout.readline().split()
+                if len(sizes) != 3:
+                    raise RuntimeError(f"the JVM of tools ended during {' '.join(command)}:\n{(self.directory / 'log').read_text()[-4000:]}")
+                status, *lengths = map(int, sizes)
+                output, errors = (self.process.stdout.read(length).decode(errors="replace") for length in lengths)
+        finally:
+            watchdog.cancel()
+        return subprocess.CompletedProcess(command, status, output, errors)
+
+    def stop(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@functools.cache
+def tools() -> Tools:
+    """The JVM for the tools of this process, from the first use on."""
+    return Tools()
+
+
 def sstabledump(data_file: Path, lines: bool = False) -> list:
     """What `sstabledump` prints for a Data.db file, parsed; `lines`: in its layout of a partition per line."""
-    done = tool("org.apache.cassandra.tools.SSTableExport", *(["-l"] if lines else []), str(data_file))
+    done = tools().run("org.apache.cassandra.tools.SSTableExport", *(["-l"] if lines else []), str(data_file))
     if done.returncode != 0:
         raise RuntimeError(f"sstabledump {data_file}: {done.stderr[-2000:]}")
     return parsed(done.stdout, lines)
@@ -290,7 +358,7 @@ def parsed(dump: str, lines: bool) -> list:
 
 def sstablemetadata(data_file: Path) -> str:
     """What `sstablemetadata` prints for a Data.db file."""
-    done = tool("org.apache.cassandra.tools.SSTableMetadataViewer", str(data_file))
+    done = tools().run("org.apache.cassandra.tools.SSTableMetadataViewer", str(data_file))
     if done.returncode != 0:
         raise RuntimeError(f"sstablemetadata {data_file}: {done.stderr[-2000:]}")
     return done.stdout

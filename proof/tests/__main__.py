@@ -4,9 +4,9 @@ import sys
 import unittest
 
 from proof.tests import (test_bench, test_bench_scenarios, test_differential, test_kill_model, test_linearizability,
-                         test_ring, test_secrets, test_survival, test_volume, test_wire)
+                         test_record, test_ring, test_secrets, test_survival, test_volume, test_wire)
 
-SUITES = (test_wire, test_kill_model, test_linearizability, test_ring, test_secrets, test_survival, test_volume,
+SUITES = (test_wire, test_kill_model, test_linearizability, test_record, test_ring, test_secrets, test_survival, test_volume,
           test_differential, test_bench, test_bench_scenarios)
 
 

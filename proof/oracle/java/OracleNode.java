@@ -44,7 +44,7 @@ public class OracleNode
     {
         try
         {
-            return "ok " + carryOut(words);
+            return "ok " + execute(words);
         }
         catch (Throwable failure)
         {
@@ -53,7 +53,7 @@ public class OracleNode
         }
     }
 
-    private static String carryOut(String[] words) throws Exception
+    private static String execute(String[] words) throws Exception
     {
         String[] tables = words.length > 2 ? new String[] { words[2] } : new String[0];
         switch (words[0])
@@ -77,7 +77,7 @@ public class OracleNode
             case "sstables":
                 return sstables(store(words));
             default:
-                return RingCommands.carryOut(words);
+                return RingCommands.execute(words);
         }
     }
 

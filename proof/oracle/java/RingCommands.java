@@ -43,7 +43,7 @@ final class RingCommands
     {
     }
 
-    static String carryOut(String[] words) throws Exception
+    static String execute(String[] words) throws Exception
     {
         switch (words[0])
         {
