@@ -67,25 +67,25 @@ CARGO = [
     Stage("test-build", ["cargo", "test", "--workspace", "--quiet", "--no-run"], "single"),
 ]
 BINARY = ("release-build",)
-# Side by side, in this order: the longest first, so that none is left to run alone.
+# Side by side, in this order: the longest first, so that none is left to run alone. The last one waits for the plugin.
 OTHERS = [
     Stage("cargo-test", ["cargo", "test", "--workspace", "--quiet", "--no-fail-fast"], "cargo-test"),
     Stage("release-build", ["cargo", "build", "--release", "--quiet", "--bin", "espalier"], "single"),
     Stage("proof-tests", [PYTHON, "-m", "proof.tests"]),
-    Stage("drivers", [PYTHON, "-m", "proof.drivers", "--recorded"], needs=BINARY),
-    Stage("differential", [PYTHON, "-m", "proof.differential"], needs=BINARY),
-    Stage("tables", [PYTHON, "-m", "proof.tables"], needs=BINARY),
-    Stage("upgrade", [PYTHON, "-m", "proof.upgrade", "--recorded"], needs=BINARY),
-    Stage("node", [PYTHON, "-m", "proof.node"], needs=BINARY),
-    Stage("kill", [PYTHON, "-m", "proof.kill"], needs=BINARY),
-    Stage("linearizability", [PYTHON, "-m", "proof.linearizability"], needs=BINARY),
-    Stage("roles", [PYTHON, "-m", "proof.roles"], needs=BINARY),
-    Stage("errors", [PYTHON, "-m", "proof.errors", "--recorded"], needs=BINARY),
-    Stage("catalog", [PYTHON, "-m", "proof.catalog"], needs=BINARY),
-    Stage("nycflights", [PYTHON, "examples/nycflights/load.py", "--limit", "20000", "--own-node"], needs=BINARY),
     Stage("plugin-build", ["make", "--no-print-directory", "plugin"], "single", needs=BINARY),
     Stage("plugin", [PYTHON, "-m", "proof.plugin"], needs=("plugin-build",)),
+    Stage("roles", [PYTHON, "-m", "proof.roles"], needs=BINARY),
+    Stage("differential", [PYTHON, "-m", "proof.differential"], needs=BINARY),
+    Stage("drivers", [PYTHON, "-m", "proof.drivers", "--recorded"], needs=BINARY),
+    Stage("tables", [PYTHON, "-m", "proof.tables"], needs=BINARY),
+    Stage("upgrade", [PYTHON, "-m", "proof.upgrade", "--recorded"], needs=BINARY),
+    Stage("kill", [PYTHON, "-m", "proof.kill"], needs=BINARY),
+    Stage("linearizability", [PYTHON, "-m", "proof.linearizability"], needs=BINARY),
     Stage("log", [PYTHON, "-m", "proof.log"], needs=BINARY),
+    Stage("node", [PYTHON, "-m", "proof.node"], needs=BINARY),
+    Stage("catalog", [PYTHON, "-m", "proof.catalog"], needs=BINARY),
+    Stage("nycflights", [PYTHON, "examples/nycflights/load.py", "--limit", "20000", "--own-node"], needs=BINARY),
+    Stage("errors", [PYTHON, "-m", "proof.errors", "--recorded"], needs=BINARY),
     # It times an honest client's answers and measures memory, which a busy machine gives back later. So tests, builds and
     # other databases must not take the processors from it.
     Stage("attack", [PYTHON, "-m", "proof.attack"], needs=(*BINARY, "cargo-test", "plugin-build", "plugin")),
