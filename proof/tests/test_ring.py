@@ -5,8 +5,6 @@ from types import SimpleNamespace
 
 from proof.ring.load import Writer, integer
 from proof.ring.nodes import differences
-from proof.wire import Rows
-from proof.wire.responses import Metadata
 
 ALL = "127.0.0.1,127.0.0.2,127.0.0.3"
 EQUAL = {"7": (ALL, ["live", "row a", "row b"])}
@@ -47,8 +45,7 @@ class RowsOfALoad(unittest.TestCase):
         self.writer.possible = {(3, 0): [5, 6], (3, 1): [None]}
 
     def wrong(self, rows: dict[int, int]) -> list[str]:
-        answer = Rows(Metadata(None), [(integer(row), integer(version)) for row, version in rows.items()])
-        return self.writer.wrong(3, answer)
+        return self.writer.wrong(3, [(integer(row), integer(version)) for row, version in rows.items()])
 
     def test_what_was_acknowledged_or_sent_later_may_be(self):
         self.assertEqual(self.wrong({0: 5}), [])

@@ -419,8 +419,8 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_discard(
     guard(out, |_| memtable?.discard().map(|()| 0))
 }
 
-/// `long setOldestOfCassandra(long memtable, long timestamp, long out, long capacity)`: notes the least timestamp of the
-/// rows that Cassandra has of a table of the engine itself.
+/// `long setOldestOfCassandra(long memtable, long timestamp, long out, long capacity)`: notes the least timestamp of
+/// the rows that Cassandra has of a table of the engine itself.
 ///
 /// # Safety
 /// Promises 2 and 3.
