@@ -33,7 +33,7 @@ use cql::ast::Statement;
 use crate::execution::Execution;
 use crate::{ErrorKind, Processor, QueryError, ResponseBody};
 
-use book::RoleBook;
+use book::{Held, HeldByRoles, RoleBook};
 use cidr_stats::CidrStats;
 use credentials::Verified;
 use failures::Failures;
@@ -132,6 +132,8 @@ pub struct Login {
 pub(crate) struct Auth {
     options: AuthOptions,
     book: RwLock<RoleBook>,
+    /// Derived from the book. It is locked for a moment only, after the book.
+    held: Mutex<HeldByRoles>,
     /// A change of the book ends an epoch.
     epoch: AtomicU32,
     /// One statement at a time changes roles.
@@ -158,10 +160,28 @@ impl Auth {
         self.book.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What a role has according to the book, which the caller has locked. It is derived once after a change of the
+    /// book: a role may have thousands of others.
+    fn held_by(&self, role: &str, book: &RoleBook) -> Arc<Held> {
+        let known = || self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = known().get(role) {
+            return held;
+        }
+        let held = Arc::new(book.held_by(role));
+        known().put(role, Arc::clone(&held));
+        held
+    }
+
+    /// What a role has.
+    fn held(&self, role: &str) -> Arc<Held> {
+        self.held_by(role, &self.book())
+    }
+
     /// Changes the book, and ends the epoch of all decisions.
     fn edit(&self, change: impl FnOnce(&mut RoleBook)) {
         let mut book = self.book.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut book);
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = HeldByRoles::default();
         self.epoch.fetch_add(1, Ordering::Release);
     }
 
@@ -226,7 +246,7 @@ impl Processor {
         let class = auth.authenticator()?.rsplit('.').next()?;
         let authorizer = if auth.checks() { "CassandraAuthorizer" } else { "AllowAllAuthorizer" };
         let book = auth.book();
-        let superusers = book.roles.keys().filter(|role| book.is_superuser(role)).count();
+        let superusers = book.superusers().len();
         let logins = book.roles.values().filter(|role| role.can_login).count();
         let count = book.roles.len();
         Some(format!("{count} ({superusers} superusers, {logins} may log in; {class}, {authorizer})"))

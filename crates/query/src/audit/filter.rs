@@ -8,17 +8,22 @@ use super::entry::Entry;
 /// The names that are entered, among keyspaces, categories or users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// If it is not empty, only these names are entered.
+    /// If it has names that are not excluded, only those are entered.
     pub included: BTreeSet<String>,
     /// These names are not entered, even if they are included.
     pub excluded: BTreeSet<String>,
 }
 
 impl Choice {
+    /// Whether every name is included.
+    fn includes_all(&self) -> bool {
+        self.included.is_subset(&self.excluded)
+    }
+
     /// Whether an entry with this name is entered. An entry without a name is never included by name.
     fn admits(&self, name: Option<&str>) -> bool {
         !name.is_some_and(|name| self.excluded.contains(name))
-            && (self.included.is_empty() || name.is_some_and(|name| self.included.contains(name)))
+            && (self.includes_all() || name.is_some_and(|name| self.included.contains(name)))
     }
 
     /// Whether an entry is entered that shows one name and concerns others. What is shown may be the client's choice,
@@ -27,7 +32,7 @@ impl Choice {
     fn admits_all(&self, shown: Option<&str>, concerned: &[Arc<str>]) -> bool {
         let is_excluded = !concerned.is_empty() && concerned.iter().all(|name| self.excluded.contains(&**name));
         let mut names = shown.into_iter().chain(concerned.iter().map(|name| &**name));
-        !is_excluded && (self.included.is_empty() || names.any(|name| self.included.contains(name)))
+        !is_excluded && (self.includes_all() || names.any(|name| self.included.contains(name)))
     }
 }
 
@@ -84,6 +89,10 @@ mod tests {
         assert!(!choice.admits(None));
         let excluding = Choice { included: names(&[]), excluded: names(&["b"]) };
         assert!(excluding.admits(Some("a")) && excluding.admits(None) && !excluding.admits(Some("b")));
+        // As in Cassandra, a name that is excluded too includes nothing, and so does not leave out the others.
+        let both = Choice { included: names(&["b"]), excluded: names(&["b"]) };
+        assert!(both.admits(Some("a")) && both.admits(None) && !both.admits(Some("b")));
+        assert!(both.admits_all(Some("a"), &[]) && !both.admits_all(None, &["b".into()]));
     }
 
     #[test]

@@ -129,18 +129,24 @@ impl RoleBook {
         }
     }
 
-    fn allows_data_center(&self, role: &str, own: &str) -> bool {
-        self.is_superuser(role) || self.access.data_centers.get(role).is_none_or(|names| names.contains(own))
+    /// Whether a role may log in. One that was dropped, or lost its LOGIN, may be connected still. As in Cassandra, it
+    /// may then connect to no place.
+    fn can_log_in(&self, role: &str) -> bool {
+        self.roles.get(role).is_some_and(|role| role.can_login)
     }
 
-    /// Whether a role may connect from this address. Notes the check, unless the role is exempt from it.
+    /// Whether a role may connect to this data center. Superusers may connect to all.
+    fn allows_data_center(&self, role: &str, is_superuser: bool, own: &str) -> bool {
+        let is_listed = || self.access.data_centers.get(role).is_none_or(|names| names.contains(own));
+        self.can_log_in(role) && (is_superuser || is_listed())
+    }
+
+    /// Whether a role may connect from this address. Notes the check.
     fn allows_address(&self, role: &str, address: IpAddr, options: AccessOptions, stats: &CidrStats) -> bool {
-        if !options.cidrs_of_superusers && self.is_superuser(role) {
-            return true;
-        }
         let begun = Instant::now();
         let groups = self.access.groups_of(address);
-        let (found, is_allowed) = (Instant::now(), self.access.allows_groups(role, &groups));
+        let found = Instant::now();
+        let is_allowed = self.can_log_in(role) && self.access.allows_groups(role, &groups);
         stats.checked(&groups, is_allowed || options.cidrs == CidrChecks::Monitor, begun, found);
         is_allowed
     }
@@ -152,12 +158,14 @@ impl Processor {
         let options = self.auth().options.access;
         let Some(user) = &client.user else { return Ok(()) };
         let book = self.auth().book();
+        let is_superuser = self.auth().held_by(user, &book).is_superuser;
         let own = &*self.options().node.data_center;
-        if options.data_centers && !book.allows_data_center(user, own) {
+        if options.data_centers && !book.allows_data_center(user, is_superuser, own) {
             return Err(QueryError::unauthorized(format!("You do not have access to this datacenter ({own})")));
         }
         if let Some(address) = client.address.map(|address| address.ip())
             && options.cidrs == CidrChecks::Enforce
+            && !(is_superuser && !options.cidrs_of_superusers && book.can_log_in(user))
             && !book.allows_address(user, address, options, &self.auth().cidr_stats)
         {
             return Err(QueryError::unauthorized(format!("You do not have access from this IP {address}")));
@@ -169,7 +177,9 @@ impl Processor {
     pub(super) fn access_notice(&self, user: &str, address: Option<IpAddr>) -> Option<String> {
         let options = self.auth().options.access;
         let address = address.filter(|_| options.cidrs == CidrChecks::Monitor)?;
-        let is_allowed = self.auth().book().allows_address(user, address, options, &self.auth().cidr_stats);
+        let book = self.auth().book();
+        let is_exempt = !options.cidrs_of_superusers && self.auth().held_by(user, &book).is_superuser;
+        let is_allowed = is_exempt || book.allows_address(user, address, options, &self.auth().cidr_stats);
         (!is_allowed).then(|| format!("role {user} does not have access from IP {address}, and was let in"))
     }
 }

@@ -1,6 +1,7 @@
 //! All roles and permissions of the node, in memory. The tables of `system_auth` are the durable form.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use cql::ast::Permission;
 
@@ -53,25 +54,84 @@ impl RoleBook {
         known.map(String::as_str).chain([name.as_str()]).collect()
     }
 
-    /// Whether the role, or one that was granted to it, is a superuser.
-    pub fn is_superuser(&self, role: &str) -> bool {
-        self.all_of(role).into_iter().any(|role| self.roles[role].is_superuser)
+    /// The roles that are superusers, by themselves or because they have a role that is one.
+    pub fn superusers(&self) -> HashSet<&str> {
+        let mut members: HashMap<&str, Vec<&str>> = HashMap::new();
+        for (name, role) in &self.roles {
+            role.member_of.iter().for_each(|granted| members.entry(granted).or_default().push(name));
+        }
+        let mut open: Vec<&str> =
+            self.roles.iter().filter(|(_, role)| role.is_superuser).map(|(name, _)| name.as_str()).collect();
+        let mut found = HashSet::new();
+        while let Some(next) = open.pop() {
+            if found.insert(next) {
+                open.extend(members.get(next).into_iter().flatten());
+            }
+        }
+        found
     }
 
-    /// Whether the role has this permission on the object, or on one that contains it.
-    pub fn allows(&self, role: &str, permission: Permission, resource: &Resource) -> bool {
+    /// What the role has, by itself and through others.
+    pub fn held_by(&self, role: &str) -> Held {
         let roles = self.all_of(role);
         if roles.iter().any(|role| self.roles[*role].is_superuser) {
+            return Held { is_superuser: true, ..Held::default() };
+        }
+        let mut held = Held::default();
+        for (name, granted) in roles.iter().filter_map(|role| self.permissions.get(*role)).flatten() {
+            let known = held.permissions.entry(name.clone()).or_default();
+            *known = known.with(*granted);
+        }
+        held
+    }
+}
+
+/// What a role has, by itself and through the roles that were granted to it.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub is_superuser: bool,
+    /// The permissions of a role that is no superuser, by the resource's name in the tables.
+    permissions: BTreeMap<String, Permissions>,
+}
+
+impl Held {
+    /// Whether the role has this permission on the object, or on one that contains it.
+    pub fn allows(&self, permission: Permission, resource: &Resource) -> bool {
+        if self.is_superuser {
             return resource.chain().any(|resource| resource.applicable().contains(permission));
         }
         // What is granted on all keyspaces is not granted on the node's own.
         let own = resource.data_keyspace().is_some_and(is_own_keyspace);
         let holding = |resource: &Resource| !(own && *resource == Resource::AllKeyspaces);
-        resource.chain().filter(holding).any(|resource| {
-            let name = resource.name();
-            let granted = |role: &&str| self.permissions.get(*role)?.get(&name).copied();
-            roles.iter().filter_map(granted).any(|granted| granted.contains(permission))
-        })
+        let granted = |resource: Resource| self.permissions.get(&resource.name()).copied();
+        resource.chain().filter(holding).filter_map(granted).any(|granted| granted.contains(permission))
+    }
+}
+
+/// What roles have, as far as it was asked for since the last change of the book.
+#[derive(Debug, Default)]
+pub(super) struct HeldByRoles {
+    by_role: HashMap<String, Arc<Held>>,
+    /// The roles and their permissions, together.
+    size: usize,
+}
+
+impl HeldByRoles {
+    /// The most roles and permissions that are kept.
+    const SIZE_MAX: usize = 100_000;
+
+    pub fn get(&self, role: &str) -> Option<Arc<Held>> {
+        self.by_role.get(role).cloned()
+    }
+
+    pub fn put(&mut self, role: &str, held: Arc<Held>) {
+        let size = 1 + held.permissions.len();
+        if self.size + size > HeldByRoles::SIZE_MAX {
+            *self = HeldByRoles::default();
+        }
+        if self.by_role.insert(role.to_owned(), held).is_none() {
+            self.size += size;
+        }
     }
 }
 
@@ -95,10 +155,13 @@ mod tests {
 
     #[test]
     fn roles_are_inherited_through_roles_and_a_cycle_ends() {
-        let book = book(&[("a", &["b", "gone"]), ("b", &["c"]), ("c", &["a"]), ("d", &[])]);
+        let mut book = book(&[("a", &["b", "gone"]), ("b", &["c"]), ("c", &["a"]), ("d", &[])]);
         assert_eq!(book.all_of("a"), BTreeSet::from(["a", "b", "c"]));
         assert_eq!(book.direct_of("a"), BTreeSet::from(["a", "b"]));
         assert!(book.all_of("gone").is_empty());
+        assert!(book.superusers().is_empty());
+        book.roles.get_mut("c").unwrap().is_superuser = true;
+        assert_eq!(book.superusers(), HashSet::from(["a", "b", "c"]));
     }
 
     #[test]
@@ -107,13 +170,31 @@ mod tests {
         let granted = BTreeMap::from([("data/ks".to_owned(), Permissions::of(&[Permission::Select]))]);
         book.permissions.insert("group".to_owned(), granted);
         let table = Resource::Table("ks".to_owned(), "t".to_owned());
-        assert!(book.allows("user", Permission::Select, &table));
-        assert!(!book.allows("user", Permission::Modify, &table));
-        assert!(!book.allows("other", Permission::Select, &table));
-        assert!(!book.allows("user", Permission::Select, &Resource::Table("k".to_owned(), "t".to_owned())));
+        let allows = |book: &RoleBook, role, permission, on: &Resource| book.held_by(role).allows(permission, on);
+        assert!(allows(&book, "user", Permission::Select, &table));
+        assert!(!allows(&book, "user", Permission::Modify, &table));
+        assert!(!allows(&book, "other", Permission::Select, &table));
+        assert!(!allows(&book, "user", Permission::Select, &Resource::Table("k".to_owned(), "t".to_owned())));
         book.roles.get_mut("group").unwrap().is_superuser = true;
-        assert!(book.allows("user", Permission::Modify, &table));
-        assert!(!book.allows("other", Permission::Modify, &table));
+        assert!(allows(&book, "user", Permission::Modify, &table));
+        assert!(!allows(&book, "other", Permission::Modify, &table));
+        assert_eq!(book.superusers(), HashSet::from(["group", "user"]));
+    }
+
+    #[test]
+    fn what_roles_have_is_kept_up_to_a_size() {
+        let mut known = HeldByRoles::default();
+        let names: Vec<String> = (0..HeldByRoles::SIZE_MAX / 2).map(|number| format!("data/k/t{number}")).collect();
+        let held = || {
+            let permissions = names.iter().map(|name| (name.clone(), Permissions::of(&[Permission::Select]))).collect();
+            Arc::new(Held { is_superuser: false, permissions })
+        };
+        known.put("a", held());
+        known.put("a", held());
+        assert_eq!(known.size, 1 + names.len());
+        known.put("b", held());
+        assert!(known.get("a").is_none() && known.get("b").is_some());
+        assert_eq!(known.size, 1 + names.len());
     }
 
     #[test]
@@ -122,11 +203,12 @@ mod tests {
         let on = |name: &str| BTreeMap::from([(name.to_owned(), Permissions::of(&[Permission::Select]))]);
         let table = |keyspace: &str| Resource::Table(keyspace.to_owned(), "t".to_owned());
         book.permissions.insert("user".to_owned(), on("data"));
-        assert!(book.allows("user", Permission::Select, &table("ks")));
+        let allows = |book: &RoleBook, on: &Resource| book.held_by("user").allows(Permission::Select, on);
+        assert!(allows(&book, &table("ks")));
         for keyspace in ["system_auth", "system_views"] {
-            assert!(!book.allows("user", Permission::Select, &table(keyspace)), "{keyspace}");
+            assert!(!allows(&book, &table(keyspace)), "{keyspace}");
         }
         book.permissions.insert("user".to_owned(), on("data/system_auth"));
-        assert!(book.allows("user", Permission::Select, &table("system_auth")));
+        assert!(allows(&book, &table("system_auth")));
     }
 }

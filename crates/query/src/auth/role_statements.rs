@@ -32,7 +32,7 @@ pub(super) fn create(create: &CreateRole, execution: &Execution<'_>) -> Result<R
     }
     let mut role = Role::default();
     apply_options(&mut role, options)?;
-    processor.put_role_and_book(name, role)?;
+    processor.change_role(name, &Change::PutRole(name, &role, None))?;
     let everywhere = RoleOptions {
         datacenters: Some(options.datacenters.clone().unwrap_or(AccessList::All)),
         cidrs: Some(options.cidrs.clone().unwrap_or(AccessList::All)),
@@ -71,7 +71,7 @@ pub(super) fn alter(alter: &AlterRole, execution: &Execution<'_>) -> Result<Resp
     let known = processor.auth().book().roles.get(name).cloned();
     let Some(mut role) = known else { return Ok(ResponseBody::Void) };
     apply_options(&mut role, options)?;
-    processor.put_role_and_book(name, role)?;
+    processor.change_role(name, &Change::AlterRole(name, &role))?;
     processor.put_access(name, options)?;
     match options.datacenters {
         Some(_) if !processor.auth().options.access.data_centers => {
@@ -131,7 +131,7 @@ pub(super) fn drop(drop: &DropRole, execution: &Execution<'_>) -> Result<Respons
     let name = &drop.role;
     let processor = execution.processor;
     check(execution, Permission::Drop, &Resource::Role(name.clone()))?;
-    if processor.auth().book().is_superuser(name) && !is_superuser(execution) {
+    if processor.auth().held(name).is_superuser && !is_superuser(execution) {
         return Err(QueryError::unauthorized("Only superusers can drop a role with superuser status"));
     }
     validate_drop(drop, execution)?;
@@ -157,19 +157,12 @@ pub(super) fn grant(change: &RoleChange, execution: &Execution<'_>) -> Result<Re
     let RoleChange { role, grantee } = change;
     authorize_membership(change, execution)?;
     let processor = execution.processor;
-    let member = {
-        let book = processor.auth().book();
-        let is_member = |of: &str, role: &str| book.all_of(of).contains(role);
-        for (member, of) in [(grantee, role), (role, grantee)] {
-            if is_member(member, of) {
-                return Err(QueryError::invalid(format!("{member} is a member of {of}")));
-            }
+    for (member, of) in [(grantee, role), (role, grantee)] {
+        if processor.auth().book().all_of(member).contains(of.as_str()) {
+            return Err(QueryError::invalid(format!("{member} is a member of {of}")));
         }
-        let mut member = book.roles[grantee].clone();
-        member.member_of.insert(role.clone());
-        member
-    };
-    processor.put_role_and_book(grantee, member)?;
+    }
+    processor.change_role(grantee, &Change::GrantRole { role, member: grantee })?;
     processor.apply_role_change(&Change::AddMember { role, member: grantee })?;
     Ok(ResponseBody::Void)
 }
@@ -178,12 +171,11 @@ pub(super) fn revoke(change: &RoleChange, execution: &Execution<'_>) -> Result<R
     let RoleChange { role, grantee } = change;
     authorize_membership(change, execution)?;
     let processor = execution.processor;
-    let mut member = processor.auth().book().roles[grantee].clone();
-    if !member.member_of.remove(role) {
+    if !processor.auth().book().roles.get(grantee).is_some_and(|known| known.member_of.contains(role)) {
         return Err(QueryError::invalid(format!("{grantee} is not a member of {role}")));
     }
     processor.apply_role_change(&Change::RemoveMember { role, member: grantee })?;
-    processor.put_role_and_book(grantee, member)?;
+    processor.change_role(grantee, &Change::RevokeRole { role, member: grantee })?;
     Ok(ResponseBody::Void)
 }
 
@@ -230,11 +222,12 @@ pub(super) fn list(list: &ListRoles, execution: &Execution<'_>) -> Result<Respon
 pub(super) fn list_users(execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
     let names = listed(None, false, execution)?;
     let book = execution.processor.auth().book();
+    let superusers = book.superusers();
     let mut cells = Vec::new();
     let mut count = 0;
     for name in names.iter().filter(|name| book.roles.get(*name).is_some_and(|role| role.can_login)) {
         write(&mut cells, name.as_bytes());
-        write(&mut cells, &[u8::from(book.is_superuser(name))]);
+        write(&mut cells, &[u8::from(superusers.contains(name.as_str()))]);
         let data_centers = book.shown_data_centers(name, execution.processor.auth().options.access);
         write(&mut cells, data_centers.as_bytes());
         count += 1;
@@ -261,7 +254,8 @@ fn listed(of: Option<&str>, recursive: bool, execution: &Execution<'_>) -> Resul
     let processor = execution.processor;
     let book = processor.auth().book();
     let roles_of = |name: &str| if recursive { book.all_of(name) } else { book.direct_of(name) };
-    let sees_all = !processor.auth().checks() || book.allows(user, Permission::Describe, &Resource::AllRoles);
+    let describes = || processor.auth().held_by(user, &book).allows(Permission::Describe, &Resource::AllRoles);
+    let sees_all = !processor.auth().checks() || describes();
     let names = match of {
         None if sees_all => return Ok(book.roles.keys().cloned().collect()),
         None => roles_of(user),
@@ -280,7 +274,7 @@ pub(super) fn logged_in<'e>(execution: &Execution<'e>) -> Result<&'e Arc<str>, Q
 }
 
 pub(super) fn is_superuser(execution: &Execution<'_>) -> bool {
-    execution.client.user.as_ref().is_some_and(|user| execution.processor.auth().book().is_superuser(user))
+    execution.client.user.as_ref().is_some_and(|user| execution.processor.auth().held(user).is_superuser)
 }
 
 /// Refuses a client without a permission on roles, with the text of statements about roles.
@@ -357,8 +351,9 @@ impl Processor {
         Ok(self.auth().book().roles.contains_key(name))
     }
 
-    fn put_role_and_book(&self, name: &str, role: Role) -> Result<(), QueryError> {
-        self.apply_role_change(&Change::PutRole(name, &role, None))?;
+    /// Changes the row of a role, and the book.
+    fn change_role(&self, name: &str, change: &Change<'_>) -> Result<(), QueryError> {
+        self.apply_role_change(change)?;
         let stored = self.read_role(name)?;
         self.auth().edit(|book| {
             book.roles.remove(name);
@@ -395,7 +390,7 @@ impl Processor {
             let held: Vec<String> =
                 book.permissions.get(name).into_iter().flat_map(|granted| granted.keys().cloned()).collect();
             let members = book.roles.iter().filter(|(_, role)| role.member_of.contains(name));
-            let members: Vec<(String, Role)> = members.map(|(name, role)| (name.clone(), role.clone())).collect();
+            let members: Vec<String> = members.map(|(member, _)| member.clone()).collect();
             let groups: Vec<String> =
                 book.roles.get(name).into_iter().flat_map(|role| role.member_of.iter().cloned()).collect();
             (held, members, groups)
@@ -407,9 +402,8 @@ impl Processor {
             book.permissions.remove(name);
         });
         self.revoke_all_on(&Resource::Role(name.to_owned()))?;
-        for (member, mut role) in members {
-            role.member_of.remove(name);
-            self.put_role_and_book(&member, role)?;
+        for member in members {
+            self.change_role(&member, &Change::RevokeRole { role: name, member: &member })?;
         }
         self.apply_role_change(&Change::ForgetMembers(name))?;
         for group in groups {

@@ -30,7 +30,19 @@ const PERMISSIONS: &str = "SELECT role, resource, permissions, ttl(permissions) 
 pub(super) enum Change<'c> {
     /// Writes all columns of a role, at this time or now.
     PutRole(&'c str, &'c Role, Option<i64>),
+    /// Writes the columns of a role that ALTER changes.
+    AlterRole(&'c str, &'c Role),
     DeleteRole(&'c str),
+    /// Adds a role to those that a member has. This and the next write one element: a member may have thousands.
+    GrantRole {
+        role: &'c str,
+        member: &'c str,
+    },
+    /// Removes a role from those that a member has.
+    RevokeRole {
+        role: &'c str,
+        member: &'c str,
+    },
     AddMember {
         role: &'c str,
         member: &'c str,
@@ -133,6 +145,15 @@ impl Processor {
         };
         match change {
             Change::PutRole(name, role, timestamp) => self.put_role(name, role, *timestamp),
+            Change::AlterRole(name, role) => self.alter_role(name, role),
+            Change::GrantRole { role, member } => {
+                let put = "UPDATE system_auth.roles SET member_of = member_of + ? WHERE role = ?";
+                self.put_element(put, role, member)
+            }
+            Change::RevokeRole { role, member } => {
+                let remove = "UPDATE system_auth.roles SET member_of = member_of - ? WHERE role = ?";
+                self.put_element(remove, role, member)
+            }
             Change::DeleteRole(name) => of("DELETE FROM system_auth.roles WHERE role = ?", &[name]),
             Change::AddMember { role, member } => {
                 of("INSERT INTO system_auth.role_members (role, member) VALUES (?, ?)", &[role, member])
@@ -207,6 +228,24 @@ impl Processor {
             if role.member_of.is_empty() { Value::Null } else { Value::Bytes(&member_of) },
         ];
         self.modify(&put, &values)
+    }
+
+    fn alter_role(&self, name: &str, role: &Role) -> Result<(), QueryError> {
+        let put = "UPDATE system_auth.roles SET is_superuser = ?, can_login = ?, salted_hash = ? WHERE role = ?";
+        let bytes = |value: bool| if value { &[1_u8][..] } else { &[0] };
+        let values = [
+            Value::Bytes(bytes(role.is_superuser)),
+            Value::Bytes(bytes(role.can_login)),
+            role.salted_hash.as_deref().map_or(Value::Null, |hash| Value::Bytes(hash.as_bytes())),
+            Value::Bytes(name.as_bytes()),
+        ];
+        self.modify(put, &values)
+    }
+
+    /// Adds a name to a set of a row, or removes it.
+    fn put_element(&self, statement: &str, name: &str, key: &str) -> Result<(), QueryError> {
+        let names = collection::list([name.as_bytes()].into_iter());
+        self.modify(statement, &[Value::Bytes(&names), Value::Bytes(key.as_bytes())])
     }
 
     /// Writes a set of names.

@@ -124,22 +124,12 @@ fn names_of_roles_have_any_letters() {
 #[test]
 fn ten_thousand_roles_are_listed_and_read_again() {
     const COUNT: usize = 10_000;
-    let mut node = RoleNode::new();
-    // The rows of roles are written directly: each statement about a role is a few durable writes.
-    for first in (0..COUNT).step_by(100) {
-        let rows: String = (first..first + 100)
-            .map(|number| {
-                let member_of = if number == 0 { "{}".to_owned() } else { format!("{{'r{}'}}", number - 1) };
-                format!(
-                    "INSERT INTO system_auth.roles (role, can_login, is_superuser, member_of) \
-                     VALUES ('r{number}', true, false, {member_of});"
-                )
-            })
-            .collect();
-        node.run(&format!("BEGIN UNLOGGED BATCH {rows} APPLY BATCH"));
-    }
-    node.node.processor.reload_roles().unwrap();
+    let mut node = with_many_roles(COUNT, |number| match number.checked_sub(1) {
+        None => "{}".to_owned(),
+        Some(before) => format!("{{'r{before}'}}"),
+    });
     assert_eq!(node.node.rows("LIST ROLES").len(), COUNT + 1);
+    assert_eq!(node.node.rows("LIST USERS").len(), COUNT + 1);
     // The last one is a member of all.
     let last = format!("r{}", COUNT - 1);
     assert_eq!(node.node.rows(&format!("LIST ROLES OF {last}")).len(), COUNT);
@@ -153,6 +143,134 @@ fn ten_thousand_roles_are_listed_and_read_again() {
     }
     node.as_superuser("DROP ROLE r5000");
     assert!(node.node.failure("SELECT * FROM ks.t").starts_with(&format!("User {last} has no SELECT permission")));
+}
+
+/// A role may have thousands of others, so GRANT, REVOKE and ALTER do not write them all again.
+#[test]
+fn changes_of_a_role_write_only_what_changes() {
+    let node = RoleNode::new();
+    for name in ["r", "a", "b", "c"] {
+        node.run(&format!("CREATE ROLE {name}"));
+    }
+    let written = || -> Vec<i64> {
+        let rows = node.node.rows("SELECT WRITETIME(member_of) FROM system_auth.roles WHERE role = 'r'");
+        let times = rows[0].trim_matches(['[', ']']).split(',');
+        times.map(|time| time.trim().parse().unwrap_or_else(|_| panic!("{rows:?}"))).collect()
+    };
+    node.run("GRANT a TO r");
+    node.run("GRANT b TO r");
+    let first = written();
+    assert!(first.len() == 2 && first[0] < first[1], "{first:?}");
+    node.run("GRANT c TO r");
+    node.run("ALTER ROLE r WITH LOGIN = true AND PASSWORD = 'r'");
+    assert_eq!(written()[..2], first);
+    node.run("REVOKE b FROM r");
+    assert_eq!(written()[0], first[0]);
+    assert_eq!(node.node.rows("LIST ROLES OF r NORECURSIVE").len(), 3);
+    node.run("DROP ROLE a");
+    let rows = node.node.rows("SELECT role, can_login, member_of FROM system_auth.roles WHERE role = 'r'");
+    assert_eq!(rows, ["'r' true {'c'}"]);
+    assert!(node.node.rows("SELECT * FROM system_auth.role_members WHERE role = 'a'").is_empty());
+    node.node.processor.reload_roles().unwrap();
+    assert_eq!(node.node.rows("LIST ROLES OF r").len(), 2);
+}
+
+/// A node with the roles `r0`, `r1` and so on. Their rows are written directly: each statement about a role is a few
+/// durable writes.
+fn with_many_roles(count: usize, member_of: impl Fn(usize) -> String) -> RoleNode {
+    let node = RoleNode::new();
+    for first in (0..count).step_by(100) {
+        let row = |number: usize| {
+            format!(
+                "INSERT INTO system_auth.roles (role, can_login, is_superuser, member_of) \
+                 VALUES ('r{number}', true, false, {});",
+                member_of(number)
+            )
+        };
+        let rows: String = (first..count.min(first + 100)).map(row).collect();
+        node.run(&format!("BEGIN UNLOGGED BATCH {rows} APPLY BATCH"));
+    }
+    node.node.processor.reload_roles().unwrap();
+    node
+}
+
+/// While the members of a role work, it is dropped, with what they had from it.
+#[test]
+fn a_role_with_thousands_of_members_is_dropped_while_they_work() {
+    const MEMBERS: usize = 3_000;
+    let mut node = with_many_roles(MEMBERS, |number| if number == 0 { "{}".to_owned() } else { "{'r0'}".to_owned() });
+    node.run("GRANT SELECT ON ks.t TO r0");
+    node.run(&format!("ALTER ROLE r{} WITH PASSWORD = 'r{}'", MEMBERS - 1, MEMBERS - 1));
+    node.client(&format!("r{}", MEMBERS - 1));
+    let member = Arc::clone(&node.node.client);
+    node.client("cassandra");
+    let processor = Arc::clone(&node.node.processor);
+    let prepared = processor.prepare("SELECT * FROM ks.t WHERE k = 1", None).unwrap();
+    let dropped = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let (processor, member, prepared, dropped) = (&processor, &member, &prepared, &dropped);
+        let worker = scope.spawn(move || {
+            let (mut accepted, mut was_refused) = (0_u64, false);
+            loop {
+                let is_over = dropped.load(Ordering::SeqCst) == 1;
+                let statement = Statement::Prepared { statement: prepared, client_columns: None };
+                let is_accepted = executes(processor, member, statement);
+                assert!(!(is_accepted && was_refused), "a permission came back");
+                assert!(!(is_accepted && is_over), "a role that is dropped gives a permission");
+                was_refused |= !is_accepted;
+                accepted += u64::from(is_accepted);
+                dropped.compare_exchange(2, 3, Ordering::SeqCst, Ordering::SeqCst).ok();
+                if is_over {
+                    return accepted;
+                }
+            }
+        });
+        // The worker has begun.
+        dropped.store(2, Ordering::SeqCst);
+        while dropped.load(Ordering::SeqCst) == 2 {
+            std::thread::yield_now();
+        }
+        node.run("DROP ROLE r0");
+        dropped.store(1, Ordering::SeqCst);
+        assert!(worker.join().unwrap() > 0);
+    });
+    assert_eq!(node.node.rows("LIST ROLES").len(), MEMBERS);
+    node.node.processor.reload_roles().unwrap();
+    assert_eq!(node.node.rows("LIST ROLES OF r7"), ["'r7' false true {} 'ALL'"]);
+}
+
+/// GRANTs that each would close a cycle together are made at once: one of them at least is refused.
+#[test]
+fn grants_at_the_same_time_make_no_cycle() {
+    const ROLES: usize = 6;
+    let node = RoleNode::new();
+    for number in 0..ROLES {
+        node.run(&format!("CREATE ROLE c{number}"));
+    }
+    for round in 0..20 {
+        let step = 1 + round % (ROLES - 1);
+        let granted: Vec<bool> = std::thread::scope(|scope| {
+            let grants = (0..ROLES).map(|number| {
+                let (processor, client) = (&node.node.processor, &node.node.client);
+                let text = format!("GRANT c{number} TO c{}", (number + step) % ROLES);
+                scope.spawn(move || executes(processor, client, Statement::Text(&text)))
+            });
+            let threads: Vec<_> = grants.collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(granted.contains(&true) && granted.contains(&false), "round {round}: {granted:?}");
+        // In a cycle, two roles would have each other.
+        let all: Vec<_> = (0..ROLES).map(|number| node.node.rows(&format!("LIST ROLES OF c{number}"))).collect();
+        let has = |of: usize, role: usize| all[of].iter().any(|row| row.starts_with(&format!("'c{role}' ")));
+        for (first, second) in (0..ROLES).flat_map(|first| (0..first).map(move |second| (first, second))) {
+            assert!(!(has(first, second) && has(second, first)), "round {round}: c{first}, c{second}");
+        }
+        for number in 0..ROLES {
+            let (processor, client) = (&node.node.processor, &node.node.client);
+            let text = format!("REVOKE c{number} FROM c{}", (number + step) % ROLES);
+            executes(processor, client, Statement::Text(&text));
+        }
+    }
 }
 
 #[test]

@@ -454,6 +454,42 @@ fn a_role_connects_from_its_groups_of_addresses_only() {
     node.run(READ);
 }
 
+/// Recorded from Cassandra's classes: the lists of a role that is dropped go, and must not leave it free.
+#[test]
+fn a_connected_role_that_may_not_log_in_any_more_may_connect_to_no_place() {
+    let refused_here = "You do not have access to this datacenter (datacenter1)";
+    let refused_from = "You do not have access from this IP 127.0.0.1";
+    for (data_centers, cidrs, refused) in
+        [(true, CidrChecks::Off, refused_here), (false, CidrChecks::Enforce, refused_from)]
+    {
+        let access = AccessOptions { data_centers, cidrs, cidrs_of_superusers: false };
+        // Every role that can log in may do everything.
+        let auth = AuthOptions { access, permissions: false, ..WITH_ROLES };
+        let mut node =
+            RoleNode { node: TestNode::with_options(ProcessorOptions { auth, ..ProcessorOptions::default() }) };
+        node.node.processor.start_roles().unwrap();
+        node.client("cassandra");
+        node.run("CREATE ROLE other WITH PASSWORD = 'other' AND LOGIN = true AND SUPERUSER = true");
+        for name in ["r", "other"] {
+            node.as_superuser(&format!("CREATE ROLE IF NOT EXISTS {name} WITH PASSWORD = '{name}' AND LOGIN = true"));
+            node.client(name);
+            let prepared = node.node.processor.prepare(READ, None).unwrap();
+            let execute = |node: &RoleNode| node.node.execute(&prepared, &QueryOptions::default());
+            node.run(READ);
+            execute(&node).unwrap();
+            node.as_superuser(&format!("ALTER ROLE {name} WITH LOGIN = false"));
+            assert_eq!(node.node.failure(READ), refused, "{name}");
+            assert_eq!(execute(&node).unwrap_err().message, refused, "{name}");
+            node.as_superuser(&format!("ALTER ROLE {name} WITH LOGIN = true"));
+            node.run(READ);
+            execute(&node).unwrap();
+            node.as_superuser(&format!("DROP ROLE {name}"));
+            assert_eq!(node.node.failure(READ), refused, "{name}");
+            assert_eq!(execute(&node).unwrap_err().message, refused, "{name}");
+        }
+    }
+}
+
 #[test]
 fn a_login_from_elsewhere_is_reported_where_addresses_are_only_monitored() {
     let mut node = node_with_places(CidrChecks::Monitor);
