@@ -133,6 +133,8 @@ class Cassandra:
         if plugin is not None:
             add_plugin(directory, plugin_for_all)
         properties = {
+            # Espalier has no such limit.
+            "cassandra.role_password_update_min_interval_in_ms": "0",
             "cassandra.config": f"file://{directory}/cassandra.yaml",
             "logback.configurationFile": f"file://{HERE}/logback.xml",
             "cassandra.oracle.log_level": log_level,
@@ -192,6 +194,27 @@ class Cassandra:
             self.process.stdin.write(("\t".join(words) + "\n").encode())
             self.process.stdin.flush()
             return self.expect_ok(" ".join(words))
+
+    def enable_audit_log(self, options: dict[str, str]) -> None:
+        """As `nodetool enableauditlog`, with options of the filter."""
+        self.command("enable_audit_log", *(f"{name}={value}" for name, value in options.items()))
+
+    def disable_audit_log(self) -> None:
+        self.command("disable_audit_log")
+
+    def audit_options(self) -> dict[str, str]:
+        """What `nodetool getauditlog` says of the filter."""
+        return dict(option.split("=", 1) for option in self.command("audit_options").split("\t"))
+
+    def restart_with_audit_log(self, options: dict[str, str]) -> None:
+        """Ends the node, and starts it with these options in its configuration."""
+        self.command("drain")
+        self.end()
+        configuration = self.directory / "cassandra.yaml"
+        written = ", ".join(f"{name}: {value}" for name, value in options.items())
+        line = f"audit_logging_options: {{logger: [{{class_name: FileAuditLogger}}], {written}}}"
+        configuration.write_text(re.sub(r"(?m)^audit_logging_options:.*$", lambda _: line, configuration.read_text()))
+        self.launch()
 
     def flush(self, *keyspace_and_table: str) -> None:
         self.command("flush", *keyspace_and_table)

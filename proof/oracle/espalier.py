@@ -107,6 +107,22 @@ class Espalier:
             raise RuntimeError(f"espalier {' '.join(arguments)}: status {done.returncode}: {done.stderr.strip()}")
         return done.stdout
 
+    def enable_audit_log(self, options: dict[str, str]) -> None:
+        flags = ((f"--{name.replace('_', '-')}", value) for name, value in options.items())
+        self.steer("enableauditlog", *(word for flag in flags for word in flag))
+
+    def disable_audit_log(self) -> None:
+        self.steer("disableauditlog")
+
+    def audit_options(self) -> dict[str, str]:
+        lines = (line.split(maxsplit=1) for line in self.steer("getauditlog").splitlines())
+        return {words[0]: words[1] if len(words) > 1 else "" for words in lines}
+
+    def restart_with_audit_log(self, options: dict[str, str]) -> None:
+        written = ", ".join(f"{name}: {value}" for name, value in options.items())
+        self.environment["ESPALIER_AUDIT_LOGGING_OPTIONS"] = f"{{logger: FileAuditLogger, roll_cycle: DAILY, {written}}}"
+        self.restart()
+
     def flush(self, *keyspace_and_table: str) -> None:
         self.steer("flush", *keyspace_and_table)
 

@@ -3,9 +3,10 @@
 Each role has one permission on one resource, or a few, or is granted another role. Each sends all statements, as text and
 prepared, and each answer is compared: its kind, its error's code and text, and the rows of LIST. The audit logs of both nodes
 are compared entry by entry. Masks of columns are made, described, and read by roles with and without UNMASK. Unusual names and
-graphs of roles are tried, and roles that change while they are connected. Then permissions change while prepared statements
-run, drivers log in, logs of requests meet what is not their file, and passwords are searched for in all that the node has
-written.
+graphs of roles are tried, and roles that change while they are connected. The audit log has filters of all kinds, from the
+configuration and from the command that changes them. Then permissions change while prepared statements
+run, drivers log in, logs of requests meet what is not their file, the node is killed while roles change, and passwords are
+searched for in all that the node has written.
 
 usage: python -m proof.roles [--only-espalier]
 """
@@ -23,7 +24,7 @@ from cassandra.cluster import Cluster, NoHostAvailable
 
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import SECRETS, Espalier
-from proof.roles import audit, cases, edges, masking
+from proof.roles import audit, cases, edges, filters, kills, masking
 from proof.wire import Connection, Error, QueryOptions, Rows
 from proof.wire.connection import LoginRefused
 
@@ -31,12 +32,13 @@ SECRET = SECRETS[0]
 SUPERUSER = ("cassandra", "cassandra")
 HASH = "$2a$10$JSJEMFm6GeaW9XxT5JIheuEtPvat6i7uKbnTcxX3c1wshIIsGyUtG"
 SHOWN = 20
+UNAUTHORIZED = 0x2100
 # The cells of the table of grants and statements, at least.
 CELLS_MIN = 3_000
 # Every role with a number that this divides prepares the statements that all roles send as text.
 PREPARING_EVERY = 13
 ROLES_ON = {"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer",
-            "audit_logging_options": "{enabled: true, logger: FileAuditLogger}", "dynamic_data_masking_enabled": "true"}
+            "audit_logging_options": "{enabled: true, logger: FileAuditLogger, roll_cycle: DAILY}", "dynamic_data_masking_enabled": "true"}
 
 
 def main() -> None:
@@ -51,20 +53,22 @@ def main() -> None:
             failures.append(f"the table has {len(ours)} cells, which are fewer than {CELLS_MIN}")
         audit.requests(node, first_connection)
         our_entries = audit.entries(node, first_connection)
-        ours |= edges.answers(node, first_connection) | masking.answers(node, first_connection)
+        ours |= others(node)
+        node.restart_with_audit_log({"enabled": "true"})
         if not options.only_espalier:
             with Cassandra.start(roles=True) as oracle:
                 theirs = table(oracle)
                 audit.requests(oracle, first_connection)
                 entries = audit.entries(oracle, first_connection)
-                theirs |= edges.answers(oracle, first_connection) | masking.answers(oracle, first_connection)
+                theirs |= others(oracle)
             same, lines = audit.compare(entries, our_entries)
             passed += same
             failures += lines
             different = {cell for cell in theirs if ours.get(cell) != theirs[cell]}
             passed += len(theirs) - len(different)
             failures += [f"{cell}\n    Cassandra: {theirs[cell]}\n    Espalier:  {ours.get(cell)}" for cell in sorted(different)]
-        checks = [changes_hold_at_once, a_driver_logs_in, logs_survive_what_happens_to_their_files, verbs_read_roles_at_once, no_secret_is_written]
+        checks = [changes_hold_at_once, a_driver_logs_in, logs_survive_what_happens_to_their_files, verbs_read_roles_at_once,
+                  statements_survive_kills, no_secret_is_written]
         for check in checks:
             try:
                 check(node)
@@ -107,6 +111,25 @@ def table(node) -> dict[tuple[str, str], str]:
                 handle = client.prepare(statement)
                 refused = isinstance(handle, Error)
                 answers[name, f"prepared {statement}"] = shown(handle if refused else client.execute(handle))
+    return answers
+
+
+def others(node) -> dict[tuple[str, str], str]:
+    answers = not_built(node)
+    for part in (edges, masking, filters):
+        answers |= part.answers(node, first_connection)
+    return answers
+
+
+def not_built(node) -> dict[tuple[str, str], str]:
+    """As `table`, for statements of which only refusals are the same."""
+    answers = {}
+    for role, statements in cases.grants():
+        with Connection(node.host, node.port, 5, login=(role, role)) as client:
+            for statement in cases.NOT_BUILT:
+                answer = client.query(statement)
+                is_refused = isinstance(answer, Error) and answer.code == UNAUTHORIZED
+                answers["; ".join(statements) or "nothing", statement] = shown(answer) if is_refused else "not refused"
     return answers
 
 
@@ -216,6 +239,10 @@ def verbs_read_roles_at_once(node) -> None:
         "Not found role direct in CIDR permissions cache, nothing to invalidate\n"
     stats = node.steer("cidrfilteringstats")
     assert stats.startswith("cidr_filtering_metrics_counts:\nname ") and "CIDR checks latency (ns)" in stats, stats
+
+
+def statements_survive_kills(node) -> None:
+    kills.acknowledged_statements_survive(node, first_connection)
 
 
 def assert_fails(text: str, action) -> None:

@@ -5,7 +5,9 @@ docs/differences.md names what differs on purpose: Cassandra keeps the rows of d
 them, and it does not accept an apostrophe in a mask's argument.
 """
 
-from proof.wire import Connection, Error, Prepared, Rows
+from collections.abc import Iterator
+
+from proof.wire import Connection, Error, Prepared, QueryOptions, Rows
 
 SETUP = [
     "CREATE KEYSPACE mk WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -375,9 +377,36 @@ def answers(node, connect) -> dict[tuple[str, str], str]:
                             prepared = client.prepare(statement)
                             answer = client.execute(prepared) if isinstance(prepared, Prepared) else prepared
                             found[role, f"prepared {statement}"] = shown(answer)
+                            if statement.startswith("SELECT"):
+                                found[role, f"in pages {statement}"] = str([*pages(client, statement)])
+        found["m_both", "UNMASK goes between two pages"] = between_pages(node, admin)
         for number, statement in enumerate(SCHEMAS):
             found["schema", f"{number} {statement}"] = shown(admin.query(statement))
     return found
+
+
+def pages(client: Connection, statement: str) -> Iterator[str | tuple]:
+    """All rows, read in pages of one row, or the error."""
+    options = QueryOptions(page_size=1)
+    while True:
+        answer = client.query(statement, options)
+        if not isinstance(answer, Rows):
+            yield shown(answer)
+            return
+        yield from answer.rows
+        if answer.metadata.paging_state is None:
+            return
+        options = options.next_page(answer.metadata.paging_state)
+
+
+def between_pages(node, admin: Connection) -> str:
+    with Connection(node.host, node.port, 5, login=("m_both", "m_both")) as client:
+        rows = pages(client, "SELECT k, c, x, n FROM mk.t WHERE k = 1")
+        first = next(rows)
+        changes = [shown(admin.query("REVOKE UNMASK ON mk.t FROM m_both"))]
+        second = next(rows)
+        changes.append(shown(admin.query("GRANT UNMASK ON mk.t TO m_both")))
+        return f"{first} {second} {[*rows]} {changes}"
 
 
 def shown(answer) -> str:

@@ -84,7 +84,10 @@ pub enum Command {
     Drain(Node),
     /// Read the certificates for TLS again; connections stay
     Reloadssl(Node),
-    /// Turn the audit log on; options that are not given are those of the configuration
+    /// Turn the audit log on, or change it; options that are not given are those of the configuration
+    ///
+    /// If the configuration turned the log on, names of keyspaces, categories and users that an earlier call gave stay,
+    /// as in Cassandra.
     Enableauditlog(AuditLog),
     /// Turn the audit log off
     Disableauditlog(Node),
@@ -185,7 +188,7 @@ pub struct AuditLog {
     /// Logger class; only FileAuditLogger is supported
     #[arg(long, value_name = "CLASS")]
     pub logger: Option<String>,
-    /// Keyspaces to enter, separated by commas; all if empty
+    /// Keyspaces to enter, separated by commas; all if there are none
     #[arg(long, value_name = "NAMES")]
     pub included_keyspaces: Option<String>,
     /// Keyspaces not to enter

@@ -7,7 +7,7 @@ mod options;
 pub use file::LogFile;
 pub use options::{Auditing, FileOptions, FullQueryLogging, Kind, RollCycle};
 
-use query::{AuditOptions, Processor};
+use query::{AuditFilter, AuditOptions, Processor};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -23,10 +23,22 @@ struct Configured {
 /// The logs that are on, with their options.
 #[derive(Debug, Default)]
 struct Open {
-    audit: Option<(Auditing, Arc<LogFile>)>,
+    /// The choice of requests on which a command that turns the audit log on is based, if it is not that of the
+    /// configuration any more.
+    filter: Option<AuditFilter>,
+    audit: Option<OpenAudit>,
     queries: Option<(FullQueryLogging, Arc<LogFile>)>,
     /// The directory of the last full query log, which a reset cleans.
     last_query_directory: Option<PathBuf>,
+}
+
+/// The audit log that is on.
+#[derive(Debug)]
+struct OpenAudit {
+    options: Auditing,
+    log: Arc<LogFile>,
+    /// Whether it was turned on by the configuration.
+    is_configured: bool,
 }
 
 /// What a command gets while another one opens, changes or closes a log.
@@ -69,35 +81,54 @@ impl RequestLogs {
             return Ok(None);
         }
         let _one_at_a_time = self.one_at_a_time()?;
-        self.open_audit(self.configured.auditing.clone()).map(Some)
+        self.open_audit(self.configured.auditing.clone(), true).map(Some)
     }
 
     /// Opens the audit log, or changes the one that is on.
-    fn open_audit(&self, mut options: Auditing) -> Result<AuditOptions, String> {
+    fn open_audit(&self, mut options: Auditing, is_configured: bool) -> Result<AuditOptions, String> {
         let directory = options.directory.get_or_insert_with(|| self.configured.audit_directory.clone());
-        let known = self.open().audit.as_ref().map(|(_, log)| Arc::clone(log));
+        let known = self.open().audit.as_ref().map(|open| Arc::clone(&open.log));
         let log = match known {
             Some(log) => log.change(&options.file, directory).map(|()| log)?,
             None => Arc::new(LogFile::open(Kind::Audit, &options.file, directory)?),
         };
         tracing::info!(directory = %directory.display(), "Audit logging is enabled.");
         let audit = AuditOptions { filter: options.filter.clone(), log: log.clone() };
-        self.open().audit = Some((Auditing { enabled: true, ..options }, log));
+        let mut open = self.open();
+        let is_configured = open.audit.as_ref().map_or(is_configured, |open| open.is_configured);
+        if is_configured {
+            // As in Cassandra, a log that the configuration turned on has its choice in place of the configuration's.
+            open.filter = Some(options.filter.clone());
+        }
+        open.audit = Some(OpenAudit { options: Auditing { enabled: true, ..options }, log, is_configured });
         Ok(audit)
     }
 
     /// The options of the audit log that is on, or else those of the configuration.
     pub fn auditing(&self) -> Auditing {
-        match &self.open().audit {
-            Some((options, _)) => options.clone(),
-            None => Auditing { enabled: false, ..self.configured.auditing.clone() },
+        let on = self.open().audit.as_ref().map(|open| open.options.clone());
+        on.unwrap_or_else(|| Auditing { enabled: false, ..self.configured_auditing() })
+    }
+
+    /// The options of the configuration. The choice of requests is that of the last command that changed it while the
+    /// log was on as configured.
+    fn configured_auditing(&self) -> Auditing {
+        let configured = self.configured.auditing.clone();
+        match self.open().filter.clone() {
+            Some(filter) => Auditing { filter, ..configured },
+            None => configured,
         }
     }
 
-    /// Turns the audit log on with these options, or changes those of the one that is on. No entry is lost meanwhile.
-    pub fn enable_audit(&self, options: Auditing, processor: &Processor) -> Result<(), String> {
+    /// Turns the audit log on, or changes the one that is on. `options` makes the options, on top of those of the
+    /// configuration. No entry is lost meanwhile.
+    pub fn enable_audit(
+        &self,
+        options: impl FnOnce(Auditing) -> Result<Auditing, String>,
+        processor: &Processor,
+    ) -> Result<(), String> {
         let _one_at_a_time = self.one_at_a_time()?;
-        let audit = self.open_audit(options)?;
+        let audit = self.open_audit(options(self.configured_auditing())?, false)?;
         processor.set_audit(Some(audit));
         Ok(())
     }
@@ -105,7 +136,7 @@ impl RequestLogs {
     /// Turns the audit log off.
     pub fn disable_audit(&self, processor: &Processor) -> Result<(), String> {
         let _one_at_a_time = self.one_at_a_time()?;
-        let log = self.open().audit.take().map(|(_, log)| log);
+        let log = self.open().audit.take().map(|open| open.log);
         close(log, || processor.set_audit(None));
         Ok(())
     }
@@ -163,7 +194,7 @@ impl RequestLogs {
     /// The entries that could not be written, by log.
     pub fn lost(&self) -> Vec<(Kind, u64)> {
         let open = self.open();
-        let audit = open.audit.iter().map(|(_, log)| (Kind::Audit, log.lost()));
+        let audit = open.audit.iter().map(|audit| (Kind::Audit, audit.log.lost()));
         let queries = open.queries.iter().map(|(_, log)| (Kind::FullQuery, log.lost()));
         audit.chain(queries).collect()
     }
@@ -172,7 +203,7 @@ impl RequestLogs {
     pub fn close(&self) {
         let mut open = self.open();
         let logs: [Option<Arc<LogFile>>; 2] =
-            [open.audit.take().map(|(_, log)| log), open.queries.take().map(|(_, log)| log)];
+            [open.audit.take().map(|audit| audit.log), open.queries.take().map(|(_, log)| log)];
         drop(open);
         logs.into_iter().flatten().for_each(|log| log.close());
     }

@@ -2,9 +2,14 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 
+import org.apache.cassandra.audit.AuditLogManager;
+import org.apache.cassandra.audit.AuditLogOptions;
 import org.apache.cassandra.db.ColumnFamilyStore;
 import org.apache.cassandra.db.Keyspace;
 import org.apache.cassandra.io.sstable.format.SSTableReader;
@@ -19,7 +24,8 @@ import org.apache.cassandra.service.StorageService;
  * "error ...". Everything else Cassandra prints goes to standard error.
  *
  * flush [KEYSPACE [TABLE]], compact KEYSPACE [TABLE], import KEYSPACE TABLE DIRECTORY, verify KEYSPACE TABLE,
- * sstables KEYSPACE TABLE, stop, and the commands of RingCommands
+ * sstables KEYSPACE TABLE, enable_audit_log [NAME=VALUE ...], disable_audit_log, audit_options, stop, and the commands
+ * of RingCommands
  */
 public class OracleNode
 {
@@ -76,9 +82,44 @@ public class OracleNode
                 return "";
             case "sstables":
                 return sstables(store(words));
+            case "enable_audit_log":
+                enableAuditLog(words);
+                return "";
+            case "disable_audit_log":
+                StorageService.instance.disableAuditLog();
+                return "";
+            case "audit_options":
+                return auditOptions();
             default:
                 return RingCommands.execute(words);
         }
+    }
+
+    /** As nodetool enableauditlog: what is not named is null. */
+    private static void enableAuditLog(String[] words) throws Exception
+    {
+        Map<String, String> options = new HashMap<>();
+        for (String word : Arrays.copyOfRange(words, 1, words.length))
+            options.put(word.substring(0, word.indexOf('=')), word.substring(word.indexOf('=') + 1));
+        StorageService.instance.enableAuditLog(options.get("logger"), Map.of(),
+                                               options.get("included_keyspaces"), options.get("excluded_keyspaces"),
+                                               options.get("included_categories"), options.get("excluded_categories"),
+                                               options.get("included_users"), options.get("excluded_users"),
+                                               Integer.MIN_VALUE, null, null, Long.MIN_VALUE, Integer.MIN_VALUE, null);
+    }
+
+    /** The filter that nodetool getauditlog prints. */
+    private static String auditOptions()
+    {
+        AuditLogOptions options = AuditLogManager.instance.getAuditLogOptions();
+        return String.join("\t",
+                           "enabled=" + StorageService.instance.isAuditLogEnabled(),
+                           "included_keyspaces=" + options.included_keyspaces,
+                           "excluded_keyspaces=" + options.excluded_keyspaces,
+                           "included_categories=" + options.included_categories,
+                           "excluded_categories=" + options.excluded_categories,
+                           "included_users=" + options.included_users,
+                           "excluded_users=" + options.excluded_users);
     }
 
     private static void flush(String[] words, String[] tables) throws Exception

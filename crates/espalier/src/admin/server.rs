@@ -193,7 +193,7 @@ fn execute(node: &NodeState, request: &Request) -> Result<String, String> {
             return Ok(format!("{keyspace}.{table} is served again; {applied} updates had been set aside\n"));
         }
         Verb::EnableAuditLog => {
-            let options = config::audit_of_verb(node.request_logs.auditing(), &request.options)?;
+            let options = |configured| config::audit_of_verb(configured, &request.options);
             node.request_logs.enable_audit(options, &node.processor)?;
         }
         Verb::DisableAuditLog => node.request_logs.disable_audit(&node.processor)?,

@@ -4,7 +4,7 @@
 use super::Config;
 use super::units::{boolean, class_name, number, scalar, text};
 use crate::request_logs::{Auditing, FileOptions, FullQueryLogging, Kind, RollCycle};
-use query::{Category, Choice};
+use query::{AuditFilter, Category, Choice};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,6 +17,16 @@ pub(super) const AUDIT_KEYS: &[&str] = &[
     "enabled",
     "logger",
     "audit_logs_dir",
+    "included_keyspaces",
+    "excluded_keyspaces",
+    "included_categories",
+    "excluded_categories",
+    "included_users",
+    "excluded_users",
+];
+
+/// The keys of `audit_logging_options` that choose the requests that are entered.
+const CHOICE_KEYS: &[&str] = &[
     "included_keyspaces",
     "excluded_keyspaces",
     "included_categories",
@@ -62,7 +72,20 @@ fn of_verb(options: &BTreeMap<String, String>) -> Map<String, Value> {
 pub fn audit_of_verb(configured: Auditing, options: &BTreeMap<String, String>) -> Result<Auditing, String> {
     let mut section = of_verb(options);
     section.entry("logger").or_insert_with(|| Value::String(FILE_LOGGER.to_owned()));
-    audit_with(Auditing { enabled: true, ..configured }, &section)
+    let mut options = audit_with(Auditing { enabled: true, ..configured }, &section)?;
+    let mut defaults = AuditFilter::default();
+    for (key, value) in section.iter().filter(|(key, _)| CHOICE_KEYS.contains(&key.as_str())) {
+        // As in Cassandra, a text of commas alone stands for the default.
+        if !is_blank(value) && names(value)?.is_empty() {
+            *chosen(&mut options.filter, key) = std::mem::take(chosen(&mut defaults, key));
+        }
+    }
+    let AuditFilter { keyspaces, categories, users } = &mut options.filter;
+    for Choice { included, excluded } in [keyspaces, categories, users] {
+        // What is excluded is not included, which the answer to `getauditlog` shows.
+        included.retain(|name| !excluded.contains(name));
+    }
+    Ok(options)
 }
 
 /// The options of `enablefullquerylog`, on top of those of the configuration.
@@ -102,26 +125,42 @@ fn full_query_with(mut options: FullQueryLogging, section: &Map<String, Value>) 
 }
 
 fn apply_audit(options: &mut Auditing, key: &str, value: &Value) -> Result<(), String> {
-    let Choice { included, excluded } = match key {
-        "included_keyspaces" | "excluded_keyspaces" => &mut options.filter.keyspaces,
-        "included_categories" | "excluded_categories" => &mut options.filter.categories,
-        "included_users" | "excluded_users" => &mut options.filter.users,
-        "enabled" => {
-            options.enabled = boolean(value)?;
-            return Ok(());
-        }
-        "audit_logs_dir" => {
-            options.directory = directory(value)?;
-            return Ok(());
-        }
-        _ => return apply_file(&mut options.file, Kind::Audit, key, value),
-    };
-    let names = names(value)?;
+    match key {
+        _ if CHOICE_KEYS.contains(&key) => choose(&mut options.filter, key, value)?,
+        "enabled" => options.enabled = boolean(value)?,
+        "audit_logs_dir" => options.directory = directory(value)?,
+        _ => apply_file(&mut options.file, Kind::Audit, key, value)?,
+    }
+    Ok(())
+}
+
+/// Sets the names of a key of the choice. As in Cassandra, an empty text changes nothing.
+fn choose(filter: &mut AuditFilter, key: &str, value: &Value) -> Result<(), String> {
+    if is_blank(value) {
+        return Ok(());
+    }
+    let mut names = names(value)?;
     if key.ends_with("_categories") {
+        names = names.iter().map(|name| name.to_uppercase()).collect();
         check_categories(&names)?;
     }
-    *(if key.starts_with("included") { included } else { excluded }) = names;
+    *chosen(filter, key) = names;
     Ok(())
+}
+
+/// The names of a key of the choice.
+fn chosen<'f>(filter: &'f mut AuditFilter, key: &str) -> &'f mut BTreeSet<String> {
+    let Choice { included, excluded } = match key.rsplit('_').next() {
+        Some("keyspaces") => &mut filter.keyspaces,
+        Some("categories") => &mut filter.categories,
+        _ => &mut filter.users,
+    };
+    if key.starts_with("included") { included } else { excluded }
+}
+
+/// Whether a text has no letters.
+fn is_blank(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.trim().is_empty())
 }
 
 fn apply_file(options: &mut FileOptions, kind: Kind, key: &str, value: &Value) -> Result<(), String> {
@@ -152,9 +191,9 @@ fn directory(value: &Value) -> Result<Option<PathBuf>, String> {
     }
 }
 
-/// Names, which are separated by commas.
+/// Names, which are separated by commas and blanks around them.
 fn names(value: &Value) -> Result<BTreeSet<String>, String> {
-    Ok(text(value)?.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    Ok(text(value)?.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }
 
 fn check_categories(names: &BTreeSet<String>) -> Result<(), String> {
@@ -206,6 +245,18 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_list_of_names_in_the_file_is_the_default_and_commas_alone_are_no_name() {
+        let excluded = |value: &str| {
+            let text = format!("audit_logging_options:\n  excluded_keyspaces: {value}\n");
+            load(&text).unwrap().filter.keyspaces.excluded
+        };
+        assert_eq!(excluded("''"), AuditFilter::default().keyspaces.excluded);
+        assert_eq!(excluded("' '"), AuditFilter::default().keyspaces.excluded);
+        assert!(excluded("','").is_empty());
+        assert_eq!(excluded("' k '"), ["k".to_owned()].into());
+    }
+
+    #[test]
     fn unsupported_options_are_refused_by_name() {
         let enabled = |rest: &str| load(&format!("audit_logging_options:\n  enabled: true\n{rest}")).unwrap_err();
         assert!(enabled("").contains("BinAuditLogger is not supported; accepted: FileAuditLogger"));
@@ -245,6 +296,24 @@ mod tests {
         assert!(changed.enabled && !changed.file.waits && changed.file.roll_cycle == RollCycle::Daily);
         assert_eq!(changed.filter.keyspaces.included.len(), 2);
         assert_eq!(changed.filter.users, configured.filter.users);
+        // Names are trimmed, categories have any case, and an empty text changes nothing; commas alone are the default.
+        let asked = options(&[
+            ("excluded_users", " "),
+            ("included_users", " ada ,, robot"),
+            ("included_categories", "ddl, Dml"),
+            ("excluded_keyspaces", ","),
+            ("excluded_categories", " , "),
+        ]);
+        let mut configured = configured;
+        configured.filter.categories.excluded = ["DCL".to_owned()].into();
+        configured.filter.keyspaces.excluded = ["k".to_owned()].into();
+        let changed = audit_of_verb(configured.clone(), &asked).unwrap();
+        let set = |names: &[&str]| -> BTreeSet<String> { names.iter().map(|name| (*name).to_owned()).collect() };
+        assert_eq!(changed.filter.users, Choice { included: set(&["ada"]), excluded: set(&["robot"]) });
+        assert_eq!(changed.filter.categories, Choice { included: set(&["DDL", "DML"]), excluded: set(&[]) });
+        assert_eq!(changed.filter.keyspaces, AuditFilter::default().keyspaces);
+        let unknown = audit_of_verb(configured.clone(), &options(&[("included_categories", "ddl,foo")])).unwrap_err();
+        assert!(unknown.contains("category FOO not found"), "{unknown}");
         let binary = audit_of_verb(configured, &options(&[("logger", "BinAuditLogger")])).unwrap_err();
         assert!(binary.contains("BinAuditLogger is not supported"), "{binary}");
         let path =

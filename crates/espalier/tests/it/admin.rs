@@ -232,6 +232,49 @@ fn the_audit_log_and_the_full_query_log_are_turned_on_and_off() {
     assert_eq!(failure(&binary), "espalier: logger: BinAuditLogger is not supported; accepted: FileAuditLogger");
 }
 
+/// Recorded from Cassandra, which changes the choice of its configuration while the log is on as configured.
+#[test]
+fn options_of_the_audit_log_that_a_command_does_not_name_are_those_of_the_configuration() {
+    let directory = TempDir::new();
+    let shown = |data: &Path| {
+        let answer = steer(data, &["getauditlog"]);
+        let value = |key: &str| {
+            let line = answer.lines().find(|line| line.starts_with(key)).unwrap();
+            line[key.len()..].trim().to_owned()
+        };
+        ["enabled", "roll_cycle", "excluded_keyspaces", "included_users", "excluded_users"].map(value).join(" ")
+    };
+    let start = |name: &str, enabled: &str| {
+        let data = directory.join(name);
+        let mut command = espalier(&["serve", "--data", data.to_str().unwrap(), "--port", "0"]);
+        let options =
+            format!("{{enabled: {enabled}, logger: FileAuditLogger, excluded_users: robot, roll_cycle: DAILY}}");
+        command.env("ESPALIER_AUDIT_LOGGING_OPTIONS", options);
+        (Node::launch(command), data)
+    };
+
+    let (_node, data) = start("off", "false");
+    steer(&data, &["enableauditlog", "--excluded-keyspaces", "other", "--roll-cycle", "HOURLY"]);
+    assert_eq!(shown(&data), "true HOURLY other  robot");
+    steer(&data, &["enableauditlog", "--included-users", "ada,robot"]);
+    assert_eq!(shown(&data), "true DAILY system,system_schema,system_virtual_schema ada robot");
+    steer(&data, &["disableauditlog"]);
+    assert_eq!(shown(&data), "false DAILY system,system_schema,system_virtual_schema  robot");
+
+    let (_node, data) = start("on", "true");
+    steer(&data, &["enableauditlog", "--excluded-keyspaces", "other", "--roll-cycle", "HOURLY"]);
+    assert_eq!(shown(&data), "true HOURLY other  robot");
+    steer(&data, &["enableauditlog", "--included-users", "ada,robot"]);
+    assert_eq!(shown(&data), "true DAILY other ada robot");
+    steer(&data, &["disableauditlog"]);
+    assert_eq!(shown(&data), "false DAILY other ada robot");
+    // The log that a command turned on leaves the configuration as it is.
+    steer(&data, &["enableauditlog", "--excluded-users", "ada"]);
+    assert_eq!(shown(&data), "true DAILY other  ada");
+    steer(&data, &["enableauditlog", "--excluded-users", "eve"]);
+    assert_eq!(shown(&data), "true DAILY other ada eve");
+}
+
 #[test]
 fn groups_of_addresses_are_changed_and_looked_up() {
     let directory = TempDir::new();

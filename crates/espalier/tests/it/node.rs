@@ -103,24 +103,25 @@ impl Node {
 
     /// The body of the answer to a statement, which must succeed.
     fn answer(&self, statement: &str, flags: u8) -> Vec<u8> {
-        let consistency_one = [0, 1];
-        let length = u32::try_from(statement.len()).unwrap().to_be_bytes();
-        let query = [&length[..], statement.as_bytes(), &consistency_one, &[flags]].concat();
-        let (opcode, answer) = self.exchange(QUERY, &query);
+        let (opcode, answer) = self.exchange(&[(QUERY, query(statement, flags))]);
         assert_ne!(opcode, ERROR, "{statement}: {}", String::from_utf8_lossy(&answer));
         answer
     }
 
+    /// Executes a statement as a role, which must be possible.
+    pub fn query_as(&self, name: &str, password: &str, statement: &str) {
+        let (opcode, answer) = self.exchange(&[login(name, password), (QUERY, query(statement, 0))]);
+        assert_ne!(opcode, ERROR, "{statement}: {}", String::from_utf8_lossy(&answer));
+    }
+
     /// Tries to log in, which must fail.
     pub fn refused_login(&self, name: &str) {
-        let token = [b"\0", name.as_bytes(), b"\0password"].concat();
-        let length = u32::try_from(token.len()).unwrap().to_be_bytes();
-        let (opcode, answer) = self.exchange(AUTH_RESPONSE, &[&length[..], &token].concat());
+        let (opcode, answer) = self.exchange(&[login(name, "password")]);
         assert_eq!(opcode, ERROR, "{}", String::from_utf8_lossy(&answer));
     }
 
-    /// Sends a message on a new connection, behind STARTUP. Returns the opcode and the body of its answer.
-    fn exchange(&self, opcode: u8, body: &[u8]) -> (u8, Vec<u8>) {
+    /// Sends messages on a new connection, behind STARTUP. Returns the opcode and the body of the last answer.
+    fn exchange(&self, messages: &[(u8, Vec<u8>)]) -> (u8, Vec<u8>) {
         let options = [&[0, 1, 0, 11], &b"CQL_VERSION"[..], &[0, 5], b"3.0.0"].concat();
         let mut socket = TcpStream::connect(self.address).unwrap();
         let mut ask = |opcode: u8, body: &[u8]| {
@@ -134,7 +135,8 @@ impl Node {
         };
         let (started, answer) = ask(STARTUP, &options);
         assert_ne!(started, ERROR, "{}", String::from_utf8_lossy(&answer));
-        ask(opcode, body)
+        let answers: Vec<_> = messages.iter().map(|(opcode, body)| ask(*opcode, body)).collect();
+        answers.into_iter().next_back().unwrap()
     }
 
     pub fn signal(&self, name: &str) {
@@ -148,6 +150,20 @@ impl Node {
         self.log.read_to_string(&mut rest).unwrap();
         (self.process.wait().unwrap().code(), rest)
     }
+}
+
+/// The body of a QUERY.
+fn query(statement: &str, flags: u8) -> Vec<u8> {
+    let consistency_one = [0, 1];
+    let length = u32::try_from(statement.len()).unwrap().to_be_bytes();
+    [&length[..], statement.as_bytes(), &consistency_one, &[flags]].concat()
+}
+
+/// The message with a name and a password.
+fn login(name: &str, password: &str) -> (u8, Vec<u8>) {
+    let token = format!("\0{name}\0{password}");
+    let length = u32::try_from(token.len()).unwrap().to_be_bytes();
+    (AUTH_RESPONSE, [&length[..], token.as_bytes()].concat())
 }
 
 impl Drop for Node {

@@ -108,6 +108,33 @@ fn only_the_owner_may_open_the_admin_socket() {
 }
 
 #[test]
+fn the_log_warns_of_a_node_that_lets_everybody_in_and_of_the_first_password() {
+    let directory = TempDir::new();
+    let start = |name: &str, address: &str, options: &[(&str, &str)]| {
+        let data = directory.join(name);
+        let mut command = espalier(&["serve", "--data", data.to_str().unwrap(), "--port", "0", "--listen", address]);
+        command.envs(options.iter().copied());
+        Node::launch(command)
+    };
+    const PASSWORDS: (&str, &str) = ("ESPALIER_AUTHENTICATOR", "PasswordAuthenticator");
+    const PERMISSIONS: (&str, &str) = ("ESPALIER_AUTHORIZER", "CassandraAuthorizer");
+    let everybody = "every client that reaches 0.0.0.0 may do everything: set authenticator and authorizer";
+    let every_role = "every role that can log in may do everything: set authorizer: CassandraAuthorizer";
+    let first = "the superuser cassandra has its first password: change it with ALTER ROLE";
+    let warnings = |node: &Node| [everybody, every_role, first].map(|text| node.started.contains(text));
+    assert_eq!(warnings(&start("open", "127.0.0.1", &[])), [false, false, false]);
+    assert_eq!(warnings(&start("open", "0.0.0.0", &[])), [true, false, false]);
+    assert_eq!(warnings(&start("roles", "0.0.0.0", &[PASSWORDS])), [false, true, true]);
+    let node = start("roles", "127.0.0.1", &[PASSWORDS, PERMISSIONS]);
+    assert_eq!(warnings(&node), [false, false, true]);
+    node.query_as("cassandra", "cassandra", "ALTER ROLE cassandra WITH PASSWORD = 'another'");
+    drop(node);
+    let node = start("roles", "127.0.0.1", &[PASSWORDS, PERMISSIONS]);
+    assert_eq!(warnings(&node), [false, false, false]);
+    node.query_as("cassandra", "another", "LIST ROLES");
+}
+
+#[test]
 fn the_name_of_a_refused_login_adds_no_line_to_the_log() {
     let directory = TempDir::new();
     let mut command = espalier(&["serve", "--data", directory.join("data").to_str().unwrap(), "--port", "0"]);

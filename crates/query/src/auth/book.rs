@@ -47,6 +47,20 @@ impl RoleBook {
         all
     }
 
+    /// Whether a role is another one, or has it, directly or through others.
+    pub fn has(&self, role: &str, other: &str) -> bool {
+        let mut seen = HashSet::from([role]);
+        let mut open = vec![role];
+        while let Some(next) = open.pop() {
+            let Some(known) = self.roles.get(next) else { continue };
+            if next == other {
+                return true;
+            }
+            open.extend(known.member_of.iter().map(String::as_str).filter(|granted| seen.insert(granted)));
+        }
+        false
+    }
+
     /// The role, and those that were granted to it directly.
     pub fn direct_of<'b>(&'b self, role: &str) -> BTreeSet<&'b str> {
         let Some((name, role)) = self.roles.get_key_value(role) else { return BTreeSet::new() };
@@ -159,6 +173,12 @@ mod tests {
         assert_eq!(book.all_of("a"), BTreeSet::from(["a", "b", "c"]));
         assert_eq!(book.direct_of("a"), BTreeSet::from(["a", "b"]));
         assert!(book.all_of("gone").is_empty());
+        for (role, other) in [("a", "a"), ("a", "c"), ("c", "b")] {
+            assert!(book.has(role, other), "{role} {other}");
+        }
+        for (role, other) in [("a", "d"), ("d", "a"), ("a", "gone"), ("gone", "gone")] {
+            assert!(!book.has(role, other), "{role} {other}");
+        }
         assert!(book.superusers().is_empty());
         book.roles.get_mut("c").unwrap().is_superuser = true;
         assert_eq!(book.superusers(), HashSet::from(["a", "b", "c"]));

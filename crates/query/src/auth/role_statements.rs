@@ -158,7 +158,7 @@ pub(super) fn grant(change: &RoleChange, execution: &Execution<'_>) -> Result<Re
     authorize_membership(change, execution)?;
     let processor = execution.processor;
     for (member, of) in [(grantee, role), (role, grantee)] {
-        if processor.auth().book().all_of(member).contains(of.as_str()) {
+        if processor.auth().book().has(member, of) {
             return Err(QueryError::invalid(format!("{member} is a member of {of}")));
         }
     }
