@@ -73,14 +73,11 @@ pub fn audit_of_verb(configured: Auditing, options: &BTreeMap<String, String>) -
     let mut section = of_verb(options);
     section.entry("logger").or_insert_with(|| Value::String(FILE_LOGGER.to_owned()));
     let mut options = audit_with(Auditing { enabled: true, ..configured }, &section)?;
-    let mut defaults = AuditFilter::default();
-    for (key, value) in section.iter().filter(|(key, _)| CHOICE_KEYS.contains(&key.as_str())) {
-        // As in Cassandra, a text of commas alone stands for the default.
-        if !is_blank(value) && names(value)?.is_empty() {
-            *chosen(&mut options.filter, key) = std::mem::take(chosen(&mut defaults, key));
-        }
-    }
     let AuditFilter { keyspaces, categories, users } = &mut options.filter;
+    if keyspaces.excluded.is_empty() {
+        // As in Cassandra, also where the configuration excludes none.
+        keyspaces.excluded = AuditFilter::default().keyspaces.excluded;
+    }
     for Choice { included, excluded } in [keyspaces, categories, users] {
         // What is excluded is not included, which the answer to `getauditlog` shows.
         included.retain(|name| !excluded.contains(name));
@@ -311,6 +308,9 @@ mod tests {
         let set = |names: &[&str]| -> BTreeSet<String> { names.iter().map(|name| (*name).to_owned()).collect() };
         assert_eq!(changed.filter.users, Choice { included: set(&["ada"]), excluded: set(&["robot"]) });
         assert_eq!(changed.filter.categories, Choice { included: set(&["DDL", "DML"]), excluded: set(&[]) });
+        assert_eq!(changed.filter.keyspaces, AuditFilter::default().keyspaces);
+        configured.filter.keyspaces.excluded = set(&[]);
+        let changed = audit_of_verb(configured.clone(), &options(&[])).unwrap();
         assert_eq!(changed.filter.keyspaces, AuditFilter::default().keyspaces);
         let unknown = audit_of_verb(configured.clone(), &options(&[("included_categories", "ddl,foo")])).unwrap_err();
         assert!(unknown.contains("category FOO not found"), "{unknown}");
