@@ -556,8 +556,8 @@ impl Filler {
         span
     }
 
-    /// Appends a stored row under `table`, without the parts that the reader does not use. If there is too little memory
-    /// for it, the batch is refused and nothing is appended.
+    /// Appends a stored row under `table`, without the parts that the reader does not use. If there is too little
+    /// memory for it, the batch is refused and nothing is appended.
     fn join(&mut self, plan: &Plan, stored: StoredRow<'_>, table: &Table, out: &mut Vec<u8>) {
         let regulars = plan.table.regulars();
         let is_current = !stored.head.is_static() && stored.head.column_set_version() == regulars.version;

@@ -138,8 +138,8 @@ impl LargeRows {
         debug_assert!(joined.is_ok(), "there is no limit");
     }
 
-    /// Like `join`, for a reader with limited memory for copies of large rows. If the wanted columns are given, it skips
-    /// the pieces that have none of them and nothing else that the reader needs.
+    /// Like `join`, for a reader with limited memory for copies of large rows. If the wanted columns are given, it
+    /// skips the pieces that have none of them and nothing else that the reader needs.
     ///
     /// # Errors
     ///

@@ -166,7 +166,7 @@ impl Processor {
                 let names: Vec<&str> = granted.iter().map(permissions::name).collect();
                 let names = collection::list(sorted(names).iter().map(|name| name.as_bytes()));
                 let values = [&names[..], role.as_bytes(), resource.as_bytes()].map(Value::Bytes);
-                // The index first: a node that ends in between has no permission that a DROP in Cassandra does not find.
+                // The index first: a node that ends in between has no permission that a DROP in Cassandra would miss.
                 let index = "INSERT INTO system_auth.resource_role_permissons_index (resource, role) VALUES (?, ?)";
                 of(index, &[resource, role])?;
                 let put = "UPDATE system_auth.role_permissions SET permissions = ? WHERE role = ? AND resource = ?";
