@@ -67,10 +67,13 @@ CARGO = [
     Stage("test-build", ["cargo", "test", "--workspace", "--quiet", "--no-run"], "single"),
 ]
 BINARY = ("release-build",)
+# The client of the benchmarks is no member of the workspace, but uses its crates.
+CLIENT_OF_BENCH = ["--manifest-path", "bench/load/Cargo.toml", "--target-dir", ".cache/bench-load"]
 # Side by side, in this order: the longest first, so that none is left to run alone. The last one waits for the plugin.
 OTHERS = [
     Stage("cargo-test", ["cargo", "test", "--workspace", "--quiet", "--no-fail-fast"], "cargo-test"),
     Stage("release-build", ["cargo", "build", "--release", "--quiet", "--bin", "espalier"], "single"),
+    Stage("bench-check", ["cargo", "check", "--quiet", "--locked", *CLIENT_OF_BENCH], "single"),
     Stage("proof-tests", [PYTHON, "-m", "proof.tests"]),
     Stage("plugin-build", ["make", "--no-print-directory", "plugin"], "single", needs=BINARY),
     Stage("plugin", [PYTHON, "-m", "proof.plugin"], needs=("plugin-build",)),

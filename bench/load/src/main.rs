@@ -50,7 +50,7 @@ fn run_spec(spec: spec::Spec) -> Result<String, String> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.worker_threads(spec.threads).enable_all();
     if spec.rate.is_some() {
-        runtime.on_thread_start(blockio::start_promptly);
+        runtime.on_thread_start(blockio::request_short_slices);
     }
     let runtime = runtime.build().map_err(|error| error.to_string())?;
     let report = runtime.block_on(run::run(spec))?;

@@ -161,7 +161,7 @@ impl Shared {
 /// waits for the server and not for another thread of the client.
 fn dispatch(shared: &Shared) {
     let Some(pace) = &shared.pace else { return };
-    blockio::start_promptly();
+    blockio::request_short_slices();
     let end = shared.warmup + shared.measured;
     let mut released = 0;
     loop {
