@@ -33,7 +33,7 @@ use cql::ast::Statement;
 use crate::execution::Execution;
 use crate::{ErrorKind, Processor, QueryError, ResponseBody};
 
-use book::{Held, HeldByRoles, RoleBook};
+use book::{Authority, AuthorityByRole, RoleBook};
 use cidr_stats::CidrStats;
 use credentials::Verified;
 use failures::Failures;
@@ -133,7 +133,7 @@ pub(crate) struct Auth {
     options: AuthOptions,
     book: RwLock<RoleBook>,
     /// Derived from the book. It is locked for a moment only, after the book.
-    held: Mutex<HeldByRoles>,
+    authorities: Mutex<AuthorityByRole>,
     /// A change of the book ends an epoch.
     epoch: AtomicU32,
     /// One statement at a time changes roles.
@@ -162,26 +162,26 @@ impl Auth {
 
     /// What a role has according to the book, which the caller has locked. It is derived once after a change of the
     /// book: a role may have thousands of others.
-    fn held_by(&self, role: &str, book: &RoleBook) -> Arc<Held> {
-        let known = || self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(held) = known().get(role) {
-            return held;
+    fn authority_of(&self, role: &str, book: &RoleBook) -> Arc<Authority> {
+        let known = || self.authorities.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(authority) = known().get(role) {
+            return authority;
         }
-        let held = Arc::new(book.held_by(role));
-        known().put(role, Arc::clone(&held));
-        held
+        let authority = Arc::new(book.authority_of(role));
+        known().put(role, Arc::clone(&authority));
+        authority
     }
 
     /// What a role has.
-    fn held(&self, role: &str) -> Arc<Held> {
-        self.held_by(role, &self.book())
+    fn authority(&self, role: &str) -> Arc<Authority> {
+        self.authority_of(role, &self.book())
     }
 
     /// Changes the book, and ends the epoch of all decisions.
     fn edit(&self, change: impl FnOnce(&mut RoleBook)) {
         let mut book = self.book.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut book);
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = HeldByRoles::default();
+        *self.authorities.lock().unwrap_or_else(PoisonError::into_inner) = AuthorityByRole::default();
         self.epoch.fetch_add(1, Ordering::Release);
     }
 

@@ -120,7 +120,7 @@ impl RoleBook {
         if !options.data_centers {
             return "ALL".to_owned();
         }
-        if !self.roles.get(role).is_some_and(|role| role.can_login) {
+        if !self.can_log_in(role) {
             return "n/a".to_owned();
         }
         match self.access.data_centers.get(role) {
@@ -158,7 +158,7 @@ impl Processor {
         let options = self.auth().options.access;
         let Some(user) = &client.user else { return Ok(()) };
         let book = self.auth().book();
-        let is_superuser = self.auth().held_by(user, &book).is_superuser;
+        let is_superuser = self.auth().authority_of(user, &book).is_superuser;
         let own = &*self.options().node.data_center;
         if options.data_centers && !book.allows_data_center(user, is_superuser, own) {
             return Err(QueryError::unauthorized(format!("You do not have access to this datacenter ({own})")));
@@ -178,7 +178,7 @@ impl Processor {
         let options = self.auth().options.access;
         let address = address.filter(|_| options.cidrs == CidrChecks::Monitor)?;
         let book = self.auth().book();
-        let is_exempt = !options.cidrs_of_superusers && self.auth().held_by(user, &book).is_superuser;
+        let is_exempt = !options.cidrs_of_superusers && self.auth().authority_of(user, &book).is_superuser;
         let is_allowed = is_exempt || book.allows_address(user, address, options, &self.auth().cidr_stats);
         (!is_allowed).then(|| format!("role {user} does not have access from IP {address}, and was let in"))
     }

@@ -86,29 +86,29 @@ impl RoleBook {
     }
 
     /// What the role has, by itself and through others.
-    pub fn held_by(&self, role: &str) -> Held {
+    pub fn authority_of(&self, role: &str) -> Authority {
         let roles = self.all_of(role);
         if roles.iter().any(|role| self.roles[*role].is_superuser) {
-            return Held { is_superuser: true, ..Held::default() };
+            return Authority { is_superuser: true, ..Authority::default() };
         }
-        let mut held = Held::default();
+        let mut authority = Authority::default();
         for (name, granted) in roles.iter().filter_map(|role| self.permissions.get(*role)).flatten() {
-            let known = held.permissions.entry(name.clone()).or_default();
+            let known = authority.permissions.entry(name.clone()).or_default();
             *known = known.with(*granted);
         }
-        held
+        authority
     }
 }
 
 /// What a role has, by itself and through the roles that were granted to it.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct Authority {
     pub is_superuser: bool,
     /// The permissions of a role that is no superuser, by the resource's name in the tables.
     permissions: BTreeMap<String, Permissions>,
 }
 
-impl Held {
+impl Authority {
     /// Whether the role has this permission on the object, or on one that contains it.
     pub fn allows(&self, permission: Permission, resource: &Resource) -> bool {
         if self.is_superuser {
@@ -124,26 +124,26 @@ impl Held {
 
 /// What roles have, as far as it was asked for since the last change of the book.
 #[derive(Debug, Default)]
-pub(super) struct HeldByRoles {
-    by_role: HashMap<String, Arc<Held>>,
+pub(super) struct AuthorityByRole {
+    by_role: HashMap<String, Arc<Authority>>,
     /// The roles and their permissions, together.
     size: usize,
 }
 
-impl HeldByRoles {
+impl AuthorityByRole {
     /// The most roles and permissions that are kept.
     const SIZE_MAX: usize = 100_000;
 
-    pub fn get(&self, role: &str) -> Option<Arc<Held>> {
+    pub fn get(&self, role: &str) -> Option<Arc<Authority>> {
         self.by_role.get(role).cloned()
     }
 
-    pub fn put(&mut self, role: &str, held: Arc<Held>) {
-        let size = 1 + held.permissions.len();
-        if self.size + size > HeldByRoles::SIZE_MAX {
-            *self = HeldByRoles::default();
+    pub fn put(&mut self, role: &str, authority: Arc<Authority>) {
+        let size = 1 + authority.permissions.len();
+        if self.size + size > AuthorityByRole::SIZE_MAX {
+            *self = AuthorityByRole::default();
         }
-        if self.by_role.insert(role.to_owned(), held).is_none() {
+        if self.by_role.insert(role.to_owned(), authority).is_none() {
             self.size += size;
         }
     }
@@ -190,7 +190,7 @@ mod tests {
         let granted = BTreeMap::from([("data/ks".to_owned(), Permissions::of(&[Permission::Select]))]);
         book.permissions.insert("group".to_owned(), granted);
         let table = Resource::Table("ks".to_owned(), "t".to_owned());
-        let allows = |book: &RoleBook, role, permission, on: &Resource| book.held_by(role).allows(permission, on);
+        let allows = |book: &RoleBook, role, permission, on: &Resource| book.authority_of(role).allows(permission, on);
         assert!(allows(&book, "user", Permission::Select, &table));
         assert!(!allows(&book, "user", Permission::Modify, &table));
         assert!(!allows(&book, "other", Permission::Select, &table));
@@ -203,16 +203,16 @@ mod tests {
 
     #[test]
     fn what_roles_have_is_kept_up_to_a_size() {
-        let mut known = HeldByRoles::default();
-        let names: Vec<String> = (0..HeldByRoles::SIZE_MAX / 2).map(|number| format!("data/k/t{number}")).collect();
-        let held = || {
+        let mut known = AuthorityByRole::default();
+        let names: Vec<String> = (0..AuthorityByRole::SIZE_MAX / 2).map(|number| format!("data/k/t{number}")).collect();
+        let authority = || {
             let permissions = names.iter().map(|name| (name.clone(), Permissions::of(&[Permission::Select]))).collect();
-            Arc::new(Held { is_superuser: false, permissions })
+            Arc::new(Authority { is_superuser: false, permissions })
         };
-        known.put("a", held());
-        known.put("a", held());
+        known.put("a", authority());
+        known.put("a", authority());
         assert_eq!(known.size, 1 + names.len());
-        known.put("b", held());
+        known.put("b", authority());
         assert!(known.get("a").is_none() && known.get("b").is_some());
         assert_eq!(known.size, 1 + names.len());
     }
@@ -223,7 +223,7 @@ mod tests {
         let on = |name: &str| BTreeMap::from([(name.to_owned(), Permissions::of(&[Permission::Select]))]);
         let table = |keyspace: &str| Resource::Table(keyspace.to_owned(), "t".to_owned());
         book.permissions.insert("user".to_owned(), on("data"));
-        let allows = |book: &RoleBook, on: &Resource| book.held_by("user").allows(Permission::Select, on);
+        let allows = |book: &RoleBook, on: &Resource| book.authority_of("user").allows(Permission::Select, on);
         assert!(allows(&book, &table("ks")));
         for keyspace in ["system_auth", "system_views"] {
             assert!(!allows(&book, &table(keyspace)), "{keyspace}");

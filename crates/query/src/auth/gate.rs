@@ -54,7 +54,7 @@ impl Processor {
     /// Whether guardrails hold for the client. As in Cassandra they do not hold for superusers and for the node's own
     /// requests. Without authentication they apply to all clients.
     pub(crate) fn is_guarded(&self, client: &ClientState) -> bool {
-        let is_ordinary = |user: &str| !self.auth().held(user).is_superuser;
+        let is_ordinary = |user: &str| !self.auth().authority(user).is_superuser;
         !self.auth().has_logins() || client.user.as_deref().is_some_and(is_ordinary)
     }
 
@@ -83,7 +83,9 @@ impl Processor {
         for need in needs::of(plan, statement.keyspace.as_deref(), self.engine())? {
             match need {
                 Need::On(permission, resource) => self.ensure_on_data(user, permission, &resource)?,
-                Need::Superuser(text) if !auth.held(user).is_superuser => return Err(QueryError::unauthorized(text)),
+                Need::Superuser(text) if !auth.authority(user).is_superuser => {
+                    return Err(QueryError::unauthorized(text));
+                }
                 Need::Superuser(_) => {}
                 Need::MaskedColumns(table, columns) => self.ensure_may_ask(user, &table, &columns)?,
             }
@@ -138,8 +140,8 @@ impl Processor {
     /// Whether a role has one of these permissions on a table.
     fn allows_on(&self, user: &str, permissions: &[Permission], table: &Table) -> bool {
         let resource = Resource::Table(table.keyspace.to_string(), table.name.to_string());
-        let held = self.auth().held(user);
-        permissions.iter().any(|permission| held.allows(*permission, &resource))
+        let authority = self.auth().authority(user);
+        permissions.iter().any(|permission| authority.allows(*permission, &resource))
     }
 
     /// Refuses a role that has no such permission on the object or on one that contains it.
@@ -147,7 +149,7 @@ impl Processor {
         if !self.auth().checks() {
             return Ok(());
         }
-        if self.auth().held(user).allows(permission, resource) {
+        if self.auth().authority(user).allows(permission, resource) {
             return Ok(());
         }
         let permission = permissions::name(permission);

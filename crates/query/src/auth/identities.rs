@@ -71,7 +71,7 @@ pub(super) fn add(add: &AddIdentity, execution: &Execution<'_>) -> Result<Respon
     let processor = execution.processor;
     check(execution, Permission::Create, &Resource::AllRoles)?;
     logged_in(execution)?;
-    if processor.auth().held(role).is_superuser && !is_superuser(execution) {
+    if processor.auth().authority(role).is_superuser && !is_superuser(execution) {
         return Err(QueryError::unauthorized("Only superusers can bind identities to a role with superuser status"));
     }
     validate_add(add, execution)?;
@@ -108,7 +108,7 @@ pub(super) fn remove(drop: &DropIdentity, execution: &Execution<'_>) -> Result<R
     let object = role.clone().map_or(Resource::AllRoles, Resource::Role);
     check(execution, Permission::Drop, &object)?;
     logged_in(execution)?;
-    let of_superuser = role.as_ref().is_some_and(|role| processor.auth().held(role).is_superuser);
+    let of_superuser = role.as_ref().is_some_and(|role| processor.auth().authority(role).is_superuser);
     if of_superuser && !is_superuser(execution) {
         let text = "Only superusers can remove identity bindings from a role with superuser status";
         return Err(QueryError::unauthorized(text));

@@ -126,7 +126,9 @@ pub(super) fn list(list: &ListPermissions, execution: &Execution<'_>) -> Result<
     let book = execution.processor.auth().book();
     supported("LIST PERMISSIONS", execution)?;
     let is_own = list.grantee.as_ref().is_some_and(|of| book.all_of(user).contains(of.as_str()));
-    if !is_own && !execution.processor.auth().held_by(user, &book).allows(Permission::Describe, &Resource::AllRoles) {
+    if !is_own
+        && !execution.processor.auth().authority_of(user, &book).allows(Permission::Describe, &Resource::AllRoles)
+    {
         let of = list.grantee.as_deref().unwrap_or("everyone");
         return Err(QueryError::unauthorized(format!("You are not authorized to view {of}'s permissions")));
     }

@@ -131,7 +131,7 @@ pub(super) fn drop(drop: &DropRole, execution: &Execution<'_>) -> Result<Respons
     let name = &drop.role;
     let processor = execution.processor;
     check(execution, Permission::Drop, &Resource::Role(name.clone()))?;
-    if processor.auth().held(name).is_superuser && !is_superuser(execution) {
+    if processor.auth().authority(name).is_superuser && !is_superuser(execution) {
         return Err(QueryError::unauthorized("Only superusers can drop a role with superuser status"));
     }
     validate_drop(drop, execution)?;
@@ -254,7 +254,7 @@ fn listed(of: Option<&str>, recursive: bool, execution: &Execution<'_>) -> Resul
     let processor = execution.processor;
     let book = processor.auth().book();
     let roles_of = |name: &str| if recursive { book.all_of(name) } else { book.direct_of(name) };
-    let describes = || processor.auth().held_by(user, &book).allows(Permission::Describe, &Resource::AllRoles);
+    let describes = || processor.auth().authority_of(user, &book).allows(Permission::Describe, &Resource::AllRoles);
     let sees_all = !processor.auth().checks() || describes();
     let names = match of {
         None if sees_all => return Ok(book.roles.keys().cloned().collect()),
@@ -274,7 +274,7 @@ pub(super) fn logged_in<'e>(execution: &Execution<'e>) -> Result<&'e Arc<str>, Q
 }
 
 pub(super) fn is_superuser(execution: &Execution<'_>) -> bool {
-    execution.client.user.as_ref().is_some_and(|user| execution.processor.auth().held(user).is_superuser)
+    execution.client.user.as_ref().is_some_and(|user| execution.processor.auth().authority(user).is_superuser)
 }
 
 /// Refuses a client without a permission on roles, with the text of statements about roles.
