@@ -25,16 +25,6 @@ pub(super) const AUDIT_KEYS: &[&str] = &[
     "excluded_users",
 ];
 
-/// The keys of `audit_logging_options` that choose the requests that are entered.
-const CHOICE_KEYS: &[&str] = &[
-    "included_keyspaces",
-    "excluded_keyspaces",
-    "included_categories",
-    "excluded_categories",
-    "included_users",
-    "excluded_users",
-];
-
 /// The keys of `full_query_logging_options`, without those of files.
 pub(super) const FULL_QUERY_KEYS: &[&str] = &["log_dir"];
 
@@ -122,17 +112,25 @@ fn full_query_with(mut options: FullQueryLogging, section: &Map<String, Value>) 
 }
 
 fn apply_audit(options: &mut Auditing, key: &str, value: &Value) -> Result<(), String> {
-    match key {
-        _ if CHOICE_KEYS.contains(&key) => choose(&mut options.filter, key, value)?,
-        "enabled" => options.enabled = boolean(value)?,
-        "audit_logs_dir" => options.directory = directory(value)?,
-        _ => apply_file(&mut options.file, Kind::Audit, key, value)?,
-    }
-    Ok(())
-}
-
-/// Sets the names of a key of the choice. As in Cassandra, an empty text changes nothing.
-fn choose(filter: &mut AuditFilter, key: &str, value: &Value) -> Result<(), String> {
+    let AuditFilter { keyspaces, categories, users } = &mut options.filter;
+    let chosen = match key {
+        "enabled" => {
+            options.enabled = boolean(value)?;
+            return Ok(());
+        }
+        "audit_logs_dir" => {
+            options.directory = directory(value)?;
+            return Ok(());
+        }
+        "included_keyspaces" => &mut keyspaces.included,
+        "excluded_keyspaces" => &mut keyspaces.excluded,
+        "included_categories" => &mut categories.included,
+        "excluded_categories" => &mut categories.excluded,
+        "included_users" => &mut users.included,
+        "excluded_users" => &mut users.excluded,
+        _ => return apply_file(&mut options.file, Kind::Audit, key, value),
+    };
+    // As in Cassandra, an empty text changes nothing.
     if is_blank(value) {
         return Ok(());
     }
@@ -141,18 +139,8 @@ fn choose(filter: &mut AuditFilter, key: &str, value: &Value) -> Result<(), Stri
         names = names.iter().map(|name| name.to_uppercase()).collect();
         check_categories(&names)?;
     }
-    *chosen(filter, key) = names;
+    *chosen = names;
     Ok(())
-}
-
-/// The names of a key of the choice.
-fn chosen<'f>(filter: &'f mut AuditFilter, key: &str) -> &'f mut BTreeSet<String> {
-    let Choice { included, excluded } = match key.rsplit('_').next() {
-        Some("keyspaces") => &mut filter.keyspaces,
-        Some("categories") => &mut filter.categories,
-        _ => &mut filter.users,
-    };
-    if key.starts_with("included") { included } else { excluded }
 }
 
 /// Whether a text has no letters.
