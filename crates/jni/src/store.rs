@@ -201,9 +201,6 @@ impl Store {
 
     /// Removes one generation of a table with its data; nothing if it is gone already.
     pub(crate) fn remove(&self, name: &str) -> Result<(), String> {
-        if let Ok(table) = only_table(&self.engine.schema(), name) {
-            self.rows_of_cassandra.entries().remove(&table.id);
-        }
         self.change(|keyspaces| drop(keyspaces.remove(name)))
     }
 
@@ -223,7 +220,9 @@ impl Store {
             change(keyspaces);
             Ok(())
         };
-        self.engine.change_schema(change).map(|_| ()).map_err(|error| error.0)
+        let ((), schema) = self.engine.change_schema(change).map_err(|error| error.0)?;
+        self.rows_of_cassandra.entries().retain(|table, _| schema.table_by_id(*table).is_some());
+        Ok(())
     }
 
     /// What is kept, one line each: Cassandra's id of the table, its name, and an upper bound of its partitions. Then
