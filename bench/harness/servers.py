@@ -75,8 +75,9 @@ class Cassandra(oracle.Cassandra):
 
     @classmethod
     def start(cls, sync: str = "periodic", memtable: str = "trie", direct_log: bool = False, heap_mb: int = HEAP_MB,
-              memtable_mb: int = MEMTABLE_MB, group_window: str = "10ms", **settings: str) -> "Cassandra":
-        """`settings`: more keys of cassandra.yaml."""
+              memtable_mb: int = MEMTABLE_MB, group_window: str = "10ms", allocation: str = "offheap_objects",
+              plugin: Path | None = None, **settings: str) -> "Cassandra":
+        """`settings`: more keys of cassandra.yaml. `plugin`: the jar of our memtables and of our engine, whose log is synced as Cassandra's."""
         # Off as Cassandra ships; with it a block that is read again need not be decompressed again.
         settings = {"file_cache_enabled": "true", **settings}
         compile_java()
@@ -86,6 +87,11 @@ class Cassandra(oracle.Cassandra):
         adjust(directory / "cassandra.yaml", memtable, direct_log, memtable_mb, settings)
         if sync == "group":
             in_groups(directory / "cassandra.yaml", group_window)
+        replace_in(directory / "cassandra.yaml", "memtable_allocation_type: offheap_objects", f"memtable_allocation_type: {allocation}")
+        if plugin is not None:
+            oracle.add_plugin(directory, False)
+            replace_in(directory / "cassandra.yaml", " commitlog_sync: batch\n",
+                       f" commitlog_sync: {sync}\n        memtable_space: {memtable_mb}MiB\n")
         properties = {
             "cassandra.config": f"file://{directory}/cassandra.yaml",
             "logback.configurationFile": f"file://{oracle.HERE}/logback.xml",
@@ -94,8 +100,8 @@ class Cassandra(oracle.Cassandra):
             "cassandra-foreground": "yes", "cassandra.superuser_setup_delay_ms": "0",
             "cassandra.unsafesystem": "false", "cassandra.disable_tcactive_openssl": "true",
         }
-        node = cls(directory, native, heap_mb, False, properties)
-        node.settings = {"commitlog_sync": sync, "memtable": memtable, "memtable_allocation_type": "offheap_objects",
+        node = cls(directory, native, heap_mb, False, properties, plugin=plugin)
+        node.settings = {"commitlog_sync": sync, "memtable": memtable, "memtable_allocation_type": allocation,
                          "memtable_offheap_space": f"{memtable_mb}MiB", "commitlog_disk_access_mode": "direct" if direct_log else "legacy (mmap)",
                          "heap": f"{heap_mb} MiB", "java": " ".join(G1_FLAGS), "sstable": "bti", "compaction": "UnifiedCompactionStrategy",
                          "native_transport_max_threads": 128, "concurrent_writes": 32, **settings}
@@ -103,7 +109,8 @@ class Cassandra(oracle.Cassandra):
         return node
 
     def launch(self) -> None:
-        flags = [flag for flag in oracle.java_flags(self.heap_mb) if flag not in SERIAL_FLAGS and not flag.startswith("-Xms")]
+        flags = [flag for flag in oracle.java_flags(self.heap_mb, [self.plugin] if self.plugin else [])
+                 if flag not in SERIAL_FLAGS and not flag.startswith("-Xms")]
         flags[flags.index("-cp") + 1] += f":{CLASSES}"
         command = ["java", f"-Xms{self.heap_mb}m", *G1_FLAGS, *flags, *(f"-D{name}={value}" for name, value in self.properties.items())]
         with open(self.directory / "log", "ab") as log:
@@ -136,6 +143,10 @@ class Cassandra(oracle.Cassandra):
         """A thread's processor time for compressing a file in chunks, and for decompressing it."""
         compressing, decompressing = self.command("lz4", str(file), str(chunk_length)).split("\t")
         return int(compressing) / 1e9, int(decompressing) / 1e9
+
+
+def replace_in(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new))
 
 
 def in_groups(path: Path, window: str) -> None:

@@ -1,6 +1,6 @@
 """The scenarios by name: each takes a Session and returns an Outcome."""
 
-from bench.harness.scenarios import (columns, commitlog, commitlog_paper, conditions, counters, indexes, inmemory, inmemory_exhausted,
+from bench.harness.scenarios import (cassandra, columns, commitlog, commitlog_paper, conditions, counters, indexes, inmemory, inmemory_exhausted,
                                      latency, memory, memtrie, skew, sstables, start, sustained, throughput, tls, vectors, ycsb)
 
 # Those that share servers come first.
@@ -24,11 +24,12 @@ SCENARIOS = {
     "counters": counters.run,
     "indexes": indexes.run,
     "vectors": vectors.run,
+    "cassandra": cassandra.run,
 }
 # In a smoke run these share servers, which end with the last of them.
 SHARING = ("throughput", "latency", "skew", "columns", "ycsb")
 # What runs when no name is given.
-ONLY_BY_NAME = ("commitlog-paper", "inmemory", "inmemory-exhausted", "tls", "conditions", "counters", "indexes", "vectors")
+ONLY_BY_NAME = ("commitlog-paper", "inmemory", "inmemory-exhausted", "tls", "conditions", "counters", "indexes", "vectors", "cassandra")
 BY_DEFAULT = [name for name in SCENARIOS if name not in ONLY_BY_NAME]
 # Those of `bench/src/bin` that a scenario runs.
 PROGRAMS = {"skew": ["skew"], "commitlog": ["commitlog"], "memtrie": ["memtrie", "memtable"], "inmemory": ["inmemory"]}
