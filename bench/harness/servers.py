@@ -89,7 +89,7 @@ class Cassandra(oracle.Cassandra):
             in_groups(directory / "cassandra.yaml", group_window)
         replace_in(directory / "cassandra.yaml", "memtable_allocation_type: offheap_objects", f"memtable_allocation_type: {allocation}")
         if plugin is not None:
-            oracle.add_plugin(directory, False)
+            oracle.add_plugin(directory, memtable)
             replace_in(directory / "cassandra.yaml", " commitlog_sync: batch\n",
                        f" commitlog_sync: {sync}\n        memtable_space: {memtable_mb}MiB\n")
         properties = {

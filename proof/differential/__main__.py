@@ -39,13 +39,14 @@ STEPS_PER_HISTORY = 130
 HISTORIES_PER_SEED = 100
 LONG_RUN = 50_000           # statements
 REPORTED_EVERY = 20_000
+ENGINE = "espalier_storage"
 
 
 def main() -> None:
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))     # the lanes' too: nothing they started stays
     with Cassandra.start(ephemeral=True, long_run=options.ops >= LONG_RUN, sasi=True) as left, ExitStack() as begun:
-        other = partial(second_cassandra, options.plugin) if options.self else espalier
+        other = partial(second_cassandra, options.plugin, options.memtable) if options.self else espalier
         lanes = [begun.enter_context(Lane(left, other)) for _ in range(options.lanes)]
         totals = Totals(options)
         if not options.self and not options.replay:
@@ -77,9 +78,9 @@ def espalier() -> Espalier:
     return Espalier.start(in_memory=True, commitlog_sync="batch", sasi_indexes_enabled="true")
 
 
-def second_cassandra(plugin: Path | None) -> Cassandra:
+def second_cassandra(plugin: Path | None, memtable: str) -> Cassandra:
     if plugin is not None:
-        return Cassandra.start(plugin=plugin, plugin_for_all=True, sasi=True)
+        return Cassandra.start(plugin=plugin, memtable=memtable, sasi=True)
     return Cassandra.start(ephemeral=True, sasi=True)
 
 
@@ -91,7 +92,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="number of a seed's first history")
     parser.add_argument("--resume", action="store_true", help="go on with the long run of this seed: count what is in its journal")
     parser.add_argument("--self", action="store_true", help="Cassandra against a second Cassandra: proves this program")
-    parser.add_argument("--plugin", type=Path, help="the same, and the second one has our memtables: the jar of `make plugin`")
+    parser.add_argument("--plugin", type=lambda file: Path(file).resolve(), help="the same, and the second one has our memtables: the jar of `make plugin`")
+    parser.add_argument("--memtable", choices=("espalier", ENGINE), default="espalier", help="of the second one with the plugin: our memtables, "
+                        "or our engine, which has no tables with indexes, so histories with indexes are left out")
     parser.add_argument("--replay", type=Path, help="run one kept history")
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--shrink-seconds", type=float, default=40)
@@ -105,6 +108,16 @@ def arguments() -> argparse.Namespace:
 
 
 def histories(options: argparse.Namespace, ended: set[tuple[int, int]]):
+    for chosen in all_histories(options, ended):
+        if options.memtable != ENGINE or not has_indexes(chosen.make() if isinstance(chosen, Numbered) else chosen):
+            yield chosen
+
+
+def has_indexes(chosen: History) -> bool:
+    return any(" INDEX " in step.cql for step in chosen.steps)
+
+
+def all_histories(options: argparse.Namespace, ended: set[tuple[int, int]]):
     if options.replay:
         yield History.from_json(json.loads(options.replay.read_text()))
         return

@@ -109,7 +109,7 @@ class Cassandra:
     def start(cls, views_and_functions: bool = True, heap_mb: int = 1024, keep: bool = False,
               log_level: str = "WARN", durable: bool = False, sstable_format: str = "da", data: Path | None = None,
               long_run: bool = False, ephemeral: bool = False, auto_snapshot: bool = False,
-              roles: bool = False, plugin: Path | None = None, plugin_for_all: bool = False, sasi: bool = False,
+              roles: bool = False, plugin: Path | None = None, memtable: str = "trie", sasi: bool = False,
               library: Path | None = None) -> "Cassandra":
         """Starts a node in a fresh directory and returns once it serves clients.
 
@@ -119,7 +119,7 @@ class Cassandra:
         `ephemeral`: nothing of it is to outlive the process: no commit log, files in memory, no JMX. Many schemas cost less so.
         `sasi`: SASI indexes may be made.
         `auto_snapshot`: it keeps a snapshot of what is truncated or dropped.
-        `plugin`: the jar of our memtables, which tables have that say `memtable = 'espalier'`; `plugin_for_all`: all tables have them.
+        `plugin`: the jar of our memtables and of our engine. `memtable`: the configuration that tables have by default.
         `library`: its native library, in place of the one in the jar.
         `roles`: clients log in (the first as cassandra/cassandra), and have the permissions of their roles; `audit_log` has the
         entries of the audit log.
@@ -131,7 +131,7 @@ class Cassandra:
         write_configuration(directory, native, storage, ssl, views_and_functions, durable, sstable_format, ephemeral,
                             auto_snapshot, roles, sasi)
         if plugin is not None:
-            add_plugin(directory, plugin_for_all)
+            add_plugin(directory, memtable)
         properties = {
             # Espalier has no such limit.
             "cassandra.role_password_update_min_interval_in_ms": "0",
@@ -296,9 +296,9 @@ def write_configuration(directory: Path, native: int, storage: int, ssl: int, vi
     (directory / "cassandra.yaml").write_text(text)
 
 
-def add_plugin(directory: Path, for_all: bool) -> None:
+def add_plugin(directory: Path, memtable: str = "trie") -> None:
     """Adds the configurations `espalier` of memtables, `espalier_storage` of the engine, and `espalier_left` of memtables for tables that
-    leave the engine. Makes the first one the default if it is `for_all` tables."""
+    leave the engine. Tables have the configuration `memtable` by default."""
     configuration = directory / "cassandra.yaml"
     engine = {"directory": directory / "espalier", "commitlog_sync": "batch"}
     added = {"espalier": {"mode": "memtable"}, "espalier_storage": {"mode": "storage", **engine}, "espalier_left": {"mode": "memtable", **engine}}
@@ -307,7 +307,7 @@ def add_plugin(directory: Path, for_all: bool) -> None:
         lines += f"    {name}:\n      class_name: EspalierMemtable\n      parameters:\n"
         lines += "".join(f"        {parameter}: {value}\n" for parameter, value in parameters.items())
     text = configuration.read_text().replace("    default:\n", lines + "    default:\n")
-    configuration.write_text(text.replace("inherits: trie", "inherits: espalier") if for_all else text)
+    configuration.write_text(text.replace("inherits: trie", f"inherits: {memtable}"))
 
 
 def tool(main_class: str, *arguments: str) -> subprocess.CompletedProcess:
