@@ -256,7 +256,7 @@ impl<'t> Traced<'t> {
 fn check_alive(updates: &Updates, execution: &Execution<'_>) -> Result<(), QueryError> {
     let data_center = &execution.processor.options().node.data_center;
     let mut checked = None;
-    updates.tables().try_for_each(|table| {
+    updates.try_for_each_table(|table| {
         let keyspace = &table.keyspace;
         match checked.replace(keyspace) == Some(keyspace) {
             true => Ok(()),

@@ -90,6 +90,8 @@ pub(crate) struct Connection<H: QueryHandler> {
     idle_check: IdleCheck,
     /// Ends when the slot of its last request comes (`request_rate.rs`); no further request is begun before.
     slot: Option<Pin<Box<Sleep>>>,
+    /// The number of requests so far that were moved to `running` or `writing`.
+    moved_requests: u64,
     /// EXECUTE requests that were begun in this turn and are not counted yet.
     executes: u64,
     /// The bytes of answers that were sent in this turn.
@@ -130,6 +132,7 @@ impl<H: QueryHandler> Connection<H> {
             source,
             idle_check: IdleCheck::new(connected, shared.options.handshake_timeout),
             slot: None,
+            moved_requests: 0,
             executes: 0,
             sent_bytes: 0,
             idle,
@@ -177,7 +180,7 @@ impl<H: QueryHandler> Connection<H> {
                     prefetched = self.prefetch();
                 }
                 prefetched -= 1;
-                let moved = self.running.len() + self.writing.len();
+                let moved_requests = self.moved_requests;
                 let size_bytes = match self.begin_next(turn, cx) {
                     Ok(Some(size_bytes)) => size_bytes,
                     Ok(None) => break,
@@ -186,13 +189,14 @@ impl<H: QueryHandler> Connection<H> {
                         0
                     }
                 };
-                let is_moved = self.running.len() + self.writing.len() > moved;
-                let weight = match (is_large.swap(false, Ordering::Relaxed), is_moved) {
+                // Only this thread sets the flag, so it needs no exchange.
+                let weight = match (is_large.load(Ordering::Relaxed), self.moved_requests > moved_requests) {
                     (true, true) => WEIGHT_OF_TURN,
                     (true, false) => WEIGHT_OF_LARGE,
                     (false, true) => WEIGHT_OF_MOVED,
                     (false, false) => 0,
                 };
+                is_large.store(false, Ordering::Relaxed);
                 connection_turn.count(size_bytes, weight);
                 progress = true;
                 if self.encoder.pending_bytes() >= OUTPUT_SENT_BYTES {

@@ -44,12 +44,20 @@ impl Updates {
         &mut builders[place]
     }
 
-    /// The tables of all named partitions, including those to which nothing is written.
-    pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.first
-            .iter()
-            .chain(self.others.iter().flat_map(|others| &others.builders))
-            .map(PartitionUpdateBuilder::table)
+    /// Calls `visit` for the tables of all named partitions, including those to which nothing is written. Ends at the
+    /// first error, and returns it.
+    #[inline]
+    pub fn try_for_each_table<'u, E>(
+        &'u self,
+        mut visit: impl FnMut(&'u Arc<Table>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if let Some(first) = &self.first {
+            visit(first.table())?;
+        }
+        match &self.others {
+            None => Ok(()),
+            Some(others) => others.builders.iter().try_for_each(|builder| visit(builder.table())),
+        }
     }
 
     /// The mutation; `None` if there is nothing to write.

@@ -11,6 +11,7 @@ use protocol::{
 };
 use query::{LogHold, QueryHandler, Response, ResponseBody, Turn};
 use std::future::Future;
+use std::iter;
 use std::mem::take;
 use std::task::{Context, Poll};
 use tokio::time::{Instant, sleep_until};
@@ -28,14 +29,21 @@ impl<H: QueryHandler> Connection<H> {
             return 1;
         }
         let mut count = 0;
-        let (statements, ahead) = (&self.statements, self.decoder.ahead().take(REQUESTS_PREFETCHED));
-        self.shared.handler.prefetch(ahead.inspect(|_| count += 1).filter_map(|(header, body)| {
-            let statement = statements.known(executed_statement(&header, body)?)?;
-            let values = move || match Body::parse(&header, body).ok()?.request {
-                Request::Execute { options, .. } => Some(options.values),
-                _ => None,
-            };
-            Some((&**statement, values))
+        let (statements, mut ahead) = (&self.statements, self.decoder.ahead().take(REQUESTS_PREFETCHED));
+        // One closure: the compiler calls the stages of a longer chain of iterators one by one.
+        self.shared.handler.prefetch(iter::from_fn(|| {
+            loop {
+                let (header, body) = ahead.next()?;
+                count += 1;
+                let Some(statement) = executed_statement(&header, body).and_then(|id| statements.known(id)) else {
+                    continue;
+                };
+                let values = move || match Body::parse(&header, body).ok()?.request {
+                    Request::Execute { options, .. } => Some(options.values),
+                    _ => None,
+                };
+                return Some((&**statement, values));
+            }
         }));
         count.max(1)
     }
@@ -153,8 +161,11 @@ impl<H: QueryHandler> Connection<H> {
                     let deadline = work.time_limit().map(|limit| (now + limit).into_std());
                     self.log_queue.push(awaited, deadline, work);
                 }
-                None if work.as_pending().is_some() => self.writing.push(work),
-                None => self.running.push(work),
+                None => {
+                    self.moved_requests += 1;
+                    let queue = if work.as_pending().is_some() { &mut self.writing } else { &mut self.running };
+                    queue.push(work);
+                }
             },
         }
     }
