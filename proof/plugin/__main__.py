@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def compare_memtables(options: argparse.Namespace) -> tuple[int, int]:
-    """Runs NativeMemory.java and MemtableComparison.java. Returns how many cases passed and failed."""
+    """Runs NativeMemory.java, LogNeeds.java and MemtableComparison.java. Returns how many cases passed and failed."""
     directory = places.run_directory("plugin")
     classes = directory / "classes"
     classes.mkdir()
@@ -62,7 +62,7 @@ def compare_memtables(options: argparse.Namespace) -> tuple[int, int]:
     if options.library:
         command.append(f"-Despalier.library={options.library}")
     comparison = ["espalier.proof.MemtableComparison", str(options.seed), str(options.seeds), str(options.updates)]
-    results = [run_java([*command, *arguments], directory) for arguments in (["espalier.cassandra.NativeMemory"], comparison)]
+    results = [run_java([*command, *arguments], directory) for arguments in (["espalier.cassandra.NativeMemory"], ["espalier.cassandra.LogNeeds"], comparison)]
     return sum(passed for passed, _ in results), sum(failed for _, failed in results)
 
 

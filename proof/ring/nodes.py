@@ -23,6 +23,8 @@ NODES_MAX = 4
 RING_DELAY_MILLIS = 5000
 # What is waited for takes seconds, but another run may have all processors for some time.
 PATIENCE_SECONDS = 600
+SCHEMA_SECONDS = 60
+JOIN_ATTEMPTS = 5
 # The configuration of a node's memtables: `fast` is the one that a rolling change maps to another one.
 MEMTABLES = """\
     espalier:
@@ -104,7 +106,7 @@ class Node(Cassandra):
             "cassandra.logdir": str(directory),
             "cassandra.ring_delay_ms": str(RING_DELAY_MILLIS),
             # How long a node that joins waits at most for the schema.
-            "cassandra.schema_delay_ms": str(PATIENCE_SECONDS * 1000),
+            "cassandra.schema_delay_ms": str(SCHEMA_SECONDS * 1000),
             "cassandra-foreground": "yes",                              # else it closes standard error
             "cassandra.superuser_setup_delay_ms": "0",
             "cassandra.disable_tcactive_openssl": "true",
@@ -173,6 +175,18 @@ def write_configuration(directory: Path, host: str, ports: Ports, mode: str, boo
     path.write_text(text + "memtable_offheap_space: 512MiB\nhints_flush_period: 1000ms\n")
 
 
+def join(node: Node) -> None:
+    """Starts a node that is new. On a machine that is busy it may take the others for dead when it asks for their schema, and then does not ask
+    again: it ends, and is started again."""
+    for attempt in range(1, JOIN_ATTEMPTS + 1):
+        try:
+            return node.launch()
+        except RuntimeError as failure:
+            if attempt == JOIN_ATTEMPTS or "schema readiness" not in str(failure):
+                raise
+            print(f"{node.host} did not get the schema, start {attempt}", flush=True)
+
+
 class Ring:
     """Nodes that run. They end, and their directories are removed, at the end of the `with` block."""
 
@@ -188,7 +202,7 @@ class Ring:
         number = max((node.number for node in self.nodes), default=0) + 1
         node = Node(number, self.ports, self.jmx_ports[number - 1], self.plugin, bootstraps)
         self.nodes.append(node)
-        node.launch()
+        join(node)
         self.await_all_live()
         return node
 

@@ -3,6 +3,7 @@ package espalier.cassandra;
 import java.util.HashSet;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -42,8 +43,8 @@ final class LogOfCassandra
 
     /** Read by every write. */
     private volatile boolean isSkipped;
-    /** Whether it stays in use until the next start. */
-    private volatile boolean isNeeded;
+    /** Whether it stays in use until the next start. Guarded by this object. */
+    private boolean isNeeded;
     /** Tables that move into the mode. Guarded by this object. */
     private final Set<TableId> moving = new HashSet<>();
 
@@ -61,9 +62,10 @@ final class LogOfCassandra
     synchronized void need(String reason)
     {
         isSkipped = false;
-        if (!isNeeded)
-            logger.warn("Writes to tables of mode 'storage' go to Cassandra's commit log too until the next start: {}", reason);
+        if (isNeeded)
+            return;
         isNeeded = true;
+        logger.warn("Writes to tables of mode 'storage' go to Cassandra's commit log too until the next start: {}", reason);
     }
 
     /** Called before any write can see the new definition of a table. */
@@ -88,25 +90,30 @@ final class LogOfCassandra
     private void settle()
     {
         // Cassandra replays its log before that, and passes over tables whose writes it takes for durable.
-        if (isSkipped || isNeeded || !StorageService.instance.isDaemonSetupCompleted())
+        if (isSkipped || !StorageService.instance.isDaemonSetupCompleted())
             return;
         try
         {
-            Set<TableId> seen;
-            synchronized (this)
-            {
-                seen = settled();
-                if (seen == null)
-                    return;
-                moving.clear();
-                isSkipped = true;
-            }
-            markClean(seen);
+            markClean(skipIfSettled(this::settled));
         }
         catch (RuntimeException failure)
         {
             logger.warn("Cassandra's commit log stays in use", failure);
         }
+    }
+
+    /**
+     * Lets the log be skipped unless it is needed, or {@code tables} gives null. Returns the tables that skip it from now on. All is done
+     * under the lock: a table that begins to move out meanwhile needs the log, and this must not take that back.
+     */
+    synchronized Set<TableId> skipIfSettled(Supplier<Set<TableId>> tables)
+    {
+        Set<TableId> seen = isNeeded ? null : tables.get();
+        if (seen == null)
+            return Set.of();
+        moving.clear();
+        isSkipped = true;
+        return seen;
     }
 
     /** The tables of the mode; null if one of them may have a memtable of another kind. */

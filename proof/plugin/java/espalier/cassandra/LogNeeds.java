@@ -1,0 +1,47 @@
+package espalier.cassandra;
+
+import java.util.Set;
+import java.util.function.Supplier;
+
+import org.apache.cassandra.schema.TableId;
+
+/**
+ * A table moves out of mode {@code storage} at the moment at which Cassandra's log was about to be skipped: the log stays in use, or writes to
+ * the table's next memtable would be in no log.
+ */
+public final class LogNeeds
+{
+    private LogNeeds()
+    {
+    }
+
+    public static void main(String[] args) throws Exception
+    {
+        boolean passed = staysInUse(true) && staysInUse(false);
+        System.out.println(passed ? "1 passed, 0 failed" : "0 passed, 1 failed");
+        System.out.flush();
+        Runtime.getRuntime().halt(0);
+    }
+
+    /** The move begins before another thread tries to skip the log, or while that thread waits for the lock. */
+    private static boolean staysInUse(boolean isBefore) throws Exception
+    {
+        LogOfCassandra log = new LogOfCassandra();
+        Supplier<Set<TableId>> allSettled = Set::of;
+        Thread settling = new Thread(() -> log.skipIfSettled(allSettled));
+        synchronized (log)
+        {
+            if (isBefore)
+                log.need("a table moves out");
+            settling.start();
+            while (settling.getState() != Thread.State.BLOCKED)
+                Thread.onSpinWait();
+            if (!isBefore)
+                log.need("a table moves out");
+        }
+        settling.join();
+        LogOfCassandra other = new LogOfCassandra();
+        other.skipIfSettled(allSettled);
+        return !log.isSkipped() && other.isSkipped();
+    }
+}
