@@ -15,13 +15,16 @@ import argparse
 import os
 import re
 import shutil
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 from cassandra import Unauthorized
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster, NoHostAvailable
 
+from proof.drivers.checks import NOT_PROVED
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import SECRETS, Espalier
 from proof.roles import audit, cases, edges, filters, kills, masking
@@ -67,8 +70,8 @@ def main() -> None:
             different = {cell for cell in theirs if ours.get(cell) != theirs[cell]}
             passed += len(theirs) - len(different)
             failures += [f"{cell}\n    Cassandra: {theirs[cell]}\n    Espalier:  {ours.get(cell)}" for cell in sorted(different)]
-        checks = [changes_hold_at_once, a_driver_logs_in, logs_survive_what_happens_to_their_files, verbs_read_roles_at_once,
-                  statements_survive_kills, no_secret_is_written]
+        checks = [changes_hold_at_once, a_driver_logs_in, logs_survive_what_happens_to_their_files, logs_report_a_full_disk,
+                  logins_are_limited_by_address_and_role, verbs_read_roles_at_once, statements_survive_kills, no_secret_is_written]
         for check in checks:
             try:
                 check(node)
@@ -221,6 +224,90 @@ def logs_survive_what_happens_to_their_files(node) -> None:
     lost = re.findall(r"lost entries *: (\d+)", node.steer("status"))
     assert lost == ["0", "0"], lost
     node.steer("disablefullquerylog")
+
+
+def logs_report_a_full_disk(node) -> None:
+    """Requests are served on while the disk of the logs is full, each entry is written or counted as lost, and the node's log says why.
+    cargo's tests (`request_logs`) have files that may not grow in place of the disk, where disks cannot be mounted."""
+    places_of_logs = {"audit log": node.audit_log.parent, "full query log": node.directory / "small"}
+    places_of_logs["full query log"].mkdir()
+    mounted = []
+    try:
+        for place in places_of_logs.values():
+            done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", place], capture_output=True, text=True)
+            if done.returncode != 0:
+                print(f"{NOT_PROVED}: roles: a full disk of the logs: {done.stderr.strip()}", flush=True)
+                return
+            mounted.append(place)
+        for blocking in ("true", "false"):
+            fill_the_disk_of_logs(node, blocking, places_of_logs)
+    finally:
+        for place in mounted:
+            subprocess.run(["umount", "--lazy", place], check=True)
+        node.steer("enableauditlog", "--blocking", "true")
+
+
+def fill_the_disk_of_logs(node, blocking: str, places_of_logs: dict[str, Path]) -> None:
+    def lost() -> list[int]:
+        return [int(count) for count in re.findall(r"lost entries *: (\d+)", node.steer("status"))]
+
+    current = [place / name for place, name in zip(places_of_logs.values(), ("audit.log", "full_query.log"))]
+    node.steer("enableauditlog", "--blocking", blocking)
+    node.steer("enablefullquerylog", "--path", str(places_of_logs["full query log"]), "--blocking", blocking)
+    with first_connection(node) as admin:
+        before, sent = lost(), 200
+        statement = f"SELECT * FROM ks.t WHERE k = 1003 /* {'x' * 1000} */"
+        for _ in range(sent):
+            answer = admin.query(statement)
+            assert isinstance(answer, Rows), answer
+        ends = (f"{statement}\n", f"{statement}|values:\n")
+        wait_for(lambda: all(now - then + path.read_text().count(end) == sent
+                             for now, then, path, end in zip(lost(), before, current, ends)))
+        full = [now - then for now, then in zip(lost(), before)]
+        assert all(100 < count < sent for count in full), full
+        for path in current:
+            path.unlink()
+        admin.query("SELECT * FROM ks.t WHERE k = 1004")
+        wait_for(lambda: all(path.exists() and "k = 1004" in path.read_text() for path in current))
+        for path in current:
+            path.unlink()
+    node.steer("disablefullquerylog")
+    # The first report is immediate, and the end of a log reports what is left. Others wait for a minute.
+    for log in places_of_logs:
+        assert f"of the {log} lost: No space left on device" in (node.directory / "log").read_text(), log
+
+
+def logins_are_limited_by_address_and_role(node) -> None:
+    """Ten failures of a role, or a hundred in all, close an address to it for a while, and nobody else."""
+    right = ("role_0", "role_0")
+
+    def login(source: str, name: str, password: str) -> str:
+        try:
+            Connection(node.host, node.port, 5, login=(name, password), source=source).close()
+            return "accepted"
+        except LoginRefused as refused:
+            return str(refused)
+
+    def refused(name: str) -> str:
+        return f"Provided username {name} and/or password are incorrect"
+
+    # A success in between makes all of the role's ten failures possible again.
+    for number in range(18):
+        if number == 9:
+            assert login("127.0.0.2", *right) == "accepted"
+        assert login("127.0.0.2", "role_0", f"wrong {number}") == refused("role_0")
+    assert login("127.0.0.2", *right) == "accepted"
+    for number in range(10):
+        assert login("127.0.0.3", "role_0", f"wrong {number}") == refused("role_0")
+    assert login("127.0.0.3", *right) == refused("role_0")
+    assert login("127.0.0.3", "role_1", "role_1") == "accepted", "another role was refused"
+    assert login("127.0.0.4", *right) == "accepted", "another address was refused"
+    # Many names from one address.
+    for number in range(100):
+        assert login("127.0.0.5", f"nobody {number}", "wrong") == refused(f"nobody {number}")
+    assert login("127.0.0.5", *right) == refused("role_0")
+    assert login("127.0.0.5", *SUPERUSER) == refused(SUPERUSER[0])
+    assert login("127.0.0.6", *right) == "accepted"
 
 
 def verbs_read_roles_at_once(node) -> None:

@@ -12,6 +12,9 @@ use types::text::{Separator, format_timestamp};
 /// The current file is renamed before its period is over if it reaches this part of the size of all files.
 const CURRENT_PART: u64 = 4;
 
+/// Lines are written once they are this long together, so that a long queue is not in memory twice.
+const WRITE_BYTES: usize = 1 << 20;
+
 /// The files of a log in one directory. Only the log's thread uses them.
 #[derive(Debug)]
 pub(super) struct Files {
@@ -60,9 +63,9 @@ impl Files {
         loop {
             let entry = entries.next();
             let is_over = entry.is_none_or(|(time, _)| self.is_over(*time, lines.len()));
-            if is_over && !lines.is_empty() {
-                self.write(&lines)
-                    .map_err(|error| (unwritten + entries.len() + usize::from(entry.is_some()), error))?;
+            if (is_over || lines.len() >= WRITE_BYTES) && !lines.is_empty() {
+                let others = entries.len() + usize::from(entry.is_some());
+                self.write(&lines).map_err(|(whole, error)| (unwritten - whole + others, error))?;
                 (lines, unwritten) = (String::new(), 0);
             }
             let Some((time, text)) = entry else { return Ok(()) };
@@ -92,14 +95,29 @@ impl Files {
             || self.size_bytes + waiting_bytes as u64 >= self.size_bytes_max / CURRENT_PART
     }
 
-    fn write(&mut self, lines: &str) -> io::Result<()> {
+    /// Appends lines. The error has the number of lines that were written whole: a full device takes the first ones, and
+    /// perhaps a part of the next.
+    fn write(&mut self, lines: &str) -> Result<(), (usize, io::Error)> {
         if self.is_torn {
-            self.file.write_all(b"\n")?;
+            self.file.write_all(b"\n").map_err(|error| (0, error))?;
+            (self.size_bytes, self.is_torn) = (self.size_bytes + 1, false);
         }
-        self.is_torn = true;
-        self.file.write_all(lines.as_bytes())?;
-        self.is_torn = false;
-        self.size_bytes += lines.len() as u64;
+        let (lines, mut end) = (lines.as_bytes(), 0);
+        while let Some(rest) = lines.get(end..).filter(|rest| !rest.is_empty()) {
+            let error = match self.file.write(rest) {
+                Ok(0) => io::ErrorKind::WriteZero.into(),
+                Ok(bytes) => {
+                    end += bytes;
+                    self.size_bytes += bytes as u64;
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => error,
+            };
+            let written = lines.get(..end).unwrap_or_default();
+            self.is_torn = written.last().is_some_and(|last| *last != b'\n');
+            return Err((written.iter().filter(|byte| **byte == b'\n').count(), error));
+        }
         Ok(())
     }
 
@@ -333,6 +351,30 @@ mod tests {
         files.append(&[(SystemTime::now(), "whole".to_owned())]).unwrap();
         let text = std::fs::read_to_string(directory.join(Kind::Audit.current())).unwrap();
         assert!(text.starts_with("half a li\nINFO ") && text.ends_with(" - whole\n"), "{text}");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn lines_that_a_full_device_still_took_are_not_lost() {
+        let directory = directory("full");
+        let mut files = Files::open(Kind::Audit, &directory, RollCycle::Daily, 1 << 30).unwrap();
+        // A pipe that does not wait is full after some bytes, and has room again once it is read.
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        rustix::fs::fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+        files.file = File::from(std::os::fd::OwnedFd::from(writer));
+        let lines = format!("{}\n", "x".repeat(999)).repeat(200);
+        let (whole, error) = files.write(&lines).unwrap_err();
+        assert_eq!((error.kind(), files.is_torn), (io::ErrorKind::WouldBlock, true));
+        assert_eq!((whole as u64, files.size_bytes % 1000 > 0), (files.size_bytes / 1000, true));
+        assert_eq!(files.write(&lines).unwrap_err().0, 0);
+        let mut taken = vec![0; files.size_bytes as usize];
+        std::io::Read::read_exact(&mut reader, &mut taken).unwrap();
+        assert!(taken == lines.as_bytes()[..taken.len()], "the first bytes were written once");
+        files.write("next\n").unwrap();
+        drop(files);
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut reader, &mut rest).unwrap();
+        assert_eq!(rest, "\nnext\n");
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

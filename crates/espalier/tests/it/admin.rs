@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The output of a command on the node in `data`.
-fn steer(data: &Path, arguments: &[&str]) -> String {
+pub fn steer(data: &Path, arguments: &[&str]) -> String {
     let mut all = vec![arguments[0], "--data", data.to_str().unwrap()];
     all.extend_from_slice(&arguments[1..]);
     let output = run(&all);
@@ -17,7 +17,7 @@ fn steer(data: &Path, arguments: &[&str]) -> String {
 }
 
 /// The number after a name, and perhaps a colon, in a command's output.
-fn number(text: &str, name: &str) -> u64 {
+pub fn number(text: &str, name: &str) -> u64 {
     let behind = text.lines().find_map(|line| line.trim().strip_prefix(name));
     let behind = behind.unwrap_or_else(|| panic!("no {name} in {text}"));
     behind.trim_start_matches([':', ' ']).parse().unwrap()

@@ -5,5 +5,6 @@ mod admin;
 mod index_files;
 mod log;
 mod node;
+mod request_logs;
 mod sstable;
 mod start_stop;
