@@ -2,7 +2,8 @@
 export` makes a directory, Cassandra starts from it, the answers are the same and it counts on. With the SSTable formats of a
 stock 5.0 node (nb), of one without compatibility (oa), and BTI (da); tables with everything in them, and those that random
 histories leave behind. Of Cassandra's files `espalier sstable` verifies all, dumps what sstabledump does, and imports those of
-the tables that we can make. Tables have indexes too: plain ones, SAI with changed text, SASI, and one of vectors.
+the tables that we can make. Tables have indexes too: plain ones, SAI with changed text, SASI, and one of vectors. Roles that were
+adopted log in with their passwords, and have what they had.
 
 usage: python -m proof.upgrade [--formats nb oa da] [--seed 1] [--histories 8] [--recorded]
 """
@@ -19,7 +20,9 @@ from proof.differential.compare import compare
 from proof.differential.explained import FAILS_INSIDE, suspicions
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import Espalier, environment
+from proof.roles.__main__ import first_connection
 from proof.tables.dumps import dump_difference
+from proof.upgrade import roles
 from proof.upgrade.written import BASE, COMPACT, SCHEMA, History, Written, accepted, ask, counts
 from proof.wire import Connection
 
@@ -204,6 +207,7 @@ def main() -> None:
     proof = Proof()
     for sstable_format in options.formats:
         prove(proof, sstable_format, options)
+    roles.prove(proof.check, first_connection)
     print(f"{proof.passed} passed, {proof.failed} failed")
     sys.exit(1 if proof.failed else 0)
 
