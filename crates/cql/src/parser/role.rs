@@ -147,17 +147,32 @@ impl Parser<'_> {
             self.advance();
         }
         self.expect(names)?;
-        let access = if all {
-            AccessList::All
-        } else {
-            self.expect(OpenBrace)?;
-            let only = self.list(|p| p.expect_text(StringLiteral))?;
-            self.expect(CloseBrace)?;
-            AccessList::Only(only)
+        let (option, what) = if to { (&mut options.datacenters, "DCs") } else { (&mut options.cidrs, "CIDR Groups") };
+        if all {
+            if matches!(option, Some(AccessList::Only(_))) {
+                return Err(self.illegal_argument(&format!("{what} have already been set")));
+            }
+            *option = Some(AccessList::All);
+            return Ok(());
+        }
+        self.expect(OpenBrace)?;
+        let names = self.list(|p| p.expect_text(StringLiteral))?;
+        // As in Cassandra, several lists are one set.
+        let mut all_names = match option.take() {
+            None => Vec::new(),
+            Some(AccessList::Only(earlier)) => earlier,
+            Some(AccessList::All) => return Err(self.illegal_argument("All has been set")),
         };
-        let option = if to { &mut options.datacenters } else { &mut options.cidrs };
-        *option = Some(access);
+        all_names.extend(names);
+        *option = Some(AccessList::Only(all_names));
+        self.expect(CloseBrace)?;
         Ok(())
+    }
+
+    /// What Cassandra answers where its parser throws an exception.
+    fn illegal_argument(&self, reason: &str) -> Stop {
+        let text = self.text;
+        Stop::Thrown(format!("Failed parsing statement: [{text}] reason: IllegalArgumentException {reason}").into())
     }
 
     pub(super) fn add_identity(&mut self) -> Parsed<AddIdentity> {

@@ -115,13 +115,16 @@ pub fn stored_cidr_block(stored: &[u8]) -> Option<IpNet> {
 }
 
 impl RoleBook {
-    /// The data centers that LIST shows for a role.
-    pub fn shown_data_centers(&self, role: &str, options: AccessOptions) -> String {
+    /// The data centers that LIST shows for a role. Superusers may connect to all.
+    pub fn shown_data_centers(&self, role: &str, is_superuser: bool, options: AccessOptions) -> String {
         if !options.data_centers {
             return "ALL".to_owned();
         }
         if !self.can_log_in(role) {
             return "n/a".to_owned();
+        }
+        if is_superuser {
+            return "ALL".to_owned();
         }
         match self.access.data_centers.get(role) {
             None => "ALL".to_owned(),

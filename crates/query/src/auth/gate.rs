@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering;
 use cql::ast::Permission;
 use model::{Schema, Table};
 
+use super::Auth;
 use super::access::AccessOptions;
 use super::book::is_own_keyspace;
 use super::needs::{self, Need};
 use super::permissions;
 use super::resource::Resource;
-use super::{Auth, store::Change};
+use super::store::{CHANGED_TOGETHER, Change};
 use crate::prepared::{Plan, Prepared, Work};
 use crate::{ChangeKind, ClientState, Processor, QueryError, SchemaChange, SchemaTarget};
 
@@ -206,11 +207,13 @@ impl Processor {
             };
             book.permissions.iter().flat_map(of_role).collect()
         };
-        for (role, resource) in holders {
-            self.apply_role_change(&Change::DeletePermissions(&role, &resource))?;
+        for holders in holders.chunks(CHANGED_TOGETHER) {
+            self.apply_role_change(&Change::DeletePermissions(holders))?;
             self.auth().edit(|book| {
-                if let Some(granted) = book.permissions.get_mut(&role) {
-                    granted.remove(&resource);
+                for (role, resource) in holders {
+                    if let Some(granted) = book.permissions.get_mut(role) {
+                        granted.remove(resource);
+                    }
                 }
             });
         }

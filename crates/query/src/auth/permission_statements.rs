@@ -176,7 +176,7 @@ impl Processor {
             return Ok(());
         }
         if granted.is_empty() {
-            self.apply_role_change(&Change::DeletePermissions(role, &name))?;
+            self.apply_role_change(&Change::DeletePermissions(&[(role.to_owned(), name.clone())]))?;
         } else {
             self.apply_role_change(&Change::PutPermissions(role, &name, granted))?;
         }

@@ -1,6 +1,7 @@
 //! CREATE, ALTER, DROP, GRANT, REVOKE and LIST for roles and users.
 
 use std::collections::BTreeSet;
+use std::slice;
 use std::sync::Arc;
 
 use cql::ast::{AccessList, AlterRole, CreateRole, DropRole, ListRoles, Permission, RoleChange, RoleOptions};
@@ -10,7 +11,7 @@ use super::access::{AccessBook, CidrChecks};
 use super::book::Role;
 use super::credentials::{hash, is_valid_hash};
 use super::resource::Resource;
-use super::store::Change;
+use super::store::{CHANGED_TOGETHER, Change};
 use crate::execution::Execution;
 use crate::{ColumnSpec, MetadataForm, Processor, QueryError, ResponseBody, ResultColumns, Rows};
 
@@ -174,8 +175,9 @@ pub(super) fn revoke(change: &RoleChange, execution: &Execution<'_>) -> Result<R
     if !processor.auth().book().roles.get(grantee).is_some_and(|known| known.member_of.contains(role)) {
         return Err(QueryError::invalid(format!("{grantee} is not a member of {role}")));
     }
-    processor.apply_role_change(&Change::RemoveMember { role, member: grantee })?;
-    processor.change_role(grantee, &Change::RevokeRole { role, member: grantee })?;
+    processor.apply_role_change(&Change::RemoveMember { roles: slice::from_ref(role), member: grantee })?;
+    processor
+        .change_roles(slice::from_ref(grantee), &Change::RevokeRole { role, members: slice::from_ref(grantee) })?;
     Ok(ResponseBody::Void)
 }
 
@@ -200,12 +202,13 @@ pub(super) fn list(list: &ListRoles, execution: &Execution<'_>) -> Result<Respon
     let mut cells = Vec::new();
     let mut count = 0;
     let access = execution.processor.auth().options.access;
+    let superusers = book.superusers();
     for (name, role) in names.iter().filter_map(|name| book.roles.get_key_value(name)) {
         write(&mut cells, name.as_bytes());
         write(&mut cells, &[u8::from(role.is_superuser)]);
         write(&mut cells, &[u8::from(role.can_login)]);
         write(&mut cells, &collection::map(std::iter::empty::<(&[u8], &[u8])>()));
-        write(&mut cells, book.shown_data_centers(name, access).as_bytes());
+        write(&mut cells, book.shown_data_centers(name, superusers.contains(name.as_str()), access).as_bytes());
         count += 1;
     }
     let options = CqlType::map(CqlType::Text, CqlType::Text);
@@ -227,8 +230,10 @@ pub(super) fn list_users(execution: &Execution<'_>) -> Result<ResponseBody, Quer
     let mut count = 0;
     for name in names.iter().filter(|name| book.roles.get(*name).is_some_and(|role| role.can_login)) {
         write(&mut cells, name.as_bytes());
-        write(&mut cells, &[u8::from(superusers.contains(name.as_str()))]);
-        let data_centers = book.shown_data_centers(name, execution.processor.auth().options.access);
+        let is_superuser = superusers.contains(name.as_str());
+        write(&mut cells, &[u8::from(is_superuser)]);
+        let access = execution.processor.auth().options.access;
+        let data_centers = book.shown_data_centers(name, is_superuser, access);
         write(&mut cells, data_centers.as_bytes());
         count += 1;
     }
@@ -353,11 +358,19 @@ impl Processor {
 
     /// Changes the row of a role, and the book.
     fn change_role(&self, name: &str, change: &Change<'_>) -> Result<(), QueryError> {
+        self.change_roles(&[name.to_owned()], change)
+    }
+
+    /// Changes the rows of these roles, and the book.
+    fn change_roles(&self, names: &[String], change: &Change<'_>) -> Result<(), QueryError> {
         self.apply_role_change(change)?;
-        let stored = self.read_role(name)?;
+        let stored: Result<Vec<_>, QueryError> = names.iter().map(|name| self.read_role(name)).collect();
+        let stored = stored?;
         self.auth().edit(|book| {
-            book.roles.remove(name);
-            book.roles.extend(stored.map(|role| (name.to_owned(), role)));
+            for (name, role) in names.iter().zip(stored) {
+                book.roles.remove(name);
+                book.roles.extend(role.map(|role| (name.clone(), role)));
+            }
         });
         Ok(())
     }
@@ -387,27 +400,27 @@ impl Processor {
     fn forget_role(&self, name: &str) -> Result<(), QueryError> {
         let (held, members, groups) = {
             let book = self.auth().book();
-            let held: Vec<String> =
-                book.permissions.get(name).into_iter().flat_map(|granted| granted.keys().cloned()).collect();
+            let held = book.permissions.get(name).into_iter().flat_map(|granted| granted.keys());
+            let held: Vec<(String, String)> = held.map(|resource| (name.to_owned(), resource.clone())).collect();
             let members = book.roles.iter().filter(|(_, role)| role.member_of.contains(name));
             let members: Vec<String> = members.map(|(member, _)| member.clone()).collect();
             let groups: Vec<String> =
                 book.roles.get(name).into_iter().flat_map(|role| role.member_of.iter().cloned()).collect();
             (held, members, groups)
         };
-        for resource in held {
-            self.apply_role_change(&Change::DeletePermissions(name, &resource))?;
+        for held in held.chunks(CHANGED_TOGETHER) {
+            self.apply_role_change(&Change::DeletePermissions(held))?;
         }
         self.auth().edit(|book| {
             book.permissions.remove(name);
         });
         self.revoke_all_on(&Resource::Role(name.to_owned()))?;
-        for member in members {
-            self.change_role(&member, &Change::RevokeRole { role: name, member: &member })?;
+        for members in members.chunks(CHANGED_TOGETHER) {
+            self.change_roles(members, &Change::RevokeRole { role: name, members })?;
         }
         self.apply_role_change(&Change::ForgetMembers(name))?;
-        for group in groups {
-            self.apply_role_change(&Change::RemoveMember { role: &group, member: name })?;
+        for groups in groups.chunks(CHANGED_TOGETHER) {
+            self.apply_role_change(&Change::RemoveMember { roles: groups, member: name })?;
         }
         self.forget_identities(name)?;
         self.apply_role_change(&Change::DeleteAccess(name))?;

@@ -8,6 +8,7 @@ use super::access::{self, AccessBook};
 use super::book::{Role, RoleBook};
 use super::permissions::{self, Permissions};
 use crate::execution::{Control, Execution, RequestParts};
+use crate::modify::Together;
 use crate::prepared::Work;
 use crate::{ClientState, Processor, QueryError, QueryOptions, ResponseBody, Turn, Value};
 
@@ -26,6 +27,10 @@ const CIDR_GROUPS_OF_ROLES: &str = "SELECT role, cidr_groups, ttl(cidr_groups) F
 const CIDR_GROUPS: &str = "SELECT cidr_group, cidrs, ttl(cidrs) FROM system_auth.cidr_groups";
 const PERMISSIONS: &str = "SELECT role, resource, permissions, ttl(permissions) FROM system_auth.role_permissions";
 
+/// The number of rows that are written as one record of the log where a statement changes many. A record holds them
+/// unless their names are very long.
+pub(super) const CHANGED_TOGETHER: usize = 256;
+
 /// A change of the tables.
 pub(super) enum Change<'c> {
     /// Writes all columns of a role, at this time or now.
@@ -38,25 +43,26 @@ pub(super) enum Change<'c> {
         role: &'c str,
         member: &'c str,
     },
-    /// Removes a role from those that a member has.
+    /// Removes a role from those that each of these members has.
     RevokeRole {
         role: &'c str,
-        member: &'c str,
+        members: &'c [String],
     },
     AddMember {
         role: &'c str,
         member: &'c str,
     },
+    /// Removes a role from the members of each of these roles.
     RemoveMember {
-        role: &'c str,
+        roles: &'c [String],
         member: &'c str,
     },
     /// Forgets the members of a role.
     ForgetMembers(&'c str),
     /// Sets the permissions of a role on a resource, which has this name.
     PutPermissions(&'c str, &'c str, Permissions),
-    /// Deletes all permissions of a role on the resource of this name.
-    DeletePermissions(&'c str, &'c str),
+    /// Deletes all permissions of each role on the resource of the name beside it.
+    DeletePermissions(&'c [(String, String)]),
     /// Binds an identity of certificates to a role.
     PutIdentity {
         identity: &'c str,
@@ -139,43 +145,57 @@ impl Processor {
 
     /// Makes a change durable.
     pub(super) fn apply_role_change(&self, change: &Change<'_>) -> Result<(), QueryError> {
-        let of = |text: &'static str, values: &[&str]| {
+        self.apply_role_changes(&[change])
+    }
+
+    /// Makes changes durable, as one record of the log if one can hold them. Otherwise they are written in this order.
+    pub(super) fn apply_role_changes(&self, changes: &[&Change<'_>]) -> Result<(), QueryError> {
+        let mut writes = Together::default();
+        changes.iter().try_for_each(|change| self.add_change(change, &mut writes))?;
+        self.write_together(writes)
+    }
+
+    fn add_change(&self, change: &Change<'_>, writes: &mut Together) -> Result<(), QueryError> {
+        let mut of = |text: &'static str, values: &[&str]| {
             let values: Vec<Value<'_>> = values.iter().map(|value| Value::Bytes(value.as_bytes())).collect();
-            self.modify(text, &values)
+            self.modify(text, &values, writes)
         };
         match change {
-            Change::PutRole(name, role, timestamp) => self.put_role(name, role, *timestamp),
-            Change::AlterRole(name, role) => self.alter_role(name, role),
+            Change::PutRole(name, role, timestamp) => self.put_role(name, role, *timestamp, writes),
+            Change::AlterRole(name, role) => self.alter_role(name, role, writes),
             Change::GrantRole { role, member } => {
                 let put = "UPDATE system_auth.roles SET member_of = member_of + ? WHERE role = ?";
-                self.put_element(put, role, member)
+                self.put_element(put, role, member, writes)
             }
-            Change::RevokeRole { role, member } => {
+            Change::RevokeRole { role, members } => {
                 let remove = "UPDATE system_auth.roles SET member_of = member_of - ? WHERE role = ?";
-                self.put_element(remove, role, member)
+                members.iter().try_for_each(|member| self.put_element(remove, role, member, writes))
             }
             Change::DeleteRole(name) => of("DELETE FROM system_auth.roles WHERE role = ?", &[name]),
             Change::AddMember { role, member } => {
                 of("INSERT INTO system_auth.role_members (role, member) VALUES (?, ?)", &[role, member])
             }
-            Change::RemoveMember { role, member } => {
-                of("DELETE FROM system_auth.role_members WHERE role = ? AND member = ?", &[role, member])
+            Change::RemoveMember { roles, member } => {
+                let delete = "DELETE FROM system_auth.role_members WHERE role = ? AND member = ?";
+                roles.iter().try_for_each(|role| of(delete, &[role, member]))
             }
             Change::ForgetMembers(role) => of("DELETE FROM system_auth.role_members WHERE role = ?", &[role]),
             Change::PutPermissions(role, resource, granted) => {
                 let names: Vec<&str> = granted.iter().map(permissions::name).collect();
                 let names = collection::list(sorted(names).iter().map(|name| name.as_bytes()));
                 let values = [&names[..], role.as_bytes(), resource.as_bytes()].map(Value::Bytes);
-                // The index first: a node that ends in between has no permission that a DROP in Cassandra would miss.
+                // The index first, for records that cannot hold both: a node that ends in between has no permission
+                // that a DROP in Cassandra would miss.
                 let index = "INSERT INTO system_auth.resource_role_permissons_index (resource, role) VALUES (?, ?)";
                 of(index, &[resource, role])?;
                 let put = "UPDATE system_auth.role_permissions SET permissions = ? WHERE role = ? AND resource = ?";
-                self.modify(put, &values)
+                self.modify(put, &values, writes)
             }
-            Change::DeletePermissions(role, resource) => {
-                of("DELETE FROM system_auth.role_permissions WHERE role = ? AND resource = ?", &[role, resource])?;
+            Change::DeletePermissions(held) => {
+                let delete = "DELETE FROM system_auth.role_permissions WHERE role = ? AND resource = ?";
+                held.iter().try_for_each(|(role, resource)| of(delete, &[role, resource]))?;
                 let index = "DELETE FROM system_auth.resource_role_permissons_index WHERE resource = ? AND role = ?";
-                of(index, &[resource, role])
+                held.iter().try_for_each(|(role, resource)| of(index, &[resource, role]))
             }
             Change::PutIdentity { identity, role } => {
                 of("INSERT INTO system_auth.identity_to_role (identity, role) VALUES (?, ?)", &[identity, role])
@@ -185,12 +205,13 @@ impl Processor {
             }
             Change::PutDataCenters(role, names) => {
                 let put = "INSERT INTO system_auth.network_permissions (role, dcs) VALUES (?, ?)";
-                self.put_names(put, &format!("{ROLE_PREFIX}{role}"), names)
+                self.put_names(put, &format!("{ROLE_PREFIX}{role}"), names, writes)
             }
             Change::PutCidrGroups(role, names) => self.put_names(
                 "INSERT INTO system_auth.cidr_permissions (role, cidr_groups) VALUES (?, ?)",
                 role,
                 names,
+                writes,
             ),
             Change::DeleteAccess(role) => {
                 let resource = format!("{ROLE_PREFIX}{role}");
@@ -204,15 +225,27 @@ impl Processor {
     pub(super) fn write_cidr_group(&self, group: &str, blocks: &BTreeSet<Vec<u8>>) -> Result<(), QueryError> {
         let blocks = collection::list(blocks.iter().map(Vec::as_slice));
         let put = "UPDATE system_auth.cidr_groups SET cidrs = ? WHERE cidr_group = ?";
-        self.modify(put, &[Value::Bytes(&blocks), Value::Bytes(group.as_bytes())])
+        self.modify_alone(put, &[Value::Bytes(&blocks), Value::Bytes(group.as_bytes())])
     }
 
     pub(super) fn delete_cidr_group(&self, group: &str) -> Result<(), QueryError> {
         let delete = "DELETE FROM system_auth.cidr_groups WHERE cidr_group = ?";
-        self.modify(delete, &[Value::Bytes(group.as_bytes())])
+        self.modify_alone(delete, &[Value::Bytes(group.as_bytes())])
     }
 
-    fn put_role(&self, name: &str, role: &Role, timestamp: Option<i64>) -> Result<(), QueryError> {
+    fn modify_alone(&self, statement: &str, values: &[Value<'_>]) -> Result<(), QueryError> {
+        let mut writes = Together::default();
+        self.modify(statement, values, &mut writes)?;
+        self.write_together(writes)
+    }
+
+    fn put_role(
+        &self,
+        name: &str,
+        role: &Role,
+        timestamp: Option<i64>,
+        writes: &mut Together,
+    ) -> Result<(), QueryError> {
         let timestamp = timestamp.unwrap_or_else(|| self.engine().next_timestamp_micros());
         let put = format!(
             "INSERT INTO system_auth.roles (role, is_superuser, can_login, salted_hash, member_of) \
@@ -228,10 +261,10 @@ impl Processor {
             role.salted_hash.as_deref().map_or(Value::Null, |hash| Value::Bytes(hash.as_bytes())),
             if role.member_of.is_empty() { Value::Null } else { Value::Bytes(&member_of) },
         ];
-        self.modify(&put, &values)
+        self.modify(&put, &values, writes)
     }
 
-    fn alter_role(&self, name: &str, role: &Role) -> Result<(), QueryError> {
+    fn alter_role(&self, name: &str, role: &Role, writes: &mut Together) -> Result<(), QueryError> {
         let put = "UPDATE system_auth.roles SET is_superuser = ?, can_login = ?, salted_hash = ? WHERE role = ?";
         let bytes = |value: bool| if value { &[1_u8][..] } else { &[0] };
         let values = [
@@ -240,19 +273,25 @@ impl Processor {
             role.salted_hash.as_deref().map_or(Value::Null, |hash| Value::Bytes(hash.as_bytes())),
             Value::Bytes(name.as_bytes()),
         ];
-        self.modify(put, &values)
+        self.modify(put, &values, writes)
     }
 
     /// Adds a name to a set of a row, or removes it.
-    fn put_element(&self, statement: &str, name: &str, key: &str) -> Result<(), QueryError> {
+    fn put_element(&self, statement: &str, name: &str, key: &str, writes: &mut Together) -> Result<(), QueryError> {
         let names = collection::list([name.as_bytes()].into_iter());
-        self.modify(statement, &[Value::Bytes(&names), Value::Bytes(key.as_bytes())])
+        self.modify(statement, &[Value::Bytes(&names), Value::Bytes(key.as_bytes())], writes)
     }
 
     /// Writes a set of names.
-    fn put_names(&self, put: &str, key: &str, names: &BTreeSet<String>) -> Result<(), QueryError> {
+    fn put_names(
+        &self,
+        put: &str,
+        key: &str,
+        names: &BTreeSet<String>,
+        writes: &mut Together,
+    ) -> Result<(), QueryError> {
         let names = collection::list(names.iter().map(String::as_bytes));
-        self.modify(put, &[Value::Bytes(key.as_bytes()), Value::Bytes(&names)])
+        self.modify(put, &[Value::Bytes(key.as_bytes()), Value::Bytes(&names)], writes)
     }
 
     /// Carries out a SELECT of the node's own.
@@ -279,8 +318,8 @@ impl Processor {
         }
     }
 
-    /// Carries out a modification of the node's own, and returns when it is durable.
-    fn modify(&self, statement: &str, values: &[Value<'_>]) -> Result<(), QueryError> {
+    /// Adds a modification of the node's own to others.
+    fn modify(&self, statement: &str, values: &[Value<'_>], writes: &mut Together) -> Result<(), QueryError> {
         let prepared = self.prepare(statement, None)?;
         let Work::Modification(modification) = &prepared.plan.work else {
             return Err(QueryError::server("no modification"));
@@ -288,8 +327,12 @@ impl Processor {
         let (schema, client, options) =
             (self.engine().borrow_schema(), ClientState::default(), QueryOptions::default());
         let parts = RequestParts { client: &client, options: &options, trace: None };
-        let execution = Execution::new(self, &schema, parts, values, None, BLOCKING);
-        match modification.mutation(&execution)? {
+        modification.add_to(writes, &Execution::new(self, &schema, parts, values, None, BLOCKING))
+    }
+
+    /// Returns when the writes are durable.
+    fn write_together(&self, writes: Together) -> Result<(), QueryError> {
+        match writes.into_mutation() {
             Some(mutation) => Ok(engine::block_on(self.engine().write_parts(&mutation))?),
             None => Ok(()),
         }

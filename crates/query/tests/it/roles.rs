@@ -399,6 +399,11 @@ fn a_role_connects_to_its_data_centers_only() {
             "'here' false true {} 'datacenter1'",
         ]
     );
+    // Superusers may connect to all, whatever their list says.
+    node.run("ALTER ROLE here WITH SUPERUSER = true");
+    assert_eq!(node.node.rows("LIST ROLES OF here"), ["'here' true true {} 'ALL'"]);
+    assert!(node.node.rows("LIST USERS").contains(&"'here' true 'ALL'".to_owned()));
+    node.run("ALTER ROLE here WITH SUPERUSER = false");
     let stored = || {
         let mut rows = node.node.rows("SELECT role, dcs FROM system_auth.network_permissions");
         rows.sort();
@@ -432,6 +437,10 @@ fn a_role_connects_from_its_groups_of_addresses_only() {
         node.node.failure(&create("lost", "{'nope'}")),
         "Invalid CIDR group(s): [nope]. Available CIDR Groups are: [home, ten]"
     );
+    // Several lists are one set.
+    node.run(&create("both", "{'ten'} AND ACCESS FROM CIDRS {'home', 'ten'}"));
+    let of_both = "SELECT cidr_groups FROM system_auth.cidr_permissions WHERE role = 'both'";
+    assert_eq!(node.node.rows(of_both), ["{'home', 'ten'}"]);
     node.client("near");
     node.run(READ);
     // A plan that one client was allowed to execute is not allowed to others.
