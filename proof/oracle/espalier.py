@@ -123,6 +123,17 @@ class Espalier:
         self.environment["ESPALIER_AUDIT_LOGGING_OPTIONS"] = f"{{logger: FileAuditLogger, roll_cycle: DAILY, {written}}}"
         self.restart()
 
+    def restart_with(self, settings: str) -> None:
+        """Starts the node again with these lines in its configuration, in place of those of an earlier call."""
+        configuration = self.directory / "espalier.yaml"
+        configuration.write_text(settings)
+        self.flags = (*(flag for flag in self.flags if flag not in ("--config", str(configuration))), "--config", str(configuration))
+        self.restart()
+
+    def read_places(self) -> None:
+        """Lists of places that were written directly hold from now on."""
+        self.steer("invalidatenetworkpermissionscache")
+
     def flush(self, *keyspace_and_table: str) -> None:
         self.steer("flush", *keyspace_and_table)
 

@@ -4,7 +4,7 @@ Each role has one permission on one resource, or a few, or is granted another ro
 prepared, and each answer is compared: its kind, its error's code and text, and the rows of LIST. The audit logs of both nodes
 are compared entry by entry. Masks of columns are made, described, and read by roles with and without UNMASK. Unusual names and
 graphs of roles are tried, and roles that change while they are connected. The audit log has filters of all kinds, from the
-configuration and from the command that changes them. Then permissions change while prepared statements
+configuration and from the command that changes them. Roles connect to and from their places only. Then permissions change while prepared statements
 run, drivers log in, logs of requests meet what is not their file, the node is killed while roles change, and passwords are
 searched for in all that the node has written.
 
@@ -27,7 +27,7 @@ from cassandra.cluster import Cluster, NoHostAvailable
 from proof.drivers.checks import NOT_PROVED
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import SECRETS, Espalier
-from proof.roles import audit, cases, edges, filters, kills, masking
+from proof.roles import audit, cases, edges, filters, kills, masking, origins
 from proof.wire import Connection, Error, QueryOptions, Rows
 from proof.wire.connection import LoginRefused
 
@@ -57,6 +57,7 @@ def main() -> None:
         audit.requests(node, first_connection)
         our_entries = audit.entries(node, first_connection)
         ours |= others(node)
+        node.restart_with("")
         node.restart_with_audit_log({"enabled": "true"})
         if not options.only_espalier:
             with Cassandra.start(roles=True) as oracle:
@@ -119,7 +120,7 @@ def table(node) -> dict[tuple[str, str], str]:
 
 def others(node) -> dict[tuple[str, str], str]:
     answers = not_built(node)
-    for part in (edges, masking, filters):
+    for part in (edges, masking, filters, origins):
         answers |= part.answers(node, first_connection)
     return answers
 
