@@ -223,6 +223,22 @@ fn roles_have_their_options() {
     assert_eq!(create.options.superuser, Some(false));
     assert_eq!(create.options.datacenters, Some(AccessList::Only(vec!["a".to_string(), "b".to_string()])));
     assert_eq!(create.options.cidrs, Some(AccessList::All));
+    // Several lists are one, and no list stands beside ALL.
+    let text = "ALTER ROLE x WITH ACCESS FROM CIDRS {'a'} AND ACCESS FROM CIDRS {'b'} AND ACCESS TO ALL DATACENTERS \
+                AND ACCESS TO ALL DATACENTERS";
+    let Statement::AlterRole(alter) = statement(text) else { panic!() };
+    assert_eq!(alter.options.cidrs, Some(AccessList::Only(vec!["a".to_string(), "b".to_string()])));
+    assert_eq!(alter.options.datacenters, Some(AccessList::All));
+    for (access, reason) in [
+        ("ACCESS TO DATACENTERS {'a'} AND ACCESS TO ALL DATACENTERS", "DCs have already been set"),
+        ("ACCESS FROM CIDRS {'a'} AND ACCESS FROM ALL CIDRS", "CIDR Groups have already been set"),
+        ("ACCESS TO ALL DATACENTERS AND ACCESS TO DATACENTERS {'a'}", "All has been set"),
+        ("ACCESS FROM ALL CIDRS AND ACCESS FROM CIDRS {'a'}", "All has been set"),
+    ] {
+        let text = format!("ALTER ROLE x WITH {access}");
+        let expected = format!("Failed parsing statement: [{text}] reason: IllegalArgumentException {reason}");
+        assert_eq!(parse(&text).unwrap_err().message, expected);
+    }
     let Statement::GrantPermissions(grant) = statement("GRANT ALL ON ROLE 'Bob' TO x") else { panic!() };
     assert_eq!(grant.permissions, [Permission::Alter, Permission::Drop, Permission::Authorize, Permission::Describe]);
     assert_eq!(grant.resource, Resource::Role("Bob".to_string()));

@@ -230,13 +230,54 @@ fn a_role_with_thousands_of_members_is_dropped_while_they_work() {
         while dropped.load(Ordering::SeqCst) == 2 {
             std::thread::yield_now();
         }
+        let records = || processor.engine().log_metrics().completed_tasks;
+        let before = records();
         node.run("DROP ROLE r0");
         dropped.store(1, Ordering::SeqCst);
+        let written = records() - before;
+        assert!(written < MEMBERS as u64 / 100, "{written} records in the log");
         assert!(worker.join().unwrap() > 0);
     });
     assert_eq!(node.node.rows("LIST ROLES").len(), MEMBERS);
     node.node.processor.reload_roles().unwrap();
     assert_eq!(node.node.rows("LIST ROLES OF r7"), ["'r7' false true {} 'ALL'"]);
+}
+
+/// The permissions on a dropped keyspace go, in few writes, and those on another one stay.
+#[test]
+fn thousands_of_permissions_go_with_their_keyspace() {
+    const ROLES: usize = 2_000;
+    let node = with_many_roles(ROLES, |_| "{}".to_owned());
+    node.run("CREATE KEYSPACE gone WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.run("CREATE TABLE gone.t (k int PRIMARY KEY)");
+    for first in (0..ROLES).step_by(100) {
+        let rows = |number: usize| {
+            ["data/gone", "data/gone/t", "data/ks"].map(|resource| {
+                format!(
+                    "INSERT INTO system_auth.role_permissions (role, resource, permissions) \
+                     VALUES ('r{number}', '{resource}', {{'SELECT'}}); \
+                     INSERT INTO system_auth.resource_role_permissons_index (resource, role) \
+                     VALUES ('{resource}', 'r{number}');"
+                )
+            })
+        };
+        let rows: String = (first..first + 100).flat_map(rows).collect();
+        node.run(&format!("BEGIN UNLOGGED BATCH {rows} APPLY BATCH"));
+    }
+    node.node.processor.reload_roles().unwrap();
+    let records = || node.node.processor.engine().log_metrics().completed_tasks;
+    let before = records();
+    node.run("DROP KEYSPACE gone");
+    let written = records() - before;
+    assert!(written < ROLES as u64 / 20, "{written} records in the log");
+    assert_eq!(node.node.rows("LIST ALL OF r7"), ["'r7' 'r7' '<keyspace ks>' 'SELECT'"]);
+    for (table, others) in [("role_permissions", 4), ("resource_role_permissons_index", 4)] {
+        let rows = node.node.rows(&format!("SELECT role, resource FROM system_auth.{table}"));
+        let of_roles = rows.iter().filter(|row| row.starts_with("'r"));
+        assert!(of_roles.clone().all(|row| row.ends_with("'data/ks'")), "{table}");
+        assert_eq!(of_roles.count(), ROLES, "{table}");
+        assert!(rows.len() <= ROLES + others, "{table}");
+    }
 }
 
 /// GRANTs that each would close a cycle together are made at once: one of them at least is refused.
