@@ -365,7 +365,7 @@ mod tests {
         let lines = format!("{}\n", "x".repeat(999)).repeat(200);
         let (whole, error) = files.write(&lines).unwrap_err();
         assert_eq!((error.kind(), files.is_torn), (io::ErrorKind::WouldBlock, true));
-        assert_eq!((whole as u64, files.size_bytes % 1000 > 0), (files.size_bytes / 1000, true));
+        assert_eq!((whole as u64, !files.size_bytes.is_multiple_of(1000)), (files.size_bytes / 1000, true));
         assert_eq!(files.write(&lines).unwrap_err().0, 0);
         let mut taken = vec![0; files.size_bytes as usize];
         std::io::Read::read_exact(&mut reader, &mut taken).unwrap();
