@@ -6,11 +6,12 @@ import sys
 import tempfile
 import unittest
 from argparse import Namespace
+from collections import Counter
 from pathlib import Path
 from unittest import mock
 
 from bench.harness import __main__ as harness
-from bench.harness import report, rounds
+from bench.harness import files_visited, report, rounds
 from bench.harness.length import Length
 from bench.harness.load import Run
 from bench.harness.outcome import Bar, Outcome, Plot, Table
@@ -123,3 +124,43 @@ class Reports(unittest.TestCase):
             ticks = report.Axis([least, most], True, 0, 100).ticks()
             self.assertTrue(all(least <= tick <= most for tick in ticks))
             self.assertGreaterEqual(len(ticks), 1 if most < 2 * least else 3, (least, most))
+
+
+class VisitedFiles(unittest.TestCase):
+    """The count of the files that an operation visits, from callgrind's dumps."""
+
+    DUMP = """positions: line
+events: Ir
+fl=(1) /src/crates/query/src/entry.rs
+fn=(1) begin
+10 4
++2 6
+fi=(2) /src/crates/model/src/row.rs
+7 9
+fe=(1)
+-1 2
+cfi=(3) /rust/library/alloc/src/vec.rs
+cfn=(2) grow
+calls=1 40
+* 500
+* 1
+fl=(3)
+fn=(2)
+40 500
+"""
+
+    def test_a_line_counts_in_the_file_where_it_is_written_without_what_it_calls(self):
+        entry, row, alloc = "/src/crates/query/src/entry.rs", "/src/crates/model/src/row.rs", "/rust/library/alloc/src/vec.rs"
+        self.assertEqual(files_visited.line_costs(self.DUMP.splitlines()),
+                         {(entry, 10): 4, (entry, 12): 6, (row, 7): 9, (entry, 6): 3, (alloc, 40): 500})
+
+    def test_a_file_is_visited_if_enough_of_its_lines_run_in_most_operations(self):
+        names = {"crates/query/src/entry.rs": files_visited.LINES_MIN, "crates/model/src/row.rs": files_visited.LINES_MIN - 1,
+                 "library/stdarch/crates/core_arch/src/simd.rs": 50, "library/alloc/src/vec.rs": 50}
+        short = Counter({(f"/src/{name}", line): 100 for name, lines in names.items() for line in range(lines)})
+        # A line that ran only while the clients connected, and one that runs in one of ten operations.
+        short["/src/crates/model/src/row.rs", 900] = 10_000
+        long = Counter({place: count + (1000 if count == 100 else 0) for place, count in short.items()})
+        long["/src/crates/model/src/row.rs", 901] = 100
+        visited = files_visited.visits(short, long, 1000)
+        self.assertEqual(visited, {"query/src/entry.rs": files_visited.Visit(files_visited.LINES_MIN, files_visited.LINES_MIN)})
