@@ -77,7 +77,7 @@ OTHERS = [
     Stage("proof-tests", [PYTHON, "-m", "proof.tests"]),
     Stage("plugin-build", ["make", "--no-print-directory", "plugin"], "single", needs=BINARY),
     Stage("plugin", [PYTHON, "-m", "proof.plugin"], needs=("plugin-build",)),
-    Stage("roles", [PYTHON, "-m", "proof.roles"], needs=BINARY),
+    Stage("roles", [PYTHON, "-m", "proof.roles", "--recorded"], needs=BINARY),
     Stage("differential", [PYTHON, "-m", "proof.differential"], needs=BINARY),
     Stage("drivers", [PYTHON, "-m", "proof.drivers", "--recorded"], needs=BINARY),
     Stage("tables", [PYTHON, "-m", "proof.tables"], needs=BINARY),

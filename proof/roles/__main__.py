@@ -8,7 +8,10 @@ configuration and from the command that changes them. Roles connect to and from 
 run, drivers log in, logs of requests meet what is not their file, the node is killed while roles change, and passwords are
 searched for in all that the node has written.
 
-usage: python -m proof.roles [--only-espalier]
+With --recorded, Cassandra is not asked again if neither the questions nor the oracle have changed since
+(proof/oracle/record.py).
+
+usage: python -m proof.roles [--only-espalier] [--recorded]
 """
 
 import argparse
@@ -24,9 +27,11 @@ from cassandra import Unauthorized
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster, NoHostAvailable
 
+from proof import places
 from proof.drivers.checks import NOT_PROVED
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import SECRETS, Espalier
+from proof.oracle.record import IN_CACHE, Record
 from proof.roles import audit, cases, edges, filters, kills, masking, origins
 from proof.wire import Connection, Error, QueryOptions, Rows
 from proof.wire.connection import LoginRefused
@@ -47,6 +52,7 @@ ROLES_ON = {"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAu
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only-espalier", action="store_true", help="no comparison, only what Espalier does by itself")
+    parser.add_argument("--recorded", action="store_true", help="Cassandra's answers may be those of an earlier run")
     options = parser.parse_args()
     failures = []
     passed = 0
@@ -60,11 +66,7 @@ def main() -> None:
         node.restart_with("")
         node.restart_with_audit_log({"enabled": "true"})
         if not options.only_espalier:
-            with Cassandra.start(roles=True) as oracle:
-                theirs = table(oracle)
-                audit.requests(oracle, first_connection)
-                entries = audit.entries(oracle, first_connection)
-                theirs |= others(oracle)
+            theirs, entries = ask_cassandra(options.recorded)
             same, lines = audit.compare(entries, our_entries)
             passed += same
             failures += lines
@@ -82,6 +84,24 @@ def main() -> None:
     print("\n".join(failures[:SHOWN]))
     print(f"{passed} passed, {len(failures)} failed")
     sys.exit(1 if failures else 0)
+
+
+def ask_cassandra(may_be_recorded: bool) -> tuple[dict[tuple[str, str], str], list[str]]:
+    """Cassandra's answers, and the entries of its audit log."""
+    # The passwords are in `espalier.py`.
+    questions = (Path(__file__).parent, places.ROOT / "proof" / "wire", places.ROOT / "proof" / "oracle" / "espalier.py")
+    record = Record("roles", questions, IN_CACHE)
+    kept = record.answers() if may_be_recorded else None
+    if kept is not None:
+        print("(Cassandra's answers are those of an earlier run)", flush=True)
+        return {(name, statement): answer for name, statement, answer in kept["cells"]}, kept["entries"]
+    with Cassandra.start(roles=True) as oracle:
+        answers = table(oracle)
+        audit.requests(oracle, first_connection)
+        entries = audit.entries(oracle, first_connection)
+        answers |= others(oracle)
+    record.keep({"cells": [[*cell, answer] for cell, answer in answers.items()], "entries": entries})
+    return answers, entries
 
 
 def table(node) -> dict[tuple[str, str], str]:
