@@ -11,8 +11,8 @@ from unittest import mock
 from bench.harness import echo, in_process, instructions, load, record, report, rounds, servers
 from bench.harness.length import Length
 from bench.harness.load import Run
-from bench.harness.scenarios import (SCENARIOS, commitlog, index_files, inmemory, inmemory_exhausted, memory, sstables, sstables_read, sstables_write, start,
-                                     tls, ycsb)
+from bench.harness.scenarios import (SCENARIOS, cassandra, commitlog, index_files, inmemory, inmemory_exhausted, memory, sstables, sstables_read, sstables_write,
+                                     start, tls, ycsb)
 from bench.harness.session import Session
 
 LATENCIES = {"count": 9, "mean": 5.0, "p50": 5.0, "p90": 6.0, "p99": 7.0, "p999": 8.0, "max": 9.0, "curve": [(1.0, 1.0), (0.1, 6.0)]}
@@ -95,7 +95,9 @@ class Scenarios(unittest.TestCase):
             (inmemory_exhausted, "ControlGroup", mock.MagicMock()), (inmemory_exhausted, "forget_pages", lambda _: None),
             (sstables, "hand_over", lambda system, table, _: [self.directory / "da-1-bti-Data.db"] * self.copies(table)),
             (sstables_read, "shutil", SimpleNamespace(rmtree=lambda _: None)), (sstables_write, "lz4_seconds", lambda _: (1e-9, 1e-9)),
-            *((module, "time", clock) for module in (memory, sstables_read, sstables_write, start)),
+            (cassandra, "JAR", self.directory), (cassandra, "compile_java", lambda _: None),
+            (cassandra, "heap_per_row", lambda *_: [[memtable, many, 1.0, 9.0, 10.0] for memtable in ("trie", "ours") for many in (1, 100)]),
+            *((module, "time", clock) for module in (cassandra, memory, sstables_read, sstables_write, start)),
         ]
 
     def copies(self, table: str) -> int:

@@ -201,11 +201,9 @@ def memory_of_rows(outcome: Outcome) -> None:
     """Bytes of a buffered row, on the heap and outside of it, after full collections (HeapPerRow.java)."""
     rows = []
     with tempfile.TemporaryDirectory() as directory:
-        classes = Path(directory) / "classes"
-        subprocess.run(["javac", "-nowarn", "-d", classes, "-cp", f"{JAR}:{places.CASSANDRA / 'lib'}/*", *sorted(HEAP_PER_ROW.glob("espalier/*/*.java"))],
-                       check=True)
+        compile_java(Path(directory))
         for allocation in ("heap_buffers", "offheap_objects"):
-            rows += [[allocation, *row] for of_a_partition in (1, 100) for row in heap_per_row(Path(directory), classes, allocation, of_a_partition)]
+            rows += [[allocation, *row] for of_a_partition in (1, 100) for row in heap_per_row(Path(directory), allocation, of_a_partition)]
     outcome.tables.append(Table(f"Bytes of a row of five columns, {HEAP_PER_ROW_ROWS:,} rows",
                                 ["allocation", "memtable", "rows of a partition", "heap", "outside", "together"], rows))
     for of_a_partition in (1, 100):
@@ -217,12 +215,17 @@ def memory_of_rows(outcome: Outcome) -> None:
                              stock / ours[5], ">=", 3)]
 
 
-def heap_per_row(directory: Path, classes: Path, allocation: str, of_a_partition: int) -> list[list]:
+def compile_java(directory: Path) -> None:
+    subprocess.run(["javac", "-nowarn", "-d", directory / "classes", "-cp", f"{JAR}:{places.CASSANDRA / 'lib'}/*",
+                    *sorted(HEAP_PER_ROW.glob("espalier/*/*.java"))], check=True)
+
+
+def heap_per_row(directory: Path, allocation: str, of_a_partition: int) -> list[list]:
     """The memtable, the rows of a partition, and the bytes of a row: on the heap, outside, together."""
     oracle.write_configuration(directory, *places.free_ports(3), False)
     configuration = directory / "cassandra.yaml"
     configuration.write_text(configuration.read_text().replace("memtable_allocation_type: offheap_objects", f"memtable_allocation_type: {allocation}"))
-    command = ["java", *oracle.java_flags(1024, [JAR, classes]), f"-Dcassandra.config=file://{configuration}", f"-Dcassandra.storagedir={directory}",
+    command = ["java", *oracle.java_flags(1024, [JAR, directory / "classes"]), f"-Dcassandra.config=file://{configuration}", f"-Dcassandra.storagedir={directory}",
                f"-Dlogback.configurationFile=file://{oracle.HERE}/logback.xml", "espalier.proof.HeapPerRow", str(HEAP_PER_ROW_ROWS), str(of_a_partition)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
     found = re.findall(r"^(skip list|trie|ours), .*?: ([\d.]+) bytes of heap for each row, ([\d.]+) outside", done.stdout, re.MULTILINE)
