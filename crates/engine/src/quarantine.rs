@@ -54,6 +54,9 @@ pub(crate) struct Quarantine {
     side_files: SideFiles,
     /// Held while the side files of quarantined tables grow, or are applied or removed.
     moving: Mutex<()>,
+    /// Held from the first byte of a side file to its last. A table may be quarantined while a part of a large batch is
+    /// set aside for it: each takes the next free name. No other lock is taken with this one held.
+    writing: Mutex<()>,
 }
 
 impl Quarantine {
@@ -63,6 +66,7 @@ impl Quarantine {
             side_files: SideFiles::new(&options.disk, &options.directory),
             flush_failures: FlushFailures::default(),
             moving: Mutex::default(),
+            writing: Mutex::default(),
             shared: Arc::clone(shared),
             compaction: Arc::clone(compaction),
         }
@@ -178,6 +182,7 @@ impl Quarantine {
         if view.generations().all(|generation| generation.memtable.is_empty()) {
             return Ok(());
         }
+        let _one_file_at_a_time = lock(&self.writing);
         let mut file = self.side_files.create(&self.head_of(table, reason))?;
         for generation in view.generations() {
             let mut cursor = generation.memtable.clone().cursor(table, &ReadRange::all_rows(KeyRange::all()));
@@ -233,6 +238,7 @@ impl Quarantine {
     pub fn set_part_aside(&self, update: &PartitionUpdate) -> Result<bool, EngineError> {
         let _no_repair = lock(&self.moving);
         let mut aside = self.set_aside();
+        let _one_file_at_a_time = lock(&self.writing);
         let is_quarantined = aside.heads.contains_key(&update.table().id);
         if is_quarantined {
             aside.append(update.table().id, update.as_bytes())?;

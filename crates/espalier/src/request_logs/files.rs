@@ -95,8 +95,8 @@ impl Files {
             || self.size_bytes + waiting_bytes as u64 >= self.size_bytes_max / CURRENT_PART
     }
 
-    /// Appends lines. The error has the number of lines that were written whole: a full device takes the first ones, and
-    /// perhaps a part of the next.
+    /// Appends lines. The error has the number of lines that were written whole: a full device takes the first ones,
+    /// and perhaps a part of the next.
     fn write(&mut self, lines: &str) -> Result<(), (usize, io::Error)> {
         if self.is_torn {
             self.file.write_all(b"\n").map_err(|error| (0, error))?;
