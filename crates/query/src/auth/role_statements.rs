@@ -375,7 +375,8 @@ impl Processor {
         Ok(())
     }
 
-    /// Stores the access lists of a role that a statement has, where they are in force.
+    /// Stores the access lists of a role that a statement has: data centers where they are in force, and groups of
+    /// addresses always, as Cassandra does. Where those are not in force, only the empty list passes the checks before.
     fn put_access(&self, name: &str, options: &RoleOptions) -> Result<(), QueryError> {
         let access = self.auth().options.access;
         let names = |list: &AccessList| match list {
@@ -387,7 +388,7 @@ impl Processor {
             self.apply_role_change(&Change::PutDataCenters(name, &names))?;
             self.auth().edit(|book| AccessBook::put(&mut book.access.data_centers, name, names));
         }
-        if let Some(list) = options.cidrs.as_ref().filter(|_| access.cidrs != CidrChecks::Off) {
+        if let Some(list) = &options.cidrs {
             let names = names(list);
             self.apply_role_change(&Change::PutCidrGroups(name, &names))?;
             self.auth().edit(|book| AccessBook::put(&mut book.access.cidr_groups, name, names));
