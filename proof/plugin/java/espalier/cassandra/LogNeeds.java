@@ -34,7 +34,7 @@ public final class LogNeeds
             if (isBefore)
                 log.need("a table moves out");
             settling.start();
-            while (settling.getState() != Thread.State.BLOCKED)
+            while (settling.getState() != Thread.State.BLOCKED && settling.isAlive())
                 Thread.onSpinWait();
             if (!isBefore)
                 log.need("a table moves out");
