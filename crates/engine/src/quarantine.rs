@@ -14,7 +14,7 @@ mod unreadable;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use commitlog::{LogPosition, Replay};
 use memtable::for_each_update;
@@ -54,8 +54,8 @@ pub(crate) struct Quarantine {
     side_files: SideFiles,
     /// Held while the side files of quarantined tables grow, or are applied or removed.
     moving: Mutex<()>,
-    /// Held from the first byte of a side file to its last. A table may be quarantined while a part of a large batch is
-    /// set aside for it: each takes the next free name. No other lock is taken with this one held.
+    /// Held from the choice of a side file's name until the file is complete. A table may be quarantined while a part of
+    /// a large batch is set aside for it, and both take the next free name. No other lock is taken with this one held.
     writing: Mutex<()>,
 }
 
@@ -182,7 +182,7 @@ impl Quarantine {
         if view.generations().all(|generation| generation.memtable.is_empty()) {
             return Ok(());
         }
-        let _one_file_at_a_time = lock(&self.writing);
+        let _one_writer = lock(&self.writing);
         let mut file = self.side_files.create(&self.head_of(table, reason))?;
         for generation in view.generations() {
             let mut cursor = generation.memtable.clone().cursor(table, &ReadRange::all_rows(KeyRange::all()));
@@ -200,8 +200,8 @@ impl Quarantine {
         unknown: BTreeSet<TableId>,
         is_covered: impl Fn(TableId, LogPosition) -> bool,
     ) -> Result<(), EngineError> {
-        let mut aside = self.set_aside();
         let unknown = self.heads_of_unknown(unknown)?;
+        let mut aside = self.set_aside();
         unknown.into_iter().for_each(|head| _ = aside.heads.entry(head.id).or_insert(head));
         if aside.heads.is_empty() {
             return Ok(());
@@ -238,7 +238,6 @@ impl Quarantine {
     pub fn set_part_aside(&self, update: &PartitionUpdate) -> Result<bool, EngineError> {
         let _no_repair = lock(&self.moving);
         let mut aside = self.set_aside();
-        let _one_file_at_a_time = lock(&self.writing);
         let is_quarantined = aside.heads.contains_key(&update.table().id);
         if is_quarantined {
             aside.append(update.table().id, update.as_bytes())?;
@@ -253,7 +252,8 @@ impl Quarantine {
             Some((table.id, self.head_of(&table, &reason)))
         });
         let heads = quarantined.chain(self.heads_of_unreadable()).collect();
-        SetAside { side_files: &self.side_files, heads, files: HashMap::new() }
+        let one_writer = lock(&self.writing);
+        SetAside { side_files: &self.side_files, heads, files: HashMap::new(), _one_writer: one_writer }
     }
 
     /// The reason why a start has to quarantine the table, if records of it were set aside before.
@@ -297,6 +297,7 @@ struct SetAside<'e> {
     side_files: &'e SideFiles,
     heads: HashMap<TableId, SideFileHead>,
     files: HashMap<TableId, SideFileWriter>,
+    _one_writer: MutexGuard<'e, ()>,
 }
 
 impl SetAside<'_> {
