@@ -44,7 +44,7 @@ pub(crate) use truncate::truncate;
 
 use json::{InsertDocument, MarkerDocument};
 use plan::Modification;
-use updates::Updates;
+pub(crate) use updates::Updates;
 
 /// A prepared INSERT, UPDATE or DELETE.
 #[derive(Debug)]
@@ -90,17 +90,6 @@ pub(crate) fn prepare(statement: Statement, preparing: &mut Preparing<'_>) -> Re
     Ok(ModificationPlan(Kind::Terms(Box::new(modification))))
 }
 
-/// The writes of several statements of the node's own. No limit of a client's batch concerns them.
-#[derive(Default)]
-pub(crate) struct Together(Updates);
-
-impl Together {
-    /// The mutation; `None` if there is nothing to write.
-    pub fn into_mutation(self) -> Option<Mutation> {
-        self.0.into_mutation()
-    }
-}
-
 impl ModificationPlan {
     /// The mutation of the statement, after all checks; `None` if it writes nothing.
     pub fn mutation(&self, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
@@ -111,11 +100,12 @@ impl ModificationPlan {
         self.resolve(execution, |modification| mutation_of(modification, execution))
     }
 
-    /// Adds what it writes to the writes of others, after its own checks.
-    pub fn add_to(&self, writes: &mut Together, execution: &Execution<'_>) -> Result<(), QueryError> {
+    /// Adds its updates to those of other statements of the node's own, after its checks. No limit of a client's batch
+    /// applies.
+    pub fn add_to(&self, updates: &mut Updates, execution: &Execution<'_>) -> Result<(), QueryError> {
         self.resolve(execution, |modification| {
             modification.validate(execution)?;
-            modification.add_to(&mut writes.0, execution.timestamp_micros(), execution)
+            modification.add_to(updates, execution.timestamp_micros(), execution)
         })
     }
 

@@ -8,7 +8,7 @@ use super::access::{self, AccessBook};
 use super::book::{Role, RoleBook};
 use super::permissions::{self, Permissions};
 use crate::execution::{Control, Execution, RequestParts};
-use crate::modify::Together;
+use crate::modify::Updates;
 use crate::prepared::Work;
 use crate::{ClientState, Processor, QueryError, QueryOptions, ResponseBody, Turn, Value};
 
@@ -143,33 +143,29 @@ impl Processor {
         Ok(permissions_of(rows.first().and_then(|row| row.get(2)?.as_deref())))
     }
 
-    /// Makes a change durable.
+    /// Makes a change durable, as one record of the log if one can hold all its rows. Otherwise they are written in their
+    /// order.
     pub(super) fn apply_role_change(&self, change: &Change<'_>) -> Result<(), QueryError> {
-        self.apply_role_changes(&[change])
+        let mut updates = Updates::default();
+        self.add_change(change, &mut updates)?;
+        self.write_updates(updates)
     }
 
-    /// Makes changes durable, as one record of the log if one can hold them. Otherwise they are written in this order.
-    pub(super) fn apply_role_changes(&self, changes: &[&Change<'_>]) -> Result<(), QueryError> {
-        let mut writes = Together::default();
-        changes.iter().try_for_each(|change| self.add_change(change, &mut writes))?;
-        self.write_together(writes)
-    }
-
-    fn add_change(&self, change: &Change<'_>, writes: &mut Together) -> Result<(), QueryError> {
+    fn add_change(&self, change: &Change<'_>, updates: &mut Updates) -> Result<(), QueryError> {
         let mut of = |text: &'static str, values: &[&str]| {
             let values: Vec<Value<'_>> = values.iter().map(|value| Value::Bytes(value.as_bytes())).collect();
-            self.modify(text, &values, writes)
+            self.modify(text, &values, updates)
         };
         match change {
-            Change::PutRole(name, role, timestamp) => self.put_role(name, role, *timestamp, writes),
-            Change::AlterRole(name, role) => self.alter_role(name, role, writes),
+            Change::PutRole(name, role, timestamp) => self.put_role(name, role, *timestamp, updates),
+            Change::AlterRole(name, role) => self.alter_role(name, role, updates),
             Change::GrantRole { role, member } => {
                 let put = "UPDATE system_auth.roles SET member_of = member_of + ? WHERE role = ?";
-                self.put_element(put, role, member, writes)
+                self.put_element(put, role, member, updates)
             }
             Change::RevokeRole { role, members } => {
                 let remove = "UPDATE system_auth.roles SET member_of = member_of - ? WHERE role = ?";
-                members.iter().try_for_each(|member| self.put_element(remove, role, member, writes))
+                members.iter().try_for_each(|member| self.put_element(remove, role, member, updates))
             }
             Change::DeleteRole(name) => of("DELETE FROM system_auth.roles WHERE role = ?", &[name]),
             Change::AddMember { role, member } => {
@@ -189,7 +185,7 @@ impl Processor {
                 let index = "INSERT INTO system_auth.resource_role_permissons_index (resource, role) VALUES (?, ?)";
                 of(index, &[resource, role])?;
                 let put = "UPDATE system_auth.role_permissions SET permissions = ? WHERE role = ? AND resource = ?";
-                self.modify(put, &values, writes)
+                self.modify(put, &values, updates)
             }
             Change::DeletePermissions(held) => {
                 let delete = "DELETE FROM system_auth.role_permissions WHERE role = ? AND resource = ?";
@@ -205,13 +201,13 @@ impl Processor {
             }
             Change::PutDataCenters(role, names) => {
                 let put = "INSERT INTO system_auth.network_permissions (role, dcs) VALUES (?, ?)";
-                self.put_names(put, &format!("{ROLE_PREFIX}{role}"), names, writes)
+                self.put_names(put, &format!("{ROLE_PREFIX}{role}"), names, updates)
             }
             Change::PutCidrGroups(role, names) => self.put_names(
                 "INSERT INTO system_auth.cidr_permissions (role, cidr_groups) VALUES (?, ?)",
                 role,
                 names,
-                writes,
+                updates,
             ),
             Change::DeleteAccess(role) => {
                 let resource = format!("{ROLE_PREFIX}{role}");
@@ -234,9 +230,9 @@ impl Processor {
     }
 
     fn modify_alone(&self, statement: &str, values: &[Value<'_>]) -> Result<(), QueryError> {
-        let mut writes = Together::default();
-        self.modify(statement, values, &mut writes)?;
-        self.write_together(writes)
+        let mut updates = Updates::default();
+        self.modify(statement, values, &mut updates)?;
+        self.write_updates(updates)
     }
 
     fn put_role(
@@ -244,7 +240,7 @@ impl Processor {
         name: &str,
         role: &Role,
         timestamp: Option<i64>,
-        writes: &mut Together,
+        updates: &mut Updates,
     ) -> Result<(), QueryError> {
         let timestamp = timestamp.unwrap_or_else(|| self.engine().next_timestamp_micros());
         let put = format!(
@@ -261,10 +257,10 @@ impl Processor {
             role.salted_hash.as_deref().map_or(Value::Null, |hash| Value::Bytes(hash.as_bytes())),
             if role.member_of.is_empty() { Value::Null } else { Value::Bytes(&member_of) },
         ];
-        self.modify(&put, &values, writes)
+        self.modify(&put, &values, updates)
     }
 
-    fn alter_role(&self, name: &str, role: &Role, writes: &mut Together) -> Result<(), QueryError> {
+    fn alter_role(&self, name: &str, role: &Role, updates: &mut Updates) -> Result<(), QueryError> {
         let put = "UPDATE system_auth.roles SET is_superuser = ?, can_login = ?, salted_hash = ? WHERE role = ?";
         let bytes = |value: bool| if value { &[1_u8][..] } else { &[0] };
         let values = [
@@ -273,13 +269,13 @@ impl Processor {
             role.salted_hash.as_deref().map_or(Value::Null, |hash| Value::Bytes(hash.as_bytes())),
             Value::Bytes(name.as_bytes()),
         ];
-        self.modify(put, &values, writes)
+        self.modify(put, &values, updates)
     }
 
     /// Adds a name to a set of a row, or removes it.
-    fn put_element(&self, statement: &str, name: &str, key: &str, writes: &mut Together) -> Result<(), QueryError> {
+    fn put_element(&self, statement: &str, name: &str, key: &str, updates: &mut Updates) -> Result<(), QueryError> {
         let names = collection::list([name.as_bytes()].into_iter());
-        self.modify(statement, &[Value::Bytes(&names), Value::Bytes(key.as_bytes())], writes)
+        self.modify(statement, &[Value::Bytes(&names), Value::Bytes(key.as_bytes())], updates)
     }
 
     /// Writes a set of names.
@@ -288,10 +284,10 @@ impl Processor {
         put: &str,
         key: &str,
         names: &BTreeSet<String>,
-        writes: &mut Together,
+        updates: &mut Updates,
     ) -> Result<(), QueryError> {
         let names = collection::list(names.iter().map(String::as_bytes));
-        self.modify(put, &[Value::Bytes(key.as_bytes()), Value::Bytes(&names)], writes)
+        self.modify(put, &[Value::Bytes(key.as_bytes()), Value::Bytes(&names)], updates)
     }
 
     /// Carries out a SELECT of the node's own.
@@ -319,7 +315,7 @@ impl Processor {
     }
 
     /// Adds a modification of the node's own to others.
-    fn modify(&self, statement: &str, values: &[Value<'_>], writes: &mut Together) -> Result<(), QueryError> {
+    fn modify(&self, statement: &str, values: &[Value<'_>], updates: &mut Updates) -> Result<(), QueryError> {
         let prepared = self.prepare(statement, None)?;
         let Work::Modification(modification) = &prepared.plan.work else {
             return Err(QueryError::server("no modification"));
@@ -327,12 +323,12 @@ impl Processor {
         let (schema, client, options) =
             (self.engine().borrow_schema(), ClientState::default(), QueryOptions::default());
         let parts = RequestParts { client: &client, options: &options, trace: None };
-        modification.add_to(writes, &Execution::new(self, &schema, parts, values, None, BLOCKING))
+        modification.add_to(updates, &Execution::new(self, &schema, parts, values, None, BLOCKING))
     }
 
-    /// Returns when the writes are durable.
-    fn write_together(&self, writes: Together) -> Result<(), QueryError> {
-        match writes.into_mutation() {
+    /// Returns when the updates are durable.
+    fn write_updates(&self, updates: Updates) -> Result<(), QueryError> {
+        match updates.into_mutation() {
             Some(mutation) => Ok(engine::block_on(self.engine().write_parts(&mutation))?),
             None => Ok(()),
         }

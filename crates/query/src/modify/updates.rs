@@ -7,7 +7,7 @@ use model::{Mutation, PartitionKey, PartitionUpdateBuilder, Table, TableId};
 
 /// Collects the updates of one or more statements. They become one mutation, and so one record in the log.
 #[derive(Debug, Default)]
-pub(super) struct Updates {
+pub(crate) struct Updates {
     /// The first partition's update. Most statements have no others.
     first: Option<PartitionUpdateBuilder>,
     others: Option<Box<Others>>,
