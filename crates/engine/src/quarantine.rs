@@ -54,8 +54,9 @@ pub(crate) struct Quarantine {
     side_files: SideFiles,
     /// Held while the side files of quarantined tables grow, or are applied or removed.
     moving: Mutex<()>,
-    /// Held from the choice of a side file's name until the file is complete. A table may be quarantined while a part of
-    /// a large batch is set aside for it, and both take the next free name. No other lock is taken with this one held.
+    /// Held from the choice of a side file's name until the file is complete. A table may be quarantined while a part
+    /// of a large batch is set aside for it, and both take the next free name. No other lock is taken with this one
+    /// held.
     writing: Mutex<()>,
 }
 

@@ -143,8 +143,8 @@ impl Processor {
         Ok(permissions_of(rows.first().and_then(|row| row.get(2)?.as_deref())))
     }
 
-    /// Makes a change durable, as one record of the log if one can hold all its rows. Otherwise they are written in their
-    /// order.
+    /// Makes a change durable, as one record of the log if one can hold all its rows. Otherwise they are written in
+    /// their order.
     pub(super) fn apply_role_change(&self, change: &Change<'_>) -> Result<(), QueryError> {
         let mut updates = Updates::default();
         self.add_change(change, &mut updates)?;
