@@ -40,6 +40,11 @@ LIMIT_SECONDS = 40 * 60
 MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 SIDE_BY_SIDE = 3 if MEMORY_BYTES >= 14 << 30 else 2
 CARGO_TOTALS = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed;")
+# A failed check of a proof, a test of cargo, a test of Python. The first lines of each stage are printed again at the end.
+FAILURE = re.compile(r"^(\S+: )?FAIL |--- FAILED$|^(FAIL|ERROR): ")
+TRACEBACK = "Traceback (most recent call last):"
+FAILURES_SHOWN_MAX = 10
+FAILURE_CHARACTERS_MAX = 300
 
 
 @dataclass
@@ -164,6 +169,7 @@ def run(stage: Stage, emit: Callable[[str], None]) -> Result:
     cpu_seconds = 0.0
     is_summarised = has_secret = False
     notes: list[str] = []
+    failures: list[str] = []
     limit = threading.Timer(LIMIT_SECONDS, end_late, [process, stage.name, notes])
     limit.daemon = True
     limit.start()
@@ -175,6 +181,8 @@ def run(stage: Stage, emit: Callable[[str], None]) -> Result:
             emit(line.rstrip("\n"))
             if line.startswith(NOT_PROVED):
                 notes.append(line.rstrip("\n"))
+            if is_failure(line.rstrip(), failures):
+                failures.append(f"{stage.name}: {line.rstrip()[:FAILURE_CHARACTERS_MAX]}")
             totals = (CARGO_TOTALS if stage.kind == "cargo-test" else TOTALS).match(line.strip())
             if totals and stage.kind != "single":
                 passed, failed = (passed + int(totals[1]), failed + int(totals[2]))
@@ -190,8 +198,15 @@ def run(stage: Stage, emit: Callable[[str], None]) -> Result:
     elif not is_summarised or (status != 0 and failed == 0):
         failed += 1
     failed += has_secret
+    notes += failures[:FAILURES_SHOWN_MAX]
     emit(f"--- {stage.name}: {passed} passed, {failed} failed in {seconds:.1f} s, {cpu_seconds:.1f} s of CPU")
     return Result(stage, passed, failed, seconds, cpu_seconds, notes)
+
+
+def is_failure(line: str, before: list[str]) -> bool:
+    """Whether a line says what failed: the check, or the exception at the end of a traceback, given the failures before it."""
+    is_exception = bool(before) and before[-1].endswith(TRACEBACK) and line[:1].isalpha()
+    return is_exception or FAILURE.search(line) is not None
 
 
 def end_of(process: subprocess.Popen) -> tuple[int, float]:

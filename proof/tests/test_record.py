@@ -62,3 +62,12 @@ class Stages(unittest.TestCase):
     def test_a_stage_that_fails_has_its_status(self):
         result = stages.run(stages.Stage("false", ["false"], "single"), lambda _: None)
         self.assertEqual((result.passed, result.failed), (0, 1))
+
+    def test_failures_are_printed_again_at_the_end(self):
+        lines = ["node: ok FAIL is no failure here", "node: FAIL serves: got 1", "FAIL all.loaded: 3 rows",
+                 "it::reads --- FAILED", "FAIL: test_x (a.B.test_x)", "node: FAIL damage: Traceback (most recent call last):",
+                 "  File x", "KeyError: 1", "0 passed, 5 failed"]
+        result = stages.run(stages.Stage("echo", ["printf", "%s\\n", *lines]), lambda _: None)
+        self.assertEqual(result.notes, [f"echo: {line}" for line in [*lines[1:6], lines[7]]])
+        many = stages.Stage("echo", ["printf", "FAIL %s\\n", *map(str, range(99)), "end"])
+        self.assertEqual(len(stages.run(many, lambda _: None).notes), stages.FAILURES_SHOWN_MAX)
