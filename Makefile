@@ -58,7 +58,7 @@ node drivers catalog errors kill log roles tables upgrade: install build
 # into java/target/native/linux/ARCH/ beside this one.
 ARCH := $(subst x86_64,amd64,$(shell uname -m))
 plugin:
-	@cargo build --release --quiet -p jni
+	@cargo build --release --quiet --lib
 	@mkdir -p java/target/native/linux/$(ARCH)
 	@cp target/release/libespalier_jni.so java/target/native/linux/$(ARCH)/
 	@mvn --batch-mode --quiet -f java/pom.xml package

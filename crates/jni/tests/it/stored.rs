@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use espalier_jni::{Choice, Guest, Store};
+use jni::{Choice, Guest, Store};
 use uuid::Uuid;
 
 use crate::vectors::{Vector, content, vectors};

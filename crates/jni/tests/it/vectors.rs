@@ -1,6 +1,6 @@
 //! `updates.bin` was written by `proof/plugin/java/espalier/cassandra/WriteVectors.java` with Cassandra 5.0.8.
 
-use espalier_jni::{Filled, Guest, Pages, Reply};
+use jni::{Filled, Guest, Pages, Reply};
 
 static UPDATES: &[u8] = include_bytes!("../vectors/updates.bin");
 
