@@ -1,14 +1,9 @@
 //! Requests, as views of an envelope's body.
 
-mod options;
-mod values;
-
-pub use values::{EncodedValues, NamedValues};
-
 use crate::message::{BatchEntry, BatchKind, BatchStatement, QueryOptions, Values};
 use crate::wire::header::flags;
 use crate::wire::reader::Reader;
-use crate::{Header, Opcode, ProtocolError, Version};
+use crate::{Consistency, Header, Opcode, ProtocolError, Value, Version};
 
 /// Keys and values that a client sends for a server's plug-ins.
 pub type CustomPayload<'a> = Vec<(&'a str, Option<&'a [u8]>)>;
@@ -204,3 +199,149 @@ fn read_batch<'a>(reader: &mut Reader<'a>, version: Version) -> Result<Batch<'a>
     }
     Ok(Batch { kind, queries, options: QueryOptions::read(reader, version)? })
 }
+
+/// The flags of a statement's options.
+mod option_flags {
+    pub(super) const VALUES: u32 = 0x01;
+    pub(super) const SKIP_METADATA: u32 = 0x02;
+    pub(super) const PAGE_SIZE: u32 = 0x04;
+    pub(super) const PAGING_STATE: u32 = 0x08;
+    pub(super) const SERIAL_CONSISTENCY: u32 = 0x10;
+    pub(super) const TIMESTAMP: u32 = 0x20;
+    pub(super) const NAMES: u32 = 0x40;
+    pub(super) const KEYSPACE: u32 = 0x80;
+    pub(super) const NOW_IN_SECONDS: u32 = 0x100;
+}
+
+impl<'a> QueryOptions<'a> {
+    pub(crate) fn read(reader: &mut Reader<'a>, version: Version) -> Result<QueryOptions<'a>, ProtocolError> {
+        let consistency = reader.consistency()?;
+        let flags = if version >= Version::V5 { reader.int()? as u32 } else { u32::from(reader.byte()?) };
+        let has = |bit| flags & bit != 0;
+        let values = match has(option_flags::VALUES) {
+            true => Values::Encoded(EncodedValues::read(reader, version, has(option_flags::NAMES))?),
+            false => Values::NONE,
+        };
+        Ok(QueryOptions {
+            consistency,
+            values,
+            skip_metadata: has(option_flags::SKIP_METADATA),
+            page_size: has(option_flags::PAGE_SIZE).then(|| reader.int()).transpose()?,
+            paging_state: if has(option_flags::PAGING_STATE) { reader.bytes()? } else { None },
+            serial_consistency: if has(option_flags::SERIAL_CONSISTENCY) {
+                reader.consistency()?
+            } else {
+                Consistency::Serial
+            },
+            timestamp: has(option_flags::TIMESTAMP).then(|| read_timestamp(reader)).transpose()?,
+            keyspace: has(option_flags::KEYSPACE).then(|| reader.string()).transpose()?,
+            now_in_seconds: has(option_flags::NOW_IN_SECONDS).then(|| reader.int()).transpose()?,
+        })
+    }
+}
+
+/// The smallest timestamp means "none" inside Cassandra, so no client may send it.
+fn read_timestamp(reader: &mut Reader<'_>) -> Result<i64, ProtocolError> {
+    match reader.long()? {
+        i64::MIN => Err(ProtocolError::new(format!(
+            "Out of bound timestamp, must be in [{}, {}] (got {})",
+            i64::MIN + 1,
+            i64::MAX,
+            i64::MIN
+        ))),
+        timestamp => Ok(timestamp),
+    }
+}
+
+/// The values of a statement: checked once, then read in place any number of times.
+#[derive(Clone, Copy, Debug)]
+pub struct EncodedValues<'a> {
+    bytes: &'a [u8],
+    count: u16,
+    named: bool,
+    version: Version,
+}
+
+impl<'a> EncodedValues<'a> {
+    pub(crate) fn read(
+        reader: &mut Reader<'a>,
+        version: Version,
+        named: bool,
+    ) -> Result<EncodedValues<'a>, ProtocolError> {
+        let count = reader.short()?;
+        let bytes = reader.rest();
+        for _ in 0..count {
+            if named {
+                reader.string()?;
+            }
+            reader.value(version)?;
+        }
+        let bytes = &bytes[..bytes.len() - reader.rest().len()];
+        Ok(EncodedValues { bytes, count, named, version })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// True when each has a name.
+    pub fn is_named(&self) -> bool {
+        self.named
+    }
+
+    /// The bytes of unnamed values as they were sent, one value after another; empty if they have names.
+    pub fn positional_bytes(&self) -> &'a [u8] {
+        if self.named { &[] } else { self.bytes }
+    }
+
+    /// Puts values without names into these places in their order, as many as there are of both.
+    #[inline]
+    pub fn read_into(&self, places: &mut [Value<'a>]) {
+        debug_assert!(!self.named, "a name is no value");
+        let mut reader = Reader::new(self.bytes);
+        for place in places.iter_mut().take(self.len()) {
+            // The values were checked when the request was parsed, so that none is missing.
+            let Ok(value) = reader.value(self.version) else { return };
+            *place = value;
+        }
+    }
+
+    /// Each value with its name, if they have names.
+    pub fn iter(&self) -> NamedValues<'a> {
+        let EncodedValues { bytes, count, named, version } = *self;
+        NamedValues { reader: Reader::new(bytes), remaining: count, named, version }
+    }
+}
+
+/// Iterates over values and their names.
+#[derive(Clone, Debug)]
+pub struct NamedValues<'a> {
+    reader: Reader<'a>,
+    remaining: u16,
+    named: bool,
+    version: Version,
+}
+
+impl<'a> Iterator for NamedValues<'a> {
+    type Item = (Option<&'a str>, Value<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        let name = if self.named { Some(self.reader.string().ok()?) } else { None };
+        Some((name, self.reader.value(self.version).ok()?))
+    }
+
+    /// They were checked, so none is missing.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::from(self.remaining), Some(usize::from(self.remaining)))
+    }
+}
+
+impl ExactSizeIterator for NamedValues<'_> {}

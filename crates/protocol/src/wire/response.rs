@@ -2,12 +2,10 @@
 
 mod error;
 mod event;
-mod metadata;
 mod result;
 mod type_option;
 
-pub use metadata::{PreparedMetadata, ResultColumns, ResultMetadata};
-pub use result::{RowsWriter, write_prepared, write_void};
+pub use result::{PreparedMetadata, ResultColumns, ResultMetadata, RowsWriter, write_prepared, write_void};
 
 use crate::wire::compression::Compression;
 use crate::wire::version::SUPPORTED_VERSIONS;
