@@ -63,6 +63,11 @@ class Stages(unittest.TestCase):
         result = stages.run(stages.Stage("false", ["false"], "single"), lambda _: None)
         self.assertEqual((result.passed, result.failed), (0, 1))
 
+    def test_a_warning_fails_a_build(self):
+        for text, failed in (("warning: unused variable", 1), ("a warning in the middle", 0)):
+            result = stages.run(stages.Stage("build", ["echo", text], "single", environment={"NAME": "value"}), lambda _: None)
+            self.assertEqual((result.passed, result.failed), (1 - failed, failed))
+
     def test_failures_are_printed_again_at_the_end(self):
         lines = ["node: ok FAIL is no failure here", "node: FAIL serves: got 1", "FAIL all.loaded: 3 rows",
                  "it::reads --- FAILED", "FAIL: test_x (a.B.test_x)", "node: FAIL damage: Traceback (most recent call last):",
