@@ -5,6 +5,7 @@ altered, moved out of the mode and back, and truncated.
 
 import shutil
 import time
+from pathlib import Path
 
 from proof.oracle.cassandra import Cassandra
 from proof.plugin.node import KEYSPACES as MEMTABLE_KEYSPACES, READS as ALL_READS, SCHEMA as ALL_SCHEMA, Proof
@@ -15,6 +16,9 @@ KEYSPACES = {"stored": "espalier_storage", "stock": MEMTABLE_KEYSPACES["stock"]}
 SCHEMA = [statement for statement in ALL_SCHEMA if "INDEX" not in statement and "VIEW" not in statement]
 READS = [read for read in ALL_READS if "by_v" not in read and ".indexed WHERE" not in read]
 TABLES = ("wide", "plain", "counts", "indexed")
+STREAMED = ("wide", "plain")
+# Each range of tokens goes to SSTables of its own.
+SHARDS = "{'class': 'UnifiedCompactionStrategy', 'base_shard_count': '4', 'min_sstable_size': '0B'}"
 # The plugin looks twice a second whether writes may skip Cassandra's log.
 SETTLE_SECONDS = 3
 
@@ -52,7 +56,9 @@ def prove(jar, seed: int, statements: int, library=None) -> tuple[int, int]:
         alter_tables(proof, statements)
         refuse(proof)
         move(proof, statements)
-        snapshot_truncate_and_drop(proof)
+        snapshot_and_truncate(proof)
+        stream(proof, statements)
+        drop(proof)
         return proof.passed, proof.failed
 
 
@@ -128,7 +134,7 @@ def move(proof: StorageProof, statements: int) -> None:
     proof.compare("moved back and killed")
 
 
-def snapshot_truncate_and_drop(proof: StorageProof) -> None:
+def snapshot_and_truncate(proof: StorageProof) -> None:
     node = proof.node
     node.command("take_snapshot", "stored", "counts", "taken")
     files = list((node.directory / "espalier").glob("data/t*/counts-*/snapshots/taken/*-Data.db"))
@@ -140,7 +146,47 @@ def snapshot_truncate_and_drop(proof: StorageProof) -> None:
         proof.both(connection, "TRUNCATE {ks}.plain")
     proof.crash()
     proof.compare("truncated and killed")
+
+
+def stream(proof: StorageProof, statements: int) -> None:
+    """Cassandra writes SSTables to stream rows or to validate them. Nobody else reads those, also not after a start."""
+    node = proof.node
+    proof.write(statements // 4)
     with Connection(node.host, node.port) as connection:
+        proof.alter(connection, f"ALTER TABLE stored.plain WITH compaction = {SHARDS}")
+    files = write_ranges(proof)
+    proof.check("the rows of a table are written to several files", len(files) > len(STREAMED), str(files))
+    # The plugin looks once a second whether they can go.
+    time.sleep(SETTLE_SECONDS)
+    proof.check("files stay while they are streamed", bool(files) and all(path.exists() for path in files), str(files))
+    proof.check("they are no SSTables of their tables", not live(proof))
+    node.command("release_ranges")
+    wait_until(lambda: not any(path.parent.glob("*.db") for path in files))
+    directories = {path.parent for path in files}
+    left = [str(path) for directory in directories for path in directory.iterdir() if path.is_file()]
+    proof.check("afterwards they are removed", not left, str(left))
+    write_ranges(proof)
+    with Connection(node.host, node.port) as connection:
+        for table in STREAMED:
+            proof.both(connection, f"TRUNCATE {{ks}}.{table}")
+    proof.crash()
+    proof.compare("truncated and killed during a stream")
+    proof.check("a start removes the files of a stream", not live(proof))
+
+
+def write_ranges(proof: StorageProof) -> list[Path]:
+    """Has Cassandra write the rows of two tables to files as for a stream, and hold them open."""
+    for table in STREAMED:
+        names = proof.node.command("write_ranges", "stored", table).split("\t")
+    return [Path(name) for name in names if name]
+
+
+def live(proof: StorageProof) -> list[Path]:
+    return [path for table in STREAMED for path in proof.node.sstables("stored", table)]
+
+
+def drop(proof: StorageProof) -> None:
+    with Connection(proof.node.host, proof.node.port) as connection:
         proof.alter(connection, "DROP TABLE stored.counts")
     wait_until(lambda: not has_files(proof, "counts"))
     proof.check("a dropped table has no files", not has_files(proof, "counts"))

@@ -11,6 +11,7 @@ import java.util.stream.Collectors;
 import org.apache.cassandra.cql3.QueryProcessor;
 import org.apache.cassandra.db.ColumnFamilyStore;
 import org.apache.cassandra.db.Keyspace;
+import org.apache.cassandra.db.PartitionPosition;
 import org.apache.cassandra.db.PartitionRangeReadCommand;
 import org.apache.cassandra.db.ReadExecutionController;
 import org.apache.cassandra.db.partitions.PartitionIterator;
@@ -20,24 +21,31 @@ import org.apache.cassandra.db.rows.Row;
 import org.apache.cassandra.db.rows.RowIterator;
 import org.apache.cassandra.db.rows.Unfiltered;
 import org.apache.cassandra.db.rows.UnfilteredRowIterator;
+import org.apache.cassandra.dht.Range;
+import org.apache.cassandra.dht.Token;
 import org.apache.cassandra.gms.Gossiper;
 import org.apache.cassandra.hints.HintsService;
+import org.apache.cassandra.io.sstable.format.SSTableReader;
 import org.apache.cassandra.schema.Schema;
 import org.apache.cassandra.schema.TableMetadata;
+import org.apache.cassandra.service.ActiveRepairService;
 import org.apache.cassandra.service.ActiveRepairService.ParentRepairStatus;
 import org.apache.cassandra.service.StorageProxy;
 import org.apache.cassandra.service.StorageService;
 import org.apache.cassandra.utils.FBUtilities;
+import org.apache.cassandra.utils.concurrent.Refs;
 
 /**
  * What a node of a ring does on command, and what it alone has:
  *
  * live, schema, hints, handoff on|off, repair KEYSPACE full|incremental, cleanup KEYSPACE, decommission,
- * local STATEMENT, dump KEYSPACE TABLE FILE
+ * local STATEMENT, dump KEYSPACE TABLE FILE, write_ranges KEYSPACE TABLE, release_ranges
  */
 final class RingCommands
 {
     private static final long POLL_MILLIS = 200;
+    /** What `write_ranges` wrote, in use until `release_ranges`. */
+    private static final Refs<SSTableReader> written = new Refs<>();
 
     private RingCommands()
     {
@@ -71,6 +79,11 @@ final class RingCommands
                 return "";
             case "dump":
                 return String.valueOf(dump(Keyspace.open(words[1]).getColumnFamilyStore(words[2]), Path.of(words[3])));
+            case "write_ranges":
+                return writeRanges(Keyspace.open(words[1]).getColumnFamilyStore(words[2]));
+            case "release_ranges":
+                written.release();
+                return "";
             default:
                 throw new IllegalArgumentException("unknown command " + Arrays.toString(words));
         }
@@ -98,6 +111,18 @@ final class RingCommands
         }
         if (!status.get(0).equals(ParentRepairStatus.COMPLETED.name()))
             throw new IllegalStateException("repair of " + keyspace + ": " + status);
+    }
+
+    /** Writes the rows of a durable memtable to SSTables, as for a stream or a repair. Returns the names of the files. */
+    private static String writeRanges(ColumnFamilyStore store)
+    {
+        Token least = store.getPartitioner().getMinimumToken();
+        Range<PartitionPosition> all = Range.makeRowRange(new Range<>(least, least));
+        store.writeAndAddMemtableRanges(ActiveRepairService.NO_PENDING_REPAIR, () -> List.of(all), written);
+        StringBuilder names = new StringBuilder();
+        for (SSTableReader sstable : written)
+            names.append(names.length() == 0 ? "" : "\t").append(sstable.getFilename());
+        return names.toString();
     }
 
     /**

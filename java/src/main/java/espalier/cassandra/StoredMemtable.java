@@ -213,7 +213,10 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     {
         PartitionPosition end = to == null || to.isMinimum() ? null : to;
         long[] counts = handle.countKeys(version(), Requests.keys(from, true, end, false));
-        return new FlushSet(from, end, counts[0], counts[1]);
+        // Cassandra flushes a memtable that was switched out, and streams from one that was not.
+        boolean isFlush = isSwitchedOut || !(owner instanceof ColumnFamilyStore);
+        TemporarySSTables written = isFlush ? null : new TemporarySSTables((ColumnFamilyStore) owner);
+        return new FlushSet(from, end, counts[0], counts[1], written);
     }
 
     private final class FlushSet extends AbstractFlushablePartitionSet<NativePartition>
@@ -222,13 +225,17 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
         private final PartitionPosition to;
         private final long count;
         private final long keyBytes;
+        /** Null for a flush. */
+        private final TemporarySSTables written;
 
-        private FlushSet(PartitionPosition from, PartitionPosition to, long count, long keyBytes)
+        private FlushSet(PartitionPosition from, PartitionPosition to, long count, long keyBytes,
+                         TemporarySSTables written)
         {
             this.from = from;
             this.to = to;
             this.count = count;
             this.keyBytes = keyBytes;
+            this.written = written;
         }
 
         @Override
@@ -290,7 +297,9 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
         @Override
         public Iterator<NativePartition> iterator()
         {
-            return new KeyIterator(StoredMemtable.this, from, true, to, false).partitions();
+            KeyIterator keys = new KeyIterator(StoredMemtable.this, from, true, to, false);
+            Iterator<NativePartition> partitions = keys.partitions();
+            return written == null ? partitions : written.tracked(partitions);
         }
     }
 
