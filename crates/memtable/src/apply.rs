@@ -2,8 +2,9 @@
 //!
 //! The trie does not keep what a deletion in the same memtable shadows: cells and rows are dropped when a deletion
 //! arrives, or when they arrive after it. A row deletion removes the row and is stored in a branch of its own, like
-//! range deletions. An update without deletions that writes one row, which is the common case, is one change in place.
-//! Any other update is collected as edits below the partition's key, which are published together.
+//! range deletions. An update without deletions that writes one row, which is the common case, is one change in place,
+//! unless the partition is being read. Any other update is collected as edits below the partition's key, which are
+//! published together.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -179,7 +180,12 @@ impl Applier {
             let mut edits = Edits::new();
             self.collect(writer, &update, is_new, &mut edits, watch);
             apply_edits(writer, update.path, &edits)?;
-        } else if is_new || changes.static_row().is_some() || changes.row_count() > 1 {
+        } else if is_new
+            || changes.static_row().is_some()
+            || changes.row_count() > 1
+            // A reader that is below the partition's path must not see this change without those before it.
+            || writer.is_read_below(update.path)
+        {
             self.apply_rows(writer, &update, is_new, watch)?;
         } else {
             for row in changes.rows() {

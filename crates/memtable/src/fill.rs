@@ -6,8 +6,8 @@
 //! that arrived between two fills applies to the rest of the partition. For this to work, a fill may stop before a
 //! marker, but never directly after one.
 //!
-//! Within one fill a partition is read from one tail of the trie, so that its header, deletions and rows are of one
-//! version.
+//! Within one fill a partition is read under one pin that says so to the writer, and from one tail of the trie, so that
+//! its header, deletions and rows are of one version.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -225,7 +225,7 @@ impl Filler {
         mut path: Vec<u8>,
         at: Position,
     ) -> Result<Stop, ReadError> {
-        let pin = plan.memtable.shards()[shard].trie.pin();
+        let pin = plan.memtable.shards()[shard].trie.pin_below(&path);
         let tail = pin.tail(&path);
         let header = tail.get(&[]).map_or(Header::EMPTY, Header::read);
         match self.rows(plan, tail, &header, at)? {
@@ -241,7 +241,7 @@ impl Filler {
     fn only_partition(&mut self, plan: &Plan) -> Result<Stop, ReadError> {
         debug_assert!(plan.single.is_some() && !plan.start.is_empty(), "the read is of one partition");
         let (shard, path) = (plan.first_shard, plan.start.as_slice());
-        let pin = plan.memtable.shards()[shard].trie.pin();
+        let pin = plan.memtable.shards()[shard].trie.pin_below(path);
         if !plan.memtable.layout().has_clustering() {
             // Most such partitions are completely in the header.
             let Some(content) = pin.get(path) else { return Ok(Stop::End) };

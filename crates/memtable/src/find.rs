@@ -47,7 +47,7 @@ pub(crate) fn lacks_partition(shard: &Shard, token: Token, key: &[u8]) -> bool {
     PATH.with_borrow_mut(|path| {
         path.clear();
         encode_decorated_key(token, key, path);
-        let is_absent = shard.trie.pin().get(path).is_none();
+        let is_absent = shard.trie.pin_for_single_keys().get(path).is_none();
         path.shrink_to(PATH_BYTES_MAX);
         is_absent
     })
@@ -56,7 +56,7 @@ pub(crate) fn lacks_partition(shard: &Shard, token: Token, key: &[u8]) -> bool {
 /// The row of a table without clustering columns is in the partition's header.
 fn find_only_row(shard: &Shard, table: &Table, path: &[u8], take: &mut dyn FnMut(Row<'_>)) -> Lookup {
     debug_assert!(!path.is_empty(), "a partition has a path");
-    let pin = shard.trie.pin();
+    let pin = shard.trie.pin_for_single_keys();
     let Some(content) = pin.get(path) else { return Lookup::Absent };
     let header = Header::read(content);
     match header.row {
@@ -74,7 +74,7 @@ fn find_clustered_row(
     path: &mut Vec<u8>,
     take: &mut dyn FnMut(Row<'_>),
 ) -> Lookup {
-    let pin = shard.trie.pin();
+    let pin = shard.trie.pin_below(path);
     // The header and the row are of one version.
     let tail = pin.tail(path);
     debug_assert!(layout.has_clustering() && !layout.keeps_clustering(), "only such rows are found by their position");

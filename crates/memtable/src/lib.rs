@@ -20,6 +20,8 @@ mod fill_test;
 mod find;
 mod layout;
 mod memtable;
+#[cfg(test)]
+mod one_version_test;
 mod pieces;
 #[cfg(test)]
 mod pieces_test;

@@ -85,7 +85,7 @@ impl Copied {
 
 fn copied(memtable: &TrieMemtable, updates: impl Iterator<Item = PartitionUpdate>) -> Copied {
     let shard = &memtable.shards()[0];
-    let _everything_is_kept = shard.trie.pin();
+    let _everything_is_kept = shard.trie.pin_for_single_keys();
     let taken = || shard.with_writer(memtable.layout(), |writer| shard.trie.memory().used + writer.waiting_bytes());
     let bytes = updates.map(|update| {
         let before = taken();

@@ -130,7 +130,7 @@ impl Memtable for TrieMemtable {
             let here = places.iter().filter(|(shard, _)| *shard == index);
             let here: Vec<&[u8]> = here.map(|(_, place)| &paths[place.clone()]).collect();
             debug_assert!(here.iter().all(|path| !path.is_empty()), "a partition has a path");
-            shard.trie.pin().get_many(&here, |_, _| {});
+            shard.trie.pin_for_single_keys().get_many(&here, |_, _| {});
         }
     }
 

@@ -10,7 +10,8 @@ use crate::terms::{Bounds, Direction};
 /// The subtree at one key, under a pin or a writer: the key's content and everything below it. Keys are relative to it.
 ///
 /// A later [`crate::Writer::apply`] at this key, or above it, is not visible: all gets and cursors show one version of
-/// the subtree. Single puts below may or may not be visible.
+/// the subtree. Single puts below may or may not be visible, a later one also without an earlier one, unless the writer
+/// asks [`crate::Writer::is_read_below`] before each.
 #[derive(Clone, Copy)]
 pub struct Tail<'a> {
     memory: Option<Memory<'a>>,

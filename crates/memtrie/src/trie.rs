@@ -7,7 +7,7 @@ use crate::cursor::Cursor;
 use crate::gather::{Gathering, gather};
 use crate::node::{self, NodePosition};
 use crate::node_cursor::NodeCursor;
-use crate::raw::epoch::{Epochs, PinGuard};
+use crate::raw::epoch::{Epochs, PinGuard, Reach};
 use crate::raw::memory::{Bases, Memory, Slot};
 use crate::raw::spare_pages::SparePages;
 use crate::store::Store;
@@ -79,7 +79,21 @@ impl Trie {
     /// some (about 64 KiB or a millisecond), copy it out, drop the pin, and resume from the last key with a new one.
     #[inline]
     pub fn pin(&self) -> Pin<'_> {
-        Pin { trie: self, _guard: self.epochs.pin() }
+        Pin { trie: self, _guard: self.epochs.pin(Reach::ALL) }
+    }
+
+    /// Like [`pin`](Self::pin), for a reader that reads together only keys that start with `prefix`. For others
+    /// [`Writer::is_read_below`] need not know of it.
+    #[inline]
+    pub fn pin_below(&self, prefix: &[u8]) -> Pin<'_> {
+        Pin { trie: self, _guard: self.epochs.pin(Reach::below(prefix)) }
+    }
+
+    /// Like [`pin`](Self::pin), for a reader that reads each key for itself. [`Writer::is_read_below`] does not know of
+    /// it.
+    #[inline]
+    pub fn pin_for_single_keys(&self) -> Pin<'_> {
+        Pin { trie: self, _guard: self.epochs.pin(Reach::SINGLE_KEYS) }
     }
 
     /// The memory after the last completed write. Takes no lock.
@@ -198,6 +212,14 @@ impl Writer<'_> {
     /// A cursor over the nodes.
     pub fn node_cursor(&self, direction: Direction) -> NodeCursor<'_> {
         NodeCursor::new(self.trie.bases.memory(), direction)
+    }
+
+    /// Whether a pin may be reading several of the keys that start with `prefix`, as one made by [`Trie::pin`] or by
+    /// [`Trie::pin_below`] with the same prefix. (The answer may be true without one.) If not, the next change may be
+    /// made in place: every pin that starts later sees all changes before this call. If so, only [`apply`](Self::apply)
+    /// at the prefix keeps a reader from seeing a later change without an earlier one.
+    pub fn is_read_below(&self, prefix: &[u8]) -> bool {
+        self.trie.epochs.is_read(Reach::below(prefix))
     }
 
     /// Prefetches what changes of these keys will read. It pays off for about 32 keys at once that are changed right

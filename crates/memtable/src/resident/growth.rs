@@ -97,7 +97,7 @@ impl ResidentTable {
         }
         let mut path = Vec::new();
         partition_path(update.key(), &mut path);
-        let pin = shard.trie.pin();
+        let pin = shard.trie.pin_for_single_keys();
         let partition = pin.tail(&path);
         let Some(header) = partition.get(&[]).map(Header::read) else { return growth_of_new(update) };
         let mut rows = GrowthEstimate::new(layout, &table);

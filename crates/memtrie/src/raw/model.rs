@@ -26,7 +26,7 @@ mod memory {
 
 use std::sync::Arc;
 
-use epoch::{Epochs, Limbo};
+use epoch::{Epochs, Limbo, Reach};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use memory::Ptr;
@@ -56,7 +56,7 @@ impl Shared {
     }
 
     fn read(&self) -> u32 {
-        let _pin = self.epochs.pin();
+        let _pin = self.epochs.pin(Reach::ALL);
         let piece = self.word.load(Ordering::Acquire);
         // SAFETY: what the model checks: nothing writes the piece while the pin lives.
         self.pieces[piece as usize].with(|value| unsafe { *value })
@@ -120,6 +120,32 @@ fn pins_of_two_readers_both_count() {
         });
         write(&shared, 1);
         readers.into_iter().for_each(|reader| reader.join().expect("the reader is content"));
+    });
+}
+
+/// Two keys below one prefix are put one after the other, in place unless a pin may read both.
+#[test]
+fn a_reader_that_sees_the_second_of_two_puts_sees_the_first() {
+    loom::model(|| {
+        let keys = Arc::new((Epochs::new(), AtomicU32::new(0), AtomicU32::new(0)));
+        let reader = {
+            let keys = keys.clone();
+            loom::thread::spawn(move || {
+                let (epochs, one, other) = &*keys;
+                let _pin = epochs.pin(Reach::below(b"prefix"));
+                // A cursor comes to the first key before the second.
+                let (one, other) = (one.load(Ordering::Acquire), other.load(Ordering::Acquire));
+                assert!(one >= other, "the second put is visible, the first is not");
+            })
+        };
+        let (epochs, one, other) = &*keys;
+        for key in [one, other] {
+            if !epochs.is_read(Reach::below(b"prefix")) {
+                key.store(1, Ordering::Release);
+            }
+            // Otherwise it goes to a copy, which the reader does not see.
+        }
+        reader.join().expect("the reader is content");
     });
 }
 
