@@ -9,6 +9,8 @@
 mod flush_failures;
 mod indispensable;
 mod side_file;
+#[cfg(test)]
+mod tests;
 mod unreadable;
 
 use std::collections::hash_map::Entry;
@@ -54,9 +56,9 @@ pub(crate) struct Quarantine {
     side_files: SideFiles,
     /// Held while the side files of quarantined tables grow, or are applied or removed.
     moving: Mutex<()>,
-    /// Held from the choice of a side file's name until the file is complete. A table may be quarantined while a part
-    /// of a large batch is set aside for it, and both take the next free name. No other lock is taken with this one
-    /// held.
+    /// Held while side files are written, and from the start of a quarantine until it is complete or undone. So two
+    /// writers do not take the same name, and a part of a large batch is set aside only for a table that stays
+    /// quarantined: an undone quarantine removes the table's side files. Whoever writes in a group does not take it.
     writing: Mutex<()>,
 }
 
@@ -134,6 +136,7 @@ impl Quarantine {
         if !store.is_served() {
             return Ok(());
         }
+        let one_writer = lock(&self.writing);
         store.set_quarantined(reason);
         // Writers check the state inside their group: those that enter after the barrier are refused.
         self.shared.groups().barrier().wait();
@@ -150,6 +153,7 @@ impl Quarantine {
             store.end_quarantine();
             return Err(error);
         }
+        drop(one_writer);
         self.forget_memory(store);
         self.flush_failures.forget(table.id);
         self.compaction.note(table.id, None);
@@ -172,7 +176,8 @@ impl Quarantine {
         SideFileHead { id: table.id, keyspace, table: name, reason: reason.to_string() }
     }
 
-    /// Writes the content of memtables to a side file: the log's records of the table, merged, and unlogged writes.
+    /// Writes the content of memtables to a side file: the log's records of the table, merged, and unlogged writes. The
+    /// caller holds `writing`.
     fn set_memtables_aside(
         &self,
         store: &Arc<TableStore>,
@@ -183,7 +188,6 @@ impl Quarantine {
         if view.generations().all(|generation| generation.memtable.is_empty()) {
             return Ok(());
         }
-        let _one_writer = lock(&self.writing);
         let mut file = self.side_files.create(&self.head_of(table, reason))?;
         for generation in view.generations() {
             let mut cursor = generation.memtable.clone().cursor(table, &ReadRange::all_rows(KeyRange::all()));
@@ -247,13 +251,14 @@ impl Quarantine {
     }
 
     fn set_aside(&self) -> SetAside<'_> {
+        // First, so that no quarantine is half-way.
+        let one_writer = lock(&self.writing);
         let stores = self.shared.stores();
         let quarantined = stores.iter().filter_map(|store| {
             let (reason, table) = (store.quarantine_reason()?, store.table.load_full());
             Some((table.id, self.head_of(&table, &reason)))
         });
         let heads = quarantined.chain(self.heads_of_unreadable()).collect();
-        let one_writer = lock(&self.writing);
         SetAside { side_files: &self.side_files, heads, files: HashMap::new(), _one_writer: one_writer }
     }
 
