@@ -116,8 +116,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let certificates = Certificates::load(&config.client_encryption)?;
     // Lock the directory first: its holder owns the node, whatever its port.
     let mut options = engine_options(&config);
-    let request_memory = MemoryBudget::new(config.request_bytes_in_flight_max().0);
-    options.background_rows = Some(Arc::new(BackgroundRows::new(request_memory.clone())));
+    let request_memory = request_memory(&config, &mut options);
     let (failure, mut failed) = watch::channel(None);
     let failure = Arc::new(failure);
     options.commitlog.on_failure = Some(on_log_failure(config.commit_failure_policy, failure.clone()));
@@ -380,6 +379,13 @@ fn log_opened(engine: &Engine) {
 
 fn open_failed(config: &Config, error: &EngineError) -> String {
     format!("{}: {error}", config.data_directory.display())
+}
+
+/// The memory of the node's requests, in which the engine counts its copies of large rows as well.
+fn request_memory(config: &Config, options: &mut EngineOptions) -> Arc<MemoryBudget> {
+    let memory = MemoryBudget::new(config.request_bytes_in_flight_max().0);
+    options.background_rows = Some(Arc::new(BackgroundRows::new(memory.clone())));
+    memory
 }
 
 fn engine_options(config: &Config) -> EngineOptions {

@@ -122,9 +122,9 @@ struct Parts {
 
 impl Parts {
     fn of(config: Config) -> Parts {
-        let engine = engine_options(&config);
+        let mut engine = engine_options(&config);
         let processor = processor_options(&config, SocketAddr::new(config.listen, config.port), None);
-        let request_memory = MemoryBudget::new(config.request_bytes_in_flight_max().0);
+        let request_memory = request_memory(&config, &mut engine);
         Parts { engine, processor, server: server_options(&config, request_memory), config }
     }
 
@@ -246,4 +246,17 @@ fn keys_without_effect_are_named_with_the_reason_and_restricted_ones_are_refused
         let error = configuration(&[(key, value)]).unwrap_err();
         assert!(error.contains("is not supported with the value") && error.contains(&key.to_uppercase()), "{error}");
     }
+}
+
+#[test]
+fn copies_of_large_rows_in_the_background_count_as_memory_of_requests() {
+    let config = configuration(&[]).unwrap();
+    let mut options = engine_options(&config);
+    let memory = request_memory(&config, &mut options);
+    let background = options.background_rows.expect("flushes and compactions count their copies");
+    assert!(background.take(1000));
+    assert_eq!(memory.taken_bytes(), 1000);
+    background.give_back(1000);
+    assert_eq!(memory.taken_bytes(), 0);
+    assert_eq!(memory.limit_bytes(), config.request_bytes_in_flight_max().0);
 }
