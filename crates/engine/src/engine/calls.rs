@@ -31,16 +31,18 @@ use crate::write::{CachedCounters, CounterCacheStats, Derive};
 /// Reads.
 impl Engine {
     /// The rows of `table` within `range`, from all memtables and SSTables, reconciled and without shadowed data.
-    /// Expired cells and tombstones are included, because only the caller knows what *now* is.
+    /// Expired cells and tombstones are included, because only the caller knows what *now* is, and because it may merge
+    /// the rows with those of other places, which may need every deletion.
     ///
     /// SSTables whose keys, filter and clusterings exclude the range are skipped, and (in reads of one partition) those
-    /// too old to matter. Blocks on the disk where SSTables are not cached; see [`Engine::is_in_memory`].
+    /// that a deletion of the whole partition covers. Blocks on the disk where SSTables are not cached; see [`Engine::is_in_memory`].
     pub fn read(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
         read::read(&self.shared, table, range)
     }
 
-    /// Like [`Engine::read`], for a caller that knows what *now* is (seconds since the epoch). It skips SSTables in
-    /// which everything was deleted or expired `gc_grace_seconds` before, if they shadow nothing that this read finds.
+    /// Like [`Engine::read`], for a caller that knows what *now* is (seconds since the epoch), and for which these rows
+    /// are the answer. It also skips SSTables in which everything was deleted or expired `gc_grace_seconds` before, if
+    /// they shadow nothing that this read finds, and in a read of one row those older than every column of it.
     /// With a `turn` that may not block, the cursor fails where it would have to wait for a device
     /// ([`EngineError::would_wait`]).
     pub fn read_at(

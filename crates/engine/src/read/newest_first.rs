@@ -2,8 +2,8 @@
 //!
 //! The effect of a source on the partition is known after its cursor has entered the partition, so each source is
 //! entered before the next one is opened. Two things end the search before an SSTable, whose statistics give its latest
-//! timestamp: a partition deletion that is not older, and (for a read of one row) a row that has every column, all of
-//! them newer.
+//! timestamp: a partition deletion that is not older, and (for the answer to a read of one row) a row that has every
+//! column, all of them newer. The latter may leave out deletions, which other replicas may need.
 
 use std::sync::Arc;
 
@@ -71,8 +71,8 @@ pub(crate) fn applies(range: &ReadRange) -> bool {
 
 /// The effect of the sources so far on the following ones.
 pub(crate) struct NewestFirst {
-    /// Whether at most one row is selected.
-    is_one_row: bool,
+    /// Whether a complete row ends the search.
+    ends_at_complete_row: bool,
     /// Nothing written at or before this time (microseconds) is alive.
     deleted_until: i64,
     /// Nothing written before this time (microseconds) is part of the one row.
@@ -81,15 +81,17 @@ pub(crate) struct NewestFirst {
 
 impl NewestFirst {
     /// The state before the first source of a read of one partition.
-    pub fn new(table: &Table, range: &ReadRange) -> NewestFirst {
+    pub fn new() -> NewestFirst {
+        NewestFirst { ends_at_complete_row: false, deleted_until: i64::MIN, complete_since: i64::MIN }
+    }
+
+    /// Lets a complete row end the search if at most one row is selected. Called before the first source.
+    pub fn end_at_complete_row(&mut self, table: &Table, range: &ReadRange) {
+        debug_assert!(self.complete_since == i64::MIN && self.deleted_until == i64::MIN, "no source was entered");
         // The newest cell of a counter may have fewer shards than all cells together.
         let adds_up = |column: &model::Column| column.is_complex() || column.ty == types::CqlType::Counter;
         let is_simple = !table.has_statics() && !table.regulars().columns.iter().any(|column| adds_up(column));
-        NewestFirst {
-            is_one_row: is_simple && is_one_row(table, range),
-            deleted_until: i64::MIN,
-            complete_since: i64::MIN,
-        }
+        self.ends_at_complete_row = is_simple && is_one_row(table, range);
     }
 
     /// Whether a source with no timestamp above `max_timestamp` can be left out.
@@ -109,7 +111,7 @@ impl NewestFirst {
         if !deletion.is_live() {
             self.deleted_until = self.deleted_until.max(deletion.marked_for_delete_at);
         }
-        if self.is_one_row {
+        if self.ends_at_complete_row {
             let advanced = ahead.cursor.advance()?;
             ahead.advanced = Some(advanced);
             if advanced && let Unfiltered::Row(row) = ahead.cursor.unfiltered() {

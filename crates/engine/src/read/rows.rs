@@ -19,9 +19,18 @@ use crate::turn::Turn;
 /// More than a core's own cache.
 const LARGE_MEMTABLES_BYTES: u64 = 2 << 20;
 
+/// What becomes of the rows of a read.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// They are merged with rows of other places, which may need every deletion.
+    Merge,
+    /// They are the answer. What was deleted or expired before `gc_before` (seconds since the epoch) is not needed.
+    Answer { gc_before: u32 },
+}
+
 /// The rows of `table` within `range`; see [`crate::Engine::read`].
 pub(crate) fn read(shared: &Shared, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
-    read_purgeable(shared, table, range, 0, Turn::BLOCKING)
+    read_for(Purpose::Merge, shared, table, range, Turn::BLOCKING)
 }
 
 /// Like [`read`], for a caller that knows what *now* is; see [`crate::Engine::read_at`].
@@ -33,14 +42,14 @@ pub(crate) fn read_at(
     turn: Turn<'_>,
 ) -> Result<BoxCursor<'static>, EngineError> {
     let gc_before = now_seconds.saturating_sub(table.options.gc_grace_seconds.max(0) as u32);
-    read_purgeable(shared, table, range, gc_before, turn)
+    read_for(Purpose::Answer { gc_before }, shared, table, range, turn)
 }
 
-fn read_purgeable(
+fn read_for(
+    purpose: Purpose,
     shared: &Shared,
     table: &Arc<Table>,
     range: &ReadRange,
-    gc_before: u32,
     turn: Turn<'_>,
 ) -> Result<BoxCursor<'static>, EngineError> {
     // The read may take long, so writes that this thread began before it go first.
@@ -60,9 +69,13 @@ fn read_purgeable(
         }
     }
     let mut sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
-    leave_out_expired(&mut sstables, &view, gc_before);
+    let mut search = NewestFirst::new();
+    if let Purpose::Answer { gc_before } = purpose {
+        leave_out_expired(&mut sstables, &view, gc_before);
+        search.end_at_complete_row(table, range);
+    }
     let sources = match newest_first::applies(range) && !sstables.is_empty() {
-        true => newest_sources(&view, unsettled, sstables, table, range, turn)?,
+        true => newest_sources(search, &view, unsettled, sstables, table, range, turn)?,
         false => all_sources(&view, unsettled, &sstables, table, range, turn)?,
     };
     let mut merged = MergeCursor::new(table, range.reversed, sources);
@@ -268,6 +281,7 @@ fn all_sources(
 
 /// The sources that can matter, the newest SSTable first.
 fn newest_sources(
+    mut search: NewestFirst,
     view: &View,
     unsettled: Option<BoxCursor<'static>>,
     mut sstables: Vec<Arc<SSTableReader>>,
@@ -278,7 +292,6 @@ fn newest_sources(
     let mode = ReadMode::Cached { may_block: turn.may_block };
     let max_timestamp = |sstable: &SSTableReader| sstable.statistics().stats.max_timestamp;
     sstables.sort_by_key(|sstable| std::cmp::Reverse(max_timestamp(sstable)));
-    let mut search = NewestFirst::new(table, range);
     let mut sources = Vec::with_capacity(2 + sstables.len());
     let memtables = memtable_sources(view, table, range).map(|source| limited(source, turn));
     for source in unsettled.into_iter().chain(memtables) {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use blockio::SimulatedDisk;
-use engine::{Engine, EngineError};
+use engine::{Engine, EngineError, Turn};
 use model::{
-    KeyRange, Keyspace, PartitionKey, ReadRange, Slice, Slices, Table, TableBuilder, TableId, UnfilteredCursor,
+    BoxCursor, KeyRange, Keyspace, PartitionKey, ReadRange, Slice, Slices, Table, TableBuilder, TableId,
+    UnfilteredCursor,
 };
 use types::CqlType;
 use uuid::Uuid;
@@ -42,7 +43,8 @@ fn data_bytes_read(flushes: &[Write<'_>], row: Option<i32>) -> u64 {
     let slices =
         row.map_or(Slices::all(), |row| Slices::new(vec![Slice::prefix(&clustering(row))], table.comparator()));
     let keys = KeyRange::Single(PartitionKey::new(&1_i32.to_be_bytes()));
-    let mut cursor = engine.read(&table, &ReadRange { keys, slices, reversed: false }).unwrap();
+    let range = ReadRange { keys, slices, reversed: false };
+    let mut cursor = engine.read_at(&table, &range, 0, Turn::BLOCKING).unwrap();
     while cursor.advance_partition().unwrap() {
         while cursor.advance().unwrap() {}
     }
@@ -73,6 +75,26 @@ fn a_complete_row_ends_the_search() {
     let newer = |engine: &Engine, table: &Arc<Table>| [1, 4].iter().for_each(|row| write(*row, 20)(engine, table));
     let incomplete = data_bytes_read(&[&two_rows, &newer], Some(3));
     assert!(incomplete > data_bytes_read(&[&newer], Some(3)), "a row that the newest does not have");
+}
+
+/// Another replica may have rows that only the deletion covers, when the row has expired.
+#[test]
+fn a_complete_row_hides_no_deletion_from_rows_that_are_merged_elsewhere() {
+    let disk = SimulatedDisk::new();
+    let engine = open_with(&small_options(&disk));
+    let table = create_without_statics(&engine);
+    delete_partition(&engine, &table, 1, 10);
+    engine.flush(&table).unwrap();
+    insert(&engine, &table, 1, 1, "value", 20);
+    let row = Slices::new(vec![Slice::prefix(&clustering(1))], table.comparator());
+    let keys = KeyRange::Single(PartitionKey::new(&1_i32.to_be_bytes()));
+    let range = ReadRange { keys, slices: row, reversed: false };
+    let deleted_at = |mut cursor: BoxCursor<'static>| {
+        assert!(cursor.advance_partition().unwrap());
+        cursor.partition().deletion.marked_for_delete_at
+    };
+    assert_eq!(deleted_at(engine.read(&table, &range).unwrap()), 10);
+    assert!(deleted_at(engine.read_at(&table, &range, 0, Turn::BLOCKING).unwrap()) < 10, "an answer needs no deletion");
 }
 
 #[test]
