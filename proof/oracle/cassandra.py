@@ -98,8 +98,6 @@ class Cassandra:
         self.properties = properties
         self.long_run = long_run
         self.plugin = plugin
-        if plugin is not None:
-            self.properties = {**self.properties, "espalier.storage.unproved": "true"}
         if library is not None:
             self.properties = {**self.properties, "espalier.library": str(library)}
         self.process = None

@@ -115,9 +115,6 @@ class Node(Cassandra):
         super().__init__(directory, ports.native, HEAP_MB, keep=False, properties=properties, plugin=plugin.jar,
                          library=plugin.library)
         self.jvm_flags = ("-XX:MaxDirectMemorySize=256m",)
-        if plugin.mode == "memtable":
-            # What users of this mode do not set.
-            del self.properties["espalier.storage.unproved"]
 
     @property
     def is_running(self) -> bool:

@@ -470,8 +470,6 @@ public final class MemtableComparison
         long first = Long.parseLong(args[0]);
         int seeds = Integer.parseInt(args[1]), updates = Integer.parseInt(args[2]);
         int passed = 0, failed = 0, reads = 0;
-        refuse(Map.of("mode", "storage"), "mode 'storage' is not supported yet");
-        System.setProperty("espalier.storage.unproved", "true");
         refuse(Map.of("mode", "storage"), "mode 'storage' needs a directory");
         refuse(Map.of("mode", "storage", "directory", "here"), "directory must be an absolute path");
         refuse(Map.of("mode", "storage", "directory", "/here", "commitlog_sync", "never"), "commitlog_sync must be batch, periodic or group");

@@ -29,7 +29,6 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
 {
     private static final Logger logger = LoggerFactory.getLogger(EspalierFactory.class);
     private static final String MODE = "mode";
-    private static final String UNPROVED = "espalier.storage.unproved";
     private static final String SHARDS = "shards";
     private static final int SHARDS_MAX = 1024;
 
@@ -55,9 +54,6 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
         if (mode != null && !isStorage && !mode.equals("memtable"))
             throw new ConfigurationException("EspalierMemtable: unknown mode '" + mode + "'; there are 'memtable' and 'storage'");
         StorageSettings settings = StorageSettings.of(options);
-        if (isStorage && !Boolean.getBoolean(UNPROVED))
-            throw new ConfigurationException("EspalierMemtable: mode 'storage' is not supported yet: it is not proved enough. "
-                                             + "-D" + UNPROVED + "=true tries it");
         if (isStorage && settings == null)
             throw new ConfigurationException("EspalierMemtable: mode 'storage' needs a directory");
         // Offline tools read schemas too, and have no memtables.
