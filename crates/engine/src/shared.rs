@@ -31,6 +31,8 @@ use crate::table::in_memory::Resident;
 use crate::table::indexes::MemtableIndexes;
 use crate::table::{Generation, MemtablePool, TableStore, View};
 
+#[cfg(test)]
+pub(crate) use groups::Barrier;
 pub(crate) use groups::{Membership, WriteGroups};
 
 /// The state that all components share.

@@ -118,6 +118,12 @@ impl Barrier {
     pub fn wait(&self) {
         self.0.wait();
     }
+
+    /// Whether the last group before the barrier is empty.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        *lock(&self.0.empty)
+    }
 }
 
 impl WriteGroups {

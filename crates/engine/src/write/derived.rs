@@ -68,8 +68,9 @@ impl Writes {
         let mut reserved = None;
         loop {
             let locks = self.locks.lock(&partitions).await;
-            let unsettled = Arc::new(locks.unsettled());
+            // Noted first: the updates that are only in the log are read here too.
             let read = self.epochs_of(&partitions);
+            let unsettled = Arc::new(locks.unsettled());
             match self.derive(derive, &unsettled, may_block).await {
                 Ok(Derived { mutation: Some(mutation), answer }) => {
                     match self.attempt(Arc::new(mutation), locks, &read, &mut reserved).await {

@@ -258,7 +258,9 @@ where
             if outcome.is_ok() {
                 self.write().apply(end);
             }
-            drop((room, membership, place));
+            // The place is left before the group. So once a truncation has waited for the group, no write reads this
+            // one in the order of its partitions any more.
+            drop((room, place, membership));
         }
         self.give_back();
         outcome

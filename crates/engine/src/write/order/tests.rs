@@ -2,7 +2,8 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::task::Waker;
+use std::sync::OnceLock;
+use std::task::{Wake, Waker};
 
 use blockio::{Fault, SimulatedDisk};
 use commitlog::SyncMode;
@@ -14,7 +15,8 @@ use types::CqlType;
 use uuid::Uuid;
 
 use super::*;
-use crate::{Engine, EngineOptions};
+use crate::shared::Barrier;
+use crate::{Derive, Derived, Engine, EngineOptions, Turn};
 
 /// An engine with one table, and the values that show whether a write left something behind.
 struct Fixture {
@@ -350,4 +352,57 @@ fn room_in_a_table_in_memory_is_reserved_before_memory_is_taken() {
     drop(taken);
     crate::block_on(drive(write)).unwrap();
     assert_eq!((fixture.visible(), fixture.holdings().reserved_bytes), (1, 0));
+}
+
+/// A write that follows from nothing but takes the lock of its partition.
+struct Locked(Mutation);
+
+impl Derive for Locked {
+    type Answer = ();
+    type Error = EngineError;
+
+    fn partitions(&self) -> Vec<(TableId, types::Token)> {
+        self.0.updates().iter().map(|update| (update.table().id, update.key().token())).collect()
+    }
+
+    fn derive(&self, _: Turn<'_>) -> Result<Derived<()>, EngineError> {
+        Ok(Derived { mutation: Some(self.0.clone()), answer: () })
+    }
+
+    fn would_wait(_: &EngineError) -> bool {
+        false
+    }
+}
+
+/// Notes at the first wake whether the writes before a barrier have left their group.
+struct AtFirstWake {
+    barrier: Barrier,
+    had_left: OnceLock<bool>,
+}
+
+impl Wake for AtFirstWake {
+    fn wake(self: Arc<Self>) {
+        self.had_left.get_or_init(|| self.barrier.is_empty());
+    }
+}
+
+#[test]
+fn a_write_leaves_the_order_of_its_partitions_before_its_group() {
+    let fixture = Fixture::open(|_| {});
+    let writes = &fixture.engine.writes;
+    let derived = [1, 2].map(|bytes| Arc::new(Locked(fixture.insertion(1, bytes))));
+    let stall = fixture.disk.stall();
+    let (mut first, mut second) =
+        (pin!(writes.write_derived(&derived[0], true)), pin!(writes.write_derived(&derived[1], true)));
+    assert!(poll_once(first.as_mut()).is_pending());
+    // A truncation would wait for the first write, and then no write may read that in the order.
+    let barrier = fixture.engine.shared.groups().barrier();
+    let at_wake = Arc::new(AtFirstWake { barrier, had_left: OnceLock::new() });
+    let waker = Waker::from(Arc::clone(&at_wake));
+    assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(stall);
+    crate::block_on(first).unwrap();
+    assert_eq!(at_wake.had_left.get(), Some(&false), "the second write was woken while the first was in its group");
+    assert!(at_wake.barrier.is_empty());
+    crate::block_on(second).unwrap();
 }
