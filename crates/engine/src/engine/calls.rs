@@ -35,7 +35,8 @@ impl Engine {
     /// the rows with those of other places, which may need every deletion.
     ///
     /// SSTables whose keys, filter and clusterings exclude the range are skipped, and (in reads of one partition) those
-    /// that a deletion of the whole partition covers. Blocks on the disk where SSTables are not cached; see [`Engine::is_in_memory`].
+    /// that a deletion of the whole partition covers. Blocks on the disk where SSTables are not cached; see
+    /// [`Engine::is_in_memory`].
     pub fn read(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
         read::read(&self.shared, table, range)
     }
