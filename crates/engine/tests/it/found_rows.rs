@@ -94,7 +94,8 @@ fn look_up_all(engine: &Engine, table: &Arc<Table>) -> BTreeMap<&'static str, u6
     let mut outcomes = BTreeMap::new();
     for number in 0..KEYS {
         let key = key(number);
-        let cursor = engine.read(table, &ReadRange::all_rows(KeyRange::Single(key.clone()))).unwrap();
+        let cursor =
+            engine.read_at(table, &ReadRange::all_rows(KeyRange::Single(key.clone())), 0, Turn::BLOCKING).unwrap();
         let (expected, deletion) = only_row(cursor, table);
         let mut found = None;
         let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[] };
