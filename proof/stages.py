@@ -1,10 +1,10 @@
 """`make test`: every stage of the proof, each with its time and its CPU time, and one line of totals at the end.
 
 Formatting and the build of the tests come first, one after another: each of them uses all processors. The compiler of the
-tests is clippy's, so that clippy has no build of its own; any warning is a failure. The other
-stages run side by side, as soon as the stages that they need have ended. Tests and proofs wait for devices, clocks and
-servers much of the time, so the release build and the proofs of the binary fill the time that the tests leave. The output
-of a stage that runs beside others is shown when it has ended.
+tests is clippy's, so that clippy has no build of its own; any warning is a failure. The other stages run side by side, as
+soon as the stages that they need have ended. Tests and proofs wait for devices, clocks and servers much of the time, so the
+release build and the proofs of the binary fill the time that the tests leave. The output of a stage that runs beside others
+is shown when it has ended.
 
 No output may have a password of the proofs or a hash of one, and each node of a proof has its logs searched for them when it is
 stopped (`proof/oracle/espalier.py`).

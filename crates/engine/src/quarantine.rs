@@ -58,7 +58,7 @@ pub(crate) struct Quarantine {
     moving: Mutex<()>,
     /// Held while side files are written, and from the start of a quarantine until it is complete or undone. So two
     /// writers do not take the same name, and a part of a large batch is set aside only for a table that stays
-    /// quarantined: an undone quarantine removes the table's side files. Whoever writes in a group does not take it.
+    /// quarantined: an undone quarantine removes the table's side files. No member of a write group takes it.
     writing: Mutex<()>,
 }
 

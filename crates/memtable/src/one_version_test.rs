@@ -13,7 +13,7 @@ use crate::layout::partition_path;
 use crate::shard::Shard;
 use crate::{Memtable, TrieMemtable};
 
-/// So many that they are not all below one node, whose children a cursor lists together.
+/// More rows than one node has children. A cursor lists the children of a node at one time.
 const ROWS: i32 = 1000;
 const LAYOUTS: [Layout; 2] = [Layout::Adaptive, Layout::Paper];
 
