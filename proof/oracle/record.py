@@ -4,12 +4,13 @@ Some stages send a fixed list of questions to Cassandra and to Espalier. Only ou
 Cassandra's are kept, with a digest of all that they follow from: the questions, and Cassandra's version and configuration. The next
 run asks Cassandra again if any of this has changed.
 
-Small records are in `proof/oracle/record`, as part of the tree: a change of the questions commits the new record too. Records of many
-answers are in `.cache/oracle`.
+Records are in `proof/oracle/record`, as part of the tree: a change of the questions commits the new record too. Those of many answers are
+compressed. The files that Cassandra writes for the stage `upgrade` are kept in `.cache/oracle`.
 """
 
 import hashlib
 import json
+import lzma
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from proof import places
 
 HERE = Path(__file__).resolve().parent
 IN_TREE = HERE / "record"
-IN_CACHE = places.CACHE / "oracle"
 # The version and the configuration of Cassandra, and the clients.
 ORACLE = (HERE / "cassandra.py", HERE / "cassandra.yaml", HERE / "pom.xml", HERE / "java", places.ROOT / "proof" / "requirements.txt")
 IGNORED = {"__pycache__", "target", "build"}
@@ -29,26 +29,27 @@ class Record:
 
     name: str
     sources: tuple[Path, ...]
-    place: Path = IN_TREE
+    is_large: bool = False
 
     @property
     def file(self) -> Path:
-        return self.place / f"{self.name}.json"
+        return IN_TREE / (f"{self.name}.json.xz" if self.is_large else f"{self.name}.json")
 
     def answers(self):
         """What was kept, or None if Cassandra has to be asked again."""
         try:
-            kept = json.loads(self.file.read_text())
-        except (OSError, ValueError):
+            content = self.file.read_bytes()
+            kept = json.loads(lzma.decompress(content) if self.is_large else content)
+        except (OSError, ValueError, lzma.LZMAError):
             return None
         return kept["answers"] if kept["digest"] == self.digest() else None
 
     def keep(self, answers) -> None:
         """Keeps answers that can be written as JSON."""
-        self.place.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(json.dumps({"digest": self.digest(), "answers": answers}, indent=1, sort_keys=True) + "\n")
-        if self.place == IN_TREE:
-            print(f"{self.file.relative_to(places.ROOT)} is new: commit it, so that other runs need not ask Cassandra again", flush=True)
+        IN_TREE.mkdir(parents=True, exist_ok=True)
+        content = (json.dumps({"digest": self.digest(), "answers": answers}, indent=1, sort_keys=True) + "\n").encode()
+        self.file.write_bytes(lzma.compress(content, preset=9) if self.is_large else content)
+        print(f"{self.file.relative_to(places.ROOT)} is new: commit it, so that other runs need not ask Cassandra again", flush=True)
 
     def digest(self) -> str:
         digest = hashlib.sha256()

@@ -31,7 +31,7 @@ from proof import places
 from proof.drivers.checks import NOT_PROVED
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import SECRETS, Espalier
-from proof.oracle.record import IN_CACHE, Record
+from proof.oracle.record import Record
 from proof.roles import audit, cases, edges, filters, kills, masking, origins
 from proof.wire import Connection, Error, QueryOptions, Rows
 from proof.wire.connection import LoginRefused
@@ -90,7 +90,7 @@ def ask_cassandra(may_be_recorded: bool) -> tuple[dict[tuple[str, str], str], li
     """Cassandra's answers, and the entries of its audit log."""
     # The passwords are in `espalier.py`.
     questions = (Path(__file__).parent, places.ROOT / "proof" / "wire", places.ROOT / "proof" / "oracle" / "espalier.py")
-    record = Record("roles", questions, IN_CACHE)
+    record = Record("roles", questions, is_large=True)
     kept = record.answers() if may_be_recorded else None
     if kept is not None:
         print("(Cassandra's answers are those of an earlier run)", flush=True)

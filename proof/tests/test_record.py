@@ -20,11 +20,12 @@ class Records(unittest.TestCase):
         self.oracle = self.root / "oracle.yaml"
         for file in (self.questions / "a.py", self.questions / "b.py", self.oracle):
             file.write_text("one")
-        for target, name, value in ((places, "ROOT", self.root), (record, "ORACLE", (self.oracle,))):
+        for target, name, value in ((places, "ROOT", self.root), (record, "ORACLE", (self.oracle,)),
+                                    (record, "IN_TREE", self.root / "kept")):
             patched = mock.patch.object(target, name, value)
             patched.start()
             self.addCleanup(patched.stop)
-        self.record = Record("stage", (self.questions,), self.root / "kept")
+        self.record = Record("stage", (self.questions,))
 
     def test_answers_are_used_again_while_nothing_has_changed(self):
         self.assertIsNone(self.record.answers())
@@ -46,9 +47,13 @@ class Records(unittest.TestCase):
                 self.assertIsNone(self.record.answers())
 
     def test_a_record_that_was_cut_short_is_none(self):
-        self.record.keep({"passed": 3})
-        self.record.file.write_text(self.record.file.read_text()[:-9])
-        self.assertIsNone(self.record.answers())
+        for is_large in (False, True):
+            with self.subTest(is_large=is_large):
+                kept = Record("stage", (self.questions,), is_large)
+                kept.keep({"passed": 3})
+                self.assertEqual(kept.answers(), {"passed": 3})
+                kept.file.write_bytes(kept.file.read_bytes()[:-9])
+                self.assertIsNone(kept.answers())
 
 
 class Stages(unittest.TestCase):

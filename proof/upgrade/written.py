@@ -18,11 +18,12 @@ from proof.differential.generator import Generator
 from proof.differential.reads import read
 from proof.differential.steps import SIMPLE, Step
 from proof.oracle.cassandra import Cassandra
-from proof.oracle.record import IN_CACHE, Record
+from proof.oracle.record import Record
 from proof.tables.layouts import laid_out
 from proof.wire import Connection, Error
 
 PROOF = places.ROOT / "proof"
+KEPT = places.CACHE / "oracle"
 # Values of the random histories live for a day at least, and deletions are purged after nine days.
 KEPT_SECONDS = 12 * 3600
 HISTORY_STEPS = 150
@@ -215,7 +216,7 @@ class Written:
 
 def kept_directory(sstable_format: str, seed: int, count: int) -> Path:
     sources = (Path(__file__), PROOF / "tables" / "layouts.py", PROOF / "differential", PROOF / "wire")
-    return IN_CACHE / f"upgrade-{sstable_format}-{seed}-{count}-{Record('upgrade', sources).digest()[:16]}"
+    return KEPT / f"upgrade-{sstable_format}-{seed}-{count}-{Record('upgrade', sources).digest()[:16]}"
 
 
 def write(kept: Path, sstable_format: str, seed: int, count: int) -> None:
@@ -232,7 +233,7 @@ def write(kept: Path, sstable_format: str, seed: int, count: int) -> None:
         oracle.end()
         shutil.copytree(oracle.directory, place / "drained")
     (place / "answers").write_bytes(pickle.dumps((expected, histories)))
-    IN_CACHE.mkdir(parents=True, exist_ok=True)
-    for old in IN_CACHE.glob(f"upgrade-{sstable_format}-*"):
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for old in KEPT.glob(f"upgrade-{sstable_format}-*"):
         shutil.rmtree(old)
     place.rename(kept)

@@ -35,6 +35,8 @@ DURABLE_CLIENTS = 64
 DURABLE_HEAP_MB = 1024
 HEAP_PER_ROW = places.ROOT / "proof" / "plugin" / "java"
 HEAP_PER_ROW_ROWS = 200_000
+# A quarter of it is the memory of memtables. Rows of three memtables are in it at once, about 1,100 bytes each.
+HEAP_PER_ROW_HEAP_MB = 4096
 GIB = 2**30
 
 
@@ -225,8 +227,8 @@ def heap_per_row(directory: Path, allocation: str, of_a_partition: int) -> list[
     oracle.write_configuration(directory, *places.free_ports(3), False)
     configuration = directory / "cassandra.yaml"
     configuration.write_text(configuration.read_text().replace("memtable_allocation_type: offheap_objects", f"memtable_allocation_type: {allocation}"))
-    command = ["java", *oracle.java_flags(1024, [JAR, directory / "classes"]), f"-Dcassandra.config=file://{configuration}", f"-Dcassandra.storagedir={directory}",
+    command = ["java", *oracle.java_flags(HEAP_PER_ROW_HEAP_MB, [JAR, directory / "classes"]), f"-Dcassandra.config=file://{configuration}", f"-Dcassandra.storagedir={directory}",
                f"-Dlogback.configurationFile=file://{oracle.HERE}/logback.xml", "espalier.proof.HeapPerRow", str(HEAP_PER_ROW_ROWS), str(of_a_partition)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
-    found = re.findall(r"^(skip list|trie|ours), .*?: ([\d.]+) bytes of heap for each row, ([\d.]+) outside", done.stdout, re.MULTILINE)
+    found = re.findall(r"^(skip list|trie|ours), .*?: (-?[\d.]+) bytes of heap for each row, ([\d.]+) outside", done.stdout, re.MULTILINE)
     return [[memtable, of_a_partition, float(heap), float(outside), float(heap) + float(outside)] for memtable, heap, outside in found]
