@@ -2,8 +2,11 @@
 
 import contextlib
 import io
+import os
 import sys
 import tempfile
+import threading
+import time
 import unittest
 from argparse import Namespace
 from collections import Counter
@@ -11,13 +14,36 @@ from pathlib import Path
 from unittest import mock
 
 from bench.harness import __main__ as harness
-from bench.harness import files_visited, report, rounds
+from bench.harness import files_visited, report, rounds, thread_times
 from bench.harness.length import Length
 from bench.harness.load import Run
 from bench.harness.outcome import Bar, Outcome, Plot, Table
 from bench.harness.record import free_stem
 from bench.harness.scenarios import BY_DEFAULT, SCENARIOS, commitlog, latency, sstables
 from bench.harness.session import Session
+
+
+class ThreadTimes(unittest.TestCase):
+    def test_threads_whose_names_differ_in_a_number_are_one_kind(self):
+        before = thread_times.seconds_by_kind(os.getpid())
+        measured, may_end = threading.Barrier(3), threading.Event()
+
+        def work(number: int) -> None:
+            Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(f"Some Work-{number}")
+            while time.thread_time() < 0.1:
+                pass
+            measured.wait()
+            may_end.wait()
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        measured.wait()
+        used = thread_times.between(before, thread_times.seconds_by_kind(os.getpid()))
+        may_end.set()
+        for thread in threads:
+            thread.join()
+        self.assertGreaterEqual(used["Some Work"], 0.15)
+        self.assertEqual(list(used.values()), sorted(used.values(), reverse=True))
 
 
 class Lengths(unittest.TestCase):

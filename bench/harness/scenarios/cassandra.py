@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.harness import load
+from bench.harness import load, thread_times
 from bench.harness.length import Length
 from bench.harness.outcome import Bar, Outcome, Table, median
 from bench.harness.rounds import Progress, System, cpu, interleaved, latency_plot, percentile, table, throughput, throughput_plot
@@ -37,6 +37,8 @@ HEAP_PER_ROW = places.ROOT / "proof" / "plugin" / "java"
 HEAP_PER_ROW_ROWS = 200_000
 # A quarter of it is the memory of memtables. Rows of three memtables are in it at once, about 1,100 bytes each.
 HEAP_PER_ROW_HEAP_MB = 4096
+# Kinds of threads that are listed for each node.
+THREADS_SHOWN = 10
 GIB = 2**30
 
 
@@ -92,7 +94,7 @@ def with_heap(heap_mb: int, plan: Plan, outcome: Outcome) -> None:
         for system in systems:
             progress.step(f"{system.name}: warming up")
             prepare(system, plan)
-        results = measure(systems, heap_mb, plan, progress)
+        results = measure(systems, heap_mb, plan, progress, outcome)
         progress.end()
         outcome.settings[f"{STOCK}, {heap_mb} MiB (the others differ in the memtable of their tables)"] = systems[0].node.settings
     judge(outcome, results, heap_mb)
@@ -131,7 +133,7 @@ def prepare(system: System, plan: Plan) -> None:
     tables.fill(system.node, KEYSPACE, "near", plan.in_memory)
 
 
-def measure(systems: list[System], heap_mb: int, plan: Plan, progress: Progress) -> dict[str, dict[str, list[load.Run]]]:
+def measure(systems: list[System], heap_mb: int, plan: Plan, progress: Progress, outcome: Outcome) -> dict[str, dict[str, list[load.Run]]]:
     def reads(name: str, partitions: int):
         return lambda system, number: load.run(system.node, KEYSPACE, tables.uniform(name, partitions), seed=30 + number, reads_percent=100,
                                                operations=plan.reads)
@@ -141,7 +143,9 @@ def measure(systems: list[System], heap_mb: int, plan: Plan, progress: Progress)
 
     heap, results = f"{heap_mb} MiB of heap", {}
     results["reads"] = interleaved(systems, plan.rounds, reads("near", plan.in_memory), progress, f"reads from memory, {heap}")
+    before = times_of_threads(systems)
     results["writes"] = interleaved(systems, plan.rounds, writes, progress, f"sustained writes, {heap}")
+    outcome.tables.append(threads_of_writes(systems, before, plan.rounds * plan.partitions, f"sustained writes, {heap}"))
     all_partitions = plan.rounds * plan.partitions
     results["reads from tables"] = interleaved(systems, plan.rounds, reads("kv", all_partitions), progress, f"reads from tables, {heap}")
     rate = int(RATE_SHARE * throughput(results["writes"][STOCK]))
@@ -152,6 +156,19 @@ def measure(systems: list[System], heap_mb: int, plan: Plan, progress: Progress)
 
     results["at a rate"] = interleaved(systems, plan.rounds, at_rate, progress, f"{rate:,}/s, {heap}")
     return results
+
+
+def times_of_threads(systems: list[System]) -> dict[str, dict[str, float]]:
+    return {system.name: thread_times.seconds_by_kind(system.node.pid) for system in systems}
+
+
+def threads_of_writes(systems: list[System], before: dict[str, dict[str, float]], writes: int, what: str) -> Table:
+    """Which threads of each node took the processor time of its writes."""
+    rows = []
+    for system in systems:
+        used = thread_times.between(before[system.name], thread_times.seconds_by_kind(system.node.pid))
+        rows += [[system.name, kind, 1e6 * seconds / writes] for kind, seconds in list(used.items())[:THREADS_SHOWN]]
+    return Table(f"CPU of threads, {what}", ["system", "threads", "µs of a write"], rows)
 
 
 def judge(outcome: Outcome, results: dict[str, dict[str, list[load.Run]]], heap_mb: int) -> None:
@@ -189,9 +206,11 @@ def durable(plan: Plan, outcome: Outcome) -> None:
             time.sleep(SETTLE_SECONDS)
             load.run(system.node, KEYSPACE, tables.uniform("kv", plan.in_memory), seed=9, in_flight=DURABLE_CLIENTS, warmup_seconds=plan.warmup, seconds=0.5)
         progress = Progress("cassandra, durable", len(systems) * plan.rounds)
+        before = times_of_threads(systems)
         results = interleaved(systems, plan.rounds, lambda system, number: load.run(
             system.node, KEYSPACE, tables.uniform("kv", plan.in_memory), seed=50 + number, in_flight=DURABLE_CLIENTS,
             operations=plan.durable_writes), progress, "durable writes")
+        outcome.tables.append(threads_of_writes(systems, before, plan.rounds * plan.durable_writes, "durable writes"))
         progress.end()
     outcome.tables.append(table(f"Durable writes of {DURABLE_CLIENTS} clients, {DURABLE_HEAP_MB} MiB of heap", {"writes": results}))
     ours = throughput(results[STORAGE])
