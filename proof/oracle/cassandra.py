@@ -108,7 +108,8 @@ class Cassandra:
               log_level: str = "WARN", durable: bool = False, sstable_format: str = "da", data: Path | None = None,
               long_run: bool = False, ephemeral: bool = False, auto_snapshot: bool = False,
               roles: bool = False, plugin: Path | None = None, memtable: str = "trie", sasi: bool = False,
-              library: Path | None = None) -> "Cassandra":
+              library: Path | None = None, settings: dict[str, str] | None = None,
+              engine: dict[str, str] | None = None) -> "Cassandra":
         """Starts a node in a fresh directory and returns once it serves clients.
 
         `durable`: the log is synced before a write is acknowledged, and system tables are flushed as in production.
@@ -119,6 +120,7 @@ class Cassandra:
         `auto_snapshot`: it keeps a snapshot of what is truncated or dropped.
         `plugin`: the jar of our memtables and of our engine. `memtable`: the configuration that tables have by default.
         `library`: its native library, in place of the one in the jar.
+        `engine`: parameters of our engine. `settings`: lines of its configuration, in place of those of the oracle.
         `roles`: clients log in (the first as cassandra/cassandra), and have the permissions of their roles; `audit_log` has the
         entries of the audit log.
         """
@@ -129,7 +131,8 @@ class Cassandra:
         write_configuration(directory, native, storage, ssl, views_and_functions, durable, sstable_format, ephemeral,
                             auto_snapshot, roles, sasi)
         if plugin is not None:
-            add_plugin(directory, memtable)
+            add_plugin(directory, memtable, engine or {})
+        set_lines(directory / "cassandra.yaml", settings or {})
         properties = {
             # Espalier has no such limit.
             "cassandra.role_password_update_min_interval_in_ms": "0",
@@ -306,11 +309,19 @@ def write_configuration(directory: Path, native: int, storage: int, ssl: int, vi
     (directory / "cassandra.yaml").write_text(text)
 
 
-def add_plugin(directory: Path, memtable: str = "trie") -> None:
+def set_lines(configuration: Path, settings: dict[str, str]) -> None:
+    """Sets lines at the top level of a configuration, which need not be there yet."""
+    text = configuration.read_text()
+    for name, value in settings.items():
+        text = re.sub(rf"(?m)^{name}:.*\n", "", text) + f"{name}: {value}\n"
+    configuration.write_text(text)
+
+
+def add_plugin(directory: Path, memtable: str = "trie", engine: dict[str, str] | None = None) -> None:
     """Adds the configurations `espalier` of memtables, `espalier_storage` of the engine, and `espalier_left` of memtables for tables that
-    leave the engine. Tables have the configuration `memtable` by default."""
+    leave the engine. Tables have the configuration `memtable` by default. `engine`: more parameters of the engine."""
     configuration = directory / "cassandra.yaml"
-    engine = {"directory": directory / "espalier", "commitlog_sync": "batch"}
+    engine = {"directory": directory / "espalier", "commitlog_sync": "batch", **(engine or {})}
     added = {"espalier": {"mode": "memtable"}, "espalier_storage": {"mode": "storage", **engine}, "espalier_left": {"mode": "memtable", **engine}}
     lines = ""
     for name, parameters in added.items():

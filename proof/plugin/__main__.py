@@ -1,8 +1,8 @@
-"""The memtable plugin: two memtables side by side in one JVM with -Xcheck:jni, then a node whose tables have our memtables, and
-one whose tables are in our engine.
+"""The memtable plugin: two memtables side by side in one JVM with -Xcheck:jni, then a node whose tables have our memtables,
+one whose tables are in our engine, one with little memory and many writers, and one that is killed.
 
 usage: python -m proof.plugin [--seed 1] [--seeds 3] [--updates 600] [--statements 250] [--kills 3]
-       [--only memtables|node|storage|kill] [--jar FILE] [--library FILE]
+       [--only memtables|node|storage|pressure|kill] [--jar FILE] [--library FILE]
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from proof import places
 from proof.oracle import cassandra
-from proof.plugin import kill, node, storage
+from proof.plugin import kill, node, pressure, storage
 
 HERE = Path(__file__).resolve().parent
 JAR = places.ROOT / "java" / "target" / "espalier-cassandra-0.1.0.jar"
@@ -29,13 +29,14 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=600)
     parser.add_argument("--statements", type=int, default=250)
     parser.add_argument("--kills", type=int, default=3)
-    parser.add_argument("--only", choices=("memtables", "node", "storage", "kill"))
+    parser.add_argument("--only", choices=("memtables", "node", "storage", "pressure", "kill"))
     parser.add_argument("--jar", type=Path, default=JAR)
     parser.add_argument("--library", type=Path, help="a native library in place of the one in the jar")
     options = parser.parse_args()
     proofs = {"memtables": lambda: compare_memtables(options),
               "node": lambda: node.prove(options.jar, options.seed, options.statements),
               "storage": lambda: storage.prove(options.jar, options.seed, options.statements, options.library),
+              "pressure": lambda: pressure.prove(options.jar, options.seed, options.library),
               "kill": lambda: kill.prove(options.jar, options.seed, options.kills, options.library)}
     passed = failed = 0
     for name, prove in proofs.items():

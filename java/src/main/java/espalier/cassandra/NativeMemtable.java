@@ -10,6 +10,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 
+import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.db.ColumnFamilyStore;
 import org.apache.cassandra.db.DataRange;
 import org.apache.cassandra.db.DecoratedKey;
@@ -48,6 +49,14 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
 {
     /** A memtable this large is flushed, because a shard has room for only so much. */
     private static final long BYTES_MAX = 2L << 30;
+
+    /**
+     * A write takes at most this of the pool before it is applied: what the pool has beyond the part at which it begins to flush. A write that
+     * waits has found less than that, so a flush has begun or writes are under way, and either frees memory. One that took more could wait
+     * for ever in a pool that is nearly empty.
+     */
+    private static final long TAKEN_BYTES_MAX =
+        MEMORY_POOL.offHeap.limit - (long) (MEMORY_POOL.offHeap.limit * DatabaseDescriptor.getMemtableCleanupThreshold());
 
     private final MemtableHandle handle;
     private final AtomicLong usedBytes = new AtomicLong();
@@ -93,7 +102,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         Buffers.Output serialized = Buffers.output();
         serialize(update, serialized);
         // Memory is taken before any lock of the native memtable, so that a writer that waits for memory holds up nobody.
-        long bound = 2 * serialized.length() + 512;
+        long bound = Math.min(2 * serialized.length() + 512, TAKEN_BYTES_MAX);
         allocator.offHeap().allocate(bound, writes);
         long grown = 0;
         try
