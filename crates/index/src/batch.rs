@@ -24,8 +24,19 @@ impl Default for Batch {
 
 #[derive(Clone, Copy, Debug)]
 struct BatchEntry {
+    /// The beginning of the key, which mostly decides the order.
+    beginning: u64,
     end: u32,
     term_length: u32,
+}
+
+/// The first eight bytes of a key, with zeros behind a shorter one. A key with a smaller number is smaller.
+#[inline]
+pub(crate) fn beginning(key: &[u8]) -> u64 {
+    match key.first_chunk() {
+        Some(beginning) => u64::from_be_bytes(*beginning),
+        None => key.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)) << (64 - 8 * key.len().max(1)),
+    }
 }
 
 impl Batch {
@@ -47,14 +58,35 @@ impl Batch {
 
     /// Adds an entry. Its first `term_length` bytes are the term.
     pub fn push(&mut self, entry: &[u8], term_length: usize) {
-        debug_assert!(term_length <= entry.len(), "a term is a part of its entry");
+        self.bytes.truncate(self.kept_bytes());
         self.bytes.extend_from_slice(entry);
-        self.entries.push(BatchEntry { end: self.bytes.len() as u32, term_length: term_length as u32 });
+        self.keep_last(term_length);
+    }
+
+    /// Reads an entry behind the others, where it is no part of the batch until it is kept.
+    pub(crate) fn read<E>(&mut self, read: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<&[u8], E> {
+        let start = self.kept_bytes();
+        self.bytes.truncate(start);
+        read(&mut self.bytes)?;
+        Ok(&self.bytes[start..])
+    }
+
+    /// Adds the entry that was read last. Its first `term_length` bytes are the term.
+    #[inline]
+    pub(crate) fn keep_last(&mut self, term_length: usize) {
+        let entry = &self.bytes[self.kept_bytes()..];
+        debug_assert!(term_length <= entry.len(), "a term is a part of its entry");
+        let beginning = beginning(&entry[term_length..]);
+        self.entries.push(BatchEntry { beginning, end: self.bytes.len() as u32, term_length: term_length as u32 });
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.entries.last().map_or(0, |last| last.end as usize)
     }
 
     /// Whether a source must add no more.
     pub fn is_full(&self) -> bool {
-        self.entries.len() >= self.entries_max || self.bytes.len() >= BYTES_MAX
+        self.entries.len() >= self.entries_max || self.kept_bytes() >= BYTES_MAX
     }
 
     /// Notes that the source has no more entries in the range.
@@ -92,7 +124,12 @@ impl Batch {
     /// The index, not below `from`, of the first entry whose key is not before this one. All entries have one term. It
     /// is mostly near, so steps from `from` on become longer.
     pub fn first_not_before(&self, from: usize, key: &[u8]) -> usize {
-        let is_before = |index: usize| index < self.len() && self.key(index).is_some_and(|other| other < key);
+        let beginning = beginning(key);
+        let is_before = |index: usize| match self.entries.get(index) {
+            Some(entry) if entry.beginning == beginning => self.key(index).is_some_and(|other| other < key),
+            Some(entry) => entry.beginning < beginning,
+            None => false,
+        };
         let (mut low, mut step) = (from.min(self.len()), 1);
         while is_before(low + step - 1) {
             low += step;

@@ -15,6 +15,8 @@ const CONTENT_BYTES: usize = TRIE_PAGE_BYTES - HEAD_BYTES;
 const WITH_TOKENS: u32 = 1 << 31;
 /// A separator and a token, which a key without its token lacks.
 const TOKEN_BYTES: usize = 9;
+/// The room for a part of an entry at first.
+const PART_BYTES: usize = 64;
 /// Half of a byte that says so is followed by the rest of a number.
 const MORE: usize = 15;
 
@@ -115,7 +117,7 @@ pub(crate) struct Damage {
 
 impl<'b> BlockReader<'b> {
     pub fn new(content: &'b [u8], has_tokens: bool) -> BlockReader<'b> {
-        let (term, key, partition) = (Vec::new(), Vec::new(), Vec::new());
+        let [term, key, partition] = [(); 3].map(|()| Vec::with_capacity(PART_BYTES));
         BlockReader { rest: content, length: content.len(), has_tokens, term, key, partition }
     }
 
@@ -125,6 +127,7 @@ impl<'b> BlockReader<'b> {
     }
 
     /// Moves to the next entry. Returns false behind the last.
+    #[inline]
     pub fn advance(&mut self) -> Result<bool, Damage> {
         if self.rest.is_empty() {
             return Ok(false);
@@ -136,45 +139,93 @@ impl<'b> BlockReader<'b> {
         Ok(true)
     }
 
-    /// Replaces `entry` with the whole entry.
-    pub fn read(&mut self, entry: &mut Vec<u8>) -> Result<(), Damage> {
-        entry.clear();
-        entry.extend_from_slice(&self.term);
+    /// Moves from the start of the block to the first entry whose term is neither before `from` nor before what `from`
+    /// begins with. Returns false if there is none.
+    ///
+    /// Terms before that are not copied: what a term shares with the one before decides most comparisons.
+    pub fn advance_to(&mut self, from: &[u8]) -> Result<bool, Damage> {
+        debug_assert!(self.rest.len() == self.length, "nothing was read");
+        // The bytes that the last term has in common with `from`, and its length.
+        let (mut common, mut term_length) = (0, 0);
+        while !self.rest.is_empty() {
+            let at = self.length - self.rest.len();
+            let damage = |expected| Damage { at, expected };
+            let term = Part::read(&mut self.rest).filter(|part| part.shared <= term_length);
+            let Part { shared, suffix } = term.ok_or_else(|| damage("a term within its block"))?;
+            read_part(&mut self.rest, &mut self.key).ok_or_else(|| damage("a key within its block"))?;
+            term_length = shared + suffix.len();
+            if shared > common {
+                continue;
+            }
+            let wanted = &from[shared..];
+            let equal = suffix.iter().zip(wanted).take_while(|(one, other)| one == other).count();
+            common = shared + equal;
+            if !suffix.get(equal).zip(wanted.get(equal)).is_some_and(|(one, other)| one < other) {
+                self.term.clear();
+                self.term.extend_from_slice(&from[..shared]);
+                self.term.extend_from_slice(suffix);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Appends the whole entry to `out`.
+    pub fn read(&mut self, out: &mut Vec<u8>) -> Result<(), Damage> {
+        out.extend_from_slice(&self.term);
         if self.has_tokens {
-            entry.extend_from_slice(&self.key);
+            out.extend_from_slice(&self.key);
             return Ok(());
         }
-        let start = entry.len();
-        entry.push(NEXT_COMPONENT);
-        entry.extend_from_slice(&[0; TOKEN_BYTES - 1]);
-        entry.extend_from_slice(&self.key);
+        let start = out.len();
+        out.extend_from_slice(&[NEXT_COMPONENT, 0, 0, 0, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(&self.key);
         self.partition.clear();
-        let key = decode_leading_key(&mut &entry[start..], &mut self.partition);
+        let key = decode_leading_key(&mut &out[start..], &mut self.partition);
         if key.is_err() {
             return Err(Damage { at: self.length - self.rest.len(), expected: "a partition key before this" });
         }
         let token = murmur3::token(&self.partition).0 as u64 ^ 1 << 63;
-        entry[start + 1..start + TOKEN_BYTES].copy_from_slice(&token.to_be_bytes());
+        out[start + 1..start + TOKEN_BYTES].copy_from_slice(&token.to_be_bytes());
         Ok(())
     }
 }
 
+/// A part of an entry as it is stored.
+struct Part<'b> {
+    /// How many bytes it begins with are those of the part before.
+    shared: usize,
+    suffix: &'b [u8],
+}
+
+impl<'b> Part<'b> {
+    /// The next part. `None` if the bytes are wrong.
+    #[inline]
+    fn read(input: &mut &'b [u8]) -> Option<Part<'b>> {
+        let (halves, rest) = input.split_first()?;
+        *input = rest;
+        let mut number = |half: u8| match usize::from(half) {
+            MORE => usize::try_from(vint::read_uvint(input)?).ok()?.checked_add(MORE),
+            number => Some(number),
+        };
+        let (shared, length) = (number(halves >> 4)?, number(halves & 15)?);
+        let (suffix, rest) = input.split_at_checked(length)?;
+        *input = rest;
+        Some(Part { shared, suffix })
+    }
+}
+
 /// Replaces a part of an entry with that of the next one. `None` if the bytes are wrong.
+#[inline]
 fn read_part(input: &mut &[u8], part: &mut Vec<u8>) -> Option<()> {
-    let (halves, rest) = input.split_first()?;
-    *input = rest;
-    let mut number = |half: u8| match usize::from(half) {
-        MORE => usize::try_from(vint::read_uvint(input)?).ok()?.checked_add(MORE),
-        number => Some(number),
-    };
-    let (shared, length) = (number(halves >> 4)?, number(halves & 15)?);
-    let (suffix, rest) = input.split_at_checked(length)?;
+    let Part { shared, suffix } = Part::read(input)?;
     if shared > part.len() {
         return None;
     }
     part.truncate(shared);
-    part.extend_from_slice(suffix);
-    *input = rest;
+    if !suffix.is_empty() {
+        part.extend_from_slice(suffix);
+    }
     Some(())
 }
 
@@ -222,6 +273,7 @@ mod tests {
             let (mut reader, mut read) = (BlockReader::new(content, has_tokens), Vec::new());
             for (entry, length) in added {
                 assert!(reader.advance().unwrap());
+                read.clear();
                 reader.read(&mut read).unwrap();
                 assert_eq!((&read, reader.term().len()), (entry, *length));
             }

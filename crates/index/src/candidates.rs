@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sstable::SSTableError;
 
 use crate::MemoryIndex;
-use crate::batch::{Batch, Source};
+use crate::batch::{Batch, Source, beginning};
 use crate::entry::{KeyBounds, TermRange};
 use crate::two_indexes::CommonKeys;
 
@@ -239,10 +239,7 @@ impl SortedKeys {
         }
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(key);
-        let mut beginning = [0; 8];
-        beginning.iter_mut().zip(key).for_each(|(byte, of_key)| *byte = *of_key);
-        let beginning = u64::from_be_bytes(beginning);
-        self.places.push(SortedPlace { beginning, start, end: self.bytes.len() as u32 });
+        self.places.push(SortedPlace { beginning: beginning(key), start, end: self.bytes.len() as u32 });
     }
 
     fn sort(&mut self) {

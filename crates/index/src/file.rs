@@ -164,37 +164,30 @@ impl Source for Part {
             Bound::Unbounded => (&[][..], true),
         };
         let mut page = self.file.pages.floor(segment.root, from, may_block)?.unwrap_or(segment.first_page);
-        let mut entry = Vec::new();
+        let mut is_reached = false;
         while page < segment.end_page {
             let Block { bytes, has_tokens, next_page } = self.file.block(page, segment, may_block)?;
             let damaged = |damage| self.file.damaged_block(page, damage);
             let mut block = BlockReader::new(&bytes[HEAD_BYTES..], has_tokens);
-            while block.advance().map_err(damaged)? {
-                // Most entries of the first block are passed over by their terms.
-                if is_before(block.term(), from) {
-                    continue;
+            let mut has_entry = if is_reached { block.advance() } else { block.advance_to(from) }.map_err(damaged)?;
+            while has_entry {
+                let entry = batch.read(|bytes| block.read(bytes)).map_err(damaged)?;
+                is_reached = is_reached || if is_included { entry >= from } else { entry > from };
+                if is_reached {
+                    if entry >= end {
+                        batch.end();
+                        return Ok(());
+                    }
+                    if batch.is_full() {
+                        return Ok(());
+                    }
+                    batch.keep_last(block.term().len());
                 }
-                block.read(&mut entry).map_err(damaged)?;
-                if entry.as_slice() < from || (!is_included && entry == from) {
-                    continue;
-                }
-                if entry.as_slice() >= end {
-                    batch.end();
-                    return Ok(());
-                }
-                if batch.is_full() {
-                    return Ok(());
-                }
-                batch.push(&entry, block.term().len());
+                has_entry = block.advance().map_err(damaged)?;
             }
             page = next_page;
         }
         batch.end();
         Ok(())
     }
-}
-
-/// Whether all entries of a term are before this one.
-fn is_before(term: &[u8], entry: &[u8]) -> bool {
-    term < &entry[..entry.len().min(term.len())]
 }
