@@ -160,7 +160,7 @@ impl<'b> BlockReader<'b> {
             let wanted = &from[shared..];
             let equal = suffix.iter().zip(wanted).take_while(|(one, other)| one == other).count();
             common = shared + equal;
-            if !suffix.get(equal).zip(wanted.get(equal)).is_some_and(|(one, other)| one < other) {
+            if suffix.get(equal).zip(wanted.get(equal)).is_none_or(|(one, other)| one > other) {
                 self.term.clear();
                 self.term.extend_from_slice(&from[..shared]);
                 self.term.extend_from_slice(suffix);
