@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
-use blockio::{OpenOptions, prefetch};
+use blockio::OpenOptions;
 use quick_cache::sync::{Cache, GuardResult};
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
@@ -78,9 +78,6 @@ impl Deref for Lent {
     }
 }
 
-/// A block that may be the one of a key, and whose head is being prefetched.
-pub(crate) struct Approached(Guard<Option<Block>>);
-
 /// The result of a look-up that must not wait, when the cache lacks something or its contents make no sense. A caller
 /// that may wait will get the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,16 +132,6 @@ impl NearBlocks {
         let held = lent.as_deref().filter(|held| held.key == key)?;
         held.see();
         Some(Lent(lent))
-    }
-
-    /// Whatever block has the place of this key. Its head is prefetched.
-    #[inline]
-    fn approach(&self, key: Key) -> Approached {
-        let lent = self.place(key).load();
-        if let Some(block) = lent.as_ref() {
-            prefetch(&**block);
-        }
-        Approached(lent)
     }
 
     /// Stores a block of the cache in its place, if that is free.
@@ -306,30 +293,6 @@ impl BlockCache {
             self.near.put(&block, &self.blocks);
             Some(Lent::from(block))
         })
-    }
-
-    /// Prefetches what [`approach`](Self::approach) reads.
-    #[inline]
-    pub(crate) fn prefetch_place(&self, key: Key) {
-        prefetch(self.near.place(key));
-    }
-
-    /// Begins a look-up of a block, and prefetches what [`arrive`](Self::arrive) reads.
-    #[inline]
-    pub(crate) fn approach(&self, key: Key) -> Approached {
-        self.near.approach(key)
-    }
-
-    /// Ends a look-up as [`peek`](Self::peek) does.
-    #[inline]
-    pub(crate) fn arrive(&self, Approached(lent): Approached, key: Key) -> Option<Lent> {
-        match lent.as_deref() {
-            Some(held) if held.key == key => {
-                held.see();
-                Some(Lent(lent))
-            }
-            _ => self.peek(key),
-        }
     }
 
     /// The block that was stored last with `put` under this key. Such keys are never loaded.

@@ -140,11 +140,6 @@ impl<F: Deref<Target = IndexFile>> Pages for ReadPages<F> {
 }
 
 impl IndexFile {
-    /// The cache's share of the file.
-    pub fn cached_pages(&self) -> &CachedFile {
-        &self.pages
-    }
-
     /// The pages, read where the cache lacks them.
     pub fn pages(&self, may_block: bool) -> ReadPages<&IndexFile> {
         ReadPages { file: self, may_block }

@@ -6,14 +6,10 @@ use model::PartitionKey;
 use types::murmur3;
 
 use crate::cache::{Block, NotCached};
-use crate::cached_file::CachedFile;
 use crate::error::{Corruption, Decoded, SSTableError};
 use crate::index_file::{CachedPages, IndexFile, ReadPages};
 use crate::input::Input;
-use crate::trie::{
-    Descent, EntryCursor, PAGE_SIZE, Pages, Payload, Reached, TrieBuilder, descend_or_read, follow, read_sized,
-    sized_length,
-};
+use crate::trie::{EntryCursor, PAGE_SIZE, Pages, Payload, TrieBuilder, follow, read_sized, sized_length};
 
 /// Footer: position of the first key, number of keys, position of the root.
 const FOOTER_LENGTH: usize = 24;
@@ -221,35 +217,6 @@ impl PartitionIndex {
     /// Like [`PartitionIndex::candidate`], for an encoded key, if the cache has everything it needs.
     pub fn cached_candidate(&self, encoded: &[u8], hash: (u64, u64)) -> Result<Option<PartitionPosition>, NotCached> {
         self.search(&CachedPages(&self.file), self.root_page.get().ok_or(NotCached)?, encoded, hash)
-    }
-
-    /// The cache's share of the file.
-    pub fn cached_pages(&self) -> &CachedFile {
-        self.file.cached_pages()
-    }
-
-    /// Where a descent to any partition begins, and that page; `None` if it was not read yet.
-    pub fn begin_descent(&self) -> Option<(Descent, &[u8])> {
-        Some((Descent { position: self.root, depth: 0 }, self.root_page.get()?))
-    }
-
-    /// Continues a descent to an encoded key within a page.
-    pub fn descend(
-        &self,
-        page: &[u8],
-        encoded: &[u8],
-        hash: (u64, u64),
-        at: &mut Descent,
-    ) -> Decoded<Reached<PartitionPosition>> {
-        let place = |position, bits, bytes: &[u8]| match bits >= WITH_HASH && bytes.first() != Some(&hash_byte(hash)) {
-            true => Ok(None),
-            false => self.place(bits, bytes, position).map(Some),
-        };
-        Ok(match descend_or_read(self.file.name(), page, encoded, at, place)? {
-            Reached::Entry(Some(place)) => Reached::Entry(place),
-            Reached::Entry(None) | Reached::Nothing => Reached::Nothing,
-            Reached::OtherPage => Reached::OtherPage,
-        })
     }
 
     fn search<P: Pages>(

@@ -8,7 +8,6 @@ mod find;
 mod find_rows;
 mod forward;
 mod partitions;
-mod prefetch;
 mod reversed;
 mod stored;
 mod waypoints;
@@ -27,7 +26,6 @@ pub(crate) use blocks::{Checksums, DataFile, DataWindow, Layout};
 pub use cursor::SSTableCursor;
 pub use find::{RowLookup, find_only_row};
 pub use find_rows::{Edge, PartitionSlice, find_rows};
-pub use prefetch::prefetch_partitions;
 
 use crate::cache::BlockCache;
 use crate::clustering::kind;

@@ -8,4 +8,4 @@ mod walk;
 pub(crate) use builder::TrieBuilder;
 pub(crate) use node::PAGE_SIZE;
 pub(crate) use payload::{Payload, read_sized, sized_length};
-pub(crate) use walk::{Descent, EntryCursor, Pages, Reached, descend_or_read, follow, prefetch_descent};
+pub(crate) use walk::{EntryCursor, Pages, follow};

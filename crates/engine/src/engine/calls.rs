@@ -131,17 +131,6 @@ impl Engine {
     pub fn prefetch(&self, table: &Table, keys: &[&PartitionKey]) {
         read::prefetch(&self.shared, table, keys);
     }
-
-    /// Whether reads of several partitions of the table are faster after [`prefetch_reads`](Self::prefetch_reads).
-    pub fn is_worth_prefetching(&self, table: &Table) -> bool {
-        read::is_worth_prefetching(&self.shared, table)
-    }
-
-    /// Prefetches the memory of memtables and of SSTables' cached blocks that reads of these partitions will access
-    /// right after. Waits for no device.
-    pub fn prefetch_reads(&self, table: &Table, keys: &[&PartitionKey]) {
-        read::prefetch_reads(&self.shared, table, keys);
-    }
 }
 
 /// Writes.

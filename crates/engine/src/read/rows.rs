@@ -127,28 +127,6 @@ pub(crate) fn prefetch(shared: &Shared, table: &Table, keys: &[&PartitionKey]) {
     generations.for_each(|generation| generation.memtable.prefetch(keys));
 }
 
-/// Whether reads of several partitions of the table are faster after [`prefetch_reads`].
-pub(crate) fn is_worth_prefetching(shared: &Shared, table: &Table) -> bool {
-    has_large_memtables(shared, table)
-        || shared.catalog().store(table).is_ok_and(|store| {
-            let view = store.borrow_view();
-            view.resident().is_none() && !view.sstables.is_empty()
-        })
-}
-
-/// Prefetches the memory of memtables and of the cache of SSTables that reads of these partitions will access right
-/// after.
-pub(crate) fn prefetch_reads(shared: &Shared, table: &Table, keys: &[&PartitionKey]) {
-    let catalog = shared.catalog();
-    let Ok(store) = catalog.store(table) else { return };
-    let view = store.borrow_view();
-    let generations = view.generations().filter(|generation| !generation.memtable.is_empty());
-    generations.for_each(|generation| generation.memtable.prefetch(keys));
-    if view.resident().is_none() {
-        sstable::prefetch_partitions(&view.sstables, keys);
-    }
-}
-
 /// Whether reads of the table touch memory only, so that they may run where blocking is not allowed.
 pub(crate) fn is_in_memory(shared: &Shared, table: &Table) -> bool {
     shared.catalog().store(table).is_ok_and(|store| {

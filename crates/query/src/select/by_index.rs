@@ -32,7 +32,7 @@ pub(super) struct Places {
     next: Option<IndexPlace>,
     /// The places that follow.
     ahead: VecDeque<IndexPlace>,
-    /// How many are read ahead next; 0 if all rows are in memtables small enough for the processor's caches.
+    /// How many are read ahead next; 0 if memtables are small enough to be in the processor's caches.
     ahead_count: usize,
     /// How many it gave.
     count: u64,
@@ -74,8 +74,7 @@ impl Places {
         let mut partitions: Vec<&PartitionKey> = self.ahead.iter().map(|place| &place.partition).collect();
         partitions.dedup();
         if partitions.len() > 1 {
-            let engine = page.execution().processor.engine();
-            engine.prefetch_reads(&page.plan().table, &partitions);
+            page.prefetch_partitions(&partitions);
         }
         Ok(())
     }
@@ -149,8 +148,8 @@ impl Page<'_> {
         let Some((index, mut candidates)) = found.next() else { return Ok(None) };
         let is_many = candidates.known_count() > FEW_CANDIDATES;
         found.filter(|_| is_many).for_each(|(_, other)| candidates.retain_those_of(other));
-        let is_prefetched = self.execution().processor.engine().is_worth_prefetching(&plan.table);
-        let ahead_count = if is_prefetched { AHEAD } else { 0 };
+        let is_large = self.execution().processor.engine().has_large_memtables(&plan.table);
+        let ahead_count = if is_large { AHEAD } else { 0 };
         let mut places = Places { index, candidates, next: None, ahead: VecDeque::new(), ahead_count, count: 0 };
         if let KeyRange::Range { .. } = segment.keys {
             let range = ReadRange { keys: segment.keys.clone(), slices: segment.slices.clone(), reversed: false };

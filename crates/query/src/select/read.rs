@@ -207,9 +207,13 @@ impl<'p> Page<'p> {
     /// Prefetches the memtables' memory for partitions that are read next.
     pub fn prefetch(&self, keys: &[PartitionKey]) {
         if let [_, _, ..] = keys {
-            let keys: Vec<&PartitionKey> = keys.iter().collect();
-            self.execution.processor.engine().prefetch(&self.plan.table, &keys);
+            self.prefetch_partitions(&keys.iter().collect::<Vec<_>>());
         }
+    }
+
+    /// As [`prefetch`](Self::prefetch), for several partitions.
+    pub(super) fn prefetch_partitions(&self, keys: &[&PartitionKey]) {
+        self.execution.processor.engine().prefetch(&self.plan.table, keys);
     }
 
     /// Reads the rows of a segment. Returns false if the page is full or the limit is reached.

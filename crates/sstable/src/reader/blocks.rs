@@ -229,11 +229,6 @@ impl DataFile {
         self.blocks.peek(index).ok_or(NotCached)
     }
 
-    /// The cache's share of the file.
-    pub fn cached_blocks(&self) -> &CachedFile {
-        &self.blocks
-    }
-
     /// A block through the cache.
     fn cached(&self, index: u64, may_block: bool) -> Result<cache::Block, SSTableError> {
         let load = || {

@@ -102,9 +102,9 @@ const TOGETHER: usize = u64::BITS as usize;
 
 /// A partition to look up, hashed once for all tables.
 pub(super) struct Sought<'k> {
-    pub token: Token,
+    token: Token,
     pub key: &'k [u8],
-    pub hash: (u64, u64),
+    hash: (u64, u64),
 }
 
 /// How many tables may have a partition.
@@ -184,7 +184,7 @@ impl Scratch {
 
 impl SSTableReader {
     /// Whether the partition may be here, by the outer tokens and the filter.
-    pub(super) fn may_have(&self, sought: &Sought<'_>) -> bool {
+    fn may_have(&self, sought: &Sought<'_>) -> bool {
         let tokens = self.first_key().token()..=self.last_key().token();
         tokens.contains(&sought.token) & self.filter_passes(sought.hash)
     }

@@ -4,10 +4,8 @@ use std::hint::black_box;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use blockio::prefetch;
-
 use super::node::{Node, PAGE_SIZE};
-use crate::error::{Corruption, Decoded};
+use crate::error::Corruption;
 
 /// The size of a cache line.
 const LINE_BYTES: usize = 64;
@@ -63,83 +61,22 @@ pub(crate) fn follow<P: Pages, T>(
     found: impl FnOnce(u64, u8, &[u8]) -> Result<T, P::Error>,
 ) -> Result<Option<T>, P::Error> {
     let file = pages.file();
-    let mut held: Option<P::Page> = None;
-    let mut at = Descent { position: root, depth: 0 };
-    loop {
+    let (mut held, mut number): (Option<P::Page>, u64) = (None, root / PAGE_SIZE as u64);
+    let mut node = Node::read(file, root_page, root)?;
+    for byte in key {
         let page = held.as_deref().unwrap_or(root_page);
-        match descend(file, page, key, &mut at)? {
-            Some(node) if node.has_children() || node.payload_bits == 0 => return Ok(None),
-            Some(node) => return found(node.position, node.payload_bits, node.payload(page)).map(Some),
-            None => prefetch_children(held.insert(pages.page(at.page())?), at.position),
+        let Some(child) = node.child_for(file, page, *byte)? else { break };
+        if child / PAGE_SIZE as u64 != number {
+            number = child / PAGE_SIZE as u64;
+            let page = held.insert(pages.page(number)?);
+            prefetch_children(page, child);
         }
+        node = Node::read(file, held.as_deref().unwrap_or(root_page), child)?;
     }
-}
-
-/// How far a descent in a trie got.
-#[derive(Clone, Copy)]
-pub(crate) struct Descent {
-    /// The position of the node.
-    pub position: u64,
-    /// How many bytes of the key lead to it.
-    pub depth: usize,
-}
-
-impl Descent {
-    /// The number of the node's page.
-    #[inline]
-    pub fn page(&self) -> u64 {
-        self.position / PAGE_SIZE as u64
+    if node.has_children() || node.payload_bits == 0 {
+        return Ok(None);
     }
-}
-
-/// Continues a descent within the node's page. `None` if the next node is in another page; otherwise the last node that
-/// there is for the key.
-#[inline(always)]
-fn descend(file: &str, page: &[u8], key: &[u8], at: &mut Descent) -> Decoded<Option<Node>> {
-    let number = at.page();
-    loop {
-        let node = Node::read(file, page, at.position)?;
-        let Some(byte) = key.get(at.depth) else { return Ok(Some(node)) };
-        let Some(child) = node.child_for(file, page, *byte)? else { return Ok(Some(node)) };
-        *at = Descent { position: child, depth: at.depth + 1 };
-        if at.page() != number {
-            return Ok(None);
-        }
-    }
-}
-
-/// The result of [`descend_or_read`].
-pub(crate) enum Reached<T> {
-    /// The descent continues in another page.
-    OtherPage,
-    /// There is no entry for the key.
-    Nothing,
-    /// What an entry without children gave.
-    Entry(T),
-}
-
-/// Continues a descent within a page, and reads the entry that it ends at, as [`follow`] does.
-pub(crate) fn descend_or_read<T>(
-    file: &str,
-    page: &[u8],
-    key: &[u8],
-    at: &mut Descent,
-    found: impl FnOnce(u64, u8, &[u8]) -> Decoded<T>,
-) -> Decoded<Reached<T>> {
-    Ok(match descend(file, page, key, at)? {
-        None => Reached::OtherPage,
-        Some(node) if node.has_children() || node.payload_bits == 0 => Reached::Nothing,
-        Some(node) => Reached::Entry(found(node.position, node.payload_bits, node.payload(page))?),
-    })
-}
-
-/// Prefetches what a descent from the node at `position` may read in its page.
-#[inline]
-pub(crate) fn prefetch_descent(page: &[u8], position: u64) {
-    let start = (position % PAGE_SIZE as u64) as usize;
-    for line in (start.saturating_sub(NEAR_BYTES)..=start).rev().step_by(LINE_BYTES) {
-        page.get(line).into_iter().for_each(prefetch);
-    }
+    found(node.position, node.payload_bits, node.payload(held.as_deref().unwrap_or(root_page))).map(Some)
 }
 
 /// Touches everything that a descent from the node at `position` may read in its page, so that the processor waits for
