@@ -139,10 +139,11 @@ impl<'b> BlockReader<'b> {
         Ok(true)
     }
 
-    /// Moves from the start of the block to the first entry whose term is neither before `from` nor before what `from`
-    /// begins with. Returns false if there is none.
+    /// Moves from the start of the block to the first entry whose term is not before `from`, of which no more bytes are
+    /// compared than the term has. Returns false if there is none.
     ///
-    /// Terms before that are not copied: what a term shares with the one before decides most comparisons.
+    /// Terms before that are not copied. A term stores how many bytes it shares with the one before it, and this number
+    /// decides most comparisons.
     pub fn advance_to(&mut self, from: &[u8]) -> Result<bool, Damage> {
         debug_assert!(self.rest.len() == self.length, "nothing was read");
         // The bytes that the last term has in common with `from`, and its length.
@@ -278,6 +279,38 @@ mod tests {
                 assert_eq!((&read, reader.term().len()), (entry, *length));
             }
             assert!(!reader.advance().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_search_ends_at_the_first_term_that_is_not_before_the_bound() {
+        for seed in 0..200 {
+            let mut random = Random(seed);
+            let mut entries: Vec<_> = (0..100).map(|_| entry(&mut random, true)).collect();
+            entries.sort();
+            let mut block = BlockWriter::default();
+            let added: Vec<_> = entries.iter().take_while(|(entry, length)| block.add(entry, *length)).collect();
+            let bytes = block.take();
+            let (content, has_tokens) = content_of(&bytes);
+            for _ in 0..20 {
+                let is_of_block = random.below(2) == 0;
+                let other = entry(&mut random, true);
+                let (whole, _) = if is_of_block { added[random.below(added.len())] } else { &other };
+                // A whole entry, or what one begins with.
+                let from = &whole[..if random.below(2) == 0 { whole.len() } else { random.below(whole.len()) }];
+                let is_before = |term: &[u8]| term < &from[..from.len().min(term.len())];
+                let first = added.iter().position(|(entry, length)| !is_before(&entry[..*length]));
+                let (mut reader, mut read) = (BlockReader::new(content, has_tokens), Vec::new());
+                let mut has_entry = reader.advance_to(from).unwrap();
+                for (entry, length) in &added[first.unwrap_or(added.len())..] {
+                    assert!(has_entry);
+                    read.clear();
+                    reader.read(&mut read).unwrap();
+                    assert_eq!((&read, reader.term().len()), (entry, *length));
+                    has_entry = reader.advance().unwrap();
+                }
+                assert!(!has_entry);
+            }
         }
     }
 
