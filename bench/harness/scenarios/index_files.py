@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.harness import load, servers
 from proof.wire import Connection, Rows
 
-BUILD_TIMEOUT_SECONDS = 900
+BUILD_TIMEOUT_SECONDS = 3600
 POLL_SECONDS = 0.02
 # A server is idle if it uses less of a core for so long.
 IDLE_CORES, IDLE_SECONDS, IDLE_TIMEOUT_SECONDS = 0.15, 0.6, 30
