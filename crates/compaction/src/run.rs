@@ -15,7 +15,7 @@ use sstable::{
     Cardinality, CommitLogPosition, Descriptor, EncodingBase, PreparedSSTable, SSTableCursor, SSTableError, SSTableId,
     SSTableReader, SSTableWriter, SizeWatch, WriterOptions,
 };
-use types::Token;
+use types::{Token, TokenRanges};
 use uuid::Uuid;
 
 use crate::purge::{Overlaps, PurgeCursor};
@@ -46,6 +46,9 @@ pub struct CompactionInput<'a> {
     pub tables: &'a [Arc<SSTableReader>],
     /// A memtable to flush together with them.
     pub newer: Option<Newer>,
+    /// The tokens of the partitions that are written. All others are left out with all their content, which is no
+    /// purge: no tombstone of them is left either. `None` means that all are written.
+    pub kept: Option<&'a TokenRanges>,
     /// Everything else that may have data of the same partitions.
     pub overlaps: &'a dyn Overlaps,
     /// The time, seconds since the epoch.
@@ -140,6 +143,7 @@ fn merge<C: UnfilteredCursor>(
     merged.limit_large_rows(input.large_rows.clone());
     let mut cursor = PurgeCursor::new(merged, input.now_seconds, gc_before, input.overlaps);
     cursor.expect_stored();
+    let kept = input.kept;
     let mut output = Output::new(&mut input, options);
     for partitions in 0_u64.. {
         if !cursor.advance_partition()? {
@@ -149,7 +153,11 @@ fn merge<C: UnfilteredCursor>(
             output.report_progress()?;
         }
         let head = cursor.partition();
-        output.go_to(head.key.token())?;
+        let token = head.key.token();
+        if kept.is_some_and(|kept| !kept.contains(token)) {
+            continue;
+        }
+        output.go_to(token)?;
         let mut begun = !head.deletion.is_live() || head.static_row.is_some();
         if begun {
             output.writer()?.begin_partition(&head)?;

@@ -1,5 +1,6 @@
 //! Compaction: chooses merges by the table's strategy, merges, and replaces the inputs with the result.
 
+mod clean_up;
 pub(crate) mod tasks;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -16,6 +17,7 @@ use compaction::{
 };
 use model::{PartitionKey, ReadError, Table, TableId};
 use sstable::{Descriptor, SSTableError, SSTableId, SSTableReader};
+use types::TokenRanges;
 
 use crate::compaction::tasks::{ActiveCompaction, CompactionStats, CompactionTasks, Throttle};
 use crate::error::EngineError;
@@ -218,7 +220,7 @@ impl Compaction {
             let inputs = named(&view, &picked);
             let boundaries = strategy.output_boundaries(&metadata_of(&inputs));
             // The failure of one merge does not prevent the others.
-            compacted = compacted.and(self.merge(store, &inputs, boundaries).map(|_| ()));
+            compacted = compacted.and(self.merge(store, &inputs, boundaries, None).map(|_| ()));
         }
         compacted
     }
@@ -270,7 +272,7 @@ impl Compaction {
             return Ok(());
         };
         let merged = match chosen.boundaries {
-            Some(boundaries) => self.merge(store, &chosen.inputs, boundaries),
+            Some(boundaries) => self.merge(store, &chosen.inputs, boundaries, None),
             None => self.drop_expired(store, &chosen.inputs).map(|()| Merged::Replaced),
         };
         let damaged = merged.as_ref().err().and_then(damaged_sstable);
@@ -383,11 +385,13 @@ impl Compaction {
         ends.any(|interval| interval.end.segment >= oldest)
     }
 
+    /// Merges SSTables without the partitions outside of `kept`, if that is given, and replaces them.
     fn merge(
         &self,
         store: &TableStore,
         inputs: &[Arc<SSTableReader>],
         boundaries: Vec<types::Token>,
+        kept: Option<&TokenRanges>,
     ) -> Result<Merged, EngineError> {
         let table = store.table.load_full();
         let task = self.tasks.begin(ActiveCompaction {
@@ -407,6 +411,7 @@ impl Compaction {
                 table: &table,
                 tables: inputs,
                 newer: None,
+                kept,
                 overlaps: &Outside { shared: &self.shared, store, inputs, flushed: None, has_uncovered },
                 now_seconds: self.shared.now_seconds(),
                 boundaries,

@@ -286,6 +286,7 @@ fn rows_that_pass_as_they_are_stored_are_those_that_were_written() {
                 table: &after,
                 tables: &readers,
                 newer: None,
+                kept: None,
                 overlaps: &overlaps,
                 now_seconds: NOW,
                 boundaries: Vec::new(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use commitlog::{BlockWrites, LogHold, LogMetrics, QueueMeans, ReplayReport};
 use model::{BoxCursor, Index, KeyRange, Keyspace, Mutation, PartitionKey, ReadRange, RowRef, Schema, Table};
+use types::TokenRanges;
 use uuid::Uuid;
 
 use super::Engine;
@@ -240,6 +241,25 @@ impl Engine {
         let store = self.shared.store(table)?;
         self.flush.flush_store(&store)?;
         self.compaction.compact(&store)
+    }
+
+    /// Flushes the memtable and removes all partitions outside of `kept` from the table's SSTables. Those that have none
+    /// are not touched; the others are rewritten one after another, each as a whole or not at all, so that an error or a
+    /// crash leaves what was not rewritten yet. Rows that are written meanwhile stay.
+    ///
+    /// Returns whether all such partitions are gone. Some may be left if a truncation, a drop or a shutdown stopped the
+    /// merges, or if the log still needs an SSTable with nothing else. Blocks until the merges are complete. Refused for
+    /// a table that lives in memory.
+    pub fn clean_up(&self, table: &Table, kept: &TokenRanges) -> Result<bool, EngineError> {
+        let store = self.shared.store(table)?;
+        if store.resident().is_some() {
+            return Err(EngineError::Unsupported(format!("{} lives in memory and is not cleaned up", table.name)));
+        }
+        self.flush.flush_store(&store)?;
+        if kept.is_full() {
+            return Ok(true);
+        }
+        self.compaction.clean_up(&store, kept)
     }
 
     /// Switches automatic compaction of one table on or off, until the next start.

@@ -99,6 +99,7 @@ impl Flush {
             table,
             tables: inputs,
             newer: Some(newer),
+            kept: None,
             overlaps: &Outside { shared: &self.shared, store, inputs, flushed: Some(generation), has_uncovered },
             now_seconds: self.shared.now_seconds(),
             boundaries: Vec::new(),

@@ -3,6 +3,7 @@
 
 mod adoption;
 mod big;
+mod clean_up;
 mod damage;
 mod derived;
 mod disk_access;
