@@ -30,7 +30,7 @@ use crate::request::Request;
 use crate::store::{Choice, Store};
 
 /// Changes when the two halves no longer fit together.
-const VERSION: i32 = 3;
+const VERSION: i32 = 4;
 
 /// The result of a call that failed; the reply has the reason.
 const FAILED: i64 = i64::MIN;
@@ -465,6 +465,28 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_snapshot(
         let schema_cql = request.text("the statements of a table").map_err(|error| error.to_string())?;
         memtable?.snapshot(name, schema_cql).map(|_| 0)
     })
+}
+
+/// `long cleanUp(long memtable, long request, long length, long out, long capacity)`: removes the partitions that a table
+/// of the engine has outside of ranges of tokens. 1 if all of them are gone, 0 if some are left.
+///
+/// # Safety
+/// Promises 1 to 3.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_espalier_cassandra_Native_cleanUp(
+    _: *mut c_void,
+    _: *mut c_void,
+    memtable: i64,
+    request: i64,
+    length: i64,
+    out: i64,
+    capacity: i64,
+) -> i64 {
+    // SAFETY: promises 1 and 2.
+    let (request, out) = unsafe { (bytes(request, length), buffer(out, capacity)) };
+    // SAFETY: promise 3.
+    let memtable = unsafe { guest(memtable) };
+    guard(out, |_| memtable?.clean_up(request).map(i64::from))
 }
 
 /// `long openStore(long request, long length, long out, long capacity)`: the handle of the engine in a directory.

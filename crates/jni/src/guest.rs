@@ -223,6 +223,19 @@ impl Guest {
         stored.usable()?.engine().snapshot(table, name, schema_cql).map_err(|error| error.to_string())
     }
 
+    /// Removes the partitions outside of the ranges of a request (`request.rs`) from a table of the engine. Returns
+    /// whether all of them are gone; if not, a later call may remove the rest. Blocks until it is done.
+    ///
+    /// Fails if the request is damaged, the memtable was discarded, or SSTables cannot be read or written; no partition
+    /// within the ranges is lost then.
+    pub fn clean_up(&self, request: &[u8]) -> Result<bool, String> {
+        let Content::Stored(stored) = &self.content else { return Err("only mode 'storage' cleans up".into()) };
+        let kept = Request::new(request).token_ranges().map_err(|error| error.to_string())?;
+        let tables = self.tables.load();
+        let table = tables.last().ok_or("a memtable has a table")?;
+        stored.usable()?.engine().clean_up(table, &kept).map_err(|error| error.to_string())
+    }
+
     /// Notes the least timestamp of the rows that Cassandra has of a table of the engine itself, microseconds;
     /// `i64::MAX` if it has none. Until the first call, no tombstone of the table is purged.
     pub fn set_oldest_of_cassandra(&self, timestamp_micros: i64) -> Result<(), String> {

@@ -4,6 +4,7 @@
 //! read   := u8 kind: 0 partition, 1 range
 //!           partition: i64 token, u32 length, key      range: bound, bound
 //!           u8 reversed, i32 count of slices (-1 all), count * (position, position)
+//! ranges := i32 count, count * (i64 start, i64 end), as Cassandra's ranges of a ring: without the start
 //! bound  := u8 kind: 0 none, 1 token, 2 key; u8 inclusive; token: i64; key: i64 token, u32 length, key
 //! position := u8 side (0 before, 1 after), u32 length, clustering prefix as the model has it
 //! ```
@@ -11,7 +12,7 @@
 use std::fmt;
 
 use model::{ClusteringBound, KeyBound, KeyRange, PartitionKey, ReadRange, Side, Slice, Slices, Table};
-use types::Token;
+use types::{Token, TokenRanges};
 
 /// A request that cannot be read: the two halves of the plugin do not fit together.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -108,6 +109,17 @@ impl<'a> Request<'a> {
         let slices = self.slices(table)?;
         self.end()?;
         Ok(ReadRange { keys, slices, reversed })
+    }
+
+    /// The union of ranges of tokens, which a clean-up keeps.
+    pub(crate) fn token_ranges(&mut self) -> Result<TokenRanges, RequestError> {
+        let count = self.count("a count of ranges")?;
+        let mut ranges = Vec::with_capacity(count);
+        for _ in 0..count {
+            ranges.push((Token(self.i64("the start of a range")?), Token(self.i64("the end of a range")?)));
+        }
+        self.end()?;
+        Ok(TokenRanges::new(ranges))
     }
 
     fn key(&mut self) -> Result<PartitionKey, RequestError> {

@@ -172,3 +172,42 @@ fn a_dropped_table_is_removed_and_a_directory_has_one_engine() {
     store.remove_all(id(&vectors[0])).unwrap();
     assert!(!store.keeps(id(&vectors[0])) && guest.put(vectors[0].update).is_err());
 }
+
+/// The request of a clean-up that keeps these ranges.
+fn ranges(ranges: &[(i64, i64)]) -> Vec<u8> {
+    let mut request = (ranges.len() as u32).to_be_bytes().to_vec();
+    ranges.iter().for_each(|(start, end)| request.extend([start.to_be_bytes(), end.to_be_bytes()].concat()));
+    request
+}
+
+/// The token of the partition that a vector reads, behind the kind of its request.
+fn token_of(vector: &Vector) -> i64 {
+    i64::from_be_bytes(*vector.request[1..].first_chunk().unwrap())
+}
+
+#[test]
+fn a_clean_up_keeps_what_its_ranges_have_and_a_damaged_request_removes_nothing() {
+    let vectors = vectors();
+    let vector = &vectors[0];
+    let token = token_of(vector);
+    let directory = Directory::new();
+    let store = open(directory.path());
+    let guest = table(&store, vector, Choice::NewestOrFirst).unwrap();
+    guest.put(vector.update).unwrap();
+    for kept in [&[(token - 1, token)][..], &[(token, token)], &[(5, 6), (token + 1, token)]] {
+        assert_eq!(guest.clean_up(&ranges(kept)), Ok(true));
+        assert_content(&guest, vector, "kept");
+    }
+    let request = ranges(&[(token, token + 1), (token + 5, token - 1)]);
+    for length in 0..request.len() {
+        guest.clean_up(&request[..length]).unwrap_err();
+    }
+    guest.clean_up(&[&request[..], &[0]].concat()).unwrap_err();
+    guest.clean_up(&[0xff; 20]).unwrap_err();
+    assert_content(&guest, vector, "damaged requests");
+    // It has no other partition, and the log still has its records.
+    assert_eq!(guest.clean_up(&request), Ok(false));
+    assert_content(&guest, vector, "in the log");
+    guest.discard().unwrap();
+    guest.clean_up(&request).unwrap_err();
+}

@@ -149,6 +149,15 @@ final class MemtableHandle
         reply.check(result);
     }
 
+    /** Removes the partitions outside of ranges from a table of the engine. Returns whether all of them are gone. */
+    boolean cleanUp(Buffers.Output ranges)
+    {
+        Buffers.Reply reply = Buffers.reply();
+        long result = Native.cleanUp(memtable, ranges.address(), ranges.length(), reply.address(), reply.capacity());
+        Reference.reachabilityFence(this);
+        return reply.check(result) != 0;
+    }
+
     /** Frees the content as soon as the reads that have begun end. */
     void discard()
     {

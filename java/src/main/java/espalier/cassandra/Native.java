@@ -7,7 +7,7 @@ package espalier.cassandra;
 final class Native
 {
     /** Must be the version of the native library. */
-    static final int VERSION = 3;
+    static final int VERSION = 4;
 
     /** The result of a call that failed; the reply has the reason. */
     static final long FAILED = Long.MIN_VALUE;
@@ -46,6 +46,8 @@ final class Native
     static native long setOldestOfCassandra(long memtable, long timestamp, long out, long capacity);
 
     static native long snapshot(long memtable, long request, long length, long out, long capacity);
+
+    static native long cleanUp(long memtable, long request, long length, long out, long capacity);
 
     static native long openStore(long request, long length, long out, long capacity);
 

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.Collection;
 import java.util.Map;
 
 import org.apache.cassandra.db.ClusteringBound;
@@ -12,6 +13,7 @@ import org.apache.cassandra.db.PartitionPosition;
 import org.apache.cassandra.db.Slice;
 import org.apache.cassandra.db.Slices;
 import org.apache.cassandra.dht.Murmur3Partitioner.LongToken;
+import org.apache.cassandra.dht.Range;
 import org.apache.cassandra.dht.Token;
 import org.apache.cassandra.schema.ColumnMetadata;
 import org.apache.cassandra.schema.DroppedColumn;
@@ -167,6 +169,19 @@ final class Requests
         return written(out -> {
             writeText(name, out);
             writeText(statements, out);
+        });
+    }
+
+    /** Ranges of tokens. */
+    static Buffers.Output ranges(Collection<Range<Token>> ranges)
+    {
+        return written(out -> {
+            out.writeInt(ranges.size());
+            for (Range<Token> range : ranges)
+            {
+                out.writeLong(((LongToken) range.left).token);
+                out.writeLong(((LongToken) range.right).token);
+            }
         });
     }
 

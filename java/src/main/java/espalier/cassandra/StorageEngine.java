@@ -2,6 +2,7 @@ package espalier.cassandra;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.Collection;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
@@ -80,6 +81,7 @@ final class StorageEngine
         });
         StorageService.instance.addPostShutdownHook(this::close);
         log.start();
+        CleanUp.install(this);
         report();
         ScheduledExecutors.optionalTasks.scheduleWithFixedDelay(this::noteRowsOfCassandra, NOTE_MILLIS, NOTE_MILLIS, TimeUnit.MILLISECONDS);
     }
@@ -162,6 +164,12 @@ final class StorageEngine
     StoredMemtable memtable(TableId id)
     {
         return memtables.get(id);
+    }
+
+    /** The newest memtables of all tables that were not discarded. */
+    Collection<StoredMemtable> memtables()
+    {
+        return memtables.values();
     }
 
     void created(StoredMemtable memtable)

@@ -33,10 +33,13 @@ import org.apache.cassandra.db.rows.UnfilteredRowIterator;
 import org.apache.cassandra.index.transactions.UpdateTransaction;
 import org.apache.cassandra.io.sstable.SSTableReadsListener;
 import org.apache.cassandra.io.sstable.format.SSTableReader;
+import org.apache.cassandra.locator.TokenMetadata;
 import org.apache.cassandra.net.MessagingService;
 import org.apache.cassandra.schema.IndexMetadata;
 import org.apache.cassandra.schema.Schema;
 import org.apache.cassandra.schema.TableMetadataRef;
+import org.apache.cassandra.service.StorageService;
+import org.apache.cassandra.utils.FBUtilities;
 import org.apache.cassandra.utils.concurrent.OpOrder;
 
 /**
@@ -186,7 +189,7 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     @Override
     public void localRangesUpdated()
     {
-        // Rows of ranges that the node no longer has stay in the engine; nobody reads them.
+        // Rows of ranges that the node no longer has stay until `nodetool cleanup`: they may be the only copies.
     }
 
     @Override
@@ -329,6 +332,20 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
         String statements = SchemaCQLHelper.reCreateStatementsForSchemaCql(metadata(), Schema.instance.getKeyspaceMetadata(metadata().keyspace))
                                            .collect(Collectors.joining("\n"));
         handle.snapshot(Requests.snapshot(name, statements));
+    }
+
+    /**
+     * Removes the rows of ranges that the node does not have. Returns false if some of them are left: the table is on its way out of the mode,
+     * the node's ranges are changing, or the engine could not rewrite all its files.
+     */
+    boolean cleanUp()
+    {
+        String keyspace = metadata().keyspace;
+        TokenMetadata tokens = StorageService.instance.getTokenMetadata();
+        if (isLeaving || isSwitchedOut || !StorageService.instance.isJoined()
+            || !tokens.getPendingRanges(keyspace, FBUtilities.getBroadcastAddressAndPort()).isEmpty())
+            return false;
+        return handle.cleanUp(Requests.ranges(StorageService.instance.getLocalReplicas(keyspace).ranges()));
     }
 
     /**
