@@ -12,9 +12,9 @@ from pathlib import Path
 from proof.plugin import node as one_node, storage as one_stored
 from proof.plugin.node import Statements
 from proof.ring.load import Load
-from proof.ring.nodes import Node, Ring, differences, is_soon, rows, wait_until
+from proof.ring.nodes import Node, Ring, differences, is_soon, nodetool, rows, wait_until
 from proof.wire import Connection, Error, QueryOptions
-from proof.wire.requests import QUORUM
+from proof.wire.requests import ALL, QUORUM
 
 REPLICATION = "{'class': 'SimpleStrategy', 'replication_factor': 3}"
 TABLE = "(k int, c int, v int, pad text, PRIMARY KEY (k, c))"
@@ -109,10 +109,10 @@ def lasting_differences(ring: Ring, keyspace: str, table: str) -> dict[str, str]
     return differences(ring, keyspace, table)
 
 
-def read_all(node: Node, statement: str):
-    """The rows of a read at QUORUM; an error's text."""
+def read_all(node: Node, statement: str, consistency: int = QUORUM):
+    """The rows of a read; an error's text."""
     with Connection(node.host, node.port) as connection:
-        return one_node.rows(connection, statement, QUORUM)
+        return one_node.rows(connection, statement, consistency)
 
 
 def kills(check: Check) -> None:
@@ -304,25 +304,32 @@ def membership(check: Check) -> None:
 
 
 def clean_up(check: Check) -> None:
-    """`nodetool cleanup` removes what a node no longer has to have. It does not see the engine, so a table leaves mode
-    `storage` for that time."""
+    """A join alone removes nothing. `nodetool cleanup` removes what a node no longer has to have."""
     ring = check.ring
-    is_stored = ring.plugin.mode == "storage"
-    if is_stored:
-        ring.require("ALTER TABLE loaded.t WITH memtable = 'espalier_left'")
-        ring.await_all_live()
+    tables = [("loaded", "t"), ("ours", "wide"), ("ours", "plain"), ("ours", "counts")]
+    before = {node.host: rows_of_others(node, "loaded", "t") for node in ring.nodes}
+    check.check("old nodes still have rows of others before the cleanup", sum(map(bool, before.values())) >= 2, before)
     for node in ring.nodes:
         node.flush("loaded")
-        for keyspace in ("loaded", *([] if is_stored else ["ours"])):
-            node.command("cleanup", keyspace)
-    if is_stored:
-        ring.require("ALTER TABLE loaded.t WITH memtable = 'espalier_storage'")
-        ring.await_all_live()
+        node.flush("ours")
+        for keyspace in ("loaded", "ours"):
+            done = nodetool(node.jmx_port, "cleanup", keyspace)
+            check.check(f"{node.host}: nodetool cleanup {keyspace}", done.returncode == 0, done.stdout + done.stderr)
+    for node in ring.nodes:
+        left = [(table, *rows_of_others(node, keyspace, table)) for keyspace, table in tables]
+        check.check(f"{node.host} has no rows of others after the cleanup", all(len(found) == 1 for found in left), left)
     check.compare("cleanup")
     check.compare_replicas("cleanup")
+    statement = "SELECT k, c, v FROM loaded.t"
     for node in ring.nodes:
-        left = [key for key, (replicas, _) in node.dump("loaded", "t").items() if node.host not in replicas.split(",")]
-        check.check(f"{node.host} has no rows of others after the cleanup", not left, left[:5])
+        at_quorum, at_all = read_all(node, statement), read_all(node, statement, ALL)
+        is_same = isinstance(at_all, list) and at_all == at_quorum
+        check.check(f"{node.host}: all replicas have the {len(at_quorum)} rows", is_same, (at_quorum[:3], at_all[:3]))
+
+
+def rows_of_others(node: Node, keyspace: str, table: str) -> list[str]:
+    """The keys of the partitions that a node itself has, and of which it is no replica."""
+    return [key for key, (replicas, _) in node.dump(keyspace, table).items() if node.host not in replicas.split(",")]
 
 
 def snapshot_and_truncate(check: Check) -> None:
