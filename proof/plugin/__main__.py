@@ -17,6 +17,7 @@ from proof.plugin import kill, node, pressure, storage
 
 HERE = Path(__file__).resolve().parent
 JAR = places.ROOT / "java" / "target" / "espalier-cassandra-0.1.0.jar"
+STORED_SEEDS = 2
 TOTALS = re.compile(r"^(\d+) passed, (\d+) failed$")
 # Cassandra's own native calls warn too; the trace below a warning says whose it is.
 WARNING_OF_JNI = re.compile(r"^(?:WARNING|FATAL ERROR) in native method.*\n(?:\s+(?:at|-).*\n)*?\s+at espalier\.cassandra\.", re.MULTILINE)
@@ -48,7 +49,7 @@ def main() -> None:
 
 
 def compare_memtables(options: argparse.Namespace) -> tuple[int, int]:
-    """Runs NativeMemory.java, LogNeeds.java and MemtableComparison.java. Returns how many cases passed and failed."""
+    """Runs NativeMemory.java, LogNeeds.java and, for both modes, MemtableComparison.java. Returns how many cases passed and failed."""
     directory = places.run_directory("plugin")
     classes = directory / "classes"
     classes.mkdir()
@@ -63,7 +64,10 @@ def compare_memtables(options: argparse.Namespace) -> tuple[int, int]:
     if options.library:
         command.append(f"-Despalier.library={options.library}")
     comparison = ["espalier.proof.MemtableComparison", str(options.seed), str(options.seeds), str(options.updates)]
-    results = [run_java([*command, *arguments], directory) for arguments in (["espalier.cassandra.NativeMemory"], ["espalier.cassandra.LogNeeds"], comparison)]
+    # Tables of the engine, with fewer seeds: each has files.
+    stored = [*comparison[:2], str(min(options.seeds, STORED_SEEDS)), comparison[3], str(directory / "espalier")]
+    programs = (["espalier.cassandra.NativeMemory"], ["espalier.cassandra.LogNeeds"], comparison, stored)
+    results = [run_java([*command, *arguments], directory) for arguments in programs]
     return sum(passed for passed, _ in results), sum(failed for _, failed in results)
 
 

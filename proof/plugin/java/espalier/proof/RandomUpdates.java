@@ -49,21 +49,30 @@ public final class RandomUpdates
 {
     private static final int KEYS = 12;
     private static final int OF_PARTITION = 0, OF_RANGE = 1, OF_ROW = 2, OF_COLUMN = 3, KINDS = 4;
-    private static final long SECONDS = 1_700_000_000L;
+    /** A time in the past, seconds: what was deleted or expires then may be purged. */
+    static final long PAST = 1_700_000_000L;
 
     /** Timestamps are greater than their base by 1 to this number. */
     static final int TIMESTAMPS = 60 + KINDS;
 
     private final Random random;
     private final boolean largeValues;
+    /** The time of deletions and expiring writes. */
+    private final long seconds;
     private long timestampBase;
     /** The timestamp of the deletion of the row, or of the column, that is made. An update has nothing that its own deletion deletes. */
     private long rowDeletion;
 
     public RandomUpdates(long seed, boolean largeValues)
     {
+        this(seed, largeValues, PAST);
+    }
+
+    RandomUpdates(long seed, boolean largeValues, long seconds)
+    {
         this.random = new Random(seed);
         this.largeValues = largeValues;
+        this.seconds = seconds;
     }
 
     /** Makes all timestamps from now on greater than those before. */
@@ -177,7 +186,7 @@ public final class RandomUpdates
     {
         long timestamp = timestamp();
         timestamp += KINDS + kind - timestamp % KINDS;
-        return DeletionTime.build(timestamp, SECONDS + timestamp % 7);
+        return DeletionTime.build(timestamp, seconds + timestamp % 7);
     }
 
     private Row row(TableMetadata table, boolean isStatic)
@@ -213,9 +222,9 @@ public final class RandomUpdates
     private LivenessInfo liveness()
     {
         if (chance(3))
-            return LivenessInfo.withExpirationTime(timestamp(), LivenessInfo.EXPIRED_LIVENESS_TTL, SECONDS + random.nextInt(4));
-        return chance(25) ? LivenessInfo.withExpirationTime(timestamp(), 100 + random.nextInt(3), SECONDS + 200 + random.nextInt(3))
-                          : LivenessInfo.create(timestamp(), SECONDS);
+            return LivenessInfo.withExpirationTime(timestamp(), LivenessInfo.EXPIRED_LIVENESS_TTL, seconds + random.nextInt(4));
+        return chance(25) ? LivenessInfo.withExpirationTime(timestamp(), 100 + random.nextInt(3), seconds + 200 + random.nextInt(3))
+                          : LivenessInfo.create(timestamp(), seconds);
     }
 
     private void addComplex(Row.Builder row, ColumnMetadata column)
@@ -265,14 +274,14 @@ public final class RandomUpdates
     {
         int kind = isLive ? 2 : random.nextInt(10);
         if (kind == 0)
-            return BufferCell.tombstone(column, timestamp, SECONDS + random.nextInt(4), path);
+            return BufferCell.tombstone(column, timestamp, seconds + random.nextInt(4), path);
         if (type instanceof CounterColumnType)
             return BufferCell.live(column, timestamp, counter(), path);
         ByteBuffer value = type == null ? ByteBufferUtil.EMPTY_BYTE_BUFFER : value(type);
         if (kind == 1)
         {
             int ttl = 100 + random.nextInt(3);
-            return BufferCell.expiring(column, timestamp, ttl, SECONDS + random.nextInt(3) + ttl, value, path);
+            return BufferCell.expiring(column, timestamp, ttl, seconds + random.nextInt(3) + ttl, value, path);
         }
         return BufferCell.live(column, timestamp, value, path);
     }
