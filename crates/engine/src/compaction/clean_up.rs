@@ -1,5 +1,6 @@
 //! Clean-up: rewriting the SSTables that hold partitions outside of given tokens, without those partitions.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use model::{KeyBound, KeyRange, ReadRange, Table, UnfilteredCursor};
@@ -15,28 +16,54 @@ use crate::table::{TableStore, View};
 /// The SSTables of a merge.
 type Inputs = Vec<Arc<SSTableReader>>;
 
+/// The SSTables of a table, by what a clean-up finds in them.
+#[derive(Default)]
+struct Found {
+    /// Those that have partitions to remove, oldest first.
+    mixed: Inputs,
+    /// Those that have nothing else, while the log may still hold their records.
+    covering: Inputs,
+    /// Those that have none.
+    clean: Inputs,
+}
+
 impl Compaction {
     /// Removes the partitions outside of `kept` from the SSTables that a table has now. Those that have none are not
     /// touched, and the others are rewritten one after another, oldest first, so that a deletion mostly outlasts what
-    /// it shadows. Each is replaced as a whole or not at all. Returns false if SSTables with such partitions are left,
-    /// because the merges were stopped, or because the log needs them (see [`Compaction::merges_of_clean_up`]). Blocks
-    /// until all is done.
+    /// it shadows. Each is replaced as a whole or not at all.
+    ///
+    /// One of which nothing would be left, while the log may still hold its records, is merged in the end with one that
+    /// covers these records from then on. Without such a one it stays. Returns false if it does, or if the merges were
+    /// stopped. Blocks until all is done.
     pub fn clean_up(&self, store: &TableStore, kept: &TokenRanges) -> Result<bool, EngineError> {
         let one_at_a_time = lock(&store.compacting_all);
-        let cleaned = self.rewrite_without_others(store, kept);
+        let mut cleaned = self.rewrite(store, kept, Found::one_by_one);
+        if matches!(cleaned, Ok(false)) {
+            cleaned = self.rewrite(store, kept, Found::together);
+        }
         drop(one_at_a_time);
         // Restarts the merges that were stopped.
         self.request(store);
         cleaned
     }
 
-    fn rewrite_without_others(&self, store: &TableStore, kept: &TokenRanges) -> Result<bool, EngineError> {
+    /// Rewrites what `plan` makes of a table's SSTables. Returns whether no partition to remove is left in them.
+    fn rewrite(
+        &self,
+        store: &TableStore,
+        kept: &TokenRanges,
+        plan: fn(&Found) -> Vec<Inputs>,
+    ) -> Result<bool, EngineError> {
         let stopped = store.merges.stop();
         store.check_files()?;
-        let strategy = strategy_of(&store.table.load_full())?;
-        let merges = self.merges_of_clean_up(&store.table.load_full(), &store.view(), kept)?;
-        let _claim = stopped.claim(merges.iter().flat_map(|inputs| ids_of(inputs)).collect());
-        let mut is_clean = Ok(true);
+        let table = store.table.load_full();
+        let strategy = strategy_of(&table)?;
+        let found = self.find(&table, &store.view(), kept)?;
+        let merges = plan(&found);
+        let planned = merges.concat();
+        let _claim = stopped.claim(ids_of(&planned));
+        let is_planned = |sstable: &Arc<SSTableReader>| planned.iter().any(|other| other.is_same(sstable));
+        let mut is_clean = Ok(found.covering.iter().all(is_planned));
         for inputs in merges {
             if self.is_closing(store) || store.merges.is_stopping() {
                 return is_clean.and(Ok(false));
@@ -44,37 +71,46 @@ impl Compaction {
             let boundaries = strategy.output_boundaries(&metadata_of(&inputs));
             let merged = self.merge(store, &inputs, boundaries, Some(kept));
             // The failure of one merge does not prevent the others.
-            is_clean = is_clean.and_then(|is_clean| Ok(merged? == Merged::Replaced && is_clean));
+            is_clean = match (is_clean, merged) {
+                (Ok(is_clean), Ok(merged)) => Ok(is_clean && merged == Merged::Replaced),
+                (Err(error), _) | (_, Err(error)) => Err(error),
+            };
         }
         is_clean
     }
 
-    /// What a clean-up merges. An SSTable of which nothing would be left, while the log may still hold its records, is
-    /// merged with another one that covers these records from then on. Without such a one it stays.
-    fn merges_of_clean_up(
-        &self,
-        table: &Arc<Table>,
-        view: &View,
-        kept: &TokenRanges,
-    ) -> Result<Vec<Inputs>, EngineError> {
-        let (mut merges, mut covering, mut unmixed): (Vec<Inputs>, Inputs, Option<Inputs>) = Default::default();
-        let mut first_mixed = None;
+    fn find(&self, table: &Arc<Table>, view: &View, kept: &TokenRanges) -> Result<Found, EngineError> {
+        let mut found = Found::default();
         for sstable in view.sstables.iter().rev() {
-            let has_inside = holds_any(sstable, table, kept.inside())?;
-            match (holds_any(sstable, table, kept.outside())?, has_inside) {
-                (false, _) => unmixed = Some(vec![sstable.clone()]),
-                (true, false) if self.may_replay(std::slice::from_ref(sstable)) => covering.push(sstable.clone()),
-                (true, _) => {
-                    first_mixed = first_mixed.or(has_inside.then_some(merges.len()));
-                    merges.push(vec![sstable.clone()]);
-                }
-            }
+            let group = if !holds_any(sstable, table, kept.outside())? {
+                &mut found.clean
+            } else if !holds_any(sstable, table, kept.inside())? && self.may_replay(std::slice::from_ref(sstable)) {
+                &mut found.covering
+            } else {
+                &mut found.mixed
+            };
+            group.push(sstable.clone());
         }
-        if !covering.is_empty() {
-            let mixed = first_mixed.map(|index| merges.remove(index));
-            merges.insert(0, mixed.or(unmixed).into_iter().flatten().chain(covering).collect());
+        Ok(found)
+    }
+}
+
+impl Found {
+    fn one_by_one(&self) -> Vec<Inputs> {
+        self.mixed.iter().map(|sstable| vec![sstable.clone()]).collect()
+    }
+
+    /// All that is left to clean up, with one of the others: the smallest one that has cells without an end, if there is
+    /// such a one, since a merge leaves something of it.
+    fn together(&self) -> Vec<Inputs> {
+        let left: Inputs = self.mixed.iter().chain(&self.covering).cloned().collect();
+        let lasting = |sstable: &&Arc<SSTableReader>| {
+            (sstable.statistics().stats.max_local_deletion_time, Reverse(sstable.data_length_bytes()))
+        };
+        match left.is_empty() {
+            true => Vec::new(),
+            false => vec![left.into_iter().chain(self.clean.iter().max_by_key(lasting).cloned()).collect()],
         }
-        Ok(merges)
     }
 }
 

@@ -6,12 +6,14 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.Arrays;
 import java.util.Set;
+import java.util.concurrent.TimeUnit;
 
 import javax.management.StandardEmitterMBean;
 
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
+import org.apache.cassandra.concurrent.ScheduledExecutors;
 import org.apache.cassandra.service.StorageService;
 import org.apache.cassandra.service.StorageServiceMBean;
 import org.apache.cassandra.utils.MBeanWrapper;
@@ -26,6 +28,7 @@ final class CleanUp implements InvocationHandler
     private static final Logger logger = LoggerFactory.getLogger(CleanUp.class);
     private static final String BEAN = "org.apache.cassandra.db:type=StorageService";
     private static final String CLEAN_UP = "forceKeyspaceCleanup";
+    private static final long DELAY_MILLIS = 200;
     /** The statuses of CompactionManager.AllSSTableOpStatus, which {@code nodetool} knows. */
     private static final int SUCCESSFUL = 0, ABORTED = 1;
 
@@ -38,14 +41,21 @@ final class CleanUp implements InvocationHandler
         this.engine = engine;
     }
 
-    /** Puts the bean in place of Cassandra's. Those who listen to that one's notifications at this moment have to listen again. */
+    /**
+     * Puts the bean in place of Cassandra's, as soon as there is one: a start registers it after it has opened the tables, and fails if another
+     * one is there. Those who listen to its notifications at this moment have to listen again.
+     */
     static void install(StorageEngine engine)
     {
+        if (!MBeanWrapper.instance.isRegistered(BEAN))
+        {
+            ScheduledExecutors.optionalTasks.schedule(() -> install(engine), DELAY_MILLIS, TimeUnit.MILLISECONDS);
+            return;
+        }
         StorageService service = StorageService.instance;
         StorageServiceMBean proxy = proxy(service, engine);
         StandardEmitterMBean bean = new StandardEmitterMBean(proxy, StorageServiceMBean.class, service);
-        if (MBeanWrapper.instance.isRegistered(BEAN))
-            MBeanWrapper.instance.unregisterMBean(BEAN);
+        MBeanWrapper.instance.unregisterMBean(BEAN);
         MBeanWrapper.instance.registerMBean(bean, BEAN);
     }
 
