@@ -53,7 +53,7 @@ pub use recovery::ReplaySummary;
 pub use schema::change::Keyspaces;
 pub use schema_rows::SchemaDamage;
 pub use shared::BorrowedSchema;
-pub use sstable::{Edge, Oversize, PartitionSlice, SizeHook, SizeKind, SizeLimits};
+pub use sstable::{Edge, Oversize, PartitionHint, PartitionSlice, SizeHook, SizeKind, SizeLimits};
 pub use table::in_memory::InMemoryStats;
 pub use transfer::{AdoptedTable, SnapshotInfo};
 pub use turn::Turn;

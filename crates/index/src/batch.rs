@@ -22,10 +22,15 @@ impl Default for Batch {
     }
 }
 
+/// In place of a position that is not known.
+pub(crate) const UNKNOWN: u64 = u64::MAX;
+
 #[derive(Clone, Copy, Debug)]
 struct BatchEntry {
     /// The beginning of the key, which mostly decides the order.
     beginning: u64,
+    /// The position of the partition in the SSTable, or [`UNKNOWN`].
+    position: u64,
     end: u32,
     term_length: u32,
 }
@@ -60,7 +65,7 @@ impl Batch {
     pub fn push(&mut self, entry: &[u8], term_length: usize) {
         self.bytes.truncate(self.kept_bytes());
         self.bytes.extend_from_slice(entry);
-        self.keep_last(term_length);
+        self.keep_last(term_length, UNKNOWN);
     }
 
     /// Reads an entry behind the others, where it is no part of the batch until it is kept.
@@ -71,13 +76,15 @@ impl Batch {
         Ok(&self.bytes[start..])
     }
 
-    /// Adds the entry that was read last. Its first `term_length` bytes are the term.
+    /// Adds the entry that was read last. Its first `term_length` bytes are the term. The position is that of its
+    /// partition in the SSTable, or [`UNKNOWN`].
     #[inline]
-    pub(crate) fn keep_last(&mut self, term_length: usize) {
+    pub(crate) fn keep_last(&mut self, term_length: usize, position: u64) {
         let entry = &self.bytes[self.kept_bytes()..];
         debug_assert!(term_length <= entry.len(), "a term is a part of its entry");
         let beginning = beginning(&entry[term_length..]);
-        self.entries.push(BatchEntry { beginning, end: self.bytes.len() as u32, term_length: term_length as u32 });
+        let (end, term_length) = (self.bytes.len() as u32, term_length as u32);
+        self.entries.push(BatchEntry { beginning, position, end, term_length });
     }
 
     fn kept_bytes(&self) -> usize {
@@ -121,6 +128,11 @@ impl Batch {
         Some(&entry[self.entries[index].term_length as usize..])
     }
 
+    /// The position in the SSTable of the partition that the entry with this index names, as far as the source knows it.
+    pub fn position(&self, index: usize) -> Option<u64> {
+        self.entries.get(index).map(|entry| entry.position).filter(|position| *position != UNKNOWN)
+    }
+
     /// The index, not below `from`, of the first entry whose key is not before this one. All entries have one term. It
     /// is mostly near, so steps from `from` on become longer.
     pub fn first_not_before(&self, from: usize, key: &[u8]) -> usize {
@@ -153,4 +165,10 @@ pub trait Source: Send + Sync {
     /// Adds the entries from `start` on and before `end` to an empty batch, until that is full or there are no more,
     /// which it notes there. With `may_block` false it fails where it would have to wait for a device.
     fn read(&self, start: Bound<&[u8]>, end: &[u8], may_block: bool, batch: &mut Batch) -> Result<(), SSTableError>;
+
+    /// The number of the open SSTable that positions are in: see [`sstable::SSTableReader::number`]. `None` if they are
+    /// not known.
+    fn sstable(&self) -> Option<u64> {
+        None
+    }
 }

@@ -1,11 +1,13 @@
 //! Blocks of entries. The term of an entry begins with what it has in common with the term before it, and so does its
 //! key: terms repeat or ascend, and keys often begin with the same bytes, whatever the term. A token that follows from
-//! the key is left out. The layout is in FORMAT.md.
+//! the key is left out. Behind each entry may be the position of its partition. The layout is in FORMAT.md.
 
 use bytecomp::decode_leading_key;
 use bytecomp::separator::NEXT_COMPONENT;
 use sstable::TRIE_PAGE_BYTES;
 use types::{murmur3, vint};
+
+use crate::batch::UNKNOWN;
 
 /// The bytes before the content of a block.
 pub(crate) const HEAD_BYTES: usize = 4;
@@ -13,6 +15,11 @@ pub(crate) const HEAD_BYTES: usize = 4;
 const CONTENT_BYTES: usize = TRIE_PAGE_BYTES - HEAD_BYTES;
 /// Set in the head of a block whose entries have their tokens.
 const WITH_TOKENS: u32 = 1 << 31;
+/// Where the head has the number of bytes of each position, and the most that there may be.
+const POSITION_SHIFT: u32 = 28;
+pub(crate) const POSITION_BYTES_MAX: usize = 7;
+/// The rest of the head is the length.
+const LENGTH_MASK: u32 = (1 << POSITION_SHIFT) - 1;
 /// A separator and a token, which a key without its token lacks.
 const TOKEN_BYTES: usize = 9;
 /// The room for a part of an entry at first.
@@ -28,17 +35,26 @@ pub(crate) struct BlockWriter {
     term: Vec<u8>,
     key: Vec<u8>,
     has_tokens: bool,
+    /// The number of bytes of each position.
+    position_bytes: usize,
     /// A buffer.
     added: Vec<u8>,
 }
 
 impl BlockWriter {
+    /// A writer of blocks whose positions have this many bytes, at most [`POSITION_BYTES_MAX`]; 0 for none.
+    pub fn new(position_bytes: usize) -> BlockWriter {
+        debug_assert!(position_bytes <= POSITION_BYTES_MAX, "the head has three bits for it");
+        BlockWriter { position_bytes, ..BlockWriter::default() }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.content.is_empty()
     }
 
-    /// Adds an entry. Returns false if it does not fit any more. The first entry fits always.
-    pub fn add(&mut self, entry: &[u8], term_length: usize) -> bool {
+    /// Adds an entry with the position of its partition. Returns false if it does not fit any more. The first entry
+    /// fits always.
+    pub fn add(&mut self, entry: &[u8], term_length: usize, position: u64) -> bool {
         let (term, key) = entry.split_at(term_length);
         let has_tokens = !implies_token(key);
         let key = if has_tokens { key } else { &key[TOKEN_BYTES..] };
@@ -48,6 +64,7 @@ impl BlockWriter {
         self.added.clear();
         push_part(&self.term, term, &mut self.added);
         push_part(&self.key, key, &mut self.added);
+        self.added.extend_from_slice(&position.to_be_bytes()[8 - self.position_bytes..]);
         let fits = has_tokens == self.has_tokens && self.content.len() + self.added.len() <= CONTENT_BYTES;
         if !fits && !self.is_empty() {
             return false;
@@ -62,8 +79,9 @@ impl BlockWriter {
 
     /// The bytes of the block, which is empty then.
     pub fn take(&mut self) -> Vec<u8> {
-        let flag = if self.has_tokens { WITH_TOKENS } else { 0 };
-        let mut bytes = (self.content.len() as u32 | flag).to_be_bytes().to_vec();
+        let tokens = if self.has_tokens { WITH_TOKENS } else { 0 };
+        let head = tokens | (self.position_bytes as u32) << POSITION_SHIFT | self.content.len() as u32;
+        let mut bytes = head.to_be_bytes().to_vec();
         bytes.append(&mut self.content);
         self.term.clear();
         self.key.clear();
@@ -91,10 +109,24 @@ fn push_part(before: &[u8], part: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&part[shared..]);
 }
 
-/// The length of the content of a block with this head, and whether its entries have tokens.
-pub(crate) fn read_head(head: [u8; HEAD_BYTES]) -> (usize, bool) {
-    let head = u32::from_be_bytes(head);
-    ((head & !WITH_TOKENS) as usize, head & WITH_TOKENS != 0)
+/// What the head of a block says of its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockHead {
+    /// The bytes of the content.
+    pub length: usize,
+    has_tokens: bool,
+    position_bytes: usize,
+}
+
+impl BlockHead {
+    pub fn read(head: [u8; HEAD_BYTES]) -> BlockHead {
+        let head = u32::from_be_bytes(head);
+        BlockHead {
+            length: (head & LENGTH_MASK) as usize,
+            has_tokens: head & WITH_TOKENS != 0,
+            position_bytes: (head >> POSITION_SHIFT) as usize & POSITION_BYTES_MAX,
+        }
+    }
 }
 
 /// The entries of a block while it is read.
@@ -102,8 +134,11 @@ pub(crate) struct BlockReader<'b> {
     rest: &'b [u8],
     length: usize,
     has_tokens: bool,
+    position_bytes: usize,
     term: Vec<u8>,
     key: Vec<u8>,
+    /// The position of the entry's partition, or [`UNKNOWN`].
+    position: u64,
     /// A buffer for the bytes of a partition key.
     partition: Vec<u8>,
 }
@@ -116,14 +151,36 @@ pub(crate) struct Damage {
 }
 
 impl<'b> BlockReader<'b> {
-    pub fn new(content: &'b [u8], has_tokens: bool) -> BlockReader<'b> {
+    /// A reader before the first entry of a block with this head.
+    pub fn new(content: &'b [u8], head: BlockHead) -> BlockReader<'b> {
         let [term, key, partition] = [(); 3].map(|()| Vec::with_capacity(PART_BYTES));
-        BlockReader { rest: content, length: content.len(), has_tokens, term, key, partition }
+        let BlockHead { has_tokens, position_bytes, .. } = head;
+        let length = content.len();
+        BlockReader { rest: content, length, has_tokens, position_bytes, term, key, position: UNKNOWN, partition }
     }
 
     /// The term of the entry.
     pub fn term(&self) -> &[u8] {
         &self.term
+    }
+
+    /// The position of the entry's partition in the SSTable, or [`UNKNOWN`].
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Reads what is stored behind the term.
+    #[inline]
+    fn read_behind_term(&mut self, at: usize) -> Result<(), Damage> {
+        let damage = |expected| Damage { at, expected };
+        read_part(&mut self.rest, &mut self.key).ok_or_else(|| damage("a key within its block"))?;
+        if self.position_bytes > 0 {
+            let split = self.rest.split_at_checked(self.position_bytes);
+            let (position, rest) = split.ok_or_else(|| damage("a position within its block"))?;
+            self.position = position.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+            self.rest = rest;
+        }
+        Ok(())
     }
 
     /// Moves to the next entry. Returns false behind the last.
@@ -133,9 +190,9 @@ impl<'b> BlockReader<'b> {
             return Ok(false);
         }
         let at = self.length - self.rest.len();
-        let damage = |expected| Damage { at, expected };
-        read_part(&mut self.rest, &mut self.term).ok_or_else(|| damage("a term within its block"))?;
-        read_part(&mut self.rest, &mut self.key).ok_or_else(|| damage("a key within its block"))?;
+        let damage = Damage { at, expected: "a term within its block" };
+        read_part(&mut self.rest, &mut self.term).ok_or(damage)?;
+        self.read_behind_term(at)?;
         Ok(true)
     }
 
@@ -150,10 +207,9 @@ impl<'b> BlockReader<'b> {
         let (mut common, mut term_length) = (0, 0);
         while !self.rest.is_empty() {
             let at = self.length - self.rest.len();
-            let damage = |expected| Damage { at, expected };
             let term = Part::read(&mut self.rest).filter(|part| part.shared <= term_length);
-            let Part { shared, suffix } = term.ok_or_else(|| damage("a term within its block"))?;
-            read_part(&mut self.rest, &mut self.key).ok_or_else(|| damage("a key within its block"))?;
+            let Part { shared, suffix } = term.ok_or(Damage { at, expected: "a term within its block" })?;
+            self.read_behind_term(at)?;
             term_length = shared + suffix.len();
             if shared > common {
                 continue;
@@ -251,11 +307,11 @@ mod tests {
         (entry, term_length)
     }
 
-    fn content_of(bytes: &[u8]) -> (&[u8], bool) {
+    fn content_of(bytes: &[u8]) -> (&[u8], BlockHead) {
         let (head, content) = bytes.split_first_chunk().unwrap();
-        let (length, has_tokens) = read_head(*head);
-        assert_eq!(length, content.len());
-        (content, has_tokens)
+        let head = BlockHead::read(*head);
+        assert_eq!(head.length, content.len());
+        (content, head)
     }
 
     #[test]
@@ -265,18 +321,22 @@ mod tests {
             let is_real = random.below(3) > 0;
             let mut entries: Vec<_> = (0..200).map(|_| entry(&mut random, is_real)).collect();
             entries.sort();
-            let mut block = BlockWriter::default();
-            let added: Vec<_> = entries.iter().take_while(|(entry, length)| block.add(entry, *length)).collect();
+            let position_bytes = random.below(POSITION_BYTES_MAX + 1);
+            let position = |entry: &[u8]| u64::from(crc32fast::hash(entry)) << 24 >> (8 * (7 - position_bytes));
+            let mut block = BlockWriter::new(position_bytes);
+            let add = |(entry, length): &&(Vec<u8>, usize)| block.add(entry, *length, position(entry));
+            let added: Vec<_> = entries.iter().take_while(add).collect();
             let bytes = block.take();
             assert!(bytes.len() <= TRIE_PAGE_BYTES && added.len() > 20 && block.is_empty());
-            let (content, has_tokens) = content_of(&bytes);
-            assert_eq!(has_tokens, !is_real);
-            let (mut reader, mut read) = (BlockReader::new(content, has_tokens), Vec::new());
+            let (content, head) = content_of(&bytes);
+            assert_eq!((head.has_tokens, head.position_bytes), (!is_real, position_bytes));
+            let (mut reader, mut read) = (BlockReader::new(content, head), Vec::new());
             for (entry, length) in added {
                 assert!(reader.advance().unwrap());
                 read.clear();
                 reader.read(&mut read).unwrap();
-                assert_eq!((&read, reader.term().len()), (entry, *length));
+                let expected = if position_bytes > 0 { position(entry) } else { UNKNOWN };
+                assert_eq!((&read, reader.term().len(), reader.position()), (entry, *length, expected));
             }
             assert!(!reader.advance().unwrap());
         }
@@ -288,10 +348,12 @@ mod tests {
             let mut random = Random(seed);
             let mut entries: Vec<_> = (0..100).map(|_| entry(&mut random, true)).collect();
             entries.sort();
-            let mut block = BlockWriter::default();
-            let added: Vec<_> = entries.iter().take_while(|(entry, length)| block.add(entry, *length)).collect();
+            let mut block = BlockWriter::new(random.below(2) * 4);
+            let position = |entry: &[u8]| u64::from(crc32fast::hash(entry));
+            let add = |(entry, length): &&(Vec<u8>, usize)| block.add(entry, *length, position(entry));
+            let added: Vec<_> = entries.iter().take_while(add).collect();
             let bytes = block.take();
-            let (content, has_tokens) = content_of(&bytes);
+            let (content, head) = content_of(&bytes);
             for _ in 0..20 {
                 let is_of_block = random.below(2) == 0;
                 let other = entry(&mut random, true);
@@ -300,13 +362,14 @@ mod tests {
                 let from = &whole[..if random.below(2) == 0 { whole.len() } else { random.below(whole.len()) }];
                 let is_before = |term: &[u8]| term < &from[..from.len().min(term.len())];
                 let first = added.iter().position(|(entry, length)| !is_before(&entry[..*length]));
-                let (mut reader, mut read) = (BlockReader::new(content, has_tokens), Vec::new());
+                let (mut reader, mut read) = (BlockReader::new(content, head), Vec::new());
                 let mut has_entry = reader.advance_to(from).unwrap();
                 for (entry, length) in &added[first.unwrap_or(added.len())..] {
                     assert!(has_entry);
                     read.clear();
                     reader.read(&mut read).unwrap();
-                    assert_eq!((&read, reader.term().len()), (entry, *length));
+                    let expected = if head.position_bytes > 0 { position(entry) } else { UNKNOWN };
+                    assert_eq!((&read, reader.term().len(), reader.position()), (entry, *length, expected));
                     has_entry = reader.advance().unwrap();
                 }
                 assert!(!has_entry);
@@ -319,19 +382,22 @@ mod tests {
         let mut random = Random(7);
         let [(real, real_term), (other, other_term)] = [true, false].map(|is_real| entry(&mut random, is_real));
         let mut block = BlockWriter::default();
-        assert!(block.add(&real, real_term) && !block.add(&other, other_term));
+        assert!(block.add(&real, real_term, 0) && !block.add(&other, other_term, 0));
     }
 
     #[test]
-    fn the_example_of_a_block_without_tokens_is_its_bytes() {
+    fn the_examples_of_a_block_without_tokens_are_its_bytes() {
         let mut entry = b"\x40red\x00\x38".to_vec();
         encode_decorated_key(murmur3::token(&[0, 0, 0, 1]), &[0, 0, 0, 1], &mut entry);
         entry.extend_from_slice(&[0x40, 0x80, 0, 0, 5, 0x38]);
-        let mut block = BlockWriter::default();
-        assert!(block.add(&entry, 6));
-        let example = "00 00 00 16  06 40 72 65 64 00 38  0e 40 00 fe fe ff 01 00 38 40 80 00 00 05 38";
-        assert!(include_str!("../FORMAT.md").contains(example));
-        let hex = |byte: &str| u8::from_str_radix(byte, 16).unwrap();
-        assert_eq!(block.take(), example.split_whitespace().map(hex).collect::<Vec<u8>>());
+        let without = "00 00 00 16  06 40 72 65 64 00 38  0e 40 00 fe fe ff 01 00 38 40 80 00 00 05 38";
+        let with = "20 00 00 18  06 40 72 65 64 00 38  0e 40 00 fe fe ff 01 00 38 40 80 00 00 05 38  12 c0";
+        for (example, position_bytes) in [(without, 0), (with, 2)] {
+            let mut block = BlockWriter::new(position_bytes);
+            assert!(block.add(&entry, 6, 4800));
+            assert!(include_str!("../FORMAT.md").contains(example));
+            let hex = |byte: &str| u8::from_str_radix(byte, 16).unwrap();
+            assert_eq!(block.take(), example.split_whitespace().map(hex).collect::<Vec<u8>>());
+        }
     }
 }

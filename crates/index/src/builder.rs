@@ -34,6 +34,8 @@ pub struct IndexBuilder<'i> {
     parts: Vec<(&'i Indexer, PartWriter)>,
     /// Whether the build should continue. Once this has returned false, the build fails soon.
     goes_on: Box<dyn FnMut() -> bool + 'i>,
+    /// The position of the partition, if it is known and may be used.
+    position: Option<u64>,
     /// A buffer for an entry.
     entry: Vec<u8>,
 }
@@ -54,9 +56,15 @@ impl PartWriter {
         })
     }
 
-    fn add(&mut self, entry: &[u8], term_length: usize, goes_on: &mut dyn FnMut() -> bool) -> Result<(), SSTableError> {
+    fn add(
+        &mut self,
+        entry: &[u8],
+        term_length: usize,
+        position: Option<u64>,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), SSTableError> {
         match self {
-            PartWriter::Entries(writer) => writer.add(entry, term_length),
+            PartWriter::Entries(writer) => writer.add(entry, term_length, position),
             PartWriter::Vectors(writer) => writer.add(entry, term_length, goes_on),
         }
     }
@@ -76,7 +84,7 @@ impl<'i> IndexBuilder<'i> {
             Ok((indexer, PartWriter::create(disk, &path, indexer.key().part)?))
         };
         let parts = indexers.into_iter().map(start).collect::<Result<_, SSTableError>>()?;
-        Ok(IndexBuilder { parts, goes_on: Box::new(goes_on), entry: Vec::new() })
+        Ok(IndexBuilder { parts, goes_on: Box::new(goes_on), position: None, entry: Vec::new() })
     }
 
     /// Takes the next partition. Its rows follow.
@@ -85,7 +93,7 @@ impl<'i> IndexBuilder<'i> {
         self.parts.iter_mut().try_for_each(|(indexer, writer)| {
             let mut added = Ok(());
             indexer.of_partition(table, key, static_row, &mut self.entry, |entry, term_length| {
-                added = writer.add(entry, term_length, &mut self.goes_on);
+                added = writer.add(entry, term_length, self.position, &mut self.goes_on);
             });
             added
         })
@@ -96,17 +104,19 @@ impl<'i> IndexBuilder<'i> {
         self.parts.iter_mut().try_for_each(|(indexer, writer)| {
             let mut added = Ok(());
             indexer.of_row(table, key, row, &mut self.entry, |entry, term_length| {
-                added = writer.add(entry, term_length, &mut self.goes_on);
+                added = writer.add(entry, term_length, self.position, &mut self.goes_on);
             });
             added
         })
     }
 
-    /// Takes all rows of a cursor that has not begun.
+    /// Takes all rows of a cursor that has not begun. Entries of a table without clustering have the positions of their
+    /// partitions, if the cursor reads the SSTable: only there does a position lead to a row.
     pub fn scan(&mut self, cursor: &mut dyn UnfilteredCursor) -> Result<(), SSTableError> {
         let table = cursor.table().clone();
         while cursor.advance_partition()? {
             let key = cursor.partition().key.clone();
+            self.position = cursor.data_position().filter(|_| table.clustering().is_empty());
             self.partition(&table, cursor.partition())?;
             while cursor.advance()? {
                 if let Unfiltered::Row(row) = cursor.unfiltered() {

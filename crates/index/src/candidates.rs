@@ -3,10 +3,10 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use sstable::SSTableError;
+use sstable::{PartitionHint, SSTableError};
 
 use crate::MemoryIndex;
-use crate::batch::{Batch, Source, beginning};
+use crate::batch::{Batch, Source, UNKNOWN, beginning};
 use crate::entry::{KeyBounds, TermRange};
 use crate::two_indexes::CommonKeys;
 
@@ -72,6 +72,21 @@ impl Candidates {
             },
             Candidates::Sorted(sorted) => sorted.peek(),
             Candidates::Common(common) => common.peek(),
+        }
+    }
+
+    /// Where an SSTable has the partition of the next key, if its index says so. Other sources may have it too.
+    pub fn hint(&self) -> Option<PartitionHint> {
+        match self {
+            Candidates::Merged(streams) => match streams.as_slice() {
+                [only] => only.hint(),
+                streams => {
+                    let keys = streams.iter().filter_map(|stream| Some((stream.peek()?, stream)));
+                    keys.min_by_key(|(key, _)| *key)?.1.hint()
+                }
+            },
+            Candidates::Sorted(sorted) => sorted.hint(),
+            Candidates::Common(_) => None,
         }
     }
 
@@ -165,6 +180,10 @@ impl Stream {
         self.batch.key(self.at)
     }
 
+    fn hint(&self) -> Option<PartitionHint> {
+        Some(PartitionHint { sstable: self.source.sstable()?, position: self.batch.position(self.at)? })
+    }
+
     /// Moves to the first key that is not less than this one. Returns whether a batch was read for that.
     fn advance_to(&mut self, key: &[u8]) -> Result<bool, SSTableError> {
         self.at = self.batch.first_not_before(self.at, key);
@@ -191,6 +210,8 @@ pub struct SortedKeys {
     bytes: Vec<u8>,
     places: Vec<SortedPlace>,
     at: usize,
+    /// The SSTables of the sources, as far as these know them.
+    sstables: Vec<Option<u64>>,
 }
 
 /// Where a key is.
@@ -198,8 +219,11 @@ pub struct SortedKeys {
 struct SortedPlace {
     /// The beginning of the key, which mostly decides the order.
     beginning: u64,
+    /// The position of the partition in the SSTable of the source, or [`UNKNOWN`].
+    position: u64,
     start: u32,
     end: u32,
+    source: u32,
 }
 
 impl SortedKeys {
@@ -211,14 +235,15 @@ impl SortedKeys {
         bytes_max: usize,
     ) -> Result<Option<SortedKeys>, SSTableError> {
         debug_assert!(bytes_max <= SORTED_BYTES_MAX, "places are of 32 bits");
-        let mut sorted = SortedKeys { bytes: Vec::new(), places: Vec::new(), at: 0 };
+        let sstables = sources.iter().map(|source| source.sstable()).collect();
+        let mut sorted = SortedKeys { bytes: Vec::new(), places: Vec::new(), at: 0, sstables };
         let mut batch = if may_block { Batch::default() } else { Batch::with_entries_max(FEW_ENTRIES) };
-        for source in sources {
+        for (number, source) in sources.iter().enumerate() {
             let mut start = Bound::Included(terms.start.clone());
             loop {
                 batch.clear();
                 source.read(start.as_ref().map(Vec::as_slice), &terms.end, may_block, &mut batch)?;
-                (0..batch.len()).filter_map(|index| batch.key(index)).for_each(|key| sorted.add(key, bounds));
+                (0..batch.len()).for_each(|index| sorted.add(&batch, index, number as u32, bounds));
                 let is_large = sorted.bytes.len() + sorted.places.len() * size_of::<SortedPlace>() > bytes_max;
                 if is_large || (!may_block && !batch.is_last()) {
                     return Ok(None);
@@ -233,13 +258,16 @@ impl SortedKeys {
         Ok(Some(sorted))
     }
 
-    fn add(&mut self, key: &[u8], bounds: &KeyBounds) {
+    /// Adds the entry of a batch with this index.
+    fn add(&mut self, batch: &Batch, index: usize, source: u32, bounds: &KeyBounds) {
+        let key = batch.key(index).unwrap_or_default();
         if key < bounds.start.as_slice() || key >= bounds.end.as_slice() {
             return;
         }
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(key);
-        self.places.push(SortedPlace { beginning: beginning(key), start, end: self.bytes.len() as u32 });
+        let (end, position) = (self.bytes.len() as u32, batch.position(index).unwrap_or(UNKNOWN));
+        self.places.push(SortedPlace { beginning: beginning(key), position, start, end, source });
     }
 
     fn sort(&mut self) {
@@ -256,6 +284,11 @@ impl SortedKeys {
 
     fn peek(&self) -> Option<&[u8]> {
         self.places.get(self.at).map(|place| self.key(place))
+    }
+
+    fn hint(&self) -> Option<PartitionHint> {
+        let place = self.places.get(self.at).filter(|place| place.position != UNKNOWN)?;
+        Some(PartitionHint { sstable: (*self.sstables.get(place.source as usize)?)?, position: place.position })
     }
 
     fn advance_to(&mut self, key: &[u8]) {

@@ -7,6 +7,7 @@
 use bytecomp::separator::{EXCLUDED, TERMINATOR};
 use bytecomp::{ClusteringColumnType, DecodeError, Side, decode_clustering, decode_leading_key, encode_clustering};
 use model::{KeyBound, KeyRange, PartitionKey, Table};
+use sstable::PartitionHint;
 use types::CqlType;
 
 /// A term is cut behind this number of bytes. Values that agree up to there have the same term.
@@ -135,21 +136,27 @@ pub struct Place {
     /// The serialized clustering of the row, equal to that of the row and not always of the same bytes; `None` for the
     /// whole partition.
     pub clustering: Option<Vec<u8>>,
+    /// Where an SSTable probably has the partition.
+    pub hint: Option<PartitionHint>,
 }
 
-/// Decodes the key of a candidate: an entry without its term.
-pub fn decode_place(clustering: &[ClusteringColumnType], key: &[u8]) -> Result<Place, DecodeError> {
+/// Decodes the key of a candidate: an entry without its term. The place has no hint. The buffer's content is replaced.
+pub fn decode_place(
+    clustering: &[ClusteringColumnType],
+    key: &[u8],
+    buffer: &mut Vec<u8>,
+) -> Result<Place, DecodeError> {
     let (mut rest, mut bytes) = (key, Vec::new());
-    let token = decode_leading_key(&mut rest, &mut bytes)?;
-    let partition = PartitionKey::with_token(token, &bytes);
-    bytes.clear();
+    buffer.clear();
+    let token = decode_leading_key(&mut rest, buffer)?;
+    let partition = PartitionKey::with_token(token, buffer);
     let at = key.len() - rest.len();
     let behind = |error: DecodeError| DecodeError { offset: at + error.offset, ..error };
     let terminator = decode_clustering(clustering, &mut rest, &mut bytes).map_err(behind)?;
     let expected = "the terminator of a row or of a whole partition, and nothing behind it";
     match terminator {
-        TERMINATOR if rest.is_empty() => Ok(Place { partition, clustering: Some(bytes) }),
-        EXCLUDED if rest.is_empty() => Ok(Place { partition, clustering: None }),
+        TERMINATOR if rest.is_empty() => Ok(Place { partition, clustering: Some(bytes), hint: None }),
+        EXCLUDED if rest.is_empty() => Ok(Place { partition, clustering: None, hint: None }),
         _ => Err(DecodeError { offset: key.len() - rest.len(), expected, got: Some(terminator) }),
     }
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions};
 use model::IndexKey;
-use sstable::{BlockCache, Corruption, SSTableError, TRIE_PAGE_BYTES, TrieFile};
+use sstable::{BlockCache, Corruption, SSTableError, TRIE_PAGE_BYTES, TrieFile, TriePage};
 
 use crate::batch::{Batch, Source};
-use crate::block::{BlockReader, Damage, HEAD_BYTES, read_head};
+use crate::block::{BlockHead, BlockReader, Damage, HEAD_BYTES};
 use crate::paged::{Footer, FooterBytes, Form, Origin};
 
 /// The form of these files.
-pub(crate) const FORM: Form = Form { magic: b"ESPI", version: 4, segment_bytes: 32 };
+pub(crate) const FORM: Form = Form { magic: b"ESPI", version: 5, segment_bytes: 32 };
 
 /// Entries that were sorted together: blocks, and the trie that leads to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,17 +108,18 @@ impl IndexFile {
             return Err(self.damaged(position, "a block of the segment", format!("page {page}")));
         }
         let position = page * TRIE_PAGE_BYTES as u64;
-        let mut content = self.pages.read(position, TRIE_PAGE_BYTES, may_block)?;
-        let (length, has_tokens) = read_head(content.first_chunk().copied().unwrap_or_default());
-        let pages = ((HEAD_BYTES + length) as u64).div_ceil(TRIE_PAGE_BYTES as u64);
-        if length == 0 || page + pages > segment.end_page {
-            return Err(self.damaged(position, "the length of a block within the segment", length));
+        let first = self.pages.page(page, may_block)?;
+        let head = BlockHead::read(first.first_chunk().copied().unwrap_or_default());
+        let length = HEAD_BYTES + head.length;
+        let pages = (length as u64).div_ceil(TRIE_PAGE_BYTES as u64);
+        if head.length == 0 || page + pages > segment.end_page {
+            return Err(self.damaged(position, "the length of a block within the segment", head.length));
         }
-        if pages > 1 {
-            content = self.pages.read(position, HEAD_BYTES + length, may_block)?;
-        }
-        content.truncate(HEAD_BYTES + length);
-        Ok(Block { bytes: content, has_tokens, next_page: page + pages })
+        let bytes = match pages {
+            1 => BlockBytes::Cached(first),
+            _ => BlockBytes::Copied(self.pages.read(position, length, may_block)?),
+        };
+        Ok(Block { bytes, head, next_page: page + pages })
     }
 
     #[cold]
@@ -130,11 +131,27 @@ impl IndexFile {
 
 /// A block that was read.
 struct Block {
-    /// Its head and its content.
-    bytes: Vec<u8>,
-    has_tokens: bool,
+    bytes: BlockBytes,
+    head: BlockHead,
     /// The page behind the block.
     next_page: u64,
+}
+
+/// The head and the content of a block.
+enum BlockBytes {
+    /// Of one page, as it lies in the cache.
+    Cached(TriePage),
+    Copied(Vec<u8>),
+}
+
+impl Block {
+    fn content(&self) -> &[u8] {
+        let bytes: &[u8] = match &self.bytes {
+            BlockBytes::Cached(page) => page,
+            BlockBytes::Copied(bytes) => bytes.as_slice(),
+        };
+        bytes.get(HEAD_BYTES..HEAD_BYTES + self.head.length).unwrap_or_default()
+    }
 }
 
 /// Reads a segment of a file with this number of pages.
@@ -166,9 +183,9 @@ impl Source for Part {
         let mut page = self.file.pages.floor(segment.root, from, may_block)?.unwrap_or(segment.first_page);
         let mut is_reached = false;
         while page < segment.end_page {
-            let Block { bytes, has_tokens, next_page } = self.file.block(page, segment, may_block)?;
+            let stored = self.file.block(page, segment, may_block)?;
             let damaged = |damage| self.file.damaged_block(page, damage);
-            let mut block = BlockReader::new(&bytes[HEAD_BYTES..], has_tokens);
+            let mut block = BlockReader::new(stored.content(), stored.head);
             let mut has_entry = if is_reached { block.advance() } else { block.advance_to(from) }.map_err(damaged)?;
             while has_entry {
                 let entry = batch.read(|bytes| block.read(bytes)).map_err(damaged)?;
@@ -181,11 +198,11 @@ impl Source for Part {
                     if batch.is_full() {
                         return Ok(());
                     }
-                    batch.keep_last(block.term().len());
+                    batch.keep_last(block.term().len(), block.position());
                 }
                 has_entry = block.advance().map_err(damaged)?;
             }
-            page = next_page;
+            page = stored.next_page;
         }
         batch.end();
         Ok(())

@@ -8,7 +8,8 @@ use bytecomp::separator::write_separator_after;
 use model::IndexKey;
 use sstable::{SSTableError, TrieWriter};
 
-use crate::block::BlockWriter;
+use crate::batch::UNKNOWN;
+use crate::block::{BlockWriter, POSITION_BYTES_MAX};
 use crate::file::{FORM, Segment};
 use crate::paged::{Origin, PagedWriter};
 
@@ -29,6 +30,8 @@ pub struct IndexWriter {
 /// An entry in the bytes of the next segment.
 #[derive(Clone, Copy)]
 struct Unsorted {
+    /// The position of the partition in the SSTable, or [`UNKNOWN`].
+    position: u64,
     start: u32,
     end: u32,
     term_length: u16,
@@ -46,8 +49,9 @@ impl IndexWriter {
         Ok(IndexWriter { file, segments: Vec::new(), bytes: Vec::new(), entries: Vec::new(), segment_bytes })
     }
 
-    /// Adds an entry. Entries come in any order, and the same one may come again.
-    pub fn add(&mut self, entry: &[u8], term_length: usize) -> Result<(), SSTableError> {
+    /// Adds an entry, with the position of its partition in the SSTable's data if that may be used. Entries come in any
+    /// order, and the same one may come again.
+    pub fn add(&mut self, entry: &[u8], term_length: usize, position: Option<u64>) -> Result<(), SSTableError> {
         debug_assert!(term_length <= entry.len(), "a term is a part of its entry");
         if !self.entries.is_empty() && self.bytes.len() + entry.len() > self.segment_bytes {
             self.write_segment()?;
@@ -55,7 +59,8 @@ impl IndexWriter {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(entry);
         let end = self.bytes.len() as u32;
-        self.entries.push(Unsorted { start, end, term_length: term_length as u16 });
+        let (position, term_length) = (position.unwrap_or(UNKNOWN), term_length as u16);
+        self.entries.push(Unsorted { position, start, end, term_length });
         Ok(())
     }
 
@@ -82,14 +87,14 @@ impl IndexWriter {
         entries.dedup_by(|one, other| entry(one) == entry(other));
         let first_page = self.file.page();
         let mut separators: Vec<(Vec<u8>, u64)> = Vec::new();
-        let mut block = BlockWriter::default();
+        let mut block = BlockWriter::new(position_bytes(&entries));
         let mut previous: &[u8] = &[];
         for place in &entries {
             let next = entry(place);
             let is_first = block.is_empty();
-            if !block.add(next, place.term_length.into()) {
+            if !block.add(next, place.term_length.into(), place.position) {
                 self.file.write_pages(block.take())?;
-                block.add(next, place.term_length.into());
+                block.add(next, place.term_length.into(), place.position);
             } else if !is_first {
                 previous = next;
                 continue;
@@ -119,4 +124,11 @@ impl IndexWriter {
         self.file.write_pages(bytes)?;
         Ok(root)
     }
+}
+
+/// The bytes that the positions of these entries need; 0 if one of them is not known.
+fn position_bytes(entries: &[Unsorted]) -> usize {
+    let greatest = entries.iter().map(|entry| entry.position).max().unwrap_or(UNKNOWN);
+    let bytes = (u64::BITS - greatest.leading_zeros()).div_ceil(8).max(1) as usize;
+    if bytes <= POSITION_BYTES_MAX { bytes } else { 0 }
 }

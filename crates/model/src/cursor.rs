@@ -86,6 +86,12 @@ pub trait UnfilteredCursor {
     /// The current partition. Only after `advance_partition` returned true.
     fn partition(&self) -> PartitionHead<'_>;
 
+    /// The position of the current partition in the uncompressed data, if the cursor reads a single file. Only after
+    /// `advance_partition` returned true.
+    fn data_position(&self) -> Option<u64> {
+        None
+    }
+
     /// Moves to the next row or marker of the current partition. Returns false at its end.
     fn advance(&mut self) -> Result<bool, ReadError>;
 
@@ -146,6 +152,9 @@ impl<C: UnfilteredCursor + ?Sized> UnfilteredCursor for Box<C> {
     }
     fn partition(&self) -> PartitionHead<'_> {
         (**self).partition()
+    }
+    fn data_position(&self) -> Option<u64> {
+        (**self).data_position()
     }
     fn advance(&mut self) -> Result<bool, ReadError> {
         (**self).advance()

@@ -44,6 +44,11 @@ impl CachedFile {
         CachedFile { cache, number: BlockCache::file_number(), numbers: Arc::default() }
     }
 
+    /// The number of the file, which this process never uses again.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     fn key(&self, number: u64) -> Key {
         (self.number, number)
     }

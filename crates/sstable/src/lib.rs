@@ -49,15 +49,15 @@ pub use lifecycle::{ReplaceError, missing_tocs, remove_all_tables, remove_leftov
 pub use messaging::{MessageEncoder, read_update};
 pub use new_files::PreparedSSTable;
 pub use reader::{
-    Edge, PartitionSlice, ReadMode, RowLookup, SSTableCursor, SSTableReader, find_only_row, find_rows, list_tables,
-    read_statistics,
+    Edge, PartitionHint, PartitionSlice, ReadMode, RowLookup, SSTableCursor, SSTableReader, find_only_row, find_rows,
+    list_tables, read_statistics,
 };
 pub use salvage::{Loss, Salvaged, salvage};
 pub use stats::{
     Cardinality, CommitLogPosition, CoveredBound, EncodingBase, EstimatedHistogram, HeaderColumn, SerializationHeader,
     Statistics, StatsMetadata, TombstoneHistogram,
 };
-pub use trie_file::{TRIE_PAGE_BYTES, TrieFile, TrieWriter};
+pub use trie_file::{TRIE_PAGE_BYTES, TrieFile, TriePage, TrieWriter};
 pub use verify::{Verified, verify};
 pub use writer::{
     COLUMN_INDEX_SIZE_DEFAULT, Oversize, SSTableWriter, SizeHook, SizeKind, SizeLimits, SizeWatch, WriterOptions,

@@ -24,7 +24,7 @@ use types::murmur3;
 pub use blocks::ReadMode;
 pub(crate) use blocks::{Checksums, DataFile, DataWindow, Layout};
 pub use cursor::SSTableCursor;
-pub use find::{RowLookup, find_only_row};
+pub use find::{PartitionHint, RowLookup, find_only_row};
 pub use find_rows::{Edge, PartitionSlice, find_rows};
 
 use crate::cache::BlockCache;
@@ -305,6 +305,11 @@ impl SSTableReader {
     /// Whether both are the same open files, under any schema.
     pub fn is_same(&self, other: &SSTableReader) -> bool {
         Arc::ptr_eq(&self.files, &other.files)
+    }
+
+    /// The number of these open files, which no others have, under any schema.
+    pub fn number(&self) -> u64 {
+        self.files.data.number()
     }
 
     /// Whether a read of these open files found damage.

@@ -1,9 +1,11 @@
 //! Tries in the files of other crates: the trie of Partitions.db, with numbers as payloads, in pages that are read
 //! through the shared cache and verified against checksums that the owner of the file keeps.
 
+use std::ops::Deref;
+
 use blockio::File;
 
-use crate::cache::BlockCache;
+use crate::cache::{Block, BlockCache};
 use crate::error::{Corruption, SSTableError};
 use crate::index_file::IndexFile;
 use crate::page_checksums::ComponentChecksums;
@@ -41,6 +43,18 @@ impl TrieWriter {
     }
 }
 
+/// A page as it lies in the cache, which keeps it at least as long as this exists.
+#[derive(Debug)]
+pub struct TriePage(Block);
+
+impl Deref for TriePage {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// The pages of a file that holds tries and other content. Thread-safe.
 #[derive(Debug)]
 pub struct TrieFile(IndexFile);
@@ -67,6 +81,11 @@ impl TrieFile {
     /// The length of the pages, bytes.
     pub fn length(&self) -> u64 {
         self.0.length()
+    }
+
+    /// The page with this number. With `may_block` false it fails where it would have to wait for a device.
+    pub fn page(&self, number: u64, may_block: bool) -> Result<TriePage, SSTableError> {
+        self.0.block(number, may_block).map(TriePage)
     }
 
     /// Exactly `length` bytes at `position`. With `may_block` false it fails where it would have to wait for a device.

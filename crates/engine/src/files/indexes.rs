@@ -89,7 +89,7 @@ impl TableFiles {
         key: IndexKey,
     ) -> Result<Arc<WatchedFile>, SSTableError> {
         let path = self.sstable_indexes(table.id, &sstable.descriptor().id).join(file_name(key));
-        WatchedFile::open(&*self.disk, &path, key, &origin_of(sstable), &self.cache)
+        WatchedFile::open(&*self.disk, &path, key, (&origin_of(sstable), sstable.number()), &self.cache)
     }
 
     /// Builds those indexes of an SSTable of the view that have no sound files, unless another thread is doing so.

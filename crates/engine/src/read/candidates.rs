@@ -59,6 +59,8 @@ pub struct IndexCandidates {
     indexer: Indexer,
     table: Arc<Table>,
     sstable_count: usize,
+    /// A buffer for a key.
+    buffer: Vec<u8>,
     /// Candidates of other indexes. A place must be in all of them.
     others: Vec<Other>,
     /// The memory of sorted places.
@@ -163,7 +165,9 @@ impl IndexCandidates {
 
     fn take_next(&mut self) -> Result<Option<Place>, EngineError> {
         let Some(key) = self.candidates.peek() else { return Ok(None) };
-        let place = decode_place(self.indexer.clustering(), key).map_err(|error| undecodable(&self.table, &error))?;
+        let decoded = decode_place(self.indexer.clustering(), key, &mut self.buffer);
+        let mut place = decoded.map_err(|error| undecodable(&self.table, &error))?;
+        place.hint = self.candidates.hint();
         self.candidates.advance().map_err(failure)?;
         Ok(Some(place))
     }
@@ -211,6 +215,7 @@ pub(crate) fn candidates(
         indexer,
         table,
         sstable_count: found.sstable_count,
+        buffer: Vec::new(),
         others: Vec::new(),
         _reservation: reservation,
     }))
@@ -240,6 +245,7 @@ pub(crate) fn common_candidates(
         indexer: one,
         table,
         sstable_count: 0,
+        buffer: Vec::new(),
         others: Vec::new(),
         _reservation: RowReservation::default(),
     }))

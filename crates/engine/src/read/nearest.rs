@@ -35,7 +35,7 @@ impl NearestCandidates {
     pub fn step(&mut self) -> Result<NearestStep, EngineError> {
         Ok(match self.search.next(&mut self.key).map_err(failure)? {
             Found::Candidate(score) => {
-                let place = decode_place(self.indexer.clustering(), &self.key);
+                let place = decode_place(self.indexer.clustering(), &self.key, &mut Vec::new());
                 NearestStep::Place(place.map_err(|error| undecodable(&self.table, &error))?, score)
             }
             Found::Nothing(count) => NearestStep::Nothing(count),

@@ -7,7 +7,7 @@ use model::{
     BoxCursor, ClusteringBound, KeyRange, MergeCursor, PartitionKey, ReadRange, Row, RowRef, Side, Slice, Slices,
     Table, UnfilteredCursor,
 };
-use sstable::{Edge, PartitionSlice, ReadMode, RowLookup, SSTableReader};
+use sstable::{Edge, PartitionHint, PartitionSlice, ReadMode, RowLookup, SSTableReader};
 
 use super::newest_first::{self, NewestFirst};
 use crate::error::EngineError;
@@ -138,8 +138,8 @@ pub(crate) fn is_in_memory(shared: &Shared, table: &Table) -> bool {
 /// A few rows of one partition of a table without static columns.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'t> {
-    /// One row.
-    Row(RowPlace<'t>),
+    /// One row, and where an SSTable probably has its partition.
+    Row(RowPlace<'t>, Option<PartitionHint>),
     /// The rows between two places.
     Slice(PartitionSlice<'t>),
 }
@@ -159,7 +159,7 @@ impl Target<'_> {
             ClusteringBound::new(edge.prefix.to_vec(), if edge.weight < 0 { Side::Before } else { Side::After })
         };
         let (key, slice, reversed) = match self {
-            Target::Row(place) => (place.key, Slice::prefix(place.clustering), false),
+            Target::Row(place, _) => (place.key, Slice::prefix(place.clustering), false),
             Target::Slice(slice) => {
                 (slice.key, Slice { start: bound(&slice.start), end: bound(&slice.end) }, slice.reversed)
             }
@@ -176,7 +176,7 @@ impl Target<'_> {
 /// It is justified because looking up a row in a memtable costs a third of what a cursor over it costs.
 fn look_up(view: &View, table: &Table, target: &Target<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
     match target {
-        Target::Row(place) => find_row(view, table, *place, take),
+        Target::Row(place, hint) => find_row(view, table, *place, *hint, take),
         Target::Slice(slice) => {
             let lacks = |generation: &Arc<Generation>| generation.memtable.lacks_partition(slice.token, slice.key);
             view.resident().is_none()
@@ -188,7 +188,13 @@ fn look_up(view: &View, table: &Table, target: &Target<'_>, take: &mut dyn FnMut
 
 /// Looks up one row. Returns false if a cursor is needed.
 #[inline]
-fn find_row(view: &View, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
+fn find_row(
+    view: &View,
+    table: &Table,
+    place: RowPlace<'_>,
+    hint: Option<PartitionHint>,
+    take: &mut dyn FnMut(RowRef<'_>) -> bool,
+) -> bool {
     let mut take_row = |row: Row<'_>| {
         take(RowRef { clustering: place.clustering, row });
     };
@@ -212,7 +218,7 @@ fn find_row(view: &View, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMu
     }
     if table.clustering().is_empty() {
         let partition = (place.token, place.key);
-        return sstable::find_only_row(&view.sstables, table, partition, &mut take_row) != RowLookup::Unknown;
+        return sstable::find_only_row(&view.sstables, table, partition, hint, &mut take_row) != RowLookup::Unknown;
     }
     find_clustered_row(&view.sstables, table, place, take)
 }

@@ -100,7 +100,7 @@ fn look_up_all(engine: &Engine, table: &Arc<Table>) -> BTreeMap<&'static str, u6
         let mut found = None;
         let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[] };
         let rows =
-            engine.rows(&engine.borrow_schema(), table, &Target::Row(place), 0, Turn::NON_BLOCKING, &mut |row| {
+            engine.rows(&engine.borrow_schema(), table, &Target::Row(place, None), 0, Turn::NON_BLOCKING, &mut |row| {
                 found = Some(content(row.row, table));
                 true
             });
@@ -169,10 +169,11 @@ fn rows_outside_the_cache_are_left_to_a_cursor() {
         let key = key(number);
         let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[] };
         let mut is_found = false;
-        let rows = engine.rows(&engine.borrow_schema(), table, &Target::Row(place), 0, Turn::NON_BLOCKING, &mut |_| {
-            is_found = true;
-            true
-        });
+        let rows =
+            engine.rows(&engine.borrow_schema(), table, &Target::Row(place, None), 0, Turn::NON_BLOCKING, &mut |_| {
+                is_found = true;
+                true
+            });
         matches!(rows, Ok(Rows::Taken)) && is_found
     };
     let engine = open_with(&small_options(&disk.crash_image(0)));

@@ -1,11 +1,12 @@
 //! Index files against a sorted map, and damaged ones.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 use blockio::{Disk, Fault, OpenOptions, SimulatedDisk};
-use index::{IndexFile, IndexWriter, Origin};
+use index::{Batch, IndexFile, IndexWriter, Origin, Source};
 use model::{Analysis, ColumnId, IndexKey, IndexPart, LetterCase};
 use sstable::{BlockCache, SSTableError, SSTableId};
 use testkit::{Random, seed};
@@ -134,13 +135,13 @@ fn a_file_of_another_column_part_sstable_or_version_is_refused() {
     let other = open_as(KEY, Origin { data_bytes: 101, ..origin() }).expect_err("it is of 100 bytes").to_string();
     assert_eq!(other, "7.db is corrupt at offset 8225: expected an SSTable of 101 bytes, got 100");
     let mut bytes = bytes_of(&disk);
-    bytes[8192 + 7] = 5;
+    bytes[8192 + 7] = 6;
     let end = bytes.len() - 16;
     let crc = crc32fast::hash(&bytes[8192..end]);
     bytes[end..end + 4].copy_from_slice(&crc.to_be_bytes());
     overwrite(&disk, &bytes);
-    let newer = open_as(KEY, origin()).expect_err("it is of version 5").to_string();
-    assert_eq!(newer, "7.db: version 5 of index files is not supported");
+    let newer = open_as(KEY, origin()).expect_err("it is of version 6").to_string();
+    assert_eq!(newer, "7.db: version 6 of index files is not supported");
 }
 
 #[test]
@@ -161,7 +162,7 @@ fn a_file_has_its_name_only_when_it_is_complete_and_durable() {
     simulated.create_dir_all(Path::new("/index")).unwrap();
     let disk: Arc<dyn Disk> = simulated.clone();
     let mut writer = IndexWriter::create(&disk, Path::new(PATH)).unwrap();
-    writer.add(b"\x40a", 1).unwrap();
+    writer.add(b"\x40a", 1, None).unwrap();
     drop(writer);
     assert!(disk.list(Path::new("/index")).unwrap().is_empty(), "nothing stays of a file that was given up");
     write(&disk, [(&b"\x40a"[..], 1)], 100);
@@ -180,9 +181,57 @@ fn a_disk_that_fails_leaves_no_file_under_the_name() {
         simulated.inject_into("/index", Fault::Full, skip);
         let disk: Arc<dyn Disk> = simulated.clone();
         let written = IndexWriter::create(&disk, Path::new(PATH)).and_then(|mut writer| {
-            writer.add(b"\x40a", 1)?;
+            writer.add(b"\x40a", 1, None)?;
             writer.finish(KEY, &origin())
         });
         assert_eq!(disk.exists(Path::new(PATH)).unwrap(), written.is_ok(), "after {skip} operations");
+    }
+}
+
+#[test]
+fn positions_are_given_back_with_their_entries() {
+    let mut random = Random(seed(9));
+    for greatest in [0, 200, 70_000, u64::from(u32::MAX), (1 << 56) - 1] {
+        let disk = disk();
+        let mut model = BTreeMap::new();
+        let mut writer = IndexWriter::with_segments(&disk, Path::new(PATH), 9_000).unwrap();
+        for number in 0..2_000 {
+            let (entry, term_length) = entry(&mut random);
+            let position = if number == 0 { greatest } else { random.number() % (greatest + 1) };
+            let position = *model.entry(entry.clone()).or_insert(position);
+            writer.add(&entry, term_length, Some(position)).unwrap();
+        }
+        writer.finish(KEY, &origin()).unwrap();
+        let (file, mut count) = (open(&disk).unwrap(), 0);
+        file.verify().unwrap();
+        for part in file.parts() {
+            let (mut start, mut batch) = (Vec::new(), Batch::default());
+            while !batch.is_last() {
+                batch.clear();
+                part.read(Bound::Excluded(&start), &[0xff], true, &mut batch).unwrap();
+                for index in 0..batch.len() {
+                    start = batch.entry(index).unwrap().to_vec();
+                    assert_eq!(batch.position(index), Some(model[&start]), "up to {greatest}");
+                    count += 1;
+                }
+            }
+        }
+        assert!(count >= model.len(), "{count} entries");
+    }
+}
+
+#[test]
+fn entries_have_no_positions_if_one_is_unknown_or_too_large() {
+    for (other, is_kept) in [(Some(9), true), (None, false), (Some(1 << 56), false)] {
+        let disk = disk();
+        let mut writer = IndexWriter::create(&disk, Path::new(PATH)).unwrap();
+        writer.add(b"\x40a\x38b", 3, Some(7)).unwrap();
+        writer.add(b"\x40a\x38c", 3, other).unwrap();
+        writer.finish(KEY, &origin()).unwrap();
+        let mut batch = Batch::default();
+        let part = open(&disk).unwrap().parts().next().unwrap();
+        part.read(Bound::Unbounded, &[0xff], true, &mut batch).unwrap();
+        assert_eq!(batch.position(0), is_kept.then_some(7));
+        assert_eq!(batch.position(1), other.filter(|_| is_kept));
     }
 }

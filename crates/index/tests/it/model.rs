@@ -24,7 +24,7 @@ fn places(candidates: Option<Candidates>, indexer: &Indexer) -> Vec<Place> {
     let mut candidates = candidates.expect("they are few");
     let mut places = Vec::new();
     while let Some(key) = candidates.peek() {
-        places.push(decode_place(indexer.clustering(), key).unwrap());
+        places.push(decode_place(indexer.clustering(), key, &mut Vec::new()).unwrap());
         candidates.advance().unwrap();
     }
     places
@@ -163,13 +163,16 @@ fn keys_that_are_no_candidates_are_refused() {
     let update = update(&table(), &Written { number: Some(number(&mut random)), ..row });
     indexer.of_update(&update, &mut Vec::new(), |entry, length| keys.push(entry[length..].to_vec()));
     let key = &keys[0];
-    assert!(decode_place(indexer.clustering(), key).is_ok());
+    assert!(decode_place(indexer.clustering(), key, &mut Vec::new()).is_ok());
     for length in 0..key.len() {
-        assert!(decode_place(indexer.clustering(), &key[..length]).is_err(), "the first {length} bytes");
+        assert!(
+            decode_place(indexer.clustering(), &key[..length], &mut Vec::new()).is_err(),
+            "the first {length} bytes"
+        );
     }
     for _ in 0..3_000 {
         let mut damaged = key.clone();
         damaged[random.below(key.len())] = random.number() as u8;
-        let _ = decode_place(indexer.clustering(), &damaged);
+        let _ = decode_place(indexer.clustering(), &damaged, &mut Vec::new());
     }
 }

@@ -1,16 +1,27 @@
 //! Indexes of real SSTables: built while the rows are written, and from a scan.
 
+use std::collections::HashMap;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions, SimulatedDisk};
 use index::{
-    Candidates, IndexBuilder, IndexFile, Indexer, KeyBounds, Origin, SORTED_BYTES_MAX, Source, decode_place, file_name,
+    Batch, Candidates, IndexBuilder, IndexFile, Indexer, KeyBounds, Origin, SORTED_BYTES_MAX, Source, decode_place,
+    file_name,
 };
 use memtable::{Memtable, TrieMemtable};
-use model::{ColumnData, IndexPart, KeyRange, ReadRange, Row, RowRef, Table, Unfiltered, UnfilteredCursor};
-use sstable::{BlockCache, Descriptor, ReadMode, SSTableId, SSTableReader, SSTableWriter, WriterOptions};
+use model::{
+    Cell, ColumnData, IndexPart, KeyRange, PartitionKey, PartitionUpdateBuilder, ReadRange, Row, RowBuilder, RowRef,
+    Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor,
+};
+use sstable::{
+    BlockCache, Descriptor, PartitionHint, ReadMode, SSTableError, SSTableId, SSTableReader, SSTableWriter,
+    WriterOptions,
+};
 use testkit::{Random, seed};
+use types::CqlType;
+use uuid::Uuid;
 
 use crate::rows::{COLUMNS, Written, random_row, table, update};
 
@@ -130,7 +141,7 @@ fn every_row_of_an_sstable_is_found_by_each_of_its_values() {
             let mut candidates = candidates.expect("the entries of one value are sorted");
             let mut is_found = false;
             while let Some(candidate) = candidates.peek() {
-                let place = decode_place(indexer.clustering(), candidate).unwrap();
+                let place = decode_place(indexer.clustering(), candidate, &mut Vec::new()).unwrap();
                 assert_eq!(place.partition, row.key);
                 is_found |= place.clustering.is_none_or(|clustering| clustering == row.clustering);
                 candidates.advance().unwrap();
@@ -156,4 +167,61 @@ fn a_scan_that_is_stopped_leaves_no_files() {
     assert!(stopped.is_err());
     drop(builder);
     assert!(disk.list(Path::new(INDEX)).unwrap().is_empty());
+}
+
+/// A source of an open SSTable.
+struct Numbered<S>(S, u64);
+
+impl<S: Source> Source for Numbered<S> {
+    fn read(&self, start: Bound<&[u8]>, end: &[u8], may_block: bool, batch: &mut Batch) -> Result<(), SSTableError> {
+        self.0.read(start, end, may_block, batch)
+    }
+
+    fn sstable(&self) -> Option<u64> {
+        Some(self.1)
+    }
+}
+
+#[test]
+fn candidates_say_where_an_sstable_has_their_partitions_in_a_table_without_clustering() {
+    let (disk, _, _) = setting();
+    let table = TableBuilder::new("k", "t", TableId(Uuid::nil())).partition_key("p", CqlType::Int);
+    let table = Arc::new(table.regular("v", CqlType::Int).build());
+    let memtable = TrieMemtable::new(&table, 2);
+    for key in 0..500_i32 {
+        let (mut row, mut blob) = (RowBuilder::default(), Vec::new());
+        row.start(table.regulars(), false);
+        row.cell(0, &Cell::live(1, &(key % 7).to_be_bytes()));
+        row.finish(&mut blob);
+        let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
+        update.row(&[], &blob);
+        memtable.apply(&update.build(), None).unwrap();
+    }
+    let sstable = write_sstable(&disk, &table, &Arc::new(memtable));
+    let indexer = Indexer::new(&table, table.column("v").unwrap(), IndexPart::Whole);
+    let mut cursor = sstable.cursor_with(&all(), ReadMode::Cached { may_block: true }).unwrap();
+    build(&disk, std::slice::from_ref(&indexer), &mut cursor);
+    let path = Path::new(INDEX).join(file_name(indexer.key()));
+    let file = Arc::new(IndexFile::open(&*disk, &path, indexer.key(), &origin(), &BlockCache::new(1 << 20)).unwrap());
+    let mut cursor = sstable.cursor_with(&all(), ReadMode::Cached { may_block: true }).unwrap();
+    let mut positions = HashMap::new();
+    while cursor.advance_partition().unwrap() {
+        let position = UnfilteredCursor::data_position(&cursor).unwrap();
+        positions.insert(cursor.partition().key.clone(), position);
+    }
+    let (three, five) = (3_i32.to_be_bytes(), 5_i32.to_be_bytes());
+    for (terms, count) in [(indexer.terms_of(&three), 71), (indexer.terms_between(Some(&three), Some(&five)), 213)] {
+        let parts = file.parts().map(|part| Box::new(Numbered(part, sstable.number())) as Box<dyn Source>).collect();
+        let bounds = KeyBounds::of(&KeyRange::all());
+        let mut candidates = Candidates::open(parts, &terms, &bounds, true, SORTED_BYTES_MAX).unwrap().unwrap();
+        let mut found = 0;
+        while let Some(key) = candidates.peek() {
+            let place = decode_place(indexer.clustering(), key, &mut Vec::new()).unwrap();
+            let position = positions[&place.partition];
+            assert_eq!(candidates.hint(), Some(PartitionHint { sstable: sstable.number(), position }));
+            found += 1;
+            candidates.advance().unwrap();
+        }
+        assert!((count..=count + 3).contains(&found), "{found} candidates");
+    }
 }

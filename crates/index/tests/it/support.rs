@@ -26,7 +26,7 @@ pub fn disk() -> Arc<dyn Disk> {
 /// Writes a file of these entries, with the lengths of their terms.
 pub fn write<'e>(disk: &Arc<dyn Disk>, entries: impl IntoIterator<Item = (&'e [u8], usize)>, segment_bytes: usize) {
     let mut writer = IndexWriter::with_segments(disk, Path::new(PATH), segment_bytes).unwrap();
-    entries.into_iter().for_each(|(entry, term_length)| writer.add(entry, term_length).unwrap());
+    entries.into_iter().for_each(|(entry, term_length)| writer.add(entry, term_length, None).unwrap());
     writer.finish(KEY, &origin()).unwrap();
 }
 

@@ -90,7 +90,7 @@ fn places(indexes: &[Filled; 2], terms: [&TermRange; 2], keys: &KeyRange) -> Vec
             candidates.read_on();
         }
         let Some(key) = candidates.peek() else { return places };
-        let place = decode_place(indexes[0].indexer.clustering(), key).unwrap();
+        let place = decode_place(indexes[0].indexer.clustering(), key, &mut Vec::new()).unwrap();
         places.push((place.partition, place.clustering));
         candidates.advance().unwrap();
     }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engine::{IndexCandidates, IndexPlace};
+use engine::{IndexCandidates, IndexPlace, PartitionHint};
 use model::{IndexClass, KeyRange, PartitionKey, ReadRange, Slice, Slices, TableForm};
 
 use super::execute::Segment;
@@ -34,6 +34,8 @@ pub(super) struct Places {
     ahead: VecDeque<IndexPlace>,
     /// How many are read ahead next; 0 if memtables are small enough to be in the processor's caches.
     ahead_count: usize,
+    /// A buffer for the rows of a partition.
+    rows: Vec<Vec<u8>>,
     /// How many it gave.
     count: u64,
 }
@@ -41,6 +43,8 @@ pub(super) struct Places {
 /// Some places of one partition.
 struct InPartition {
     partition: PartitionKey,
+    /// Where an SSTable probably has it.
+    hint: Option<PartitionHint>,
     /// The serialized clusterings of the rows; `None` if all of the partition's are asked for.
     rows: Option<Vec<Vec<u8>>>,
 }
@@ -83,20 +87,20 @@ impl Places {
     fn take(&mut self, page: &Page<'_>, slices: &Slices) -> Result<Option<InPartition>, QueryError> {
         let Some(first) = &self.next else { return Ok(None) };
         let comparator = page.plan().table.comparator();
-        let partition = first.partition.clone();
-        let mut rows = Vec::new();
+        let (partition, hint) = (first.partition.clone(), first.hint);
+        let mut rows = std::mem::take(&mut self.rows);
         while let Some(place) = self.next.take_if(|place| place.partition == partition && rows.len() < ROWS_MAX) {
             page.work(1)?;
             self.advance(page)?;
             match place.clustering {
                 Some(clustering) if slices.contains(&clustering, comparator) => rows.push(clustering),
                 Some(_) => {}
-                None => return Ok(Some(InPartition { partition, rows: None })),
+                None => return Ok(Some(InPartition { partition, hint, rows: None })),
             }
         }
         // A group must not be read in parts.
         let is_cut = self.is_at(&partition) && page.plan().grouping.is_some();
-        Ok(Some(InPartition { partition, rows: (!is_cut).then_some(rows) }))
+        Ok(Some(InPartition { partition, hint, rows: (!is_cut).then_some(rows) }))
     }
 
     fn is_at(&self, partition: &PartitionKey) -> bool {
@@ -150,7 +154,8 @@ impl Page<'_> {
         found.filter(|_| is_many).for_each(|(_, other)| candidates.retain_those_of(other));
         let is_large = self.execution().processor.engine().has_large_memtables(&plan.table);
         let ahead_count = if is_large { AHEAD } else { 0 };
-        let mut places = Places { index, candidates, next: None, ahead: VecDeque::new(), ahead_count, count: 0 };
+        let mut places =
+            Places { index, candidates, next: None, ahead: VecDeque::new(), ahead_count, rows: Vec::new(), count: 0 };
         if let KeyRange::Range { .. } = segment.keys {
             let range = ReadRange { keys: segment.keys.clone(), slices: segment.slices.clone(), reversed: false };
             plan.check_index_files(file_count, &self.scan_of(&range), self.execution())?;
@@ -212,11 +217,11 @@ impl Page<'_> {
         let mut goes_on = true;
         let single = self.may_read_single_rows();
         self.set_range(ReadRange { keys: keys.clone(), slices: slices.clone(), reversed: false });
-        while let Some(InPartition { partition, rows }) = places.take(self, &slices)? {
+        while let Some(InPartition { partition, hint, rows }) = places.take(self, &slices)? {
             let is_whole = rows.is_none();
             if rows.as_ref().is_none_or(|rows| !rows.is_empty()) {
                 let flow = match rows.as_deref() {
-                    Some([only]) if single => self.read_row(partition.clone(), only, is_resumed)?,
+                    Some([only]) if single => self.read_row((partition.clone(), hint), only, is_resumed)?,
                     Some(rows) => {
                         let rows = rows.iter().map(|clustering| Slice::prefix(clustering)).collect();
                         let slices = Slices::new(rows, self.plan().table.comparator());
@@ -234,6 +239,10 @@ impl Page<'_> {
                 places.leave(&partition, self)?;
             }
             is_resumed &= places.is_at(&partition);
+            if let Some(mut rows) = rows {
+                rows.clear();
+                places.rows = rows;
+            }
         }
         let Places { index, count, .. } = &places;
         self.execution().note(|| format!("Index {index} gave {count} candidates"));

@@ -89,7 +89,7 @@ impl Page<'_> {
         let slices = match place.clustering {
             Some(clustering) if !slices.contains(&clustering, comparator) => return self.work(1),
             Some(clustering) if self.may_read_single_rows() => {
-                return self.read_row(place.partition, &clustering, false).map(drop);
+                return self.read_row((place.partition, place.hint), &clustering, false).map(drop);
             }
             Some(clustering) => Slices::new(vec![Slice::prefix(&clustering)], comparator),
             None => slices.clone(),

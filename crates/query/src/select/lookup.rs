@@ -227,7 +227,7 @@ impl SelectPlan {
         // The thread may serve connections; a read that has to wait is left to the general path.
         let turn = Turn::NON_BLOCKING;
         let rows = if *is_row {
-            let row = Target::Row(RowPlace { token, key, clustering: start });
+            let row = Target::Row(RowPlace { token, key, clustering: start }, None);
             engine.rows(execution.schema, &self.table, &row, now_seconds, turn, &mut |row| answer.take(row, leading))
         } else {
             end.extend_from_slice(start);

@@ -114,6 +114,7 @@ impl SortedRow {
 #[derive(Default)]
 struct Scratch {
     clustering: Vec<Option<&'static [u8]>>,
+    parts: Vec<&'static [u8]>,
     regulars: Vec<Option<ColumnData<'static>>>,
     key: Vec<u8>,
     row: Vec<u8>,
@@ -124,6 +125,12 @@ struct Scratch {
 fn recycle_values<'b>(mut values: Vec<Option<&[u8]>>) -> Vec<Option<&'b [u8]>> {
     values.clear();
     values.into_iter().map(|_| None).collect()
+}
+
+/// An empty vector of another lifetime in the same memory.
+fn recycle_parts<'b>(mut parts: Vec<&[u8]>) -> Vec<&'b [u8]> {
+    parts.clear();
+    parts.into_iter().map(|_| &[][..]).collect()
 }
 
 /// An empty vector of another lifetime in the same memory.

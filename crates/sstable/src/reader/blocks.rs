@@ -108,6 +108,11 @@ impl DataFile {
         })
     }
 
+    /// A number that no other open file has or will have.
+    pub fn number(&self) -> u64 {
+        self.blocks.number()
+    }
+
     pub fn file_length(&self) -> u64 {
         self.file_length
     }

@@ -290,6 +290,10 @@ impl UnfilteredCursor for SSTableCursor {
         }
     }
 
+    fn data_position(&self) -> Option<u64> {
+        self.partition.as_ref().map(|partition| partition.start)
+    }
+
     fn advance(&mut self) -> Result<bool, ReadError> {
         Ok(self.try_advance().map_err(|error| self.reader.record_error(error))?)
     }

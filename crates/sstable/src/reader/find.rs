@@ -30,6 +30,15 @@ pub enum RowLookup {
     Unknown,
 }
 
+/// Where a partition probably is, because an index says so. The key there is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PartitionHint {
+    /// The number of the SSTable's open files: see [`SSTableReader::number`].
+    pub sstable: u64,
+    /// The position of the partition in the uncompressed data.
+    pub position: u64,
+}
+
 /// Buffers that are reused for all look-ups.
 #[derive(Default)]
 pub(super) struct Scratch {
@@ -103,7 +112,7 @@ const TOGETHER: usize = u64::BITS as usize;
 /// A partition to look up, hashed once for all tables.
 pub(super) struct Sought<'k> {
     token: Token,
-    pub key: &'k [u8],
+    key: &'k [u8],
     hash: (u64, u64),
 }
 
@@ -152,13 +161,20 @@ impl<'k> Sought<'k> {
 }
 
 /// Looks up the row of the partition `key` in SSTables of a table without clustering columns and static columns. Passes
-/// it to `take` if only one of them has it and nothing can shadow it.
+/// it to `take` if only one of them has it and nothing can shadow it. With a hint that is right, the index of that
+/// SSTable is not read.
 pub fn find_only_row(
     sstables: &[Arc<SSTableReader>],
     table: &Table,
     (token, key): (Token, &[u8]),
+    hint: Option<PartitionHint>,
     take: &mut dyn FnMut(Row<'_>),
 ) -> RowLookup {
+    if let Some(hint) = hint
+        && let Some(found) = find_hinted_row(sstables, table, (token, key), hint, take)
+    {
+        return found;
+    }
     let sought = Sought::new(token, key);
     let Some(passing) = sought.passing(sstables) else { return RowLookup::Unknown };
     if passing == 0 {
@@ -167,11 +183,32 @@ pub fn find_only_row(
     let found = Scratch::with(|scratch| match sought.candidates(sstables, passing, &mut scratch.encoded)? {
         Candidates::None => Ok(RowLookup::Absent),
         Candidates::One(sstable, PartitionPosition::Data(position)) => {
-            sstable.cached_only_row(&sought, position, table, scratch, take)
+            let found = sstable.cached_only_row(key, position, table, scratch, take);
+            found.map(|found| found.unwrap_or(RowLookup::Absent))
         }
         Candidates::One(_, PartitionPosition::Rows(_)) | Candidates::Several => Ok(RowLookup::Unknown),
     });
     found.unwrap_or(RowLookup::Unknown)
+}
+
+/// As [`find_only_row`], at the hinted position. `None` if the partition is not there, or if another SSTable may have
+/// it too.
+fn find_hinted_row(
+    sstables: &[Arc<SSTableReader>],
+    table: &Table,
+    (token, key): (Token, &[u8]),
+    hint: PartitionHint,
+    take: &mut dyn FnMut(Row<'_>),
+) -> Option<RowLookup> {
+    let hinted = sstables.iter().find(|sstable| sstable.number() == hint.sstable)?;
+    if sstables.len() > 1 {
+        let sought = Sought::new(token, key);
+        let mut others = sstables.iter().filter(|sstable| !Arc::ptr_eq(sstable, hinted));
+        if others.any(|sstable| sstable.may_have(&sought)) {
+            return None;
+        }
+    }
+    Scratch::with(|scratch| hinted.cached_only_row(key, hint.position, table, scratch, take)).ok()?
 }
 
 impl Scratch {
@@ -195,37 +232,37 @@ impl SSTableReader {
         is_plain && std::ptr::eq(&*self.view.table, table)
     }
 
-    /// The row of the partition at a data position, if that is the one sought.
+    /// The row of the partition at a data position; `None` if another partition is there.
     fn cached_only_row(
         &self,
-        sought: &Sought<'_>,
+        key: &[u8],
         position: u64,
         table: &Table,
         scratch: &mut Scratch,
         take: &mut dyn FnMut(Row<'_>),
-    ) -> Result<RowLookup, NotCached> {
+    ) -> Result<Option<RowLookup>, NotCached> {
         if !self.gives_rows(table) {
-            return Ok(RowLookup::Unknown);
+            return Ok(Some(RowLookup::Unknown));
         }
         let (version, decoder) = (self.files.descriptor.version, self.decoder());
         let (spill, clustering, mut buffers, _) = scratch.split();
         let lookup = CachedWindow::new(&self.files.data, spill).decode(position, |input| {
-            if input.short_bytes("partition key")? != sought.key {
-                return Ok(RowLookup::Absent);
+            if input.short_bytes("partition key")? != key {
+                return Ok(None);
             }
             if !read_partition_deletion(version, input)?.is_live() {
-                return Ok(RowLookup::Unknown);
+                return Ok(Some(RowLookup::Unknown));
             }
             let head = decoder.head(input, clustering)?;
             if head.is_end() {
-                return Ok(RowLookup::Absent);
+                return Ok(Some(RowLookup::Absent));
             }
             if !is_simple(&head) {
-                return Ok(RowLookup::Unknown);
+                return Ok(Some(RowLookup::Unknown));
             }
-            Ok(if buffers.decode(&decoder, &head, input)? { RowLookup::Found } else { RowLookup::Absent })
+            Ok(Some(if buffers.decode(&decoder, &head, input)? { RowLookup::Found } else { RowLookup::Absent }))
         })?;
-        if lookup == RowLookup::Found {
+        if lookup == Some(RowLookup::Found) {
             take(Row::new(buffers.row));
         }
         Ok(lookup)

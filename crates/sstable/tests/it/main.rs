@@ -13,6 +13,7 @@ mod every_bit;
 mod fixture;
 mod format;
 mod found_rows;
+mod hints;
 mod large;
 mod order;
 mod reading;

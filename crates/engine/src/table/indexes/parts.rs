@@ -61,23 +61,25 @@ pub(crate) enum PartFile {
 /// An index file, and whether a read found damage in it.
 pub(crate) struct WatchedFile {
     file: PartFile,
+    /// The number of the open SSTable that it belongs to.
+    sstable: u64,
     is_damaged: AtomicBool,
 }
 
 impl WatchedFile {
-    /// Opens an index file of an SSTable. Blocks on the disk.
+    /// Opens an index file of the open SSTable with this number. Blocks on the disk.
     pub fn open(
         disk: &dyn Disk,
         path: &Path,
         key: IndexKey,
-        origin: &Origin,
+        (origin, sstable): (&Origin, u64),
         cache: &BlockCache,
     ) -> Result<Arc<WatchedFile>, SSTableError> {
         let file = match key.part.similarity() {
             None => PartFile::Entries(Arc::new(IndexFile::open(disk, path, key, origin, cache)?)),
             Some(_) => PartFile::Vectors(Arc::new(VectorFile::open(disk, path, key, origin, cache)?)),
         };
-        Ok(Arc::new(WatchedFile { file, is_damaged: AtomicBool::new(false) }))
+        Ok(Arc::new(WatchedFile { file, sstable, is_damaged: AtomicBool::new(false) }))
     }
 
     pub fn is_damaged(&self) -> bool {
@@ -170,6 +172,10 @@ struct Watched<P> {
 impl<P: Source> Source for Watched<P> {
     fn read(&self, start: Bound<&[u8]>, end: &[u8], may_block: bool, batch: &mut Batch) -> Result<(), SSTableError> {
         self.file.note(self.part.read(start, end, may_block, batch))
+    }
+
+    fn sstable(&self) -> Option<u64> {
+        Some(self.file.sstable)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Reading a row whose place is known. A row that is at hand in one memtable or SSTable is taken without a cursor,
 //! which would cost several times as much.
 
-use engine::{RowPlace, Rows, Target};
+use engine::{PartitionHint, RowPlace, Rows, Target};
 use model::{KeyRange, PartitionKey, ReadRange, Row, Slice, Slices};
 
-use super::{Flow, Found, Page};
+use super::{Flow, Found, Page, recycle_parts};
 use crate::QueryError;
 use crate::budget::{FREE_ANSWER_BYTES, steps_of_bytes};
 use crate::row_view::split_key;
@@ -16,10 +16,11 @@ impl Page<'_> {
         lookup::applies(&self.plan.table) && self.group.is_none()
     }
 
-    /// Reads the row of a partition with this serialized clustering, as [`Page::read_range`] does.
+    /// Reads the row of a partition with this serialized clustering, as [`Page::read_range`] does. An SSTable probably
+    /// has it where the hint says.
     pub(in super::super) fn read_row(
         &mut self,
-        partition: PartitionKey,
+        (partition, hint): (PartitionKey, Option<PartitionHint>),
         clustering: &[u8],
         is_resumed: bool,
     ) -> Result<Flow, QueryError> {
@@ -32,7 +33,7 @@ impl Page<'_> {
         let rows = engine.rows(
             execution.schema,
             &plan.table,
-            &Target::Row(place),
+            &Target::Row(place, hint),
             execution.now_seconds,
             execution.turn(),
             &mut |row| {
@@ -81,10 +82,11 @@ impl Page<'_> {
             self.count_tombstones(1)?;
             return Ok(Flow::Next);
         }
-        let mut key = Vec::new();
+        let mut key = recycle_parts(std::mem::take(&mut self.scratch.parts));
         split_key(table, partition.bytes(), &mut key);
         self.live_rows += 1;
         let (_, flow) = self.take(&Found { partition, key: &key, statics: &[], clustering, row: Some(row) })?;
+        self.scratch.parts = recycle_parts(key);
         Ok(if flow == Flow::Stop { Flow::Stop } else { Flow::Next })
     }
 }
