@@ -21,6 +21,7 @@ mod in_memory;
 mod index_limits;
 mod indexes;
 mod indexes_model;
+mod indexes_of_single_rows;
 mod logins;
 mod masking;
 mod modify;
