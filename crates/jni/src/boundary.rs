@@ -467,8 +467,8 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_snapshot(
     })
 }
 
-/// `long cleanUp(long memtable, long request, long length, long out, long capacity)`: removes the partitions that a table
-/// of the engine has outside of ranges of tokens. 1 if all of them are gone, 0 if some are left.
+/// `long cleanUp(long memtable, long request, long length, long out, long capacity)`: removes the partitions that a
+/// table of the engine has outside of ranges of tokens. 1 if all of them are gone, 0 if some are left.
 ///
 /// # Safety
 /// Promises 1 to 3.

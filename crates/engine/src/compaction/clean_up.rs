@@ -100,8 +100,8 @@ impl Found {
         self.mixed.iter().map(|sstable| vec![sstable.clone()]).collect()
     }
 
-    /// All that is left to clean up, with one of the others: the smallest one that has cells without an end, if there is
-    /// such a one, since a merge leaves something of it.
+    /// All that is left to clean up, with one of the others: the smallest one that has cells without an end, if there
+    /// is such a one, since a merge leaves something of it.
     fn together(&self) -> Vec<Inputs> {
         let left: Inputs = self.mixed.iter().chain(&self.covering).cloned().collect();
         let lasting = |sstable: &&Arc<SSTableReader>| {

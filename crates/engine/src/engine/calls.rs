@@ -243,13 +243,13 @@ impl Engine {
         self.compaction.compact(&store)
     }
 
-    /// Flushes the memtable and removes all partitions outside of `kept` from the table's SSTables. Those that have none
-    /// are not touched; the others are rewritten one after another, each as a whole or not at all, so that an error or a
-    /// crash leaves what was not rewritten yet. Rows that are written meanwhile stay.
+    /// Flushes the memtable and removes all partitions outside of `kept` from the table's SSTables. Those that have
+    /// none are not touched; the others are rewritten one after another, each as a whole or not at all, so that an
+    /// error or a crash leaves what was not rewritten yet. Rows that are written meanwhile stay.
     ///
-    /// Returns whether all such partitions are gone. Some may be left if a truncation, a drop or a shutdown stopped the
-    /// merges, or if the log still needs an SSTable with nothing else. Blocks until the merges are complete. Refused for
-    /// a table that lives in memory.
+    /// Returns whether all such partitions are gone. Some may be left if a truncation, a drop or a shutdown stopped
+    /// the merges, or if the log still needs an SSTable with nothing else. Blocks until the merges are complete.
+    /// Refused for a table that lives in memory.
     pub fn clean_up(&self, table: &Table, kept: &TokenRanges) -> Result<bool, EngineError> {
         let store = self.shared.store(table)?;
         if store.resident().is_some() {
