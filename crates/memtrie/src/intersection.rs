@@ -13,6 +13,9 @@ use crate::terms::Bounds;
 /// How many places ahead nodes are prefetched.
 const PLACES_AHEAD: usize = 12;
 
+/// Looking up this number of children in a node costs about as much as entering a place.
+const CHILDREN_PER_STEP: usize = 8;
+
 /// Yields the keys that two branches both have, in ascending order and without their contents. It starts before the
 /// first key; [`Intersection::advance`] moves to it.
 ///
@@ -29,7 +32,7 @@ pub struct Intersection<'a> {
     children: Vec<(u8, Ptr)>,
     /// Whether the path has not left the one to the start yet.
     is_on_start: bool,
-    /// The places that may still be entered after that.
+    /// The steps that are left after that.
     steps_left: usize,
 }
 
@@ -44,8 +47,9 @@ struct Place {
 }
 
 impl<'a> Intersection<'a> {
-    /// The common keys within `bounds`. It ends early once it has entered this number of places (at least one) besides
-    /// those on the way to the start: then [`rest`](Self::rest) says where to continue.
+    /// The common keys within `bounds`. It ends early after about this number of steps (at least one), besides those on
+    /// the way to the start: a step is a place that it enters, or some children that it looks up. Then
+    /// [`rest`](Self::rest) says where to continue.
     pub fn new(one: &Tail<'a>, other: &Tail<'a>, bounds: Bounds<'a>, steps_max: usize) -> Intersection<'a> {
         let (path, mut places) = (Vec::with_capacity(48), Vec::with_capacity(64));
         let memories = one.memory().zip(other.memory()).map(<[Memory<'a>; 2]>::from);
@@ -91,7 +95,7 @@ impl<'a> Intersection<'a> {
         Some(self.path)
     }
 
-    /// Places on the way to the start do not count, so that every intersection gets further than the one before.
+    /// Steps on the way to the start do not count, so that every intersection gets further than the one before.
     fn count_step(&mut self) {
         if self.is_on_start {
             self.is_on_start = match self.bounds.start {
@@ -159,6 +163,9 @@ impl<'a> Intersection<'a> {
                 nodes[other] = NodePosition::of(found);
                 self.places.push(Place { depth, character: Some(character), nodes });
             }
+        }
+        if !self.is_on_start {
+            self.steps_left = self.steps_left.saturating_sub(self.children.len() / CHILDREN_PER_STEP);
         }
         let added = &self.places[start..];
         added.iter().rev().take(PLACES_AHEAD).for_each(|place| prefetch(memories, place));

@@ -87,6 +87,31 @@ fn an_intersection_gives_the_keys_that_both_have() {
     assert!(found_count > 3_000 || !are_all, "{found_count}");
 }
 
+/// Large nodes of both tries without a common child take long, although no place is entered below them.
+#[test]
+fn children_that_are_looked_up_count_as_steps() {
+    let tries = [trie(), trie()];
+    for prefix in 0..64_u8 {
+        for end in 0..=u8::MAX {
+            tries[usize::from(end % 2)].writer().put(&[prefix, end], b"x").expect("room");
+        }
+    }
+    let pins = [tries[0].pin(), tries[1].pin()];
+    let (one, other) = (pins[0].tail(&[]), pins[1].tail(&[]));
+    let (mut start, mut count) = (Vec::new(), 0);
+    loop {
+        let bounds = Bounds { start: Bound::Included(&start[..]), end: Bound::Unbounded };
+        let mut intersection = Intersection::new(&one, &other, bounds, 64);
+        assert!(!intersection.advance(), "they have no common key");
+        count += 1;
+        match intersection.rest() {
+            Some(rest) => start = rest,
+            None => break,
+        }
+    }
+    assert!((10..=64).contains(&count), "{count} intersections for {} children", 64 * 128);
+}
+
 /// Keys that are there from the beginning are found while others come and go, and nothing else is found.
 #[test]
 fn an_intersection_beside_a_writer_finds_what_stays() {
