@@ -10,6 +10,8 @@ use model::{KeyBound, KeyRange, PartitionKey, Table};
 use sstable::PartitionHint;
 use types::CqlType;
 
+use crate::nan::with_one_nan;
+
 /// A term is cut behind this number of bytes. Values that agree up to there have the same term.
 pub const TERM_BYTES_MAX: usize = 1024;
 
@@ -23,9 +25,9 @@ const BEHIND_ALL: u8 = 0xff;
 
 /// Appends the term of a value, with its terminator.
 pub(crate) fn push_term(ty: &CqlType, value: &[u8], out: &mut Vec<u8>) {
-    let start = out.len();
+    let (start, value) = (out.len(), with_one_nan(ty, value));
     let column = [ClusteringColumnType { cql_type: ty.clone(), reversed: false }];
-    encode_clustering(&column, [Some(value)], TERMINATOR, out);
+    encode_clustering(&column, [Some(&*value)], TERMINATOR, out);
     if out.len() - start > TERM_BYTES_MAX + 1 {
         out.truncate(start + TERM_BYTES_MAX);
         out.push(TERMINATOR);

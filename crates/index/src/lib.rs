@@ -25,6 +25,7 @@ mod entry;
 mod file;
 mod indexer;
 mod memory;
+mod nan;
 mod paged;
 mod text;
 mod two_indexes;

@@ -5,6 +5,7 @@ mod collections;
 mod files;
 mod format;
 mod model;
+mod nan;
 mod rows;
 mod sstables;
 mod support;
