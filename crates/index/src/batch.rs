@@ -106,6 +106,13 @@ impl Batch {
         self.is_last
     }
 
+    /// How many entries are known to follow this index. If the batch is not the last one, these are at least as many as
+    /// a full batch has, although it may have few because they are long.
+    pub(crate) fn known_count(&self, from: usize) -> usize {
+        let known = self.len() - from;
+        if self.is_last { known } else { known.max(Batch::ENTRIES_MAX) }
+    }
+
     /// The number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -93,7 +93,7 @@ impl Candidates {
     /// How many keys are known to follow: all of them if there are few. Keys that several sources have count for each.
     pub fn known_count(&self) -> usize {
         match self {
-            Candidates::Merged(streams) => streams.iter().map(|stream| stream.batch.len() - stream.at).sum(),
+            Candidates::Merged(streams) => streams.iter().map(|stream| stream.batch.known_count(stream.at)).sum(),
             Candidates::Sorted(sorted) => sorted.places.len() - sorted.at,
             Candidates::Common(common) => common.known_count(),
         }

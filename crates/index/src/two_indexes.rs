@@ -87,8 +87,7 @@ impl CommonKeys {
 
     /// How many are known to follow, of which there are at least as many as a full batch has if more are to be read.
     pub(crate) fn known_count(&self) -> usize {
-        let known = self.batch.len() - self.at;
-        if self.batch.is_last() { known } else { known.max(Batch::ENTRIES_MAX) }
+        self.batch.known_count(self.at)
     }
 
     pub(crate) fn advance(&mut self) {

@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytecomp::encode_decorated_key;
+use bytecomp::separator::EXCLUDED;
 use index::{Candidates, Indexer, KeyBounds, MemoryIndex, Place, SORTED_BYTES_MAX, Source, TermRange, decode_place};
 use memtrie::TrieOptions;
-use model::{IndexPart, KeyBound, KeyRange, PartitionUpdate, PartitionUpdateBuilder, RowBuilder};
+use model::{IndexPart, KeyBound, KeyRange, PartitionKey, PartitionUpdate, PartitionUpdateBuilder, RowBuilder};
 use testkit::{Random, seed};
 use types::CqlType;
 
@@ -152,6 +154,22 @@ fn a_range_with_too_many_keys_to_sort_is_not_answered() {
     assert!(open(&all, SORTED_BYTES_MAX).is_some());
     let one = TermRange::equal(&CqlType::Int, &0_i32.to_be_bytes());
     assert!(open(&one, 0).is_some(), "the entries of one value are sorted already");
+}
+
+#[test]
+fn long_keys_of_which_a_batch_has_few_are_known_to_be_many() {
+    let memory = Arc::new(MemoryIndex::new(1));
+    let term = TermRange::equal(&CqlType::Text, b"a");
+    for number in 0..300_u16 {
+        let key = PartitionKey::new(&[&number.to_be_bytes()[..], &[b'k'; 4_000][..]].concat());
+        let mut entry = b"\x40a\x00\x38".to_vec();
+        encode_decorated_key(key.token(), key.bytes(), &mut entry);
+        entry.push(EXCLUDED);
+        memory.put(key.token(), &entry, 4);
+    }
+    let parts = memory.parts().into_iter().map(|part| Box::new(part) as Box<dyn Source>).collect();
+    let candidates = Candidates::open(parts, &term, &KeyBounds::of(&KeyRange::all()), true, 0).unwrap().unwrap();
+    assert!(candidates.known_count() >= 300, "{}", candidates.known_count());
 }
 
 #[test]
