@@ -135,7 +135,7 @@ impl Batch {
         Some(&entry[self.entries[index].term_length as usize..])
     }
 
-    /// The position in the SSTable of the partition that the entry with this index names, as far as the source knows it.
+    /// The position in the SSTable of the partition that the entry with this index names, if the source knows it.
     pub fn position(&self, index: usize) -> Option<u64> {
         self.entries.get(index).map(|entry| entry.position).filter(|position| *position != UNKNOWN)
     }
