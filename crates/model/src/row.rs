@@ -80,7 +80,8 @@ impl Liveness {
     }
 
     /// Whether this wins over `other`: the newer wins; at equal timestamps one that Cassandra made expired, then one
-    /// that expires, then the one that expires later.
+    /// that expires, then the one that expires later, then the one with the smaller TTL. Source:
+    /// `LivenessInfo.supersedes` of Cassandra 5.0.8.
     pub fn supersedes(&self, other: &Liveness) -> bool {
         if self.timestamp != other.timestamp {
             return self.timestamp > other.timestamp;
@@ -91,7 +92,7 @@ impl Liveness {
         if self.is_expiring() != other.is_expiring() {
             return self.is_expiring();
         }
-        self.expiration > other.expiration
+        self.expiration > other.expiration || (self.expiration == other.expiration && self.ttl < other.ttl)
     }
 }
 

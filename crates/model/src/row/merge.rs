@@ -12,7 +12,7 @@ use crate::{DeletionTime, Liveness, NO_DELETION_TIME, Table};
 
 /// The winner of two cells of the same column and path, by Cassandra's rules: the newer one; at equal timestamps a
 /// deleted or expiring cell before a live one, a deleted one before an expiring one, then the later deletion or
-/// expiration, then the greater value.
+/// expiration, then the smaller TTL, then the greater value. Source: `Cells.resolveRegular` of Cassandra 5.0.8.
 pub fn reconcile_cells<'a>(left: Cell<'a>, right: Cell<'a>) -> Cell<'a> {
     if cell_order(&left, &right) == Ordering::Less { right } else { left }
 }
@@ -24,9 +24,8 @@ fn cell_order(left: &Cell<'_>, right: &Cell<'_>) -> Ordering {
         .then_with(|| ends(left).cmp(&ends(right)))
         .then_with(|| left.is_tombstone().cmp(&right.is_tombstone()))
         .then_with(|| left.local_deletion_time.cmp(&right.local_deletion_time))
+        .then_with(|| right.ttl.cmp(&left.ttl))
         .then_with(|| left.value.cmp(right.value))
-        // Cassandra decides this tie by the order of arrival, which this merge does not know.
-        .then_with(|| left.ttl.cmp(&right.ttl))
 }
 
 /// The size of the groups in which a merge of more versions proceeds: within a group each cell is compared with the

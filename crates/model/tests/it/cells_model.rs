@@ -59,7 +59,11 @@ fn random_deletion(random: &mut Choices) -> DeletionTime {
 fn random_row(random: &mut Choices) -> ModelRow {
     let liveness = match random.below(4) {
         0 => Liveness::EMPTY,
-        1 => Liveness { timestamp: random.below(6) as i64, ttl: 1, expiration: 20 + random.below(3) as u32 },
+        1 => Liveness {
+            timestamp: random.below(6) as i64,
+            ttl: 1 + random.below(2) as i32,
+            expiration: 20 + random.below(3) as u32,
+        },
         _ => Liveness::at(random.below(6) as i64),
     };
     let mut row =
