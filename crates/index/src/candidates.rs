@@ -27,9 +27,10 @@ pub enum Candidates {
 }
 
 impl Candidates {
-    /// The candidates for a range of values within some partitions. `None` if the keys would have to be sorted and have
-    /// more than `sorted_bytes_max` bytes (at most [`SORTED_BYTES_MAX`]); then every row is a candidate. Where the
-    /// thread may not be blocked, also if they are more than a few.
+    /// The candidates for a range of values within some partitions. `None` if the keys would have to be sorted and the
+    /// range has more than `sorted_bytes_max` bytes of them (at most [`SORTED_BYTES_MAX`]), within the partitions or
+    /// not, because all of them are read; then every row is a candidate. Where the thread may not be blocked, also if
+    /// they are more than a few.
     pub fn open(
         sources: Vec<Box<dyn Source>>,
         terms: &TermRange,
@@ -237,15 +238,19 @@ impl SortedKeys {
         debug_assert!(bytes_max <= SORTED_BYTES_MAX, "places are of 32 bits");
         let sstables = sources.iter().map(|source| source.sstable()).collect();
         let mut sorted = SortedKeys { bytes: Vec::new(), places: Vec::new(), at: 0, sstables };
+        let mut read_bytes = 0;
         let mut batch = if may_block { Batch::default() } else { Batch::with_entries_max(FEW_ENTRIES) };
         for (number, source) in sources.iter().enumerate() {
             let mut start = Bound::Included(terms.start.clone());
             loop {
                 batch.clear();
                 source.read(start.as_ref().map(Vec::as_slice), &terms.end, may_block, &mut batch)?;
-                (0..batch.len()).for_each(|index| sorted.add(&batch, index, number as u32, bounds));
-                let is_large = sorted.bytes.len() + sorted.places.len() * size_of::<SortedPlace>() > bytes_max;
-                if is_large || (!may_block && !batch.is_last()) {
+                for index in 0..batch.len() {
+                    let key = batch.key(index).unwrap_or_default();
+                    read_bytes += key.len() + size_of::<SortedPlace>();
+                    sorted.add(&batch, index, number as u32, bounds);
+                }
+                if read_bytes > bytes_max || (!may_block && !batch.is_last()) {
                     return Ok(None);
                 }
                 match batch.len().checked_sub(1).and_then(|last| batch.entry(last)) {

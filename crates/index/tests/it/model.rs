@@ -145,15 +145,18 @@ fn a_range_with_too_many_keys_to_sort_is_not_answered() {
             memory.put(row.key.token(), entry, length);
         });
     }
-    let open = |range: &TermRange, max: usize| {
+    let open = |range: &TermRange, keys: &KeyRange, max: usize| {
         let parts = memory.parts().into_iter().map(|part| Box::new(part) as Box<dyn Source>).collect();
-        Candidates::open(parts, range, &KeyBounds::of(&KeyRange::all()), true, max).unwrap()
+        Candidates::open(parts, range, &KeyBounds::of(keys), true, max).unwrap()
     };
     let all = TermRange::between(&CqlType::Int, None, None);
-    assert!(open(&all, 1_000).is_none());
-    assert!(open(&all, SORTED_BYTES_MAX).is_some());
+    assert!(open(&all, &KeyRange::all(), 1_000).is_none());
+    assert!(open(&all, &KeyRange::all(), SORTED_BYTES_MAX).is_some());
+    let partition = KeyRange::Single(PartitionKey::new(b"without rows"));
+    assert!(open(&all, &partition, 1_000).is_none(), "the keys of other partitions have to be read too");
+    assert!(open(&all, &partition, SORTED_BYTES_MAX).is_some());
     let one = TermRange::equal(&CqlType::Int, &0_i32.to_be_bytes());
-    assert!(open(&one, 0).is_some(), "the entries of one value are sorted already");
+    assert!(open(&one, &KeyRange::all(), 0).is_some(), "the entries of one value are sorted already");
 }
 
 #[test]
