@@ -134,6 +134,7 @@ impl Run<'_> {
             table: &self.table,
             tables,
             newer: None,
+            kept: None,
             overlaps: &|_: &PartitionKey| i64::MAX,
             now_seconds: 1_800_000_000,
             boundaries: Vec::new(),
