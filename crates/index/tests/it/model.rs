@@ -88,7 +88,7 @@ fn candidates_are_the_rows_that_had_such_a_value_in_reading_order() {
                     let is_in = |value: &Vec<u8>| is_between(&column.ty, first.as_deref(), last.as_deref(), value);
                     if keys.contains(&row.key) && value.as_ref().is_some_and(is_in) {
                         let clustering = (!is_whole).then(|| row.clustering.clone());
-                        expected.push(Place { partition: row.key.clone(), clustering });
+                        expected.push(Place { partition: row.key.clone(), clustering, hint: None });
                     }
                 }
                 expected.sort_by(|one, other| {
