@@ -33,13 +33,17 @@ impl Compaction {
     /// it shadows. Each is replaced as a whole or not at all.
     ///
     /// One of which nothing would be left, while the log may still hold its records, is merged in the end with one that
-    /// covers these records from then on. Without such a one it stays. Returns false if it does, or if the merges were
-    /// stopped. Blocks until all is done.
+    /// covers these records from then on, or with all if nothing of that one is left either. It stays if nothing of the
+    /// whole table would be left. Returns false if it stays, or if the merges were stopped. Blocks until all is done.
     pub fn clean_up(&self, store: &TableStore, kept: &TokenRanges) -> Result<bool, EngineError> {
         let one_at_a_time = lock(&store.compacting_all);
-        let mut cleaned = self.rewrite(store, kept, Found::one_by_one);
-        if matches!(cleaned, Ok(false)) {
-            cleaned = self.rewrite(store, kept, Found::together);
+        let mut cleaned = Ok(false);
+        let plans: [fn(&Found) -> Vec<Inputs>; 3] = [Found::one_by_one, Found::with_another, Found::all_together];
+        for plan in plans {
+            cleaned = self.rewrite(store, kept, plan);
+            if !matches!(cleaned, Ok(false)) {
+                break;
+            }
         }
         drop(one_at_a_time);
         // Restarts the merges that were stopped.
@@ -101,15 +105,24 @@ impl Found {
     }
 
     /// All that is left to clean up, with one of the others: the smallest one that has cells without an end, if there
-    /// is such a one, since a merge leaves something of it.
-    fn together(&self) -> Vec<Inputs> {
-        let left: Inputs = self.mixed.iter().chain(&self.covering).cloned().collect();
+    /// is such a one, since a merge mostly leaves something of it.
+    fn with_another(&self) -> Vec<Inputs> {
         let lasting = |sstable: &&Arc<SSTableReader>| {
             (sstable.statistics().stats.max_local_deletion_time, Reverse(sstable.data_length_bytes()))
         };
+        self.left_with(self.clean.iter().max_by_key(lasting))
+    }
+
+    fn all_together(&self) -> Vec<Inputs> {
+        self.left_with(&self.clean)
+    }
+
+    /// One merge of all that is left to clean up and these others, or none if nothing is left.
+    fn left_with<'f>(&'f self, others: impl IntoIterator<Item = &'f Arc<SSTableReader>>) -> Vec<Inputs> {
+        let left: Inputs = self.mixed.iter().chain(&self.covering).cloned().collect();
         match left.is_empty() {
             true => Vec::new(),
-            false => vec![left.into_iter().chain(self.clean.iter().max_by_key(lasting).cloned()).collect()],
+            false => vec![left.into_iter().chain(others.into_iter().cloned()).collect()],
         }
     }
 }

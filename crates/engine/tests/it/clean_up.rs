@@ -11,8 +11,8 @@ use testkit::Choices;
 use types::{Token, TokenRanges};
 
 use crate::fixture::{
-    create_table, delete_partition, expired_insertion, insert, insertion, memory_only, open_with, partition_deletion,
-    row_deletion, rows, set_options, small_options,
+    create_table, delete_partition, empty_row, expired_insertion, insert, insertion, memory_only, open_with,
+    partition_deletion, row_deletion, rows, set_options, small_options,
 };
 
 const KEYS: i32 = 24;
@@ -150,6 +150,24 @@ fn an_sstable_of_others_alone_stays_as_long_as_the_log_needs_it() {
     assert!(!engine.clean_up(&table, &first_keys(6)).unwrap());
     assert_eq!(rows(&engine, &table).len(), 1);
     insert(&engine, &table, keys[0], 0, "of this node", 10);
+    assert!(engine.clean_up(&table, &first_keys(6)).unwrap());
+    assert_eq!(rows(&engine, &table), [(keys[0], 0, "of this node".into())]);
+}
+
+#[test]
+fn an_sstable_of_which_a_merge_leaves_nothing_does_not_keep_those_of_others() {
+    let disk = SimulatedDisk::new();
+    let engine = open_with(&small_options(&disk));
+    let table = create_table(&engine);
+    let keys = keys_by_token();
+    insert(&engine, &table, keys[9], 0, "of another node", 10);
+    engine.flush(&table).unwrap();
+    insert(&engine, &table, keys[0], 0, "of this node", 10);
+    engine.flush(&table).unwrap();
+    // A row without liveness and cells makes the smallest SSTable.
+    block_on(engine.write(&empty_row(&table, keys[1], 0))).unwrap();
+    engine.flush(&table).unwrap();
+    assert_eq!(names(&disk, &table).len(), 3);
     assert!(engine.clean_up(&table, &first_keys(6)).unwrap());
     assert_eq!(rows(&engine, &table), [(keys[0], 0, "of this node".into())]);
 }

@@ -92,6 +92,16 @@ pub fn insertion(table: &Arc<Table>, key: i32, row: i32, value: &str, timestamp:
     Mutation::new(vec![update.build()])
 }
 
+/// A row without liveness and cells.
+pub fn empty_row(table: &Arc<Table>, key: i32, row: i32) -> Mutation {
+    let (mut builder, mut blob) = (RowBuilder::default(), Vec::new());
+    builder.start(table.regulars(), false);
+    builder.finish(&mut blob);
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
+    update.row(&clustering(row), &blob);
+    Mutation::new(vec![update.build()])
+}
+
 /// A row that expired at 100, which is long ago, and replaces older content.
 pub fn expired_insertion(table: &Arc<Table>, key: i32, row: i32, timestamp: i64) -> Mutation {
     let mut builder = RowBuilder::default();
