@@ -7,7 +7,7 @@ use crate::token::Token;
 /// A set of tokens, for example those of which a node is a replica.
 ///
 /// It is made of Cassandra's ranges `(start, end]`, which lie on a ring: a range whose start is not less than its end
-/// goes on from the greatest token to the least one, and one whose start is its end has all tokens.
+/// continues from the greatest token to the least one, and one whose start is its end has all tokens.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TokenRanges {
     /// Not empty, ascending, with at least one token between two neighbours; bounds inclusive.

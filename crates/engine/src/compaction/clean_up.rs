@@ -28,9 +28,9 @@ struct Found {
 }
 
 impl Compaction {
-    /// Removes the partitions outside of `kept` from the SSTables that a table has now. Those that have none are not
-    /// touched, and the others are rewritten one after another, oldest first, so that a deletion mostly outlasts what
-    /// it shadows. Each is replaced as a whole or not at all.
+    /// Removes the partitions outside of `kept` from the SSTables that a table has now. Those that have such partitions
+    /// are rewritten one after another, oldest first, so that a deletion mostly outlasts what it shadows. Each is
+    /// replaced as a whole or not at all.
     ///
     /// One of which nothing would be left, while the log may still hold its records, is merged in the end with one that
     /// covers these records from then on, or with all if nothing of that one is left either. It stays if nothing of the

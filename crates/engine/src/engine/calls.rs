@@ -244,8 +244,9 @@ impl Engine {
     }
 
     /// Flushes the memtable and removes all partitions outside of `kept` from the table's SSTables. Those that have
-    /// none are not touched; the others are rewritten one after another, each as a whole or not at all, so that an
-    /// error or a crash leaves what was not rewritten yet. Rows that are written meanwhile stay.
+    /// some are rewritten one after another, each as a whole or not at all, so that an error or a crash leaves what
+    /// was not rewritten yet. The others are rewritten only if the log still needs one of which nothing would be
+    /// left. Rows that are written meanwhile stay.
     ///
     /// Returns whether all such partitions are gone. Some may be left if a truncation, a drop or a shutdown stopped
     /// the merges, or if the log still needs an SSTable with nothing else. Blocks until the merges are complete.
