@@ -70,10 +70,7 @@ impl Similarity {
         match self {
             Similarity::Euclidean => 1.0 / (1.0 + squared_distance(left, right)),
             Similarity::DotProduct => (1.0 + dot_product(left, right)) / 2.0,
-            Similarity::Cosine => {
-                let lengths = f64::from(dot_product(left, left)) * f64::from(dot_product(right, right));
-                (1.0 + (f64::from(dot_product(left, right)) / lengths.sqrt()) as f32) / 2.0
-            }
+            Similarity::Cosine => (1.0 + cosine(left, right) as f32) / 2.0,
         }
     }
 }
@@ -88,20 +85,50 @@ pub fn squared_distance(left: &[f32], right: &[f32]) -> f32 {
     sum(left, right, |one, other| (one - other) * (one - other))
 }
 
+/// As [`dot_product`], with a vector whose elements are serialized, little-endian.
+pub fn dot_product_to_bytes(left: &[f32], right: &[u8]) -> f32 {
+    sum_with_bytes(left, right, |one, other| one * other)
+}
+
 /// As [`squared_distance`], with a vector whose elements are serialized, little-endian.
 pub fn squared_distance_to_bytes(left: &[f32], right: &[u8]) -> f32 {
+    sum_with_bytes(left, right, |one, other| (one - other) * (one - other))
+}
+
+/// The length of a vector. It is right even if the square of it is no normal float.
+pub fn length(vector: &[f32]) -> f64 {
+    let squared = dot_product(vector, vector);
+    match squared.is_normal() {
+        true => f64::from(squared).sqrt(),
+        false => exact_dot_product(vector, vector).sqrt(),
+    }
+}
+
+/// The dot product of vectors whose products need not be normal floats.
+fn exact_dot_product(left: &[f32], right: &[f32]) -> f64 {
+    left.iter().zip(right).map(|(one, other)| f64::from(*one) * f64::from(*other)).sum()
+}
+
+/// The cosine of the angle between two vectors, of which none is all zero.
+fn cosine(left: &[f32], right: &[f32]) -> f64 {
+    let quick = dot_product(left, right);
+    let product = if quick.is_normal() { f64::from(quick) } else { exact_dot_product(left, right) };
+    product / (length(left) * length(right))
+}
+
+#[inline(always)]
+fn sum_with_bytes(left: &[f32], right: &[u8], term: impl Fn(f32, f32) -> f32) -> f32 {
     let (lefts, left_rest) = left.as_chunks::<LANES>();
     let (rights, right_rest) = right.as_chunks::<{ LANES * 4 }>();
     let mut sums = [0.0; LANES];
     for (left, right) in lefts.iter().zip(rights) {
         let right = right.as_chunks::<4>().0;
         for lane in 0..LANES {
-            let difference = left[lane] - f32::from_le_bytes(right[lane]);
-            sums[lane] += difference * difference;
+            sums[lane] += term(left[lane], f32::from_le_bytes(right[lane]));
         }
     }
     let rest = right_rest.as_chunks::<4>().0.iter().map(|element| f32::from_le_bytes(*element));
-    let rest: f32 = left_rest.iter().zip(rest).map(|(one, other)| (one - other) * (one - other)).sum();
+    let rest: f32 = left_rest.iter().zip(rest).map(|(one, other)| term(*one, other)).sum();
     sums.iter().sum::<f32>() + rest
 }
 
@@ -147,6 +174,19 @@ mod tests {
             is_near(Similarity::DotProduct, (1.0 + dot) / 2.0);
             is_near(Similarity::Cosine, (1.0 + dot / (length(&left) * length(&right))) / 2.0);
         }
+    }
+
+    #[test]
+    fn the_cosine_does_not_depend_on_the_lengths_of_the_vectors() {
+        let (left, right) = ([3.0_f32, 4.0, 0.5], [1.0_f32, -2.0, 7.0]);
+        let wanted = Similarity::Cosine.score(&left, &right);
+        let scaled = |vector: [f32; 3], factor: f32| vector.map(|element| element * factor);
+        for factors in [(1e-30, 1.0), (1e-37, 1e-37), (1e-30, 1e16), (1e16, 1e16)] {
+            let score = Similarity::Cosine.score(&scaled(left, factors.0), &scaled(right, factors.1));
+            assert!((score - wanted).abs() < 1e-5, "{factors:?}: {score} and {wanted}");
+        }
+        let long = vec![1e17; 1 << 16];
+        assert!((Similarity::Cosine.score(&long, &long) - 1.0).abs() < 1e-5, "the square of the length is infinite");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) trait Nodes {
     /// Where walks begin; `None` if there is no graph.
     fn entry(&self) -> Option<u32>;
 
-    /// The square of the distance of a point to the target.
+    /// The distance of a point to the target, as [`Target::distance`] says.
     fn distance(&self, node: u32, target: &Target) -> Result<f32, SSTableError>;
 
     /// Appends these points with their distances to the target.

@@ -2,10 +2,11 @@
 //!
 //! Graphs need distances that obey the triangle inequality. Under cosine similarity a point is the vector at length 1.
 //! Under dot products it has one coordinate more, which makes all points of a segment as long as the longest vector;
-//! the target has zero there.
+//! the target has zero there. Then the nearest point has the greatest product with the target, and searches compare
+//! products: the distances would lose their last digits to the square of the longest vector's length.
 
 use types::Similarity;
-use types::similarity::{dot_product, squared_distance, squared_distance_to_bytes};
+use types::similarity::{dot_product, dot_product_to_bytes, length, squared_distance, squared_distance_to_bytes};
 
 /// The points of one segment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,12 +16,12 @@ pub(crate) struct Space {
     pub squared_length: f32,
 }
 
-/// What is searched for, as a point.
+/// What is searched for.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    space: Space,
+    similarity: Similarity,
+    /// As a point; without the additional coordinate under dot products, because it is zero.
     point: Vec<f32>,
-    squared_length: f32,
 }
 
 /// How many coordinates the point of a vector has.
@@ -34,7 +35,7 @@ impl Space {
         let squared_length = match similarity {
             Similarity::DotProduct => {
                 let lengths = vectors.chunks_exact(dimension.max(1)).map(|vector| dot_product(vector, vector));
-                lengths.fold(0.0, f32::max)
+                lengths.fold(0.0, f32::max).min(f32::MAX)
             }
             _ => 0.0,
         };
@@ -46,8 +47,8 @@ impl Space {
         match self.similarity {
             Similarity::Euclidean => out.extend_from_slice(vector),
             Similarity::Cosine => {
-                let length = f64::from(dot_product(vector, vector)).sqrt() as f32;
-                out.extend(vector.iter().map(|element| element / length));
+                let length = length(vector);
+                out.extend(vector.iter().map(|element| (f64::from(*element) / length) as f32));
             }
             Similarity::DotProduct => {
                 out.extend_from_slice(vector);
@@ -58,44 +59,46 @@ impl Space {
 
     /// The target for a wanted vector.
     pub fn target(self, vector: &[f32]) -> Target {
-        let mut point = Vec::with_capacity(vector.len() + 1);
+        let mut point = Vec::with_capacity(vector.len());
         match self.similarity {
-            Similarity::DotProduct => {
-                point.extend_from_slice(vector);
-                point.push(0.0);
-            }
+            Similarity::DotProduct => point.extend_from_slice(vector),
             _ => self.push_point(vector, &mut point),
         }
-        Target { space: self, squared_length: dot_product(vector, vector), point }
+        Target { similarity: self.similarity, point }
     }
 }
 
 impl Target {
-    /// A point itself.
+    /// A point itself, to which others are as near as their distance says.
     pub fn of_point(point: &[f32]) -> Target {
-        let space = Space { similarity: Similarity::Euclidean, squared_length: 0.0 };
-        Target { space, squared_length: 0.0, point: point.to_vec() }
+        Target { similarity: Similarity::Euclidean, point: point.to_vec() }
     }
 
-    /// The square of the distance to a point.
+    /// A number that is less for points that are nearer: the square of the distance, or the negative product.
     pub fn distance(&self, point: &[f32]) -> f32 {
-        squared_distance(&self.point, point)
+        match self.similarity {
+            Similarity::DotProduct => -dot_product(&self.point, &point[..self.point.len().min(point.len())]),
+            _ => squared_distance(&self.point, point),
+        }
     }
 
     /// As [`Target::distance`], of a point whose coordinates are serialized, little-endian.
     pub fn distance_to_bytes(&self, point: &[u8]) -> f32 {
-        squared_distance_to_bytes(&self.point, point)
+        match self.similarity {
+            Similarity::DotProduct => {
+                let vector = &point[..(self.point.len() * 4).min(point.len())];
+                -dot_product_to_bytes(&self.point, vector)
+            }
+            _ => squared_distance_to_bytes(&self.point, point),
+        }
     }
 
     /// The similarity of the vector at this distance.
     pub fn score(&self, distance: f32) -> f32 {
-        match self.space.similarity {
+        match self.similarity {
             Similarity::Euclidean => 1.0 / (1.0 + distance),
             Similarity::Cosine => 1.0 - distance / 4.0,
-            Similarity::DotProduct => {
-                let product = (self.squared_length + self.space.squared_length - distance) / 2.0;
-                (1.0 + product) / 2.0
-            }
+            Similarity::DotProduct => (1.0 - distance) / 2.0,
         }
     }
 }
@@ -119,6 +122,20 @@ mod tests {
                 let (found, exact) = (target.score(target.distance(&point)), similarity.score(vector, &wanted));
                 assert!((found - exact).abs() <= 1e-4 * exact.abs().max(1.0), "{similarity:?}: {found} and {exact}");
             }
+        }
+    }
+
+    #[test]
+    fn short_vectors_beside_a_long_one_keep_their_products() {
+        let vectors: Vec<f32> = (1..50).flat_map(|k| [(k as f32 / 10.0).cos(), (k as f32 / 10.0).sin()]).collect();
+        let all: Vec<f32> = [[1e8, 0.0].as_slice(), &vectors].concat();
+        let space = Space::of(Similarity::DotProduct, 2, &all);
+        let target = space.target(&[0.0, 1.0]);
+        for vector in vectors.chunks(2) {
+            let mut point = Vec::new();
+            space.push_point(vector, &mut point);
+            let score = target.score(target.distance(&point));
+            assert_eq!(score, Similarity::DotProduct.score(vector, &[0.0, 1.0]));
         }
     }
 }

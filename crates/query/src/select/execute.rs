@@ -91,15 +91,19 @@ impl SelectPlan {
             self.read_page(&partitions, slices, state.as_ref(), &mut page)?;
             Ok(page)
         };
-        let mut page = match read(selection, filter, slices) {
-            // The index is not used again until it is rebuilt.
-            Err(QueryError { cause: Cause::UnreadableIndex, .. }) => read(
+        let mut page = read(selection, filter, slices);
+        // An index with a damaged file is not used again until it is rebuilt, but each of the others may have one too.
+        for _ in self.table.indexes() {
+            if !matches!(page, Err(QueryError { cause: Cause::UnreadableIndex, .. })) {
+                break;
+            }
+            page = read(
                 self.selection_for(execution)?,
                 self.restrictions.filter(execution)?,
                 self.restrictions.slices(execution)?,
-            ),
-            page => page,
-        }?;
+            );
+        }
+        let mut page = page?;
         let next = page.state.take().filter(|state| !is_last(state, &partitions));
         Ok(ResponseBody::Rows(Rows {
             metadata: self.selection.metadata().clone(),
