@@ -353,10 +353,22 @@ fn product_text(path: &Path) -> String {
     before_tests(&read(path)).to_owned()
 }
 
+/// The text before its module of tests. Single items that only tests have are left in.
 fn before_tests(text: &str) -> &str {
-    let marks = ["#[cfg(test)]", "#[cfg(all(test"];
-    let end = marks.iter().filter_map(|mark| text.find(mark)).min();
-    &text[..end.unwrap_or(text.len())]
+    let marks = ["#[cfg(test)]\n", "#[cfg(all(test"];
+    let is_of_module = |start: &usize| {
+        let item = text[*start..].lines().find(|line| !line.starts_with('#'));
+        item.is_some_and(|item| item.contains("mod ") && item.ends_with('{'))
+    };
+    let starts = marks.iter().flat_map(|mark| text.match_indices(mark)).map(|(start, _)| start);
+    &text[..starts.filter(is_of_module).min().unwrap_or(text.len())]
+}
+
+#[test]
+fn only_a_module_of_tests_ends_the_product_text() {
+    let product = "#[cfg(test)]\nuse std::fs;\n\nfn open() {}\n";
+    assert_eq!(before_tests(product), product);
+    assert_eq!(before_tests(&format!("{product}#[cfg(all(test, unix))]\n#[path = \"x\"]\nmod tests {{\n")), product);
 }
 
 fn contains_word(text: &str, word: &str) -> bool {
