@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions, SimulatedDisk};
 use commitlog::{CommitLog, FILE_NAME, LogOptions};
-use fuzz_corpus::{key_seeds, record_seeds};
+use fuzz_corpus::{index_seeds, key_seeds, record_seeds};
 use sstable::{Component, CompressionInfo};
 use uuid::Uuid;
 
@@ -36,6 +36,9 @@ fn main() {
     for (name, key) in key_seeds() {
         write("byte_comparable", &name, &key);
     }
+    let [entries, vectors] = index_seeds().unwrap();
+    entries.iter().for_each(|(name, file)| write("index_entries", name, file));
+    vectors.iter().for_each(|(name, file)| write("index_vectors", name, file));
     write("log_file", "three-records", &log_file());
     for name in ["types_empty", "statics", "tombs", "colls", "wide_rt"] {
         write("sstable_data", name, &table_data(name));

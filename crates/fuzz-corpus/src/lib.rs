@@ -7,6 +7,7 @@
 
 mod commit_log;
 mod frames;
+mod indexes;
 mod keys;
 mod logins;
 mod mutate;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+pub use indexes::seeds as index_seeds;
 pub use keys::seeds as key_seeds;
 pub use mutate::Mutator;
 pub use mutation::seeds as record_seeds;
@@ -51,6 +53,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "sstable_rows", run: tables::rows },
     Target { name: "sstable_data", run: tables::data },
     Target { name: "sstable_chunk", run: tables::chunk },
+    Target { name: "index_entries", run: indexes::entries },
+    Target { name: "index_vectors", run: indexes::vectors },
 ];
 
 /// Runs the target of that name, for the binaries of `fuzz/`.

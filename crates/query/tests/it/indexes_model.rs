@@ -16,8 +16,8 @@ const STEPS: usize = 150;
 /// The tables: with indexes, and without.
 const TABLES: [&str; 2] = ["indexed", "plain"];
 const COLUMNS: &str = "k1 int, k2 text, c1 int, c2 text, s int static, ss set<int> static, a int, b text, t text, x text, \
-     d decimal, l list<int>, e set<text>, m map<text, int>, f frozen<list<int>>, u frozen<pair>";
-const TARGETS: [&str; 17] = [
+     d decimal, o boolean, i inet, y float, z blob, w timestamp, n varint, g uuid, l list<int>, e set<text>, m map<text, int>, f frozen<list<int>>, u frozen<pair>";
+const TARGETS: [&str; 25] = [
     "k1",
     "k2",
     "c1",
@@ -29,6 +29,14 @@ const TARGETS: [&str; 17] = [
     "t",
     "x",
     "d",
+    "o",
+    "i",
+    "y",
+    "z",
+    "w",
+    "n",
+    "g",
+    "u",
     "l",
     "e",
     "keys(m)",
@@ -120,6 +128,13 @@ impl Test {
             "t" => FOLDED[self.random.below(FOLDED.len())].to_owned(),
             "x" => LIKED[self.random.below(LIKED.len())].to_owned(),
             "d" => ["1", "1.0", "-2.50", "10"][self.random.below(4)].to_owned(),
+            "o" => ["true", "false"][self.random.below(2)].to_owned(),
+            "i" => ["'10.0.0.1'", "'::ffff:10.0.0.1'", "'::1'"][self.random.below(3)].to_owned(),
+            "y" => ["0.0", "-0.0", "1.5", "NaN", "-Infinity"][self.random.below(5)].to_owned(),
+            "z" => ["0x", "0x00", "0xff01"][self.random.below(3)].to_owned(),
+            "w" => ["0", "-5", "1000"][self.random.below(3)].to_owned(),
+            "n" => ["0", "-1", "300", "-300"][self.random.below(4)].to_owned(),
+            "g" => format!("0000000{}-0000-{}000-8000-000000000000", self.number(2), 1 + self.random.below(4)),
             "m" => format!("{{{}: {}, {}: {}}}", self.text(), self.number(3), self.text(), self.number(3)),
             "f" => format!("[{}]", ["", "1", "1, 2"][self.random.below(3)]),
             "u" => format!("{{x: {}, y: {}}}", self.number(2), self.text()),
@@ -170,10 +185,11 @@ impl Test {
                 format!("DELETE FROM @ USING TIMESTAMP {} WHERE {}", self.number(30), self.partition())
             }
             _ => {
-                let columns: Vec<&str> = ["a", "b", "t", "x", "d", "l", "e", "m", "f", "u"]
-                    .into_iter()
-                    .filter(|_| self.random.one_in(2))
-                    .collect();
+                let columns: Vec<&str> =
+                    ["a", "b", "t", "x", "d", "o", "i", "y", "z", "w", "n", "g", "l", "e", "m", "f", "u"]
+                        .into_iter()
+                        .filter(|_| self.random.one_in(2))
+                        .collect();
                 let mut names = "k1, k2, c1, c2".to_owned();
                 let mut values =
                     format!("{}, {}, {}, {}", self.number(3), self.value("k2"), self.number(4), self.text());
@@ -190,11 +206,13 @@ impl Test {
     /// A condition that the index of a target answers. Ranges are answered if it is storage-attached.
     fn condition(&mut self, target: &str) -> String {
         match target {
-            "k1" | "c1" | "s" | "a" | "d" if self.random.one_in(2) => match self.random.below(3) {
-                0 => format!("{target} > {}", self.value(target)),
-                1 => format!("{target} <= {}", self.value(target)),
-                _ => format!("{target} >= {} AND {target} < {}", self.value(target), self.value(target)),
-            },
+            "k1" | "c1" | "s" | "a" | "d" | "i" | "y" | "z" | "w" | "n" | "g" if self.random.one_in(2) => {
+                match self.random.below(3) {
+                    0 => format!("{target} > {}", self.value(target)),
+                    1 => format!("{target} <= {}", self.value(target)),
+                    _ => format!("{target} >= {} AND {target} < {}", self.value(target), self.value(target)),
+                }
+            }
             "t" => TEXT_CONDITIONS[self.random.below(2)][0].to_owned(),
             "x" => TEXT_CONDITIONS[2 + self.random.below(6)][0].to_owned(),
             "ss" => format!("ss CONTAINS {}", self.number(3)),
@@ -310,8 +328,10 @@ impl Test {
 
     fn restart(&mut self) {
         let node = self.node.take().unwrap();
-        if self.random.one_in(2) {
-            node.processor.engine().shutdown().unwrap();
+        match self.random.below(3) {
+            0 => node.processor.engine().shutdown().unwrap(),
+            1 => self.disk = self.disk.crash_image(self.random.number()),
+            _ => {}
         }
         drop(node);
         match self.random.below(3) {

@@ -123,8 +123,10 @@ impl Test {
 
     fn restart(&mut self) {
         let node = self.node.take().unwrap();
-        if self.random.one_in(2) {
-            node.processor.engine().shutdown().unwrap();
+        match self.random.below(3) {
+            0 => node.processor.engine().shutdown().unwrap(),
+            1 => self.disk = self.disk.crash_image(self.random.number()),
+            _ => {}
         }
         drop(node);
         if self.random.one_in(3) {
