@@ -289,6 +289,8 @@ impl Test {
             let class = match target {
                 "t" => FOLDING,
                 "x" => LIKING,
+                // No storage-attached index takes blobs.
+                "z" => "",
                 _ => ["", "USING 'sai'"][self.random.below(2)],
             };
             self.node().run(&format!("CREATE INDEX ON indexed ({target}) {class}"));
