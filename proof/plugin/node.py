@@ -45,6 +45,28 @@ READS = [
 ]
 
 
+# Columns of the primary key that are renamed, and columns that get the names which are free then.
+RENAMED_SCHEMA = [
+    "CREATE TABLE {ks}.renamed (k int, a int, b text, v int, PRIMARY KEY (k, a, b)) WITH memtable = '{memtable}'",
+    "CREATE TABLE {ks}.reused (k int, c int, v int, PRIMARY KEY (k, c)) WITH memtable = '{memtable}'",
+    "INSERT INTO {ks}.renamed (k, a, b, v) VALUES (1, 2, 'three', 4) USING TIMESTAMP 1",
+    "INSERT INTO {ks}.reused (k, c, v) VALUES (1, 2, 3) USING TIMESTAMP 1",
+]
+RENAMES = [
+    "ALTER TABLE {ks}.renamed RENAME a TO x",
+    "ALTER TABLE {ks}.renamed RENAME b TO a",
+    "INSERT INTO {ks}.renamed (k, x, a, v) VALUES (1, 5, 'six', 7) USING TIMESTAMP 2",
+    "INSERT INTO {ks}.renamed (k, x, a, v) VALUES (1, 2, 'three', 8) USING TIMESTAMP 2",
+    "ALTER TABLE {ks}.reused RENAME c TO d",
+    "ALTER TABLE {ks}.reused ADD c int",
+    "INSERT INTO {ks}.reused (k, d, v, c) VALUES (1, 4, 5, 6) USING TIMESTAMP 2",
+]
+RENAMED_READS = [
+    "SELECT * FROM {ks}.renamed", "SELECT k, x, a, v FROM {ks}.renamed WHERE k = 1 AND x = 5", "SELECT * FROM {ks}.reused",
+    "SELECT * FROM {ks}.reused WHERE k = 1 AND d > 2", "SELECT * FROM {ks}.reused WHERE c = 6 ALLOW FILTERING",
+]
+
+
 class Statements:
     """Random changes with timestamps of their own, so that both keyspaces end with the same cells."""
 
@@ -138,6 +160,13 @@ class Proof:
                 stock, ours = (rows(connection, read.format(ks=keyspace)) for keyspace in ("stock", own))
                 self.check(f"{when}: {read}", stock == ours, f"\n  Cassandra: {stock}\n  ours:      {ours}")
 
+    def rename_keys(self) -> None:
+        """From now on, `compare` reads the tables whose columns were renamed too."""
+        with Connection(self.node.host, self.node.port) as connection:
+            for statement in (*RENAMED_SCHEMA, *RENAMES):
+                self.both(connection, statement)
+        self.reads = [*self.reads, *RENAMED_READS]
+
     def refusal(self, statement: str, part: str) -> None:
         with Connection(self.node.host, self.node.port) as connection:
             answer = connection.query(statement)
@@ -196,6 +225,7 @@ def prove(jar, seed: int, statements: int) -> tuple[int, int]:
             proof.both(connection, "ALTER TABLE {ks}.wide ADD v int")
             proof.both(connection, "ALTER TYPE {ks}.pair ADD c int")
             proof.both(connection, "UPDATE {ks}.wide USING TIMESTAMP 1900000000000000 SET u = {{a: 1, b: 'n', c: 9}} WHERE k = 1 AND a = 1 AND b = 'b2'")
+        proof.rename_keys()
         proof.compare("after ALTER TABLE and ALTER TYPE")
         proof.write(statements // 2)
         with Connection(node.host, node.port) as connection:

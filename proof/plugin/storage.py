@@ -92,6 +92,7 @@ def alter_tables(proof: StorageProof, statements: int) -> None:
         proof.both(connection, "ALTER TABLE {ks}.wide ADD v int")
         proof.both(connection, "ALTER TYPE {ks}.pair ADD c int")
         proof.both(connection, "UPDATE {ks}.wide USING TIMESTAMP 1900000000000000 SET u = {{a: 1, b: 'n', c: 9}} WHERE k = 1 AND a = 1 AND b = 'b2'")
+    proof.rename_keys()
     proof.compare("after ALTER TABLE and ALTER TYPE")
     proof.write(statements // 2)
     proof.crash()

@@ -557,13 +557,24 @@ impl TableBuilder {
     }
 
     /// Replaces the type of every column with the result of `replace` (for a user type that gained or renamed a field).
-    pub fn map_types(mut self, replace: impl Fn(&CqlType) -> CqlType) -> Self {
-        let map = |column: &Arc<Column>| Arc::new(Column { ty: replace(&column.ty), ..(**column).clone() });
+    pub fn map_types(self, replace: impl Fn(&CqlType) -> CqlType) -> Self {
+        let mut builder = self.with_types(|column| replace(&column.ty));
+        builder.masks.values_mut().for_each(|mask| *mask = Arc::new(mask.map_types(&replace)));
+        builder
+    }
+
+    /// Replaces the types of single columns, in every column set that has them. Each new type is complex if and only if
+    /// the old one is.
+    pub fn set_types(self, types: &HashMap<ColumnId, CqlType>) -> Self {
+        self.with_types(|column| types.get(&column.id).unwrap_or(&column.ty).clone())
+    }
+
+    fn with_types(mut self, replace: impl Fn(&Column) -> CqlType) -> Self {
+        let map = |column: &Arc<Column>| Arc::new(Column { ty: replace(column), ..(**column).clone() });
         let keys = self.partition_key.iter_mut().chain(&mut self.clustering);
         keys.chain(self.changed.iter_mut().flatten().flatten()).for_each(|column| *column = map(column));
         self.statics.map(map);
         self.regulars.map(map);
-        self.masks.values_mut().for_each(|mask| *mask = Arc::new(mask.map_types(&replace)));
         self
     }
 

@@ -98,6 +98,130 @@ fn without_grace(description: &[u8]) -> Vec<u8> {
     description
 }
 
+/// A description in its parts: what is before the count of columns, the columns (kind, name, class), and the rest.
+struct Parts {
+    head: Vec<u8>,
+    columns: Vec<(u8, Vec<u8>, Vec<u8>)>,
+    rest: Vec<u8>,
+}
+
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> &'a [u8] {
+    let (taken, rest) = bytes.split_at(length);
+    *bytes = rest;
+    taken
+}
+
+fn take_number(bytes: &mut &[u8]) -> usize {
+    u32::from_be_bytes(take(bytes, 4).try_into().unwrap()) as usize
+}
+
+fn take_text(bytes: &mut &[u8]) -> Vec<u8> {
+    let length = take_number(bytes);
+    take(bytes, length).to_vec()
+}
+
+impl Parts {
+    fn of(description: &[u8]) -> Parts {
+        let mut rest = &description[16..];
+        let _keyspace_and_name = [take_text(&mut rest), take_text(&mut rest)];
+        let _numbers = take(&mut rest, 4 + 8);
+        for _ in 0..2 {
+            let count = 2 * take_number(&mut rest);
+            (0..count).for_each(|_| drop(take_text(&mut rest)));
+        }
+        let head = description[..description.len() - rest.len()].to_vec();
+        let count = take_number(&mut rest);
+        let column = |rest: &mut &[u8]| (take(rest, 1)[0], take_text(rest), take_text(rest));
+        let columns = (0..count).map(|_| column(&mut rest)).collect();
+        Parts { head, columns, rest: rest.to_vec() }
+    }
+
+    fn description(&self) -> Vec<u8> {
+        let mut description = self.head.clone();
+        description.extend((self.columns.len() as u32).to_be_bytes());
+        for (kind, name, class) in &self.columns {
+            description.push(*kind);
+            for text in [name, class] {
+                description.extend((text.len() as u32).to_be_bytes());
+                description.extend(text);
+            }
+        }
+        [description, self.rest.clone()].concat()
+    }
+
+    fn key_count(&self) -> usize {
+        self.columns.iter().filter(|(kind, ..)| *kind < 2).count()
+    }
+}
+
+/// A description in which each column of the primary key has the name of the next one.
+fn with_rotated_keys(description: &[u8]) -> Vec<u8> {
+    let mut parts = Parts::of(description);
+    assert_eq!(parts.description(), description);
+    let count = parts.key_count();
+    let names: Vec<_> = parts.columns[..count].iter().map(|(_, name, _)| name.clone()).collect();
+    (0..count).for_each(|key| parts.columns[key].1 = names[(key + 1) % count].clone());
+    parts.description()
+}
+
+fn assert_reads(guest: &Guest, version: usize, vector: &Vector, when: &str) {
+    let pages = guest.read(version, vector.request).unwrap().expect("the partition exists");
+    assert_eq!(content(pages, 1 << 16), vector.page, "{when}");
+}
+
+#[test]
+fn rows_stay_as_they_are_when_columns_of_the_primary_key_get_each_others_names() {
+    let mut tables = std::collections::HashSet::new();
+    for (index, vector) in vectors().iter().enumerate() {
+        if Parts::of(vector.table).key_count() < 2 || (index > 12 && !tables.insert(vector.table)) {
+            continue;
+        }
+        let renamed = with_rotated_keys(vector.table);
+        let guest = Guest::open(vector.table, 2).unwrap();
+        guest.put(vector.update).unwrap();
+        let version = guest.alter(&renamed).unwrap();
+        assert_reads(&guest, version, vector, &format!("vector {index} in a memtable"));
+        guest.put(vector.update).unwrap();
+        assert_reads(&guest, version, vector, &format!("vector {index} in a memtable, written twice"));
+        let directory = Directory::new();
+        let store = open(directory.path());
+        let guest = table(&store, vector, Choice::NewestOrFirst).unwrap();
+        guest.put(vector.update).unwrap();
+        let version = guest.alter(&renamed).unwrap();
+        assert_reads(&guest, version, vector, &format!("vector {index} in the engine"));
+        store.engine().flush_all().unwrap();
+        drop((guest, store));
+        let store = open(directory.path());
+        let guest = Guest::open_stored(&store, &renamed, Choice::NewestOrFirst).unwrap().unwrap();
+        assert_reads(&guest, 0, vector, &format!("vector {index} after a restart"));
+    }
+}
+
+#[test]
+fn a_column_with_the_old_name_of_a_key_column_is_kept_over_a_restart() {
+    for vector in vectors().iter().filter(|vector| Parts::of(vector.table).key_count() > 1).step_by(9) {
+        let mut parts = Parts::of(vector.table);
+        let clustering = parts.key_count() - 1;
+        let old = std::mem::replace(&mut parts.columns[clustering].1, b"renamed".to_vec());
+        let renamed = parts.description();
+        parts.columns.push((3, old, b"org.apache.cassandra.db.marshal.Int32Type".to_vec()));
+        let directory = Directory::new();
+        let store = open(directory.path());
+        let guest = table(&store, vector, Choice::NewestOrFirst).unwrap();
+        guest.put(vector.update).unwrap();
+        let version = guest.alter(&renamed).unwrap();
+        assert_reads(&guest, version, vector, "renamed");
+        guest.alter(&parts.description()).unwrap();
+        guest.put(vector.update).unwrap();
+        assert_reads(&guest, version, vector, "with a column of the old name");
+        drop((guest, store));
+        let store = open(directory.path());
+        let guest = Guest::open_stored(&store, &parts.description(), Choice::Newest).unwrap().unwrap();
+        guest.put(vector.update).unwrap();
+        assert!(guest.read(0, vector.request).unwrap().is_some());
+    }
+}
+
 /// Merges the SSTables of the only table.
 fn compact(store: &Store) {
     let schema = store.engine().schema();
