@@ -319,10 +319,13 @@ def set_lines(configuration: Path, settings: dict[str, str]) -> None:
 
 def add_plugin(directory: Path, memtable: str = "trie", engine: dict[str, str] | None = None) -> None:
     """Adds the configurations `espalier` of memtables, `espalier_storage` of the engine, and `espalier_left` of memtables for tables that
-    leave the engine. Tables have the configuration `memtable` by default. `engine`: more parameters of the engine."""
+    leave the engine; then those that are refused: `espalier_elsewhere` of a second engine, and `espalier_relative`. Tables
+    have the configuration `memtable` by default. `engine`: more parameters of the engine."""
     configuration = directory / "cassandra.yaml"
     engine = {"directory": directory / "espalier", "commitlog_sync": "batch", **(engine or {})}
-    added = {"espalier": {"mode": "memtable"}, "espalier_storage": {"mode": "storage", **engine}, "espalier_left": {"mode": "memtable", **engine}}
+    added = {"espalier": {"mode": "memtable"}, "espalier_storage": {"mode": "storage", **engine}, "espalier_left": {"mode": "memtable", **engine},
+             "espalier_elsewhere": {"mode": "storage", **engine, "directory": directory / "elsewhere"},
+             "espalier_relative": {"mode": "storage", "directory": "relative"}}
     lines = ""
     for name, parameters in added.items():
         lines += f"    {name}:\n      class_name: EspalierMemtable\n      parameters:\n"

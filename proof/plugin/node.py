@@ -186,6 +186,14 @@ def rows(connection: Connection, read: str, consistency: int = ONE):
             return found
 
 
+def archive_log(node: Cassandra) -> None:
+    """From its next start on, Cassandra has its log archived by a program that does nothing."""
+    classes = node.directory / "archive"
+    classes.mkdir()
+    (classes / "commitlog_archiving.properties").write_text("archive_command=/bin/true %path\n")
+    node.jvm_flags = (f"-Xbootclasspath/a:{classes}",)
+
+
 def memtables(node: Cassandra) -> int:
     """How many of our memtables are in a node's heap."""
     histogram = subprocess.run(["jcmd", str(node.process.pid), "GC.class_histogram"], capture_output=True, text=True, check=True).stdout
@@ -239,8 +247,11 @@ def prove(jar, seed: int, statements: int) -> tuple[int, int]:
         proof.compare("moved back")
         node.command("drain")
         node.end()
+        archive_log(node)
         node.launch()
         proof.compare("after a drain")
+        for statement in ("CREATE TABLE ours.refused (k int PRIMARY KEY)", "ALTER TABLE ours.plain"):
+            proof.refusal(f"{statement} WITH memtable = 'espalier_storage'", "archive_command")
         with Connection(node.host, node.port) as connection:
             proof.both(connection, "TRUNCATE {ks}.wide")
         proof.compare("truncated")

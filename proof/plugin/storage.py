@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from proof.oracle.cassandra import Cassandra
-from proof.plugin.node import KEYSPACES as MEMTABLE_KEYSPACES, READS as ALL_READS, SCHEMA as ALL_SCHEMA, Proof
+from proof.plugin.node import KEYSPACES as MEMTABLE_KEYSPACES, READS as ALL_READS, SCHEMA as ALL_SCHEMA, Proof, archive_log
 from proof.wire import Connection, Error
 
 KEYSPACES = {"stored": "espalier_storage", "stock": MEMTABLE_KEYSPACES["stock"]}
@@ -55,6 +55,7 @@ def prove(jar, seed: int, statements: int, library=None) -> tuple[int, int]:
         write_and_crash(proof, statements)
         alter_tables(proof, statements)
         refuse(proof)
+        refuse_starts(proof)
         move(proof, statements)
         snapshot_and_truncate(proof)
         stream(proof, statements)
@@ -111,6 +112,39 @@ def refuse(proof: StorageProof) -> None:
         proof.check("without the index it is taken", not isinstance(answer, Error), str(answer))
         connection.query("INSERT INTO stock.indexed (k, c, v, w) VALUES (1, 1, 1, 'w1') USING TIMESTAMP 1")
     proof.compare("with a refused index")
+    for statement in ("CREATE TABLE stored.refused (k int PRIMARY KEY)", "ALTER TABLE stored.wide"):
+        for name, part in (("elsewhere", "one engine"), ("relative", "absolute path")):
+            proof.refusal(f"{statement} WITH memtable = 'espalier_{name}'", part)
+
+
+def refuse_starts(proof: StorageProof) -> None:
+    """A node does not start with a configuration under which rows would not be read, or be in no archive."""
+    node = proof.node
+    node.command("drain")
+    node.end()
+    configuration = node.directory / "cassandra.yaml"
+    right = configuration.read_text()
+    configuration.write_text(right.replace(f"directory: {node.directory / 'espalier'}\n", "directory: relative\n"))
+    refuse_start(proof, "absolute path")
+    configuration.write_text(right)
+    archive_log(node)
+    refuse_start(proof, "archive_command")
+    node.jvm_flags = ()
+    node.launch()
+    proof.compare("after starts that were refused")
+
+
+def refuse_start(proof: StorageProof, part: str) -> None:
+    log = proof.node.directory / "log"
+    before = log.stat().st_size
+    try:
+        proof.node.launch()
+        proof.check(f"a start is refused: {part}", False, "it started")
+        proof.node.end()
+    except RuntimeError as ended:
+        proof.node.process.wait()
+        said = log.read_bytes()[before:].decode(errors="replace")
+        proof.check(f"a start is refused: {part}", "EspalierMemtable: " in said and part in said, str(ended))
 
 
 def move(proof: StorageProof, statements: int) -> None:

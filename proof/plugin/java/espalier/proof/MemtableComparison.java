@@ -157,12 +157,17 @@ public final class MemtableComparison
         return memtable;
     }
 
-    /** What is not supported is refused by name. */
+    /** What is not supported is refused by name, at a start by the factory or by the first table, and never replaced by a stock memtable. */
     private static void refuse(Map<String, String> options, String part)
     {
+        TableMetadata table = CreateTableStatement.parse(TABLES[1], "ks").build();
         try
         {
-            EspalierMemtable.factory(new HashMap<>(options));
+            Map<String, String> given = new HashMap<>(options);
+            Memtable.Factory factory = EspalierMemtable.factory(given);
+            // Cassandra takes its default memtable if parameters are left.
+            check("parameters left of " + options, given.size(), 0);
+            factory.create(new AtomicReference<>(CommitLogPosition.NONE), TableMetadataRef.forOfflineTools(table), new Owner());
         }
         catch (ConfigurationException refused)
         {
@@ -537,6 +542,9 @@ public final class MemtableComparison
         refuse(Map.of("mode", "storage"), "mode 'storage' needs a directory");
         refuse(Map.of("mode", "storage", "directory", "here"), "directory must be an absolute path");
         refuse(Map.of("mode", "storage", "directory", "/here", "commitlog_sync", "never"), "commitlog_sync must be batch, periodic or group");
+        refuse(Map.of("mode", "storage", "directory", "/here\0"), "Nul character not allowed");
+        refuse(Map.of("mode", "storage", "directory", "/here", "commitlog_sink", "batch"), "unknown parameters [commitlog_sink]");
+        refuse(Map.of("mode", "memtable", "directory", "here"), "directory must be an absolute path");
         refuse(Map.of("mode", "disk"), "unknown mode 'disk'");
         refuse(Map.of("shards", "many"), "shards must be a number");
         for (TableMetadata table : tables())

@@ -17,6 +17,7 @@ import org.apache.cassandra.exceptions.ConfigurationException;
 import org.apache.cassandra.metrics.TableMetrics;
 import org.apache.cassandra.schema.TableMetadata;
 import org.apache.cassandra.schema.TableMetadataRef;
+import org.apache.cassandra.service.StorageService;
 import org.apache.cassandra.utils.FBUtilities;
 
 /**
@@ -29,6 +30,7 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
 {
     private static final Logger logger = LoggerFactory.getLogger(EspalierFactory.class);
     private static final String MODE = "mode";
+    private static final String MEMTABLE = "memtable";
     private static final String SHARDS = "shards";
     private static final int SHARDS_MAX = 1024;
 
@@ -46,12 +48,34 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
         this.settings = settings;
     }
 
-    /** Throws a {@link ConfigurationException} for what is not supported. */
+    /**
+     * Throws a {@link ConfigurationException} for what is not supported, which refuses the statement that names the configuration.
+     *
+     * At a start, Cassandra would log that and give the tables its default memtable, and what the engine has of them would not be read. So
+     * the factory then refuses to make memtables, and the node does not start. Tables of mode {@code memtable} lose nothing, and start.
+     */
     public static Memtable.Factory of(Map<String, String> options)
+    {
+        String mode = options.get(MODE);
+        boolean mayHaveRows = options.containsKey(StorageSettings.DIRECTORY) || (mode != null && !mode.equals(MEMTABLE));
+        try
+        {
+            return made(options);
+        }
+        catch (ConfigurationException refused)
+        {
+            if (!mayHaveRows || !DatabaseDescriptor.isDaemonInitialized() || StorageService.instance.isDaemonSetupCompleted())
+                throw refused;
+            options.clear();
+            return new RefusedFactory(refused.getMessage());
+        }
+    }
+
+    private static Memtable.Factory made(Map<String, String> options)
     {
         String mode = options.remove(MODE);
         boolean isStorage = "storage".equals(mode);
-        if (mode != null && !isStorage && !mode.equals("memtable"))
+        if (mode != null && !isStorage && !mode.equals(MEMTABLE))
             throw new ConfigurationException("EspalierMemtable: unknown mode '" + mode + "'; there are 'memtable' and 'storage'");
         StorageSettings settings = StorageSettings.of(options);
         if (isStorage && settings == null)
@@ -60,8 +84,29 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
         if (!isStorage && DatabaseDescriptor.isDaemonInitialized())
             requireMemoryOutsideOfTheHeap(DatabaseDescriptor.getMemtableAllocationType());
         int shards = shards(options.remove(SHARDS));
+        if (!options.isEmpty())
+            throw new ConfigurationException("EspalierMemtable: unknown parameters " + options.keySet());
+        if (settings != null)
+            requireEngine(settings, isStorage);
         Memtable.Factory stock = TrieMemtable.factory(new java.util.HashMap<>(Map.of(SHARDS, String.valueOf(shards))));
         return isStorage ? new StorageFactory(settings, stock) : new EspalierFactory(shards, stock, settings);
+    }
+
+    /** A statement is refused before it changes the schema, where the engine of its table cannot be opened, or has other settings. */
+    private static void requireEngine(StorageSettings settings, boolean isStorage)
+    {
+        if (!DatabaseDescriptor.isDaemonInitialized() || !StorageService.instance.isDaemonSetupCompleted())
+            return;
+        if (isStorage)
+            StorageFactory.refuseArchive();
+        try
+        {
+            StorageEngine.of(settings);
+        }
+        catch (IllegalStateException refused)
+        {
+            throw new ConfigurationException(refused.getMessage(), refused);
+        }
     }
 
     private static int shards(String option)

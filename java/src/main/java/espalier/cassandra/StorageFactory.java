@@ -3,11 +3,14 @@ package espalier.cassandra;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicReference;
 
+import com.google.common.base.Strings;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
+import org.apache.cassandra.db.commitlog.CommitLog;
 import org.apache.cassandra.db.commitlog.CommitLogPosition;
 import org.apache.cassandra.db.memtable.Memtable;
+import org.apache.cassandra.exceptions.ConfigurationException;
 import org.apache.cassandra.metrics.TableMetrics;
 import org.apache.cassandra.schema.SchemaConstants;
 import org.apache.cassandra.schema.TableMetadata;
@@ -33,6 +36,8 @@ final class StorageFactory implements Memtable.Factory, StorageUser
     @Override
     public Memtable create(AtomicReference<CommitLogPosition> lowerBound, TableMetadataRef reference, Memtable.Owner owner)
     {
+        if (this.engine == null)
+            refuseArchive();
         StorageEngine engine = StorageEngine.of(settings);
         this.engine = engine;
         TableMetadata table = reference.get();
@@ -59,6 +64,18 @@ final class StorageFactory implements Memtable.Factory, StorageUser
         logger.error("{} is not kept by mode 'storage' and has Cassandra's own memtable: {}", reference, reason);
         engine.log.need(reference + " has Cassandra's own memtable: " + reason);
         return stock.create(lowerBound, reference, owner);
+    }
+
+    /** Cassandra's log, which is what is archived and restored to a point in time, does not have the rows of this mode. */
+    static void refuseArchive()
+    {
+        CommitLog log = CommitLog.instance;
+        String reason = !Strings.isNullOrEmpty(log.getArchiveCommand()) ? "archive_command"
+                      : !Strings.isNullOrEmpty(log.getRestoreCommand()) ? "restore_command"
+                      : log.getRestorePointInTime() != Long.MAX_VALUE ? "restore_point_in_time" : null;
+        if (reason != null)
+            throw new ConfigurationException("EspalierMemtable: mode 'storage' is not supported with " + reason
+                                             + " in commitlog_archiving.properties: Cassandra's commit log does not have the rows");
     }
 
     /** Why a table gets Cassandra's own memtable; null if it does not. */

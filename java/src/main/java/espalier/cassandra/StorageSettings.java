@@ -11,7 +11,7 @@ import org.apache.cassandra.exceptions.ConfigurationException;
 /** The parameters of the engine: {@code directory}, {@code commitlog_sync} with its time, {@code memtable_space}. */
 final class StorageSettings
 {
-    private static final String DIRECTORY = "directory";
+    static final String DIRECTORY = "directory";
     private static final String SYNC = "commitlog_sync";
     private static final String PERIOD = "commitlog_sync_period";
     private static final String WINDOW = "commitlog_sync_group_window";
@@ -36,12 +36,12 @@ final class StorageSettings
         String directory = options.remove(DIRECTORY);
         if (directory == null)
             return null;
-        Path path = Path.of(directory);
-        if (!path.isAbsolute())
-            throw new ConfigurationException("EspalierMemtable: directory must be an absolute path, not '" + directory + "'");
         String sync = Objects.requireNonNullElse(options.remove(SYNC), "batch");
         try
         {
+            Path path = Path.of(directory);
+            if (!path.isAbsolute())
+                throw new ConfigurationException("EspalierMemtable: directory must be an absolute path, not '" + directory + "'");
             long bytes = new DataStorageSpec.LongBytesBound(Objects.requireNonNullElse(options.remove(SPACE), "512MiB")).toBytes();
             return new StorageSettings(path, sync, syncMillis(sync, options), bytes);
         }
