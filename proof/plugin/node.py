@@ -28,6 +28,13 @@ SCHEMA = [
     "PRIMARY KEY (v, k, c) WITH memtable = '{memtable}'",
 ]
 
+# Our memtables do not hold such tables.
+NOT_CARRIED = {
+    "compact": "CREATE TABLE {ks}.compact (k int, c int, v text, PRIMARY KEY (k, c)) WITH COMPACT STORAGE AND memtable = '{memtable}'",
+    "custom": "CREATE TABLE {ks}.custom (k int, c int, v 'org.apache.cassandra.db.marshal.LexicalUUIDType', w text, PRIMARY KEY (k, c)) "
+              "WITH memtable = '{memtable}'",
+}
+
 READS = [
     "SELECT * FROM {ks}.wide", "SELECT * FROM {ks}.plain", "SELECT * FROM {ks}.counts", "SELECT * FROM {ks}.indexed", "SELECT * FROM {ks}.by_v",
     "SELECT DISTINCT k, s FROM {ks}.wide", "SELECT k, a, b, writetime(v), writetime(m) FROM {ks}.wide",
@@ -194,10 +201,30 @@ def archive_log(node: Cassandra) -> None:
     node.jvm_flags = (f"-Xbootclasspath/a:{classes}",)
 
 
-def memtables(node: Cassandra) -> int:
+def keep_tables_that_are_not_carried(proof: Proof) -> None:
+    """They have memtables of Cassandra's own, and work."""
+    node = proof.node
+    before = memtables(node)
+    with Connection(node.host, node.port) as connection:
+        for statement in NOT_CARRIED.values():
+            proof.both(connection, statement)
+        without = memtables(node)
+        proof.check("tables with COMPACT STORAGE or a custom type have Cassandra's memtables", without == before, f"{without - before} of ours")
+        connection.query("CREATE TABLE ours.carried (k int PRIMARY KEY) WITH memtable = 'espalier'")
+        added = memtables(node) - without
+        proof.check("a table of CQL's types beside them has ours", added == 1, f"{added} of ours")
+        for k, c, value in ((1, 1, "a"), (1, 2, "b"), (2, 1, "c")):
+            proof.both(connection, f"INSERT INTO {{ks}}.compact (k, c, v) VALUES ({k}, {c}, '{value}') USING TIMESTAMP 1")
+            proof.both(connection, f"INSERT INTO {{ks}}.custom (k, c, v, w) VALUES ({k}, {c}, 0x{k:032x}, '{value}') USING TIMESTAMP 1")
+        for table in NOT_CARRIED:
+            stock, ours = (rows(connection, f"SELECT * FROM {keyspace}.{table}") for keyspace in ("stock", "ours"))
+            proof.check(f"{table}: rows", len(stock) == 3 and stock == ours, f"\n  Cassandra: {stock}\n  ours:      {ours}")
+
+
+def memtables(node: Cassandra, class_name: str = "NativeMemtable") -> int:
     """How many of our memtables are in a node's heap."""
     histogram = subprocess.run(["jcmd", str(node.process.pid), "GC.class_histogram"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"(\d+) +\d+ +espalier\.cassandra\.NativeMemtable\b", histogram)
+    found = re.search(rf"(\d+) +\d+ +espalier\.cassandra\.{class_name}\b", histogram)
     return int(found[1]) if found else 0
 
 
@@ -210,6 +237,7 @@ def prove(jar, seed: int, statements: int) -> tuple[int, int]:
                 connection.query(f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")
             for statement in SCHEMA:
                 proof.both(connection, statement)
+        keep_tables_that_are_not_carried(proof)
         proof.write(statements)
         proof.compare("in memory")
         proof.check("tables have our memtables", memtables(node) >= len(TABLES), f"{memtables(node)} of them")
