@@ -4,11 +4,12 @@ altered, moved out of the mode and back, and truncated.
 """
 
 import shutil
+import struct
 import time
 from pathlib import Path
 
 from proof.oracle.cassandra import Cassandra
-from proof.plugin.node import KEYSPACES as MEMTABLE_KEYSPACES, READS as ALL_READS, SCHEMA as ALL_SCHEMA, Proof, archive_log
+from proof.plugin.node import KEYSPACES as MEMTABLE_KEYSPACES, READS as ALL_READS, SCHEMA as ALL_SCHEMA, Proof, archive_log, memtables, rows
 from proof.wire import Connection, Error
 
 KEYSPACES = {"stored": "espalier_storage", "stock": MEMTABLE_KEYSPACES["stock"]}
@@ -17,6 +18,8 @@ SCHEMA = [statement for statement in ALL_SCHEMA if "INDEX" not in statement and 
 READS = [read for read in ALL_READS if "by_v" not in read and ".indexed WHERE" not in read]
 TABLES = ("wide", "plain", "counts", "indexed")
 STREAMED = ("wide", "plain")
+BATCHES = ("BEGIN BATCH", "BEGIN UNLOGGED BATCH")
+INSERT = "INSERT INTO {ks}.indexed (k, c, v, w) VALUES (1, 1, 1, 'w1') USING TIMESTAMP 1"
 # Each range of tokens goes to SSTables of its own.
 SHARDS = "{'class': 'UnifiedCompactionStrategy', 'base_shard_count': '4', 'min_sstable_size': '0B'}"
 # The plugin looks twice a second whether writes may skip Cassandra's log.
@@ -37,6 +40,18 @@ class StorageProof(Proof):
         if not keeps_log:
             shutil.rmtree(self.node.directory / "commitlog", ignore_errors=True)
         self.node.launch()
+
+    def takes_no_writes(self, connection: Connection, reason: str) -> None:
+        answer = connection.query(INSERT.format(ks="stored"))
+        # Cassandra tells its client only that the write failed.
+        self.check(f"a write to a table with {reason} is refused", isinstance(answer, Error), str(answer))
+        log = (self.node.directory / "log").read_text(errors="replace")
+        self.check(f"the log names {reason}", f"{reason} are not supported in mode 'storage'" in log)
+
+    def takes_writes(self, connection: Connection, when: str) -> None:
+        answer = connection.query(INSERT.format(ks="stored"))
+        self.check(f"{when} it is taken", not isinstance(answer, Error), str(answer))
+        connection.query(INSERT.format(ks="stock"))
 
     def kept(self, table: str) -> list:
         """The directories of the engine that have files of a table."""
@@ -96,25 +111,72 @@ def alter_tables(proof: StorageProof, statements: int) -> None:
     proof.rename_keys()
     proof.compare("after ALTER TABLE and ALTER TYPE")
     proof.write(statements // 2)
+    write_batches(proof)
     proof.crash()
     proof.compare("altered and killed")
+    read_batches(proof)
+
+
+def write_batches(proof: StorageProof) -> None:
+    """Each is a mutation of a table of the engine and one of Cassandra's beside it, in one keyspace, and of a table in another one."""
+    with Connection(proof.node.host, proof.node.port) as connection:
+        proof.alter(connection, "CREATE TABLE stored.beside (k text PRIMARY KEY, n bigint) WITH memtable = 'default'")
+        for number, begin in enumerate(BATCHES):
+            parts = [f"INSERT INTO {table} (k, n) VALUES ('batch{number}', {number}); " for table in ("stored.plain", "stored.beside", "stock.plain")]
+            answer = connection.query(f"{begin} USING TIMESTAMP 1900000000000000 {''.join(parts)} APPLY BATCH")
+            proof.check(f"{begin} is taken", not isinstance(answer, Error), str(answer))
+
+
+def read_batches(proof: StorageProof) -> None:
+    with Connection(proof.node.host, proof.node.port) as connection:
+        for number, begin in enumerate(BATCHES):
+            found = [rows(connection, f"SELECT n FROM {table} WHERE k = 'batch{number}'") for table in ("stored.plain", "stored.beside", "stock.plain")]
+            proof.check(f"after kill -9 all of {begin} is there", found == [[(struct.pack(">q", number),)]] * 3, str(found))
+        proof.alter(connection, "DROP TABLE stored.beside")
 
 
 def refuse(proof: StorageProof) -> None:
-    insert = "INSERT INTO stored.indexed (k, c, v, w) VALUES (1, 1, 1, 'w1') USING TIMESTAMP 1"
     with Connection(proof.node.host, proof.node.port) as connection:
         connection.query("CREATE INDEX refused ON stored.indexed (v)")
-        proof.check("a write to a table with an index is refused", isinstance(connection.query(insert), Error))
+        proof.takes_no_writes(connection, "secondary indexes")
         answer = connection.query("SELECT * FROM stored.indexed WHERE v = 1")
         proof.check("a read by an index is refused", isinstance(answer, Error), str(answer))
         connection.query("DROP INDEX stored.refused")
-        answer = connection.query(insert)
-        proof.check("without the index it is taken", not isinstance(answer, Error), str(answer))
-        connection.query("INSERT INTO stock.indexed (k, c, v, w) VALUES (1, 1, 1, 'w1') USING TIMESTAMP 1")
-    proof.compare("with a refused index")
+        proof.takes_writes(connection, "without the index")
+        before = memtables(proof.node, "StoredMemtable")
+        proof.alter(connection, "CREATE MATERIALIZED VIEW stored.refused AS SELECT * FROM stored.indexed WHERE v IS NOT NULL AND k IS NOT NULL "
+                                "AND c IS NOT NULL PRIMARY KEY (v, k, c) WITH memtable = 'espalier_storage'")
+        proof.check("a view is not in the engine", memtables(proof.node, "StoredMemtable") == before)
+        proof.takes_no_writes(connection, "materialized views")
+        proof.alter(connection, "DROP MATERIALIZED VIEW stored.refused")
+        proof.takes_writes(connection, "without the view")
+        proof.alter(connection, "ALTER TABLE stored.indexed WITH cdc = true")
+        proof.takes_no_writes(connection, "CDC")
+        proof.alter(connection, "ALTER TABLE stored.indexed WITH cdc = false")
+        proof.takes_writes(connection, "without CDC")
+        keep_out(proof, connection)
+    proof.compare("with a refused index, view and CDC")
     for statement in ("CREATE TABLE stored.refused (k int PRIMARY KEY)", "ALTER TABLE stored.wide"):
         for name, part in (("elsewhere", "one engine"), ("relative", "absolute path")):
             proof.refusal(f"{statement} WITH memtable = 'espalier_{name}'", part)
+
+
+def keep_out(proof: StorageProof, connection: Connection) -> None:
+    """A new table with CDC, and one with a view that would move in, stay with Cassandra and take writes."""
+    before = memtables(proof.node, "StoredMemtable")
+    proof.alter(connection, "CREATE TABLE stored.captured (k int PRIMARY KEY, v int) WITH cdc = true AND memtable = 'espalier_storage'")
+    proof.alter(connection, "CREATE TABLE stored.viewed (k int PRIMARY KEY, v int) WITH memtable = 'default'")
+    proof.alter(connection, "CREATE MATERIALIZED VIEW stored.by_value AS SELECT * FROM stored.viewed WHERE v IS NOT NULL AND k IS NOT NULL "
+                            "PRIMARY KEY (v, k) WITH memtable = 'default'")
+    proof.alter(connection, "ALTER TABLE stored.viewed WITH memtable = 'espalier_storage'")
+    for table in ("captured", "viewed"):
+        proof.alter(connection, f"INSERT INTO stored.{table} (k, v) VALUES (1, 2)")
+        found = rows(connection, f"SELECT k, v FROM stored.{table}")
+        proof.check(f"{table}: its rows", found == [(struct.pack(">i", 1), struct.pack(">i", 2))], str(found))
+    proof.check("neither is in the engine", memtables(proof.node, "StoredMemtable") == before)
+    # Otherwise Cassandra's log would stay in use after the next start.
+    for dropped in ("MATERIALIZED VIEW stored.by_value", "TABLE stored.viewed", "TABLE stored.captured"):
+        proof.alter(connection, f"DROP {dropped}")
 
 
 def refuse_starts(proof: StorageProof) -> None:

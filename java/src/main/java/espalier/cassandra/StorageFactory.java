@@ -12,6 +12,8 @@ import org.apache.cassandra.db.commitlog.CommitLogPosition;
 import org.apache.cassandra.db.memtable.Memtable;
 import org.apache.cassandra.exceptions.ConfigurationException;
 import org.apache.cassandra.metrics.TableMetrics;
+import org.apache.cassandra.schema.KeyspaceMetadata;
+import org.apache.cassandra.schema.Schema;
 import org.apache.cassandra.schema.SchemaConstants;
 import org.apache.cassandra.schema.TableMetadata;
 import org.apache.cassandra.schema.TableMetadataRef;
@@ -89,7 +91,15 @@ final class StorageFactory implements Memtable.Factory, StorageUser
             return "it has CDC";
         if (!table.indexes.isEmpty())
             return "it has secondary indexes";
+        if (hasViews(table))
+            return "it has materialized views";
         return EspalierFactory.whyNotCarried(table);
+    }
+
+    private static boolean hasViews(TableMetadata table)
+    {
+        KeyspaceMetadata keyspace = Schema.instance.getKeyspaceMetadata(table.keyspace);
+        return keyspace != null && keyspace.views.forTable(table.id).iterator().hasNext();
     }
 
     @Override
