@@ -30,9 +30,13 @@ import org.apache.cassandra.db.filter.ClusteringIndexFilter;
 import org.apache.cassandra.db.filter.ClusteringIndexNamesFilter;
 import org.apache.cassandra.db.filter.ClusteringIndexSliceFilter;
 import org.apache.cassandra.db.filter.ColumnFilter;
+import org.apache.cassandra.db.marshal.DurationType;
 import org.apache.cassandra.db.marshal.Int32Type;
+import org.apache.cassandra.db.marshal.ListType;
+import org.apache.cassandra.db.marshal.MapType;
 import org.apache.cassandra.db.marshal.UTF8Type;
 import org.apache.cassandra.db.marshal.UserType;
+import org.apache.cassandra.db.marshal.VectorType;
 import org.apache.cassandra.db.memtable.EspalierMemtable;
 import org.apache.cassandra.db.memtable.Memtable;
 import org.apache.cassandra.db.memtable.ShardBoundaries;
@@ -81,6 +85,10 @@ public final class MemtableComparison
         "CREATE TABLE odd (k int, c varint, d decimal, e uuid, v double, w text, PRIMARY KEY (k, c, d, e)) "
         + "WITH CLUSTERING ORDER BY (c ASC, d DESC, e ASC)",
         "CREATE TABLE many (k int, c int, " + columns(80) + ", PRIMARY KEY (k, c))",
+        "CREATE TABLE ordered (k1 timeuuid, k2 inet, c1 boolean, c2 timestamp, c3 inet, c4 vector<float, 2>, v int, PRIMARY KEY ((k1, k2), c1, c2, c3, c4)) "
+        + "WITH CLUSTERING ORDER BY (c1 ASC, c2 DESC, c3 ASC, c4 DESC)",
+        "CREATE TABLE small (k smallint, c1 tinyint, c2 smallint, c3 float, c4 time, c5 timeuuid, v int, PRIMARY KEY (k, c1, c2, c3, c4, c5)) "
+        + "WITH CLUSTERING ORDER BY (c1 DESC, c2 ASC, c3 DESC, c4 ASC, c5 DESC)",
     };
 
     private static final long SECONDS_AHEAD = 100_000;
@@ -528,7 +536,25 @@ public final class MemtableComparison
         UserType type = new UserType("ks", ByteBufferUtil.bytes("pair"), names, List.of(Int32Type.instance, UTF8Type.instance), true);
         TableMetadata.Builder udt = CreateTableStatement.parse("CREATE TABLE udts (k int, c int, v int, PRIMARY KEY (k, c))", "ks");
         tables.add(udt.addRegularColumn("u", type).addStaticColumn("us", type).build());
+        tables.add(types(type.freeze()));
         return tables;
+    }
+
+    /** A table with a column of each type that the others lack, and of compound types within each other. */
+    private static TableMetadata types(UserType pair)
+    {
+        List<FieldIdentifier> names = List.of(FieldIdentifier.forUnquoted("p"), FieldIdentifier.forUnquoted("l"), FieldIdentifier.forUnquoted("d"));
+        UserType outer = new UserType("ks", ByteBufferUtil.bytes("outer"), names,
+                                      List.of(pair, ListType.getInstance(pair, false), DurationType.instance), false);
+        TableMetadata.Builder types = CreateTableStatement.parse(
+            "CREATE TABLE types (k int, c1 date, c2 frozen<tuple<int, text>>, c3 ascii, bo boolean, ti tinyint, sm smallint, fl float, da date, tm time, "
+            + "ts timestamp, tu timeuuid, du duration, ip inet, asc_ ascii, tp tuple<int, text, float>, vf vector<float, 3>, vt vector<text, 2>, "
+            + "fm frozen<map<int, frozen<list<text>>>>, fs frozen<set<inet>>, ml map<timeuuid, frozen<list<int>>>, sd set<date>, "
+            + "st set<frozen<tuple<float, boolean>>>, lv list<frozen<map<ascii, time>>>, sbo boolean static, sfm frozen<map<text, duration>> static, "
+            + "PRIMARY KEY (k, c1, c2, c3)) WITH CLUSTERING ORDER BY (c1 DESC, c2 ASC, c3 DESC)", "ks");
+        types.addRegularColumn("fu", outer).addStaticColumn("su", outer);
+        types.addRegularColumn("lu", ListType.getInstance(outer, true)).addRegularColumn("mu", MapType.getInstance(pair, outer, true));
+        return types.addRegularColumn("vu", VectorType.getInstance(pair, 2)).build();
     }
 
     public static void main(String[] args) throws Exception

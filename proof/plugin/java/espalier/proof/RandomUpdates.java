@@ -4,10 +4,16 @@ import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Date;
+import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
+import java.util.Set;
 import java.util.UUID;
 
+import org.apache.cassandra.cql3.Duration;
 import org.apache.cassandra.db.BufferClusteringBound;
 import org.apache.cassandra.db.Clustering;
 import org.apache.cassandra.db.ClusteringBound;
@@ -20,19 +26,32 @@ import org.apache.cassandra.db.Slice;
 import org.apache.cassandra.db.Slices;
 import org.apache.cassandra.db.context.CounterContext;
 import org.apache.cassandra.db.marshal.AbstractType;
+import org.apache.cassandra.db.marshal.AsciiType;
+import org.apache.cassandra.db.marshal.BooleanType;
+import org.apache.cassandra.db.marshal.ByteType;
 import org.apache.cassandra.db.marshal.BytesType;
 import org.apache.cassandra.db.marshal.CounterColumnType;
 import org.apache.cassandra.db.marshal.DecimalType;
 import org.apache.cassandra.db.marshal.DoubleType;
+import org.apache.cassandra.db.marshal.DurationType;
+import org.apache.cassandra.db.marshal.FloatType;
+import org.apache.cassandra.db.marshal.InetAddressType;
 import org.apache.cassandra.db.marshal.Int32Type;
 import org.apache.cassandra.db.marshal.IntegerType;
 import org.apache.cassandra.db.marshal.ListType;
 import org.apache.cassandra.db.marshal.LongType;
 import org.apache.cassandra.db.marshal.MapType;
 import org.apache.cassandra.db.marshal.SetType;
+import org.apache.cassandra.db.marshal.ShortType;
+import org.apache.cassandra.db.marshal.SimpleDateType;
+import org.apache.cassandra.db.marshal.TimeType;
+import org.apache.cassandra.db.marshal.TimeUUIDType;
+import org.apache.cassandra.db.marshal.TimestampType;
+import org.apache.cassandra.db.marshal.TupleType;
 import org.apache.cassandra.db.marshal.UTF8Type;
 import org.apache.cassandra.db.marshal.UUIDType;
 import org.apache.cassandra.db.marshal.UserType;
+import org.apache.cassandra.db.marshal.VectorType;
 import org.apache.cassandra.db.partitions.PartitionUpdate;
 import org.apache.cassandra.db.rows.BTreeRow;
 import org.apache.cassandra.db.rows.BufferCell;
@@ -48,6 +67,7 @@ import org.apache.cassandra.utils.CounterId;
 public final class RandomUpdates
 {
     private static final int KEYS = 12;
+    private static final float[] FLOATS = { -1.5f, -0.0f, 0.0f, 2.25f, Float.NaN };
     private static final int OF_PARTITION = 0, OF_RANGE = 1, OF_ROW = 2, OF_COLUMN = 3, KINDS = 4;
     /** A time in the past, seconds: what was deleted or expires then may be purged. */
     static final long PAST = 1_700_000_000L;
@@ -100,23 +120,59 @@ public final class RandomUpdates
     {
         ByteBuffer[] values = new ByteBuffer[table.partitionKeyColumns().size()];
         for (int i = 0; i < values.length; i++)
-            values[i] = table.partitionKeyColumns().get(i).type == UTF8Type.instance
-                        ? ByteBufferUtil.bytes("key" + random.nextInt(KEYS)) : ByteBufferUtil.bytes(random.nextInt(KEYS));
+            values[i] = keyValue(table.partitionKeyColumns().get(i).type);
         ByteBuffer key = values.length == 1 ? values[0] : Clustering.make(values).serializeAsPartitionKey();
         return table.partitioner.decorateKey(key);
+    }
+
+    private ByteBuffer keyValue(AbstractType<?> type)
+    {
+        if (type == UTF8Type.instance)
+            return ByteBufferUtil.bytes("key" + random.nextInt(KEYS));
+        return type == Int32Type.instance ? ByteBufferUtil.bytes(random.nextInt(KEYS)) : value(type);
+    }
+
+    /** A value of a cell. That of a user type may be from before its last field was added. Such keys would be equal, in different forms. */
+    private ByteBuffer cellValue(AbstractType<?> type)
+    {
+        return type instanceof TupleType && chance(20) ? tuple((TupleType) type, type.subTypes().size() - 1) : valueOrEmpty(type);
+    }
+
+    /** A value or, where the type has it, now and then the empty one. */
+    private ByteBuffer valueOrEmpty(AbstractType<?> type)
+    {
+        return type.allowsEmpty() && chance(4) ? ByteBufferUtil.EMPTY_BYTE_BUFFER : value(type);
     }
 
     ByteBuffer value(AbstractType<?> type)
     {
         type = type.unwrap();
+        ByteBuffer value = number(type);
+        if (value == null)
+            value = time(type);
+        if (value == null)
+            value = textOrBytes(type);
+        if (value == null)
+            value = compound(type);
+        if (value == null)
+            throw new IllegalArgumentException(type.toString());
+        return value;
+    }
+
+    private ByteBuffer number(AbstractType<?> type)
+    {
         if (type == Int32Type.instance)
             return ByteBufferUtil.bytes(random.nextInt(8) - 2);
         if (type == LongType.instance)
             return ByteBufferUtil.bytes((long) random.nextInt(8) - 2);
-        if (type == UTF8Type.instance)
-            return ByteBufferUtil.bytes(text());
-        if (type == BytesType.instance)
-            return ByteBuffer.wrap(blob());
+        if (type == BooleanType.instance)
+            return BooleanType.instance.decompose(random.nextBoolean());
+        if (type == ByteType.instance)
+            return ByteType.instance.decompose((byte) (random.nextInt(5) - 2));
+        if (type == ShortType.instance)
+            return ShortType.instance.decompose((short) (random.nextInt(5) * 300 - 600));
+        if (type == FloatType.instance)
+            return FloatType.instance.decompose(FLOATS[random.nextInt(FLOATS.length)]);
         if (type == DoubleType.instance)
             return ByteBufferUtil.bytes(random.nextInt(8) / 4.0 - 1);
         if (type == DecimalType.instance)
@@ -124,21 +180,101 @@ public final class RandomUpdates
             return DecimalType.instance.decompose(new BigDecimal(BigInteger.valueOf(2L * random.nextInt(5) - 3), random.nextInt(3)));
         if (type == IntegerType.instance)
             return IntegerType.instance.decompose(BigInteger.valueOf(random.nextInt(5) * 1_000L - 2_000));
-        if (type == UUIDType.instance)
-            return UUIDType.instance.decompose(new UUID(0x4000L, 0x8000000000000000L | random.nextInt(6)));
-        if (type instanceof ListType)
-            return frozen((ListType<?>) type);
-        throw new IllegalArgumentException(type.toString());
+        return null;
     }
 
-    @SuppressWarnings("unchecked")
-    private <T> ByteBuffer frozen(ListType<T> type)
+    private ByteBuffer time(AbstractType<?> type)
     {
-        AbstractType<T> elements = type.getElementsType();
+        if (type == SimpleDateType.instance)
+            // Days, of which the first one of 1970 is in the middle.
+            return ByteBufferUtil.bytes(Integer.MIN_VALUE + random.nextInt(5) - 2);
+        if (type == TimeType.instance)
+            return TimeType.instance.decompose(random.nextInt(4) * 20_000_000_000_000L);
+        if (type == TimestampType.instance)
+            return TimestampType.instance.decompose(new Date(random.nextInt(5) * 1_000_000_000L - 2_000_000_000L));
+        if (type == DurationType.instance)
+            return DurationType.instance.decompose(Duration.newInstance(-random.nextInt(20), -random.nextInt(300), -random.nextInt(3) * 5_000_000_000L));
+        if (type == TimeUUIDType.instance)
+            return ByteBuffer.allocate(16).putLong(0, 0x1000L + ((long) random.nextInt(3) << 32)).putLong(8, 0x8080808080808080L + random.nextInt(2));
+        return null;
+    }
+
+    private ByteBuffer textOrBytes(AbstractType<?> type)
+    {
+        if (type == UTF8Type.instance)
+            return ByteBufferUtil.bytes(text());
+        if (type == AsciiType.instance)
+            return AsciiType.instance.decompose(text());
+        if (type == BytesType.instance)
+            return ByteBuffer.wrap(blob());
+        if (type == UUIDType.instance)
+            return UUIDType.instance.decompose(new UUID(0x4000L, 0x8000000000000000L | random.nextInt(6)));
+        if (type == InetAddressType.instance)
+        {
+            ByteBuffer address = ByteBuffer.allocate(chance(50) ? 4 : 16);
+            return address.put(address.limit() - 1, (byte) (126 + random.nextInt(4)));
+        }
+        return null;
+    }
+
+    /** A value of a type that has others: frozen, or a vector. */
+    private ByteBuffer compound(AbstractType<?> type)
+    {
+        if (type instanceof ListType)
+            return list((ListType<?>) type);
+        if (type instanceof SetType)
+            return set((SetType<?>) type);
+        if (type instanceof MapType)
+            return map((MapType<?, ?>) type);
+        if (type instanceof TupleType)
+            return tuple((TupleType) type, type.subTypes().size());
+        return type instanceof VectorType ? vector((VectorType<?>) type) : null;
+    }
+
+    private <T> ByteBuffer list(ListType<T> type)
+    {
         List<T> list = new ArrayList<>();
         for (int i = random.nextInt(3); i >= 0; i--)
-            list.add(elements.compose(value(elements)));
+            list.add(composed(type.getElementsType()));
         return type.decompose(list);
+    }
+
+    private <T> ByteBuffer set(SetType<T> type)
+    {
+        Set<T> set = new HashSet<>();
+        for (int i = random.nextInt(3); i >= 0; i--)
+            set.add(composed(type.getElementsType()));
+        return type.decompose(set);
+    }
+
+    private <K, V> ByteBuffer map(MapType<K, V> type)
+    {
+        Map<K, V> map = new HashMap<>();
+        for (int i = random.nextInt(3); i >= 0; i--)
+            map.put(composed(type.getKeysType()), composed(type.getValuesType()));
+        return type.decompose(map);
+    }
+
+    private <T> T composed(AbstractType<T> type)
+    {
+        return type.compose(value(type));
+    }
+
+    /** A value of a tuple or a user type, with its first fields. */
+    private ByteBuffer tuple(TupleType type, int size)
+    {
+        ByteBuffer[] fields = new ByteBuffer[size];
+        for (int i = 0; i < size; i++)
+            fields[i] = chance(20) ? null : value(type.type(i));
+        return TupleType.buildValue(fields);
+    }
+
+    private ByteBuffer vector(VectorType<?> type)
+    {
+        List<ByteBuffer> elements = new ArrayList<>();
+        for (int i = 0; i < type.dimension; i++)
+            elements.add(value(type.elementType));
+        return type.decomposeRaw(elements);
     }
 
     private String text()
@@ -157,7 +293,7 @@ public final class RandomUpdates
     {
         ByteBuffer[] values = new ByteBuffer[table.clusteringColumns().size()];
         for (int i = 0; i < values.length; i++)
-            values[i] = value(table.clusteringColumns().get(i).type);
+            values[i] = valueOrEmpty(table.clusteringColumns().get(i).type);
         return values.length == 0 ? Clustering.EMPTY : Clustering.make(values);
     }
 
@@ -277,7 +413,7 @@ public final class RandomUpdates
             return BufferCell.tombstone(column, timestamp, seconds + random.nextInt(4), path);
         if (type instanceof CounterColumnType)
             return BufferCell.live(column, timestamp, counter(), path);
-        ByteBuffer value = type == null ? ByteBufferUtil.EMPTY_BYTE_BUFFER : value(type);
+        ByteBuffer value = type == null ? ByteBufferUtil.EMPTY_BYTE_BUFFER : cellValue(type);
         if (kind == 1)
         {
             int ttl = 100 + random.nextInt(3);
