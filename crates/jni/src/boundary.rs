@@ -646,3 +646,63 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_free(_: *mut c_void
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::panic_any;
+    use std::ptr::null_mut;
+
+    use super::*;
+
+    /// The status and the text of a reply.
+    fn said(out: &[u8]) -> (u8, &str) {
+        (out[11], std::str::from_utf8(&out[16..16 + usize::from(out[15])]).expect("a text"))
+    }
+
+    #[test]
+    fn a_panic_becomes_a_failed_reply_with_its_text() {
+        let panics: [(fn(), &str); 3] = [
+            (|| panic!("a block is missing"), "panic: a block is missing"),
+            (|| panic!("block {} is missing", 7), "panic: block 7 is missing"),
+            (|| panic_any(7), "panic: unknown"),
+        ];
+        for (panic, text) in panics {
+            let mut out = [0xee; 100];
+            let result = guard(&mut out, |out| {
+                // What was written before it is no part of the reply.
+                Reply::new(out).push(&[1; 60], 0);
+                panic();
+                Ok(5)
+            });
+            assert_eq!((result, said(&out)), (FAILED, (Status::Failed as u8, text)));
+            assert_eq!(guard(&mut [], |_| panic!("there is no room for a text")), FAILED);
+        }
+        let mut out = [0; 100];
+        assert_eq!(guard(&mut out, |_| Err("no".into())), FAILED);
+        assert_eq!(said(&out), (Status::Failed as u8, "no"));
+        assert_eq!(guard(&mut out, |_| Ok(5)), 5);
+    }
+
+    #[test]
+    fn a_call_without_a_handle_fails_with_a_text() {
+        let mut out = [0; 100];
+        let (address, capacity) = (out.as_mut_ptr() as i64, out.len() as i64);
+        let null = null_mut();
+        // SAFETY: the buffer is this test's, and a handle of 0 denotes nothing.
+        let results = unsafe {
+            [
+                Java_espalier_cassandra_Native_put(null, null, 0, 0, 0, address, capacity),
+                Java_espalier_cassandra_Native_read(null, null, 0, 0, 0, 0, address, capacity),
+                Java_espalier_cassandra_Native_usage(null, null, 0, address, capacity),
+            ]
+        };
+        assert_eq!(results, [FAILED; 3]);
+        assert_eq!(said(&out), (Status::Failed as u8, "there is no memtable"));
+        // SAFETY: as above.
+        let result = unsafe { Java_espalier_cassandra_Native_more(null, null, 0, address, capacity) };
+        assert_eq!((result, said(&out)), (FAILED, (Status::Failed as u8, "there are no pages")));
+        // SAFETY: as above.
+        let result = unsafe { Java_espalier_cassandra_Native_listing(null, null, 0, address, capacity) };
+        assert_eq!((result, said(&out)), (FAILED, (Status::Failed as u8, "there is no store")));
+    }
+}
