@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def compare_memtables(options: argparse.Namespace) -> tuple[int, int]:
-    """Runs NativeMemory.java, LogNeeds.java and, for both modes, MemtableComparison.java. Returns how many cases passed and failed."""
+    """Runs ShortProofs.java and, for both modes, MemtableComparison.java. Returns how many cases passed and failed."""
     directory = places.run_directory("plugin")
     classes = directory / "classes"
     classes.mkdir()
@@ -58,6 +58,7 @@ def compare_memtables(options: argparse.Namespace) -> tuple[int, int]:
                    check=True)
     native, storage_port, ssl = places.free_ports(3)
     cassandra.write_configuration(directory, native, storage_port, ssl, True)
+    cassandra.add_plugin(directory)
     command = ["java", "-Xcheck:jni", "-ea", *cassandra.java_flags(1024, [options.jar, classes]),
                f"-Dcassandra.config=file://{directory}/cassandra.yaml", f"-Dcassandra.storagedir={directory}",
                f"-Dlogback.configurationFile=file://{HERE.parent}/oracle/logback.xml"]
@@ -66,7 +67,7 @@ def compare_memtables(options: argparse.Namespace) -> tuple[int, int]:
     comparison = ["espalier.proof.MemtableComparison", str(options.seed), str(options.seeds), str(options.updates)]
     # Tables of the engine, with fewer seeds: each has files.
     stored = [*comparison[:2], str(min(options.seeds, STORED_SEEDS)), comparison[3], str(directory / "espalier")]
-    programs = (["espalier.cassandra.NativeMemory"], ["espalier.cassandra.LogNeeds"], comparison, stored)
+    programs = (["espalier.cassandra.ShortProofs"], comparison, stored)
     results = [run_java([*command, *arguments], directory) for arguments in programs]
     return sum(passed for passed, _ in results), sum(failed for _, failed in results)
 

@@ -7,12 +7,10 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicReference;
 
-import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.cql3.statements.schema.CreateTableStatement;
 import org.apache.cassandra.db.DecoratedKey;
 import org.apache.cassandra.db.LivenessInfo;
 import org.apache.cassandra.db.Slices;
-import org.apache.cassandra.db.commitlog.CommitLog;
 import org.apache.cassandra.db.commitlog.CommitLogPosition;
 import org.apache.cassandra.db.filter.ColumnFilter;
 import org.apache.cassandra.db.memtable.EspalierMemtable;
@@ -37,7 +35,7 @@ import espalier.proof.MemtableComparison;
  * Memtables of 16 MiB each are written, read by iterators that nobody closes, and discarded, one after another. Neither the handles of native
  * objects nor the memory of the process grow with their number.
  */
-public final class NativeMemory
+final class NativeMemory
 {
     private static final int MEMTABLES = 24, ROWS = 4000, VALUE_BYTES = 4000;
     private static final long GROWTH_BYTES_MAX = 160L << 20;
@@ -47,7 +45,7 @@ public final class NativeMemory
     }
 
     /** Fails if memory is lost. */
-    public static void check() throws Exception
+    static void check() throws Exception
     {
         TableMetadata table = CreateTableStatement.parse("CREATE TABLE m (k int, c int, v blob, PRIMARY KEY (k, c))", "ks").build();
         for (int i = 0; i < 4; i++)
@@ -105,25 +103,5 @@ public final class NativeMemory
     private static long residentBytes() throws Exception
     {
         return Long.parseLong(Files.readString(Path.of("/proc/self/statm")).split(" ")[1]) * 4096;
-    }
-
-    /** Takes no arguments. */
-    public static void main(String[] args) throws Exception
-    {
-        DatabaseDescriptor.daemonInitialization();
-        CommitLog.instance.start();
-        int failed = 0;
-        try
-        {
-            check();
-        }
-        catch (Throwable failure)
-        {
-            failed = 1;
-            failure.printStackTrace(System.out);
-        }
-        System.out.println((1 - failed) + " passed, " + failed + " failed");
-        System.out.flush();
-        Runtime.getRuntime().halt(failed);
     }
 }
