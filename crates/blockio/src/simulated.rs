@@ -170,15 +170,18 @@ impl State {
 
     /// Whether files may grow by that many bytes.
     fn has_space_for(&self, growth: u64) -> bool {
-        let used: u64 = self.names.files().map(|inode| self.inodes[inode].len()).sum();
-        self.capacity_bytes.is_none_or(|capacity| used + growth <= capacity)
+        self.capacity_bytes.is_none_or(|capacity| self.used_bytes() + growth <= capacity)
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.names.files().map(|inode| self.inodes[inode].len()).sum()
     }
 
     /// Writes the part that the faults and the space allow.
     fn write(
         &mut self,
         inode: usize,
-        path: &Path,
+        path: &Arc<Path>,
         data: &[u8],
         offset: u64,
         durability: Durability,
@@ -223,7 +226,7 @@ impl State {
 
     /// Records an operation on names, which a fault may prevent.
     fn on_names(&mut self, verb: Verb, operation: &'static str, path: &Path) -> Result<(), DiskError> {
-        match self.faults.next(verb, path, 0, &[]) {
+        match self.faults.next(verb, &path.into(), 0, &[]) {
             None => Ok(()),
             Some(Fault::Full) => Err(DiskError::new(operation, path, None, std::io::ErrorKind::StorageFull.into())),
             Some(Fault::OutOfDescriptors) => {
@@ -255,7 +258,7 @@ impl Disk for SimulatedDisk {
             (None, _) => {
                 state.inodes.push(Inode::default());
                 let inode = state.inodes.len() - 1;
-                state.names.change(vec![(path.to_path_buf(), Some(Node::File(inode)))]);
+                state.names.set(path, Some(Node::File(inode)));
                 inode
             }
         };
@@ -268,7 +271,7 @@ impl Disk for SimulatedDisk {
         Ok(Box::new(SimulatedFile {
             disk: self.clone(),
             inode,
-            path: path.to_path_buf(),
+            path: path.into(),
             mode: options.mode,
             not_direct,
         }))
@@ -311,7 +314,7 @@ impl Disk for SimulatedDisk {
         let mut state = self.lock();
         state.on_names(Verb::Remove, "remove", path)?;
         state.file(path, "remove")?;
-        state.names.change(vec![(path.to_path_buf(), None)]);
+        state.names.set(path, None);
         Ok(())
     }
 
@@ -336,7 +339,7 @@ impl Disk for SimulatedDisk {
         if !state.names.has_parent(to) {
             return Err(DiskError::new("link", to, None, std::io::ErrorKind::NotFound.into()));
         }
-        state.names.change(vec![(to.to_path_buf(), Some(Node::File(inode)))]);
+        state.names.set(to, Some(Node::File(inode)));
         Ok(())
     }
 
@@ -368,8 +371,7 @@ impl Disk for SimulatedDisk {
     fn space(&self, _path: &Path) -> Result<Space, DiskError> {
         let state = self.lock();
         let total_bytes = state.capacity_bytes.unwrap_or(1 << 40);
-        let used: u64 = state.names.files().map(|inode| state.inodes[inode].len()).sum();
-        Ok(Space { free_bytes: total_bytes.saturating_sub(used), total_bytes })
+        Ok(Space { free_bytes: total_bytes.saturating_sub(state.used_bytes()), total_bytes })
     }
 }
 
@@ -403,7 +405,7 @@ impl Drop for SimulatedLock {
 struct SimulatedFile {
     disk: SimulatedDisk,
     inode: usize,
-    path: PathBuf,
+    path: Arc<Path>,
     mode: OpenMode,
     /// The reason why writes do not bypass the page cache, if they do not.
     not_direct: Option<&'static str>,

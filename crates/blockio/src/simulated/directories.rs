@@ -18,7 +18,7 @@ impl DirectoryCalls for SimulatedCalls<'_> {
     }
 
     fn make(&mut self, path: &Path) -> Result<(), DiskError> {
-        self.state.names.change(vec![(path.to_path_buf(), Some(Node::Directory))]);
+        self.state.names.set(path, Some(Node::Directory));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Injected faults, and the trace of operations.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 /// A fault to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Verb {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     verb: Verb,
-    path: PathBuf,
+    path: Arc<Path>,
     offset: u64,
     /// The length and hash of the written data.
     data: (usize, u64),
@@ -124,11 +125,11 @@ impl Faults {
     }
 
     /// Records an operation and returns the fault that hits it.
-    pub fn next(&mut self, verb: Verb, path: &Path, offset: u64, data: &[u8]) -> Option<Fault> {
+    pub fn next(&mut self, verb: Verb, path: &Arc<Path>, offset: u64, data: &[u8]) -> Option<Fault> {
         let is_refused = verb.is_change() && self.refuses_changes(path);
         let mut fault = (self.dead || is_refused).then_some(Fault::Fail);
         self.pending.retain_mut(|pending| {
-            if !pending.fault.applies_to(verb) || !path.to_string_lossy().contains(&pending.part) {
+            if !pending.fault.applies_to(verb) || !pending.is_for(path) {
                 return true;
             }
             if pending.skip == 0 && fault.is_none() {
@@ -139,8 +140,14 @@ impl Faults {
             true
         });
         self.dead |= matches!(fault, Some(Fault::PowerCut | Fault::PowerCutBeforeNames));
-        self.trace.push(Operation { verb, path: path.to_path_buf(), offset, data: (data.len(), hash(data)), fault });
+        self.trace.push(Operation { verb, path: Arc::clone(path), offset, data: (data.len(), hash(data)), fault });
         fault
+    }
+}
+
+impl Pending {
+    fn is_for(&self, path: &Path) -> bool {
+        self.part.is_empty() || path.to_string_lossy().contains(&self.part)
     }
 }
 
@@ -160,7 +167,10 @@ impl Fault {
     }
 }
 
-/// FNV-1a, used only to distinguish traces.
+/// FNV-1a over words of eight bytes, used only to distinguish traces.
 fn hash(data: &[u8]) -> u64 {
-    data.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    let (words, rest) = data.as_chunks();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let add = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0100_0000_01b3);
+    rest.iter().map(|byte| u64::from(*byte)).fold(words.fold(0xcbf2_9ce4_8422_2325, add), add)
 }

@@ -1,7 +1,10 @@
 //! Names: the current ones, those that a crash would leave, and the changes between.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::ops::Bound;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::sync::Arc;
 
 use super::Choices;
 use crate::DirectoryEntry;
@@ -14,9 +17,12 @@ pub(super) enum Node {
     File(usize),
 }
 
+/// A path: a zero byte and the bytes, for each part. So names are ordered by their parts, and a directory comes right
+/// before all that is below it. The root is empty.
+type Name = Arc<[u8]>;
 /// A name, and what it refers to from now on.
-type Change = (PathBuf, Option<Node>);
-type Map = BTreeMap<PathBuf, Node>;
+type Change = (Name, Option<Node>);
+type Map = BTreeMap<Name, Node>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
@@ -28,11 +34,15 @@ pub(super) struct Names {
 
 impl Names {
     pub fn get(&self, path: &Path) -> Option<Node> {
-        if is_root(path) { Some(Node::Directory) } else { self.now.get(path).copied() }
+        self.of_name(&name_of(path))
+    }
+
+    fn of_name(&self, name: &[u8]) -> Option<Node> {
+        if name.is_empty() { Some(Node::Directory) } else { self.now.get(name).copied() }
     }
 
     pub fn has_parent(&self, path: &Path) -> bool {
-        path.parent().is_some_and(|parent| self.get(parent) == Some(Node::Directory))
+        parent_of(&name_of(path)).is_some_and(|parent| self.of_name(parent) == Some(Node::Directory))
     }
 
     /// The files, each once.
@@ -49,47 +59,55 @@ impl Names {
     }
 
     pub fn list(&self, dir: &Path) -> Option<Vec<DirectoryEntry>> {
-        if self.get(dir) != Some(Node::Directory) {
+        let dir = name_of(dir);
+        if self.of_name(&dir) != Some(Node::Directory) {
             return None;
         }
-        let inside = below(&self.now, dir).filter(|(path, _)| path.parent() == Some(dir));
-        let entries = inside.filter_map(|(path, node)| {
-            let name = path.file_name()?.to_str()?.to_owned();
+        let entries = below(&self.now, &dir).filter_map(|(name, node)| {
+            let last = name.get(dir.len()..)?.strip_prefix(&[0])?;
+            let is_inside = !last.contains(&0);
+            let name = is_inside.then(|| str::from_utf8(last)).and_then(Result::ok)?.to_owned();
             Some(DirectoryEntry { name, is_dir: *node == Node::Directory })
         });
         Some(entries.collect())
     }
 
+    /// Makes a name refer to something, or to nothing. This is not durable yet.
+    pub fn set(&mut self, path: &Path, node: Option<Node>) {
+        self.change(vec![(name_of(path).into(), node)]);
+    }
+
     /// Makes changes atomically; they are not durable yet.
-    pub fn change(&mut self, changes: Vec<Change>) {
+    fn change(&mut self, changes: Vec<Change>) {
         apply(&mut self.now, &changes);
         self.pending.push(changes);
     }
 
     pub fn rename(&mut self, from: &Path, to: &Path) {
+        let (from, to) = (name_of(from), name_of(to));
         let mut changes = Vec::new();
-        for (path, node) in below(&self.now, from) {
-            let rest = path.strip_prefix(from).unwrap_or(Path::new(""));
-            let moved = if rest.as_os_str().is_empty() { to.to_path_buf() } else { to.join(rest) };
-            changes.push((path.clone(), None));
-            changes.push((moved, Some(*node)));
+        for (name, node) in below(&self.now, &from) {
+            let moved = [&to, name.get(from.len()..).unwrap_or_default()].concat();
+            changes.push((Arc::clone(name), None));
+            changes.push((moved.into(), Some(*node)));
         }
         self.change(changes);
     }
 
     pub fn remove_tree(&mut self, path: &Path) {
-        let changes = below(&self.now, path).map(|(name, _)| (name.clone(), None)).collect();
+        let changes = below(&self.now, &name_of(path)).map(|(name, _)| (Arc::clone(name), None)).collect();
         self.change(changes);
     }
 
     /// Makes the names in a directory durable: every change to one of them, and the changes that those depend on.
     pub fn sync(&mut self, dir: &Path) {
-        let mut needed: BTreeSet<PathBuf> = BTreeSet::new();
+        let dir = name_of(dir);
+        let mut needed: BTreeSet<Name> = BTreeSet::new();
         let mut flush = vec![false; self.pending.len()];
         for (index, changes) in self.pending.iter().enumerate().rev() {
-            if changes.iter().any(|(path, _)| path.parent() == Some(dir) || needed.contains(path)) {
+            if changes.iter().any(|(name, _)| parent_of(name) == Some(&dir[..]) || needed.contains(name)) {
                 flush[index] = true;
-                needed.extend(changes.iter().map(|(path, _)| path.clone()));
+                needed.extend(changes.iter().map(|(name, _)| Arc::clone(name)));
             }
         }
         let mut kept = Vec::new();
@@ -111,30 +129,87 @@ impl Names {
                 apply(&mut names, changes);
             }
         }
-        let orphan = |path: &Path, names: &Map| {
-            let mut above = path.ancestors().skip(1).filter(|ancestor| !is_root(ancestor));
-            above.any(|ancestor| names.get(ancestor) != Some(&Node::Directory))
-        };
-        let whole: Map =
-            names.iter().filter(|(path, _)| !orphan(path, &names)).map(|(path, node)| (path.clone(), *node)).collect();
+        let whole = without_orphans(names);
         Names { now: whole.clone(), durable: whole, pending: Vec::new() }
     }
 }
 
-/// A name and those below it, which are adjacent because paths are ordered by their parts.
-fn below<'a>(map: &'a Map, path: &'a Path) -> impl Iterator<Item = (&'a PathBuf, &'a Node)> {
-    map.range(path.to_path_buf()..).take_while(move |(name, _)| name.starts_with(path))
+/// The names of which every directory above is there.
+fn without_orphans(mut names: Map) -> Map {
+    // Those of the name before, of which each is in the one before it: a directory comes before what is in it.
+    let mut above: Vec<Name> = Vec::new();
+    names.retain(|name, node| {
+        let Some(parent) = parent_of(name) else { return true };
+        while above.last().is_some_and(|directory| directory.len() > parent.len()) {
+            above.pop();
+        }
+        if !parent.is_empty() && above.last().is_none_or(|directory| **directory != *parent) {
+            return false;
+        }
+        if *node == Node::Directory {
+            above.push(Arc::clone(name));
+        }
+        true
+    });
+    names
 }
 
-fn is_root(path: &Path) -> bool {
-    path.parent().is_none()
+fn name_of(path: &Path) -> Vec<u8> {
+    let mut name = Vec::with_capacity(path.as_os_str().len() + 1);
+    for part in path.components() {
+        if let Component::Normal(part) = part {
+            name.push(0);
+            name.extend_from_slice(part.as_bytes());
+        }
+    }
+    name
+}
+
+/// The directory of a name; `None` for the root.
+fn parent_of(name: &[u8]) -> Option<&[u8]> {
+    name.get(..name.iter().rposition(|byte| *byte == 0)?)
+}
+
+/// A name and those below it.
+fn below<'a>(map: &'a Map, name: &'a [u8]) -> impl Iterator<Item = (&'a Name, &'a Node)> {
+    let from = map.range::<[u8], _>((Bound::Included(name), Bound::Unbounded));
+    from.take_while(move |(found, _)| found.strip_prefix(name).is_some_and(|rest| rest.first().is_none_or(|b| *b == 0)))
 }
 
 fn apply(names: &mut Map, changes: &[Change]) {
-    for (path, node) in changes {
+    for (name, node) in changes {
         match node {
-            Some(node) => names.insert(path.clone(), *node),
-            None => names.remove(path),
+            Some(node) => names.insert(Arc::clone(name), *node),
+            None => names.remove(name),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_if_every_directory_above_it_is_there() {
+        let choices = &mut Choices(1);
+        let mut left_out = 0;
+        for _ in 0..1000 {
+            let mut names = Map::new();
+            for _ in 0..12 {
+                let depth = 1 + choices.below(4);
+                let part = |choices: &mut Choices| ["a", "a.b", "b"][choices.below(3) as usize];
+                let path = (0..depth).map(|_| part(choices)).collect::<Vec<_>>().join("/");
+                let node = if choices.below(4) == 0 { Node::File(7) } else { Node::Directory };
+                names.insert(name_of(Path::new(&path)).into(), node);
+            }
+            let is_whole = |name: &[u8]| {
+                let mut above = std::iter::successors(parent_of(name), |name| parent_of(name));
+                above.all(|name| name.is_empty() || names.get(name) == Some(&Node::Directory))
+            };
+            let whole: Map = names.iter().filter(|(name, _)| is_whole(name)).map(|(n, node)| (n.clone(), *node)).collect();
+            left_out += names.len() - whole.len();
+            assert_eq!(without_orphans(names), whole);
+        }
+        assert!(left_out > 1000, "{left_out}");
     }
 }

@@ -1,7 +1,8 @@
 //! Block writes in flight: the device completes them in an order that the seed selects, and a power cut finds each in
 //! any state.
 
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Choices, SimulatedDisk};
@@ -12,7 +13,7 @@ use crate::{BLOCK_SIZE, DiskError, Durability, Frame};
 pub(super) struct SimulatedQueue {
     disk: SimulatedDisk,
     inode: usize,
-    path: PathBuf,
+    path: Arc<Path>,
     pending: Vec<PendingWrite>,
     done: Vec<CompletedWrite>,
 }
@@ -26,7 +27,7 @@ struct PendingWrite {
 }
 
 impl SimulatedQueue {
-    pub fn new(disk: SimulatedDisk, inode: usize, path: PathBuf) -> SimulatedQueue {
+    pub fn new(disk: SimulatedDisk, inode: usize, path: Arc<Path>) -> SimulatedQueue {
         SimulatedQueue { disk, inode, path, pending: Vec::new(), done: Vec::new() }
     }
 

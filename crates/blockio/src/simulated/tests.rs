@@ -202,6 +202,42 @@ fn a_directory_of_a_killed_process_is_durable_after_the_next_creates_it() {
     assert!(stays(&next));
 }
 
+#[test]
+fn a_disk_and_its_images_do_not_see_each_others_changes() {
+    let disk = disk_with("/d");
+    let file = disk.open(Path::new("/d/f"), OpenOptions::create_new()).unwrap();
+    file.write_at(b"one", 0).unwrap();
+    file.sync_data().unwrap();
+    disk.sync_dir(Path::new("/d")).unwrap();
+    let (image, left) = (disk.crash_image(0), disk.after_process_death());
+    for (disk, bytes) in [(&disk, b"two"), (&image, b"six"), (&left, b"ten")] {
+        let file = disk.open(Path::new("/d/f"), OpenOptions::write_or_create()).unwrap();
+        file.write_at(bytes, 0).unwrap();
+        disk.remove_file(Path::new("/d/f")).unwrap();
+    }
+    for (disk, bytes) in [(&disk, b"two"), (&image, b"six"), (&left, b"ten")] {
+        assert!(!disk.exists(Path::new("/d/f")).unwrap());
+        let found = outcomes(disk, "/d/f");
+        assert_eq!(found, BTreeSet::from([None, Some(b"one".to_vec()), Some(bytes.to_vec())]));
+    }
+}
+
+#[test]
+fn a_lost_directory_takes_what_is_below_it() {
+    let disk = disk_with("/d/e.other");
+    disk.inject(Fault::Fail, 1);
+    disk.create_dir_all(Path::new("/d/e")).unwrap_err();
+    disk.open(Path::new("/d/e/f"), OpenOptions::create_new()).unwrap();
+    disk.sync_dir(Path::new("/d/e")).unwrap();
+    let mut found = BTreeSet::new();
+    for image in (0..50).map(|seed| disk.crash_image(seed)) {
+        let there = ["/d/e", "/d/e/f", "/d/e.other"].map(|path| image.exists(Path::new(path)).unwrap());
+        found.insert(there);
+        assert_eq!(image.list(Path::new("/d")).unwrap().len(), there.iter().step_by(2).filter(|it| **it).count());
+    }
+    assert_eq!(found, BTreeSet::from([[true, true, true], [false, false, true]]));
+}
+
 /// A random history; it and its crash image depend on nothing but the seed.
 fn history(seed: u64) -> (Vec<Operation>, Vec<Option<Vec<u8>>>) {
     let disk = disk_with("/d");
