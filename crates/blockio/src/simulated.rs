@@ -268,13 +268,7 @@ impl Disk for SimulatedDisk {
             (false, _) => Some("not opened for blocks"),
         };
         drop(guard);
-        Ok(Box::new(SimulatedFile {
-            disk: self.clone(),
-            inode,
-            path: path.into(),
-            mode: options.mode,
-            not_direct,
-        }))
+        Ok(Box::new(SimulatedFile { disk: self.clone(), inode, path: path.into(), mode: options.mode, not_direct }))
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {

@@ -206,7 +206,8 @@ mod tests {
                 let mut above = std::iter::successors(parent_of(name), |name| parent_of(name));
                 above.all(|name| name.is_empty() || names.get(name) == Some(&Node::Directory))
             };
-            let whole: Map = names.iter().filter(|(name, _)| is_whole(name)).map(|(n, node)| (n.clone(), *node)).collect();
+            let whole: Map =
+                names.iter().filter(|(name, _)| is_whole(name)).map(|(n, node)| (n.clone(), *node)).collect();
             left_out += names.len() - whole.len();
             assert_eq!(without_orphans(names), whole);
         }

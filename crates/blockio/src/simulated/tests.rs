@@ -223,6 +223,16 @@ fn a_disk_and_its_images_do_not_see_each_others_changes() {
 }
 
 #[test]
+fn a_write_that_was_truncated_before_a_sync_does_not_come_back() {
+    let disk = disk_with("/d");
+    let file = disk.open(Path::new("/d/f"), OpenOptions::create_new()).unwrap();
+    disk.sync_dir(Path::new("/d")).unwrap();
+    file.write_at(&[1; 1500], 1024).unwrap();
+    file.set_len(0).unwrap();
+    assert_eq!(outcomes(&disk, "/d/f"), BTreeSet::from([Some(vec![])]));
+}
+
+#[test]
 fn a_lost_directory_takes_what_is_below_it() {
     let disk = disk_with("/d/e.other");
     disk.inject(Fault::Fail, 1);
