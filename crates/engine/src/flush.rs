@@ -26,6 +26,9 @@ pub(crate) use background::Queue as FlushQueue;
 pub(crate) use background::contained;
 use time_limit::{Limited, TimeLimit};
 
+/// The part of the memtables' space that flushed memtables' vectors may take besides, until their graphs are built.
+const STAND_IN_SHARE: u64 = 4;
+
 /// Writes memtables to SSTables, when it is asked to and with threads in the background.
 pub(crate) struct Flush {
     shared: Arc<Shared>,
@@ -151,14 +154,33 @@ impl Flush {
     }
 
     /// Builds the indexes of an SSTable that was flushed, so that those of its memtable can be freed. If that fails, it
-    /// is tried again in the background.
+    /// is tried again in the background. Graphs of vectors take minutes, in which the table's flush could not end: they
+    /// are left to the indexer, unless too many memtables' vectors wait for it already.
     fn build_indexes(&self, store: &Arc<TableStore>, sstable: &Arc<SSTableReader>) {
-        if store.table.load().indexes().is_empty() {
+        let table = store.table.load_full();
+        if table.indexes().is_empty() {
             return;
         }
-        let built = self.shared.files().settle_indexes(store, sstable, || !self.gives_up(store));
-        built.unwrap_or_else(|error| self.shared.report_index_failure(&store.table.load(), &error));
-        self.shared.files().index_requests().request();
+        let files = self.shared.files();
+        let goes_on = || !self.gives_up(store) && store.is_served() && !store.is_flush_awaited();
+        let mut built = files.settle_indexes(store, sstable, |key| key.part.similarity().is_none(), goes_on);
+        if built.is_ok() && self.has_many_stand_ins() {
+            let goes_on = || goes_on() && !files.index_requests().is_stopped();
+            built = files.settle_indexes(store, sstable, |_| true, goes_on);
+        }
+        if let Err(error) = built
+            && goes_on()
+            && !files.index_requests().is_stopped()
+        {
+            self.shared.report_index_failure(&table, &error);
+        }
+        files.index_requests().request();
+    }
+
+    /// Whether the vectors of flushed memtables that wait for their graphs take more than their share of the memory.
+    fn has_many_stand_ins(&self) -> bool {
+        let bytes: u64 = self.shared.stores().iter().map(|store| store.indexes.vector_stand_in_bytes()).sum();
+        bytes > self.shared.options().memtable_space_bytes / STAND_IN_SHARE
     }
 
     fn write_sstable(

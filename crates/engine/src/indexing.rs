@@ -98,7 +98,7 @@ impl Indexing {
         for sstable in store.view().sstables.iter().filter(|sstable| !sstable.is_damaged()) {
             let is_there = || store.borrow_view().sstables.iter().any(|other| other.is_same(sstable));
             if !keys.iter().all(|key| store.indexes.has_own(sstable, *key)) && is_there() {
-                let settled = self.shared.files().settle_indexes(store, sstable, || !self.is_stopped(store));
+                let settled = self.shared.files().settle_indexes(store, sstable, |_| true, || !self.is_stopped(store));
                 failure = failure.or(settled.err());
             }
         }

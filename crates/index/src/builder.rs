@@ -13,6 +13,9 @@ use crate::paged::{Origin, stopped};
 use crate::vectors::{VectorOptions, VectorWriter};
 use crate::writer::IndexWriter;
 
+/// The rows between two questions whether a build should go on.
+const ROWS_PER_LOOK: u32 = 1024;
+
 /// The name of the file with these entries, in the directory of its SSTable's indexes.
 pub fn file_name(key: IndexKey) -> String {
     let part = match key.part {
@@ -118,16 +121,24 @@ impl<'i> IndexBuilder<'i> {
             let key = cursor.partition().key.clone();
             self.position = cursor.data_position().filter(|_| table.clustering().is_empty());
             self.partition(&table, cursor.partition())?;
+            let mut rows: u32 = 0;
             while cursor.advance()? {
                 if let Unfiltered::Row(row) = cursor.unfiltered() {
                     self.row(&table, &key, row)?;
                 }
+                rows = rows.wrapping_add(1);
+                if rows.is_multiple_of(ROWS_PER_LOOK) {
+                    self.look()?;
+                }
             }
-            if !(self.goes_on)() {
-                return Err(stopped());
-            }
+            self.look()?;
         }
         Ok(())
+    }
+
+    /// Fails if the build should not go on.
+    fn look(&mut self) -> Result<(), SSTableError> {
+        if (self.goes_on)() { Ok(()) } else { Err(stopped()) }
     }
 
     /// Completes the files, durably but for their names: the caller syncs the directory.

@@ -92,19 +92,20 @@ impl TableFiles {
         WatchedFile::open(&*self.disk, &path, key, (&origin_of(sstable), sstable.number()), &self.cache)
     }
 
-    /// Builds those indexes of an SSTable of the view that have no sound files, unless another thread is doing so.
-    /// Stops after a partition if `goes_on` returns false. Blocks on the disk.
+    /// Builds those `wanted` indexes of an SSTable of the view that have no sound files, unless another thread is doing
+    /// so. Stops soon if `goes_on` returns false. Blocks on the disk.
     pub fn settle_indexes(
         &self,
         store: &TableStore,
         sstable: &Arc<SSTableReader>,
+        wanted: impl Fn(IndexKey) -> bool,
         goes_on: impl FnMut() -> bool,
     ) -> Result<(), EngineError> {
         let Some(_permit) = store.indexes.permit_build(sstable) else { return Ok(()) };
         // This version of the table is not older than the SSTable's content.
         let table = &store.table.load_full();
-        let is_built = |key| store.indexes.has_own(sstable, key);
-        let built = self.build_indexes(table, sstable, is_built, goes_on);
+        let is_missing = |key| wanted(key) && !store.indexes.has_own(sstable, key);
+        let built = self.build_indexes(table, sstable, is_missing, goes_on);
         let added = built.map(|built| store.indexes.add(sstable, &built));
         if store.borrow_view().sstables.iter().any(|other| other.is_same(sstable)) {
             return added;
@@ -114,16 +115,16 @@ impl TableFiles {
         Ok(())
     }
 
-    /// Builds the files of those indexes of an SSTable that are not built, with a scan, and opens them.
+    /// Builds the files of those indexes of an SSTable that are missing, with a scan, and opens them.
     fn build_indexes(
         &self,
         table: &Arc<Table>,
         sstable: &Arc<SSTableReader>,
-        is_built: impl Fn(IndexKey) -> bool,
+        is_missing: impl Fn(IndexKey) -> bool,
         goes_on: impl FnMut() -> bool,
     ) -> Result<Vec<SSTableIndex>, EngineError> {
         let mut indexers = indexers_of(table);
-        indexers.retain(|indexer| !is_built(indexer.key()));
+        indexers.retain(|indexer| is_missing(indexer.key()));
         if indexers.is_empty() {
             return Ok(Vec::new());
         }

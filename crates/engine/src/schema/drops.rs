@@ -24,7 +24,7 @@ impl Tables {
     /// continue.
     pub(super) fn drop_store(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         store.set_dropped();
-        let _no_flush = lock(&store.flushing);
+        let _no_flush = store.wait_for_flush();
         let _no_compaction = store.merges.stop();
         let _no_snapshot = lock(&store.files);
         self.shared.groups().barrier().wait();

@@ -104,7 +104,7 @@ impl Truncations {
 
     /// Returns false if the log had no room, in which case nothing has happened.
     fn try_truncate(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
-        let _no_flush = lock(&store.flushing);
+        let _no_flush = store.wait_for_flush();
         let _no_compaction = store.merges.stop();
         let id = store.table.load().id;
         store.check_served()?;

@@ -191,6 +191,19 @@ impl StoreIndexes {
         keys.into_iter().filter_map(stand_in).collect()
     }
 
+    /// The bytes of flushed memtables' vector indexes that stand in for files. No memtable's account has them.
+    pub fn vector_stand_in_bytes(&self) -> u64 {
+        let by_sstable = self.by_sstable.load();
+        let sources = by_sstable.values().flat_map(|indexes| indexes.iter()).flat_map(|index| &index.sources);
+        let mut counted = HashSet::new();
+        let vectors = sources.filter_map(|source| match source {
+            IndexSource::Memory(PartMemory::Vectors(vectors)) => Some(vectors),
+            _ => None,
+        });
+        // The SSTables of one merge share their stand-ins.
+        vectors.filter(|vectors| counted.insert(Arc::as_ptr(vectors))).map(|vectors| vectors.used_bytes()).sum()
+    }
+
     /// Sets the indexes of SSTables that enter the view next.
     pub fn set(&self, sstables: &[Arc<SSTableReader>], indexes: SSTableIndexes) {
         let indexes = Arc::new(indexes);

@@ -7,8 +7,8 @@
 //! successor's records.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use commitlog::CommitLog;
@@ -63,6 +63,8 @@ pub(crate) struct TableStore {
     change: Mutex<()>,
     /// Held by a flush or a truncation, which run one at a time.
     pub flushing: Mutex<()>,
+    /// The drops and truncations that wait for `flushing`.
+    waiting_for_flush: AtomicUsize,
     /// The size of its flushes.
     pub flush_size: FlushSize,
     /// Its merges in flight.
@@ -106,6 +108,7 @@ impl TableStore {
             past_puts: Mutex::new(Vec::new()),
             change: Mutex::new(()),
             flushing: Mutex::new(()),
+            waiting_for_flush: AtomicUsize::new(0),
             flush_size: FlushSize::default(),
             merges: Merges::default(),
             compacting_all: Mutex::new(()),
@@ -146,6 +149,19 @@ impl TableStore {
     /// Whether the table is read and written: neither dropped nor quarantined.
     pub fn is_served(&self) -> bool {
         self.state.load(Ordering::Acquire) == state::SERVED
+    }
+
+    /// Takes `flushing` for a drop or a truncation. A flush that only builds indexes by now ends for it.
+    pub fn wait_for_flush(&self) -> MutexGuard<'_, ()> {
+        self.waiting_for_flush.fetch_add(1, Ordering::Relaxed);
+        let no_flush = lock(&self.flushing);
+        self.waiting_for_flush.fetch_sub(1, Ordering::Relaxed);
+        no_flush
+    }
+
+    /// Whether a drop or a truncation waits for the end of a flush.
+    pub fn is_flush_awaited(&self) -> bool {
+        self.waiting_for_flush.load(Ordering::Relaxed) > 0
     }
 
     /// Marks the table as dropped: nothing is written to it any more.
@@ -458,6 +474,24 @@ mod tests {
             store.end_quarantine();
             assert!(!store.is_served());
         }
+    }
+
+    #[test]
+    fn a_flush_learns_that_a_drop_or_a_truncation_waits_for_it() {
+        let table = TableBuilder::new("ks", "t", TableId(Uuid::nil())).partition_key("k", CqlType::Int).build();
+        let table = Arc::new(table);
+        let store = TableStore::new(table.clone(), "/t".into(), generation(&table), Vec::new());
+        let flush = lock(&store.flushing);
+        assert!(!store.is_flush_awaited());
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| drop(store.wait_for_flush()));
+            while !store.is_flush_awaited() {
+                assert!(!waits.is_finished(), "the flush has not ended");
+                std::thread::yield_now();
+            }
+            drop(flush);
+        });
+        assert!(!store.is_flush_awaited());
     }
 
     #[test]

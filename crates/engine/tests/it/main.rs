@@ -14,6 +14,7 @@ mod gated_disk;
 mod host_rows;
 mod in_memory;
 mod in_memory_limit;
+mod index_builds;
 mod large_batches;
 mod large_rows;
 mod memory;

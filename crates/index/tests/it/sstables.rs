@@ -13,7 +13,7 @@ use index::{
 use memtable::{Memtable, TrieMemtable};
 use model::{
     Cell, ColumnData, IndexPart, KeyRange, PartitionKey, PartitionUpdateBuilder, ReadRange, Row, RowBuilder, RowRef,
-    Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor,
+    Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor, push_component,
 };
 use sstable::{
     BlockCache, Descriptor, PartitionHint, ReadMode, SSTableError, SSTableId, SSTableReader, SSTableWriter,
@@ -167,6 +167,35 @@ fn a_scan_that_is_stopped_leaves_no_files() {
     assert!(stopped.is_err());
     drop(builder);
     assert!(disk.list(Path::new(INDEX)).unwrap().is_empty());
+}
+
+#[test]
+fn a_scan_can_be_stopped_within_a_partition() {
+    let (disk, _, _) = setting();
+    let table = TableBuilder::new("k", "t", TableId(Uuid::nil())).partition_key("p", CqlType::Int);
+    let table = Arc::new(table.clustering("c", CqlType::Int, false).regular("v", CqlType::Int).build());
+    let memtable = TrieMemtable::new(&table, 1);
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&1_i32.to_be_bytes()));
+    for row in 0..5000_i32 {
+        let (mut builder, mut blob, mut clustering) = (RowBuilder::default(), Vec::new(), Vec::new());
+        builder.start(table.regulars(), false);
+        builder.cell(0, &Cell::live(1, &row.to_be_bytes()));
+        builder.finish(&mut blob);
+        push_component(Some(&row.to_be_bytes()), &mut clustering);
+        update.row(&clustering, &blob);
+    }
+    memtable.apply(&update.build(), None).unwrap();
+    let indexer = Indexer::new(&table, table.column("v").unwrap(), IndexPart::Whole);
+    let mut looks = 0;
+    let goes_on = || {
+        looks += 1;
+        looks < 3
+    };
+    let indexers = std::slice::from_ref(&indexer);
+    let mut builder = IndexBuilder::create(&disk, Path::new(INDEX), indexers, goes_on).unwrap();
+    assert!(builder.scan(&mut Arc::new(memtable).cursor(&table, &all())).is_err());
+    drop(builder);
+    assert_eq!(looks, 3, "it is asked while the partition goes on, and not again");
 }
 
 /// A source of an open SSTable.
