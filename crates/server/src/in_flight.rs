@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use query::{Lease, Pending, TimeLimit, Turn};
-use tokio::time::{Sleep, sleep, sleep_until};
+use tokio::time::{Sleep, sleep_until};
 
 use crate::turn::Reply;
 
@@ -19,6 +19,8 @@ pub(crate) struct InFlight<P> {
     /// The bytes that the request counts against the connection's limit.
     pub(crate) size_bytes: usize,
     work: Work<P>,
+    /// When the client gets a timeout; known once the request was polled and still waits, or before.
+    deadline: Option<Instant>,
     /// The timer is set once the request was polled and still waits. A request that never waits needs no timer.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -81,12 +83,13 @@ pub(crate) struct Finished<P> {
 impl<P> InFlight<P> {
     /// A request that waits for the log or for memory.
     pub(crate) fn pending(reply: ReplyTo, size_bytes: usize, pending: Box<Pending>) -> InFlight<P> {
-        InFlight { reply, size_bytes, work: Work::Pending(pending), timer: None }
+        InFlight { reply, size_bytes, work: Work::Pending(pending), deadline: None, timer: None }
     }
 
     /// A request on the blocking pool.
     pub(crate) fn blocking(reply: ReplyTo, size_bytes: usize, blocking: Blocking<P>) -> InFlight<P> {
-        InFlight { reply, size_bytes, work: Work::Blocking(Box::new(blocking)), timer: None }
+        let deadline = blocking.deadline;
+        InFlight { reply, size_bytes, work: Work::Blocking(Box::new(blocking)), deadline, timer: None }
     }
 
     /// The pending request, unless the request runs on the blocking pool.
@@ -105,9 +108,13 @@ impl<P> InFlight<P> {
         }
     }
 
-    /// The time that the request may take from now on.
-    pub(crate) fn time_limit(&self) -> Option<Duration> {
-        self.limit().duration()
+    /// When the client gets a timeout; `None` if it never does. The limit begins at the `now` of the first call, so a
+    /// statement that waits several times has it once.
+    pub(crate) fn deadline(&mut self, now: impl FnOnce() -> Instant) -> Option<Instant> {
+        if self.deadline.is_none() {
+            self.deadline = self.limit().duration().map(|limit| now() + limit);
+        }
+        self.deadline
     }
 
     /// Whether the answer has no warnings and no trace.
@@ -151,18 +158,40 @@ impl<P> Future for InFlight<P> {
         if let Poll::Ready(answer) = self.poll_work(Turn::NON_BLOCKING, context) {
             return Poll::Ready(self.finished(answer));
         }
-        let Some(duration) = self.time_limit() else { return Poll::Pending };
-        let deadline = match &self.work {
-            Work::Blocking(blocking) => blocking.deadline,
-            Work::Pending(_) | Work::Over => None,
-        };
-        let timer = self.timer.get_or_insert_with(|| match deadline {
-            Some(deadline) => Box::pin(sleep_until(deadline.into())),
-            None => Box::pin(sleep(duration)),
-        });
+        let Some(deadline) = self.deadline(Instant::now) else { return Poll::Pending };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline.into())));
         if timer.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
         Poll::Ready(self.time_out())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const LIMIT: Duration = Duration::from_secs(2);
+
+    #[test]
+    fn the_limit_of_a_request_that_waits_again_and_again_begins_once() {
+        let limit = TimeLimit::truncate(LIMIT);
+        let pending = Box::new(Pending::of_future(limit, std::future::pending()));
+        let mut waiting = InFlight::<()>::pending(ReplyTo::plain(1), 0, pending);
+        let began = Instant::now();
+        for waits in 0..5 {
+            let now = began + waits * Duration::from_secs(1);
+            assert_eq!(waiting.deadline(|| now), Some(began + LIMIT), "after {waits} waits");
+        }
+    }
+
+    #[test]
+    fn a_request_on_the_pool_keeps_the_deadline_with_which_it_was_begun() {
+        let deadline = Some(Instant::now());
+        let blocking =
+            Blocking { answering: Box::pin(std::future::pending()), limit: TimeLimit::truncate(LIMIT), deadline };
+        let mut running = InFlight::<()>::blocking(ReplyTo::plain(1), 0, blocking);
+        assert_eq!(running.deadline(Instant::now), deadline);
     }
 }

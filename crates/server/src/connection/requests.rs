@@ -157,8 +157,8 @@ impl<H: QueryHandler> Connection<H> {
             }
             Poll::Pending => match turn.log_hold.and_then(LogHold::take_awaited) {
                 Some(awaited) => {
-                    let now = *self.now.get_or_insert_with(Instant::now);
-                    let deadline = work.time_limit().map(|limit| (now + limit).into_std());
+                    let now = &mut self.now;
+                    let deadline = work.deadline(|| now.get_or_insert_with(Instant::now).into_std());
                     self.log_queue.push(awaited, deadline, work);
                 }
                 None => {
