@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cql::ast::BatchKind;
-use engine::Turn;
+use engine::{BorrowedSchema, Turn};
 use protocol::{BatchStatement, Value, WriteType};
 
 use super::derived::Modifying;
@@ -115,8 +115,35 @@ impl Processor {
         if request.trace.is_some() && !control.turn.may_block {
             return self.must_block_batch(Need::Processor, kind, parts, values, request);
         }
-        let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());
         let schema = self.engine().borrow_schema();
+        if parts.iter().all(|(statement, _)| statement.plan.is_current(&schema)) {
+            return self.begin_current_parts(kind, parts, values, request, control, &schema);
+        }
+        drop(schema);
+        // The schema has changed since they were prepared: the batch may have waited for a thread.
+        let renew = |(statement, place): &(Arc<Prepared>, Range<usize>)| match self.is_current(statement) {
+            true => Ok((Arc::clone(statement), place.clone())),
+            false => Ok((self.renew(statement)?, place.clone())),
+        };
+        match parts.iter().map(renew).collect::<Result<Parts, QueryError>>() {
+            Ok(newer) => {
+                let schema = self.engine().borrow_schema();
+                self.begin_current_parts(kind, &Arc::new(newer), values, request, control, &schema)
+            }
+            Err(error) => Outcome::failed(error),
+        }
+    }
+
+    fn begin_current_parts(
+        self: &Arc<Self>,
+        kind: BatchKind,
+        parts: &Arc<Parts>,
+        values: &[Value<'_>],
+        request: &Request<'_>,
+        control: Control<'_>,
+        schema: &BorrowedSchema,
+    ) -> Outcome {
+        let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());
         let statements: Result<Vec<_>, QueryError> =
             parts.iter().map(|(statement, place)| Ok((modification(statement)?, &values[place.clone()]))).collect();
         let statements = match statements {
@@ -129,7 +156,7 @@ impl Processor {
         {
             return Outcome::failed(error);
         }
-        let execution = &mut Execution::new(self, &schema, request.parts(), &[], keyspace, control);
+        let execution = &mut Execution::new(self, schema, request.parts(), &[], keyspace, control);
         match modify::batch_partitions(kind, &statements, execution) {
             Ok(partitions) if partitions.is_empty() => {}
             Ok(partitions) => {
