@@ -37,11 +37,14 @@ struct State {
 }
 
 impl Readers {
-    /// Runs a job on one of the threads. If the future is dropped, the job has no receiver, but it may still run.
+    /// Runs a job on one of the threads. If the future is dropped before a thread begins the job, it is not run.
     pub async fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> Result<R, EngineError> {
         let slot = Arc::new(Slot { state: Mutex::new((JobState::Awaited, None)) });
         let sender = Sender(Arc::clone(&slot));
         self.0.add(Box::new(move || {
+            if !sender.has_receiver() {
+                return;
+            }
             if let Ok(result) = catch_unwind(AssertUnwindSafe(job)) {
                 sender.send(result);
             }
@@ -135,6 +138,11 @@ enum JobState<R> {
 struct Sender<R>(Arc<Slot<R>>);
 
 impl<R> Sender<R> {
+    /// Whether somebody still waits for the result.
+    fn has_receiver(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     fn send(&self, result: R) {
         self.put(JobState::Done(result));
     }
@@ -160,6 +168,10 @@ impl<R> Drop for Sender<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Context;
+
     use super::*;
 
     #[test]
@@ -172,6 +184,32 @@ mod tests {
         assert_eq!(crate::block_on(readers.run(|| 5)).unwrap(), 5, "the thread lives on");
         readers.stop();
         assert!(crate::block_on(readers.run(|| 5)).is_err());
+    }
+
+    #[test]
+    fn a_job_that_nobody_waits_for_any_more_is_not_run() {
+        let (readers, barrier) = (Readers::default(), Arc::new(std::sync::Barrier::new(THREADS_MAX + 1)));
+        let began = Arc::new(AtomicUsize::new(0));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut begin = |holds: bool| {
+            let (barrier, began) = (Arc::clone(&barrier), Arc::clone(&began));
+            let mut job = Box::pin(readers.run(move || {
+                began.fetch_add(1, Ordering::Relaxed);
+                if holds {
+                    barrier.wait();
+                }
+            }));
+            assert!(job.as_mut().poll(&mut context).is_pending());
+            job
+        };
+        let held: Vec<_> = (0..THREADS_MAX).map(|_| begin(true)).collect();
+        let (given_up, awaited) = (begin(false), begin(false));
+        drop(given_up);
+        barrier.wait();
+        held.into_iter().for_each(|job| crate::block_on(job).unwrap());
+        crate::block_on(awaited).unwrap();
+        readers.stop();
+        assert_eq!(began.load(Ordering::Relaxed), THREADS_MAX + 1, "the one that was given up did not run");
     }
 
     #[test]
