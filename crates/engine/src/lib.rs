@@ -35,7 +35,7 @@ mod worker;
 mod write;
 
 pub use self::compaction::tasks::{ActiveCompaction, CompactionStats};
-pub use block_on::block_on;
+pub use block_on::{block_on, block_on_until};
 pub use commitlog::{Awaited, Durable, LogHold};
 pub use engine::{Engine, PendingWrite};
 pub use error::EngineError;

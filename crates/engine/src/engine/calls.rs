@@ -27,7 +27,7 @@ use crate::shared::BorrowedSchema;
 use crate::system::SystemWrite;
 use crate::transfer::{AdoptedTable, SnapshotInfo};
 use crate::turn::Turn;
-use crate::write::{CachedCounters, CounterCacheStats, Derive};
+use crate::write::{CachedCounters, CounterCacheStats, Derive, Derived};
 
 /// Reads.
 impl Engine {
@@ -161,6 +161,15 @@ impl Engine {
     /// does. With `may_block` its reads wait for devices on this thread.
     pub async fn write_derived<D: Derive>(&self, derive: &Arc<D>, may_block: bool) -> Result<D::Answer, D::Error> {
         self.writes.write_derived(derive, may_block).await
+    }
+
+    /// Reads and decides as [`Engine::write_derived`] does, but without locks, and writes nothing.
+    pub async fn derive_unlocked<D: Derive>(
+        &self,
+        derive: &Arc<D>,
+        may_block: bool,
+    ) -> Result<Derived<D::Answer>, D::Error> {
+        self.writes.derive_unlocked(derive, may_block).await
     }
 
     /// The counters of a partition in the counter cache, from now on. `None` if there is no such cache, if the table is

@@ -90,6 +90,15 @@ impl Writes {
         }
     }
 
+    /// Reads and decides without locks, on this thread with `may_block`. Other writes may change what it read.
+    pub async fn derive_unlocked<D: Derive>(
+        &self,
+        derive: &Arc<D>,
+        may_block: bool,
+    ) -> Result<Derived<D::Answer>, D::Error> {
+        self.derive(derive, &Arc::default(), may_block).await
+    }
+
     /// The epochs of the partitions' tables, noted before these are read. A table that is gone has none: a write to it
     /// is refused.
     fn epochs_of(&self, partitions: &[(TableId, Token)]) -> Vec<ReadEpoch> {
@@ -99,6 +108,8 @@ impl Writes {
         tables.iter().filter_map(|table| catalog.stores().get(table)).map(ReadEpoch::of).collect()
     }
 
+    /// Reads and decides under the locks, with what is not visible yet. With `may_block` it waits for devices on this
+    /// thread, otherwise on one of the pool.
     async fn derive<D: Derive>(
         &self,
         derive: &Arc<D>,

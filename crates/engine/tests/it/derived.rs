@@ -456,3 +456,38 @@ fn a_write_that_is_not_logged_becomes_visible_after_those_that_it_follows() {
     }
     assert!(in_flight > 0, "the device is never so fast");
 }
+
+/// Reads only where it may block, and notes where that was.
+struct Elsewhere(Mutex<Option<thread::ThreadId>>);
+
+impl Derive for Elsewhere {
+    type Answer = ();
+    type Error = Option<EngineError>;
+
+    fn partitions(&self) -> Vec<(TableId, Token)> {
+        Vec::new()
+    }
+
+    fn derive(&self, turn: Turn<'_>) -> Result<Derived<()>, Option<EngineError>> {
+        if !turn.may_block {
+            return Err(None);
+        }
+        *self.0.lock().unwrap() = Some(thread::current().id());
+        Ok(Derived { mutation: None, answer: () })
+    }
+
+    fn would_wait(error: &Option<EngineError>) -> bool {
+        error.is_none()
+    }
+}
+
+#[test]
+fn what_is_derived_without_locks_waits_on_another_thread_unless_this_one_may_block() {
+    let engine = open(&SimulatedDisk::new());
+    for may_block in [true, false] {
+        let derive = Arc::new(Elsewhere(Mutex::default()));
+        block_on(engine.derive_unlocked(&derive, may_block)).unwrap();
+        let is_here = *derive.0.lock().unwrap() == Some(thread::current().id());
+        assert_eq!(is_here, may_block);
+    }
+}
