@@ -185,7 +185,7 @@ impl Processor {
             Ok(partitions) => {
                 let (modifying, class) = (Modifying::Statement(Arc::clone(statement)), statement.plan.class);
                 let values = execution.values;
-                self.begin_derived(modifying, partitions, (request, values), columns, class, control.turn)
+                self.begin_derived(modifying, partitions, (request, values), columns, class, control)
             }
             Err(error) => Outcome::done(with_warnings(Err(error), execution.take_warnings(), self.engine())),
         }
@@ -315,7 +315,7 @@ impl Processor {
         if !may_block {
             return Ok(Outcome::Pending(Box::new(pending)));
         }
-        let response = pending.wait();
+        let response = pending.wait_until(execution.deadline);
         traced.iter().filter(|_| response.is_ok()).for_each(Traced::end);
         Ok(Outcome::done(response))
     }

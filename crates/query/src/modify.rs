@@ -40,6 +40,7 @@ use crate::{QueryError, ResponseBody, TraceLog, consistency};
 
 pub(crate) use attributes::TTL_MAX;
 pub(crate) use batch::{BatchPlan, batch_mutation, batch_partitions, derive_batch, prepare_batch};
+pub(crate) use counting::counted;
 pub(crate) use truncate::truncate;
 
 use json::{InsertDocument, MarkerDocument};
@@ -140,7 +141,7 @@ impl ModificationPlan {
                 return conditional::derive(&[(modification, execution)], None, execution);
             }
             let mutation = mutation_of(modification, execution)?;
-            let mutation = if modification.is_counter { counting::counted(mutation, execution)? } else { mutation };
+            let mutation = if modification.is_counter { counted(mutation, execution)? } else { mutation };
             Ok((mutation, ResponseBody::Void))
         })
     }

@@ -169,7 +169,7 @@ impl Processor {
                     (request, values),
                     Columns::Prepared(None),
                     class,
-                    control.turn,
+                    control,
                 );
             }
             Err(error) => {

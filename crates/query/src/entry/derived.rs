@@ -1,7 +1,15 @@
 //! Modifications that read before they write: conditional ones, and those that name elements of lists by index or by
 //! value. They run under the locks of their partitions, which the engine keeps.
+//!
+//! All tables share the locks, so a statement holds few of them at a time: [`PARTITIONS_LOCKED_MAX`]. As in Cassandra,
+//! the increments of one statement or batch are counted partition by partition, and no atomicity is promised beyond one.
+//! So those of more partitions are counted in parts. Lists in more partitions are read without the locks, as Cassandra
+//! always reads them. A condition is on one partition.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Instant;
 
 use cql::ast::BatchKind;
 use engine::{Derive, Derived, EngineError, Turn};
@@ -18,13 +26,16 @@ use crate::modify;
 use crate::prepared::{Class, Prepared, Work};
 use crate::processor::noted;
 use crate::response::set_form;
-use crate::{Processor, QueryError, Response, ResponseBody, Value};
+use crate::{ErrorKind, Processor, QueryError, Response, ResponseBody, Value};
 
 /// The modification or the batch.
 pub(super) enum Modifying {
     Statement(Arc<Prepared>),
     Batch(BatchKind, Arc<Parts>),
 }
+
+/// The most partitions whose locks one statement holds at a time. There are 4,096 locks.
+const PARTITIONS_LOCKED_MAX: usize = 128;
 
 /// A modification that owns all that its execution needs.
 struct Deriving {
@@ -33,6 +44,37 @@ struct Deriving {
     request: OwnedRequest,
     partitions: Vec<(TableId, Token)>,
     form: MetadataForm,
+    /// When its client gets a timeout.
+    deadline: Option<Instant>,
+    /// Set when nobody waits for the answer any more.
+    is_over: AtomicBool,
+}
+
+/// Ends the reads of a modification when it is dropped.
+struct EndReads(Arc<Deriving>);
+
+impl Drop for EndReads {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What of a modification of counters is derived.
+#[derive(Clone, Copy)]
+enum Stage {
+    /// The totals, which are written.
+    Totals,
+    /// The increments alone, for which nothing is read.
+    Increments,
+}
+
+/// The increments of a modification of counters, which are made before any lock is taken.
+struct Increments(Arc<Deriving>);
+
+/// The part of the increments that is counted at a time.
+struct Counting {
+    deriving: Arc<Deriving>,
+    increments: Mutation,
 }
 
 /// The error of a modification.
@@ -65,8 +107,11 @@ impl Processor {
         (request, values): (&Request<'_>, &[Value<'_>]),
         columns: Columns<'_>,
         class: Class,
-        turn: Turn<'_>,
+        control: Control<'_>,
     ) -> Outcome {
+        let limit = self.time_limit(class, request.options);
+        let may_block = control.turn.may_block;
+        let of_limit = || limit.duration().filter(|_| !may_block).map(|limit| Instant::now() + limit);
         // As in Cassandra, only the answer to a QUERY lacks its columns if the client asks for that.
         let skip = matches!(columns, Columns::Asked) && request.options.skip_metadata;
         let deriving = Arc::new(Deriving {
@@ -75,21 +120,23 @@ impl Processor {
             request: OwnedRequest::new(request, values),
             partitions,
             form: MetadataForm { skip, changed_id: None },
+            deadline: control.deadline.or_else(of_limit),
+            is_over: AtomicBool::new(false),
         });
-        let limit = self.time_limit(class, request.options);
-        let (engine, may_block) = (Arc::clone(self.engine()), turn.may_block);
+        let engine = Arc::clone(self.engine());
+        let reads = EndReads(Arc::clone(&deriving));
         let future = async move {
-            let written = match engine.write_derived(&deriving, may_block).await {
-                Err(Failure::Engine(EngineError::MutationTooLarge { .. })) if deriving.is_divisible() => {
-                    deriving.write_in_parts().await
-                }
-                written => written,
-            };
-            written.map_err(|failure| noted(failure.into(), &engine))
+            let written = deriving.write(may_block).await;
+            drop(reads);
+            written.map_err(|failure| match failure.into() {
+                // A read ended at the deadline.
+                QueryError { kind: ErrorKind::ReadTimeout { .. }, .. } => limit.error(),
+                error => noted(error, &engine),
+            })
         };
         let pending = Pending::new(PendingWork::Future(Box::pin(future)), Vec::new(), limit);
         match may_block {
-            true => Outcome::done(pending.wait()),
+            true => Outcome::done(pending.wait_until(control.deadline)),
             false => Outcome::Pending(Box::new(pending)),
         }
     }
@@ -104,23 +151,97 @@ impl Derive for Deriving {
     }
 
     fn derive(&self, turn: Turn<'_>) -> Result<Derived<Response>, Failure> {
-        self.request.with(Statement::Text(""), |request, values| self.derive_for(request, values, turn))
+        self.derive_stage(Stage::Totals, turn)
     }
 
     fn would_wait(failure: &Failure) -> bool {
-        matches!(failure, Failure::Query(error) if error.need().is_some())
+        would_wait(failure)
+    }
+}
+
+fn would_wait(failure: &Failure) -> bool {
+    matches!(failure, Failure::Query(error) if error.need().is_some())
+}
+
+impl Derive for Increments {
+    type Answer = Response;
+    type Error = Failure;
+
+    fn partitions(&self) -> Vec<(TableId, Token)> {
+        Vec::new()
+    }
+
+    fn derive(&self, turn: Turn<'_>) -> Result<Derived<Response>, Failure> {
+        self.0.derive_stage(Stage::Increments, turn)
+    }
+
+    fn would_wait(failure: &Failure) -> bool {
+        would_wait(failure)
+    }
+}
+
+impl Derive for Counting {
+    type Answer = ();
+    type Error = Failure;
+
+    fn partitions(&self) -> Vec<(TableId, Token)> {
+        let updates = self.increments.updates().iter();
+        updates.map(|update| (update.table().id, update.key().token())).collect()
+    }
+
+    fn derive(&self, turn: Turn<'_>) -> Result<Derived<()>, Failure> {
+        let Deriving { processor, request, .. } = &*self.deriving;
+        let schema = processor.engine().borrow_schema();
+        let counted = request.with(Statement::Text(""), |request, _| {
+            let control = self.deriving.control(turn);
+            let execution = Execution::new(processor, &schema, request.parts(), &[], None, control);
+            modify::counted(Some(self.increments.clone()), &execution)
+        });
+        Ok(Derived { mutation: counted.map_err(Failure::Query)?, answer: () })
+    }
+
+    fn would_wait(failure: &Failure) -> bool {
+        would_wait(failure)
     }
 }
 
 impl Deriving {
+    /// Writes it, under as many locks as it may hold.
+    async fn write(self: &Arc<Self>, may_block: bool) -> Result<Response, Failure> {
+        if self.partitions.len() > PARTITIONS_LOCKED_MAX {
+            if self.is_divisible() {
+                return self.write_in_parts(may_block).await;
+            }
+            if self.is_counter() {
+                return self.count_in_parts(may_block).await;
+            }
+        }
+        match self.processor.engine().write_derived(self, may_block).await {
+            Err(Failure::Engine(EngineError::MutationTooLarge { .. })) if self.is_divisible() => {
+                self.write_in_parts(may_block).await
+            }
+            written => written,
+        }
+    }
+
+    fn control<'c>(&'c self, turn: Turn<'c>) -> Control<'c> {
+        let turn = Turn { log_hold: None, ..turn };
+        Control { turn, deadline: self.deadline, cancelled: Some(&self.is_over) }
+    }
+
+    fn derive_stage(&self, stage: Stage, turn: Turn<'_>) -> Result<Derived<Response>, Failure> {
+        self.request.with(Statement::Text(""), |request, values| self.derive_for(request, values, stage, turn))
+    }
+
     fn derive_for(
         &self,
         request: &Request<'_>,
         values: &[Value<'_>],
+        stage: Stage,
         turn: Turn<'_>,
     ) -> Result<Derived<Response>, Failure> {
         let processor = &self.processor;
-        let control = Control { turn: Turn { log_hold: None, ..turn }, deadline: None, cancelled: None };
+        let control = self.control(turn);
         let schema = processor.engine().borrow_schema();
         let current = |statement: &Arc<Prepared>| match statement.plan.is_current(&schema) {
             true => Ok(Arc::clone(statement)),
@@ -133,9 +254,11 @@ impl Deriving {
                 let statement = current(statement).map_err(Failure::Query)?;
                 let mut execution = execution(values, statement.keyspace.as_deref());
                 let checked = processor.check_write_levels(&execution);
-                let derived = checked.and_then(|()| match &statement.plan.work {
-                    Work::Derived(modification) => modification.derive(&execution),
-                    Work::Batch(batch) => batch.derive(&execution),
+                let derived = checked.and_then(|()| match (&statement.plan.work, stage) {
+                    (Work::Derived(modification), Stage::Totals) => modification.derive(&execution),
+                    (Work::Derived(modification), Stage::Increments) => without_rows(modification.mutation(&execution)),
+                    (Work::Batch(batch), Stage::Totals) => batch.derive(&execution),
+                    (Work::Batch(batch), Stage::Increments) => without_rows(batch.mutation(&execution)),
                     _ => Err(QueryError::server("no modification")),
                 });
                 beside(derived, execution.take_warnings())?
@@ -152,7 +275,10 @@ impl Deriving {
                 let keyspace = request.options.keyspace.or(request.client.keyspace.as_deref());
                 let mut execution = execution(&[], keyspace);
                 let checked = processor.check_write_levels(&execution);
-                let derived = checked.and_then(|()| modify::derive_batch(*kind, &statements, &execution));
+                let derived = checked.and_then(|()| match stage {
+                    Stage::Totals => modify::derive_batch(*kind, &statements, &execution),
+                    Stage::Increments => without_rows(modify::batch_mutation(*kind, &statements, &execution)),
+                });
                 beside(derived, execution.take_warnings())?
             }
         };
@@ -178,12 +304,40 @@ impl Deriving {
         }
     }
 
-    /// Writes a mutation that is larger than a record of the log, without the locks: they cannot be held while a batch
-    /// is written that repeatedly waits for memory.
-    async fn write_in_parts(&self) -> Result<Response, Failure> {
-        let Derived { mutation, answer } = self.derive(Turn::BLOCKING)?;
-        let Some(mutation) = mutation else { return Ok(answer) };
+    /// Whether it is a modification of counters. Others may not be in a batch with them.
+    fn is_counter(&self) -> bool {
+        match &self.modifying {
+            Modifying::Statement(statement) => match &statement.plan.work {
+                Work::Derived(modification) => modification.is_counter(),
+                Work::Batch(batch) => batch.is_counter(),
+                _ => false,
+            },
+            Modifying::Batch(_, parts) => parts
+                .iter()
+                .any(|(statement, _)| super::batch::modification(statement).is_ok_and(|plan| plan.is_counter())),
+        }
+    }
+
+    /// Counts the increments of some partitions at a time. An error leaves those counted that came before.
+    async fn count_in_parts(self: &Arc<Self>, may_block: bool) -> Result<Response, Failure> {
         let engine = self.processor.engine();
+        let increments = Arc::new(Increments(Arc::clone(self)));
+        let Derived { mutation, answer } = engine.derive_unlocked(&increments, may_block).await?;
+        let updates = mutation.map(Mutation::into_updates).unwrap_or_default();
+        for part in updates.chunks(PARTITIONS_LOCKED_MAX) {
+            let counting = Counting { deriving: Arc::clone(self), increments: Mutation::new(part.to_vec()) };
+            engine.write_derived(&Arc::new(counting), may_block).await?;
+            let_others_run().await;
+        }
+        Ok(answer)
+    }
+
+    /// Writes a mutation that is larger than a record of the log, or has too many partitions, without the locks: they
+    /// cannot be held while a batch is written that repeatedly waits for memory.
+    async fn write_in_parts(self: &Arc<Self>, may_block: bool) -> Result<Response, Failure> {
+        let engine = self.processor.engine();
+        let Derived { mutation, answer } = engine.derive_unlocked(self, may_block).await?;
+        let Some(mutation) = mutation else { return Ok(answer) };
         let kind = match &self.modifying {
             Modifying::Batch(kind, _) => Some(*kind),
             Modifying::Statement(statement) => match &statement.plan.work {
@@ -197,6 +351,24 @@ impl Deriving {
         }
         Ok(answer)
     }
+}
+
+/// Pending once, so that the thread turns to its other requests.
+async fn let_others_run() {
+    let mut has_waited = false;
+    std::future::poll_fn(|context| match std::mem::replace(&mut has_waited, true) {
+        true => Poll::Ready(()),
+        false => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// The effect of a modification that answers with no rows.
+fn without_rows(mutation: Result<Option<Mutation>, QueryError>) -> Result<Effect, QueryError> {
+    mutation.map(|mutation| (mutation, ResponseBody::Void))
 }
 
 /// The mutation and the answer of a modification.

@@ -114,8 +114,16 @@ impl Pending {
     }
 
     /// Waits for the answer on this thread.
-    pub fn wait(mut self) -> Result<Response, QueryError> {
-        engine::block_on(std::future::poll_fn(|context| self.poll(Turn::BLOCKING, context)))
+    pub fn wait(self) -> Result<Response, QueryError> {
+        self.wait_until(None)
+    }
+
+    /// Waits for the answer on this thread, until the deadline at most. Then the request is dropped, and the answer is a
+    /// timeout.
+    pub(super) fn wait_until(mut self, deadline: Option<Instant>) -> Result<Response, QueryError> {
+        let limit = self.limit;
+        let answer = std::future::poll_fn(move |context| self.poll(Turn::BLOCKING, context));
+        engine::block_on_until(answer, deadline).unwrap_or_else(|| Err(limit.error()))
     }
 
     /// Prefetches the memory that these requests will read. Call it for eight requests or more whose records are

@@ -44,7 +44,7 @@ pub(super) fn increment(change: &Change, execution: &Execution<'_>) -> Result<Op
 }
 
 /// The mutation with totals in the place of increments. The locks of its partitions must be held until it is visible.
-pub(super) fn counted(mutation: Option<Mutation>, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
+pub(crate) fn counted(mutation: Option<Mutation>, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
     let Some(mutation) = mutation else { return Ok(None) };
     let updates = mutation.into_updates().into_iter().map(|update| {
         let table = update.table().clone();

@@ -40,6 +40,7 @@ mod schema;
 mod select;
 mod sent_values;
 mod several_indexes;
+mod shares;
 mod sstable_tasks;
 mod steps;
 mod survival;
