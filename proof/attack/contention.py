@@ -14,6 +14,7 @@ CLIENTS, PIPELINED = 200, 10
 LISTENERS, CHANGES = 400, 25
 PAGES_OF_ONE = 40
 UNREAD_WRITES = 1000
+MANY_COUNTERS, PIPELINED_MANY = 30_000, 20
 ALLOWED = r"Rows|Void|Error 0x(1001|1100|1700|1200) .*"
 
 
@@ -54,6 +55,22 @@ def conditions_on_a_large_row(target: Target) -> list:
 def increments_of_one_counter(target: Target) -> list:
     target.must("CREATE TABLE IF NOT EXISTS attack.counted (k int PRIMARY KEY, c counter)")
     return crowd(target, "UPDATE attack.counted SET c = c + 1 WHERE k = 1")
+
+
+@attack("many keys", seconds=60, expected="Rows")
+def increments_of_many_counters_beside_conditions(target: Target) -> list:
+    """Statements that need the locks of most partitions; the answers to another client's conditional writes meanwhile."""
+    target.must("CREATE TABLE IF NOT EXISTS attack.counted (k int PRIMARY KEY, c counter)")
+    target.must("CREATE TABLE IF NOT EXISTS attack.hot (k int PRIMARY KEY, v int, b blob)")
+    update = f"UPDATE attack.counted SET c = c + 1 WHERE k IN ({', '.join(map(str, range(MANY_COUNTERS)))})"
+    with ThreadPoolExecutor(1) as pool:
+        counting = pool.submit(target.pipelined, PIPELINED_MANY, update)
+        answers = []
+        with target.connect() as connection:
+            while not counting.done():
+                answers.append(connection.query(f"INSERT INTO attack.hot (k, v) VALUES ({len(answers)}, 0) IF NOT EXISTS"))
+    print(f"    {len(answers)} conditional writes beside {describe(counting.result()[-1])}", flush=True)
+    return answers
 
 
 @attack("hot key", seconds=20, expected=r"Rows|Void|SchemaChange|Error 0x1001 .*")
