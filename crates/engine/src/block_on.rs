@@ -30,8 +30,8 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Runs a future as [`block_on`] does, until the deadline at most, if there is one. Then the future is dropped, and there
-/// is no result.
+/// Runs a future as [`block_on`] does, until the deadline at most, if there is one. Then the future is dropped, and
+/// there is no result.
 pub fn block_on_until<T>(future: impl Future<Output = T>, deadline: Option<Instant>) -> Option<T> {
     let Some(deadline) = deadline else { return Some(block_on(future)) };
     let mut future = pin!(future);

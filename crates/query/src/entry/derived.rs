@@ -2,8 +2,8 @@
 //! value. They run under the locks of their partitions, which the engine keeps.
 //!
 //! All tables share the locks, so a statement holds few of them at a time: [`PARTITIONS_LOCKED_MAX`]. As in Cassandra,
-//! the increments of one statement or batch are counted partition by partition, and no atomicity is promised beyond one.
-//! So those of more partitions are counted in parts. Lists in more partitions are read without the locks, as Cassandra
+//! the increments of one statement or batch are counted partition by partition; no atomicity is promised beyond one. So
+//! those of more partitions are counted in parts. Lists in more partitions are read without the locks, as Cassandra
 //! always reads them. A condition is on one partition.
 
 use std::sync::Arc;

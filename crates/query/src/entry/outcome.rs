@@ -118,8 +118,8 @@ impl Pending {
         self.wait_until(None)
     }
 
-    /// Waits for the answer on this thread, until the deadline at most. Then the request is dropped, and the answer is a
-    /// timeout.
+    /// Waits for the answer on this thread, until the deadline at most. Then the request is dropped, and the answer is
+    /// a timeout.
     pub(super) fn wait_until(mut self, deadline: Option<Instant>) -> Result<Response, QueryError> {
         let limit = self.limit;
         let answer = std::future::poll_fn(move |context| self.poll(Turn::BLOCKING, context));
