@@ -62,14 +62,18 @@ def increments_of_many_counters_beside_conditions(target: Target) -> list:
     """Statements that need the locks of most partitions; the answers to another client's conditional writes meanwhile."""
     target.must("CREATE TABLE IF NOT EXISTS attack.counted (k int PRIMARY KEY, c counter)")
     target.must("CREATE TABLE IF NOT EXISTS attack.hot (k int PRIMARY KEY, v int, b blob)")
-    update = f"UPDATE attack.counted SET c = c + 1 WHERE k IN ({', '.join(map(str, range(MANY_COUNTERS)))})"
+    update = "UPDATE attack.counted SET c = c + 1 WHERE k IN ?"
+    keys = b"".join(struct.pack(">ii", 4, key) for key in range(MANY_COUNTERS))
+    values = (struct.pack(">i", MANY_COUNTERS) + keys,)
     with ThreadPoolExecutor(1) as pool:
-        counting = pool.submit(target.pipelined, PIPELINED_MANY, update)
-        answers = []
+        counting = pool.submit(target.pipelined, PIPELINED_MANY, update, values)
+        answers, longest_ms = [], 0.0
         with target.connect() as connection:
             while not counting.done():
+                began = time.monotonic()
                 answers.append(connection.query(f"INSERT INTO attack.hot (k, v) VALUES ({len(answers)}, 0) IF NOT EXISTS"))
-    print(f"    {len(answers)} conditional writes beside {describe(counting.result()[-1])}", flush=True)
+                longest_ms = max(longest_ms, 1000 * (time.monotonic() - began))
+    print(f"    {len(answers)} conditional writes, {longest_ms:.0f} ms at most, beside {describe(counting.result()[-1])}", flush=True)
     return answers
 
 

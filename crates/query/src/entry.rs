@@ -187,6 +187,9 @@ impl Processor {
                 let values = execution.values;
                 self.begin_derived(modifying, partitions, (request, values), columns, class, control)
             }
+            Err(error) if let Some(need) = error.need() => {
+                self.must_block(need, call, statement.plan.class, execution.values)
+            }
             Err(error) => Outcome::done(with_warnings(Err(error), execution.take_warnings(), self.engine())),
         }
     }

@@ -173,6 +173,9 @@ impl Processor {
                 );
             }
             Err(error) => {
+                if let Some(need) = error.need() {
+                    return self.must_block_batch(need, kind, parts, values, request);
+                }
                 return Outcome::done(with_warnings(Err(error), execution.take_warnings(), self.engine()));
             }
         }

@@ -18,7 +18,8 @@ fn run_on_connection(node: &TestNode, text: &str, values: &[Value<'_>]) -> Resul
     let options = QueryOptions { values: Values::Positional(values), ..QueryOptions::default() };
     match node.begin_statement(Statement::Text(text), &options, Turn::NON_BLOCKING, None) {
         Outcome::Pending(pending) => pending.wait(),
-        _ => panic!("{text} does not wait"),
+        Outcome::MustBlock(work) => work.run(None),
+        Outcome::Done(_) => panic!("{text} does not wait"),
     }
 }
 
@@ -61,6 +62,24 @@ fn increments_of_many_partitions_are_counted_in_parts_while_others_count_too() {
     let rows = node.rows("SELECT c FROM t");
     let count = |expected: usize| rows.iter().filter(|row| **row == expected.to_string()).count();
     assert_eq!((count(2 * ROUNDS + 10), count(2 * ROUNDS)), (100, PARTITIONS - 100));
+}
+
+/// The keys of an IN are work, of which a turn has room for 2,500 steps.
+#[test]
+fn a_write_that_reads_first_goes_to_another_thread_if_its_keys_exceed_its_turn() {
+    let options = ProcessorOptions { batch_size_fail_threshold_bytes: 1 << 20, ..ProcessorOptions::default() };
+    let mut node = TestNode::with_options(options);
+    node.create_keyspace();
+    node.run("CREATE TABLE t (k int PRIMARY KEY, c counter)");
+    let update = format!("UPDATE t SET c = c + 1 WHERE k IN ({})", numbers(0..3_000));
+    run_on_connection(&node, &update, &[]).unwrap();
+    let entries = [BatchEntry { statement: BatchStatement::Text(&update), values: Values::NONE }];
+    let batch = Statement::Batch { kind: BatchKind::Counter, entries: &entries };
+    match node.begin_statement(batch, &QueryOptions::default(), Turn::NON_BLOCKING, None) {
+        Outcome::MustBlock(work) => drop(work.run(None).unwrap()),
+        _ => panic!("the batch exceeds its turn"),
+    }
+    assert!(node.rows("SELECT c FROM t").iter().all(|row| row == "2"));
 }
 
 #[test]
