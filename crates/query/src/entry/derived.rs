@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use cql::ast::BatchKind;
 use engine::{Derive, Derived, EngineError, Turn};
-use model::{Mutation, TableId};
+use model::{Mutation, PartitionUpdate, TableId};
 use protocol::MetadataForm;
 use types::Token;
 
@@ -26,7 +26,7 @@ use crate::modify;
 use crate::prepared::{Class, Prepared, Work};
 use crate::processor::noted;
 use crate::response::set_form;
-use crate::{ErrorKind, Processor, QueryError, Response, ResponseBody, Value};
+use crate::{ErrorKind, Lease, Processor, QueryError, Response, ResponseBody, Value};
 
 /// The modification or the batch.
 pub(super) enum Modifying {
@@ -36,6 +36,9 @@ pub(super) enum Modifying {
 
 /// The most partitions whose locks one statement holds at a time. There are 4,096 locks.
 const PARTITIONS_LOCKED_MAX: usize = 128;
+
+/// What an update takes besides its bytes, at most: its key, its struct and what the allocator adds.
+const UPDATE_BYTES: usize = 128;
 
 /// A modification that owns all that its execution needs.
 struct Deriving {
@@ -324,12 +327,24 @@ impl Deriving {
         let increments = Arc::new(Increments(Arc::clone(self)));
         let Derived { mutation, answer } = engine.derive_unlocked(&increments, may_block).await?;
         let updates = mutation.map(Mutation::into_updates).unwrap_or_default();
+        // The increments wait for locks and for the log, and they are larger than the keys in the request.
+        let _memory = self.take_memory(&updates).map_err(Failure::Query)?;
         for part in updates.chunks(PARTITIONS_LOCKED_MAX) {
             let counting = Counting { deriving: Arc::clone(self), increments: Mutation::new(part.to_vec()) };
             engine.write_derived(&Arc::new(counting), may_block).await?;
             let_others_run().await;
         }
         Ok(answer)
+    }
+
+    /// Takes memory of the client's for these increments, if it is limited.
+    fn take_memory(&self, increments: &[PartitionUpdate]) -> Result<Option<Lease>, QueryError> {
+        let bytes = increments.iter().map(|update| update.as_bytes().len() + UPDATE_BYTES).sum();
+        self.request.with(Statement::Text(""), |request, _| {
+            let Some(memory) = &request.client.memory else { return Ok(None) };
+            let mut lease = Lease::new(Arc::clone(memory));
+            if lease.try_grow(bytes) { Ok(Some(lease)) } else { Err(QueryError::no_memory()) }
+        })
     }
 
     /// Writes a mutation that is larger than a record of the log, or has too many partitions, without the locks: they

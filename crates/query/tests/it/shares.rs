@@ -7,8 +7,8 @@ use std::time::Instant;
 use blockio::SimulatedDisk;
 use protocol::Version;
 use query::{
-    BatchEntry, BatchKind, BatchStatement, ErrorKind, MustBlock, Outcome, ProcessorOptions, QueryError, QueryOptions,
-    Request, Response, Statement, TraceLog, Turn, Value, Values,
+    BatchEntry, BatchKind, BatchStatement, ErrorKind, Lease, MemoryBudget, MustBlock, Outcome, ProcessorOptions,
+    QueryError, QueryOptions, Request, Response, Statement, TraceLog, Turn, Value, Values,
 };
 
 use crate::node::TestNode;
@@ -62,6 +62,22 @@ fn increments_of_many_partitions_are_counted_in_parts_while_others_count_too() {
     let rows = node.rows("SELECT c FROM t");
     let count = |expected: usize| rows.iter().filter(|row| **row == expected.to_string()).count();
     assert_eq!((count(2 * ROUNDS + 10), count(2 * ROUNDS)), (100, PARTITIONS - 100));
+}
+
+#[test]
+fn increments_that_are_counted_in_parts_take_memory_of_their_client() {
+    let mut node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY, c counter)"]);
+    let update = format!("UPDATE t SET c = c + 1 WHERE k IN ({})", numbers(0..2_000));
+    let memory = MemoryBudget::new(1 << 20);
+    Arc::make_mut(&mut node.client).memory = Some(memory.clone());
+    run_on_connection(&node, &update, &[]).unwrap();
+    assert_eq!(memory.taken_bytes(), 0);
+    let mut other = Lease::new(memory.clone());
+    other.grow(900 << 10);
+    assert_eq!(run_on_connection(&node, &update, &[]).unwrap_err().kind, ErrorKind::Overloaded);
+    assert_eq!(memory.taken_bytes(), other.bytes());
+    drop(other);
+    assert_eq!(node.rows("SELECT c FROM t WHERE k = 1"), ["1"]);
 }
 
 /// The keys of an IN are work, of which a turn has room for 2,500 steps.
