@@ -24,12 +24,14 @@ SCENARIOS = {
     "counters": counters.run,
     "indexes": indexes.run,
     "vectors": vectors.run,
+    "vectors-wide": vectors.run_wide,
     "cassandra": cassandra.run,
 }
 # In a smoke run these share servers, which end with the last of them.
 SHARING = ("throughput", "latency", "skew", "columns", "ycsb")
 # What runs when no name is given.
-ONLY_BY_NAME = ("commitlog-paper", "inmemory", "inmemory-exhausted", "tls", "conditions", "counters", "indexes", "vectors", "cassandra")
+ONLY_BY_NAME = ("commitlog-paper", "inmemory", "inmemory-exhausted", "tls", "conditions", "counters", "indexes", "vectors", "vectors-wide",
+                "cassandra")
 BY_DEFAULT = [name for name in SCENARIOS if name not in ONLY_BY_NAME]
 # Those of `bench/src/bin` that a scenario runs.
 PROGRAMS = {"skew": ["skew"], "commitlog": ["commitlog"], "memtrie": ["memtrie", "memtable"], "inmemory": ["inmemory"]}
