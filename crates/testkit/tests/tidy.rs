@@ -153,8 +153,10 @@ fn only_the_named_folders_contain_unsafe_code() {
 #[test]
 fn thread_local_variables_are_listed_with_their_purpose() {
     let with_one = files(&["rs"]).into_iter().filter(|path| is_product(path) && !is_test(path));
-    let found: BTreeSet<_> =
-        with_one.filter(|path| product_text(path).contains("thread_local!")).map(|path| shown(&path)).collect();
+    // What only tests have changes nothing in the product.
+    let has_one =
+        |path: &PathBuf| product_text(path).replace("#[cfg(test)]\nthread_local!", "").contains("thread_local!");
+    let found: BTreeSet<_> = with_one.filter(has_one).map(|path| shown(&path)).collect();
     let listed = |path: &str| THREAD_LOCALS.iter().find(|(name, _)| *name == path).map(|(_, purpose)| *purpose);
     assert_none(found.iter().filter(|path| listed(path).is_none()).cloned());
     let behaviours: Vec<_> = found.iter().filter(|path| listed(path) == Some(ThreadLocal::Behaviour)).collect();
