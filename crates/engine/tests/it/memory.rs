@@ -63,16 +63,12 @@ fn a_write_that_waits_for_memory_delays_no_write_that_a_flush_waits_for() {
             }
             block_on(engine.write(&write(&filled, row, 8 << 10))).unwrap();
         }
-        // The early write takes its memory and its place in the log, and is not polled any further.
+        // The early write takes its memory and its place in the log, which cannot be written while the device stalls.
         let engine = &engine;
-        let early = loop {
-            let mutation = write(&written, 1, room() / 2);
-            let mut early = Box::pin(async move { engine.write(&mutation).await });
-            // If the log was fast, the row is there already. Then the next attempt takes half of the rest.
-            if poll(&mut early.as_mut()).is_pending() {
-                break early;
-            }
-        };
+        let stall = disk.stall();
+        let mutation = write(&written, 1, room() / 2);
+        let mut early = Box::pin(engine.write(&mutation));
+        assert!(poll(&mut early.as_mut()).is_pending(), "it is not durable");
         std::thread::scope(|scope| {
             let flush = scope.spawn(|| engine.flush(&filled));
             while engine.table_stats(&filled).unwrap().pending_flushes == 0 {
@@ -82,6 +78,7 @@ fn a_write_that_waits_for_memory_delays_no_write_that_a_flush_waits_for() {
             let mut late: Write<'_> = pin!(engine.write(&mutation));
             assert!(poll(&mut late).is_pending(), "no memory");
             assert!(!flush.is_finished(), "the early write is not visible yet");
+            drop(stall);
             block_on(early).unwrap();
             flush.join().unwrap().unwrap();
             block_on(late).unwrap();
