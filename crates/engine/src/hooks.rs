@@ -1,6 +1,6 @@
 //! The hooks through which the engine reports to its host: failures of the disk, on which `disk_failure_policy` acts,
-//! tables that are quarantined, and tables in memory that approach their limits. One hook asks the host: it may keep
-//! rows of a table itself.
+//! tables that are quarantined, tables in memory that approach their limits, and indexes that are built. One hook asks the
+//! host: it may keep rows of a table itself.
 //!
 //! The engine itself continues in any case: the request that encountered the failure fails, a flush keeps its memtable,
 //! and a merge keeps its inputs.
@@ -121,6 +121,41 @@ pub struct InMemoryNotices(pub Arc<dyn Fn(&InMemoryNotice) + Send + Sync>);
 impl fmt::Debug for InMemoryNotices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("InMemoryNotices")
+    }
+}
+
+/// A step of the building of indexes in the background.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexBuildNotice {
+    /// The missing index files of an SSTable are being built.
+    SSTable {
+        /// The keyspace.
+        keyspace: String,
+        /// The table.
+        table: String,
+        /// The id of the SSTable.
+        sstable: String,
+        /// The bytes of its data, before compression.
+        data_bytes: u64,
+        /// How many SSTables of the table have index files to be built, with this one.
+        remaining: usize,
+    },
+    /// An index is built for the first time: from now on its table is not read as a whole.
+    Complete {
+        /// The keyspace.
+        keyspace: String,
+        /// The index.
+        index: String,
+    },
+}
+
+/// Receives the notices, from any thread. It must not block.
+#[derive(Clone)]
+pub struct IndexBuildNotices(pub Arc<dyn Fn(&IndexBuildNotice) + Send + Sync>);
+
+impl fmt::Debug for IndexBuildNotices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IndexBuildNotices")
     }
 }
 

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{IndexKey, Mutation, Table};
+use sstable::SSTableReader;
 
 use crate::error::EngineError;
 use crate::flush::Flush;
+use crate::hooks::IndexBuildNotice;
 use crate::read;
 use crate::schema_rows;
 use crate::shared::Shared;
@@ -94,19 +96,34 @@ impl Indexing {
             self.flush.flush_frozen(store)?;
         }
         drop(view);
+        self.settle_sstables(store, table, &keys)?;
+        self.shared.files().clean_indexes(table, || store.view().sstables.clone())?;
+        self.note_built(store, table)
+    }
+
+    /// Builds the missing index files of all SSTables of a table. If that fails for one, the others are built.
+    fn settle_sstables(&self, store: &TableStore, table: &Table, keys: &[IndexKey]) -> Result<(), EngineError> {
+        let view = store.view();
+        let is_incomplete = |sstable: &&Arc<SSTableReader>| {
+            !sstable.is_damaged() && !keys.iter().all(|key| store.indexes.has_own(sstable, *key))
+        };
+        let incomplete: Vec<&Arc<SSTableReader>> = view.sstables.iter().filter(is_incomplete).collect();
         let mut failure = None;
-        for sstable in store.view().sstables.iter().filter(|sstable| !sstable.is_damaged()) {
+        for (place, sstable) in incomplete.iter().enumerate() {
             let is_there = || store.borrow_view().sstables.iter().any(|other| other.is_same(sstable));
-            if !keys.iter().all(|key| store.indexes.has_own(sstable, *key)) && is_there() {
+            if is_incomplete(sstable) && is_there() {
+                self.shared.report_index_build(&IndexBuildNotice::SSTable {
+                    keyspace: table.keyspace.to_string(),
+                    table: table.name.to_string(),
+                    sstable: sstable.descriptor().id.to_string(),
+                    data_bytes: sstable.data_length_bytes(),
+                    remaining: incomplete.len() - place,
+                });
                 let settled = self.shared.files().settle_indexes(store, sstable, |_| true, || !self.is_stopped(store));
                 failure = failure.or(settled.err());
             }
         }
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
-        self.shared.files().clean_indexes(table, || store.view().sstables.clone())?;
-        self.note_built(store, table)
+        failure.map_or(Ok(()), Err)
     }
 
     /// Records in `system."IndexInfo"` which indexes are built.
@@ -122,6 +139,8 @@ impl Indexing {
                 let (schema, timestamp) = (self.shared.schema(), self.shared.next_timestamp_micros());
                 let note = schema_rows::note_built(&schema, &table.keyspace, &index.name, timestamp);
                 self.writes.system(&Mutation::new(vec![note]))?;
+                let (keyspace, index) = (table.keyspace.to_string(), index.name.to_string());
+                self.shared.report_index_build(&IndexBuildNotice::Complete { keyspace, index });
             }
         }
         Ok(())

@@ -41,7 +41,10 @@ pub use engine::{Engine, PendingWrite};
 pub use error::EngineError;
 pub use files::disk_access::DiskAccess;
 pub use flush::FlushStats;
-pub use hooks::{DiskFailureHook, DiskFailureKind, HostRows, InMemoryNotice, InMemoryNotices, QuarantineHook};
+pub use hooks::{
+    DiskFailureHook, DiskFailureKind, HostRows, InMemoryNotice, InMemoryNotices, IndexBuildNotice, IndexBuildNotices,
+    QuarantineHook,
+};
 pub use index::{Indexer, Place as IndexPlace, analysed, entry_value, terms};
 pub use index_stats::{IndexFileStats, IndexStats};
 pub use memtable::{MemtableConfiguration, PutCounts, RowPlace, TrieOptions};

@@ -22,7 +22,7 @@ pub fn default_memtable_configurations() -> MemtableConfigurations {
 }
 
 use crate::files::disk_access::DiskAccess;
-use crate::hooks::{DiskFailureHook, HostRows, InMemoryNotices, QuarantineHook};
+use crate::hooks::{DiskFailureHook, HostRows, InMemoryNotices, IndexBuildNotices, QuarantineHook};
 
 /// Settings of an engine. The defaults are those of `conf/espalier.yaml`.
 #[derive(Clone, Debug)]
@@ -79,6 +79,8 @@ pub struct EngineOptions {
     pub in_memory_rewritten_bytes_max: u64,
     /// Receives notices of tables in memory that approach their limits.
     pub in_memory_notices: Option<InMemoryNotices>,
+    /// Receives the steps of builds of indexes in the background.
+    pub index_build_notices: Option<IndexBuildNotices>,
     /// The sizes above which partitions and collections in new SSTables are reported to `size_hook`.
     pub size_limits: SizeLimits,
     /// Receives them.
@@ -117,6 +119,7 @@ impl EngineOptions {
             in_memory_flush_bytes_min: compaction::FLUSH_BYTES_MIN,
             in_memory_rewritten_bytes_max: compaction::REWRITTEN_BYTES_MAX,
             in_memory_notices: None,
+            index_build_notices: None,
             size_limits: SizeLimits::default(),
             size_hook: None,
             background_rows: None,

@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use crate::error::EngineError;
 use crate::files::TableFiles;
-use crate::hooks::DiskFailureKind;
+use crate::hooks::{DiskFailureKind, IndexBuildNotice};
 use crate::lock::lock;
 use crate::options::EngineOptions;
 use crate::system::is_system_keyspace;
@@ -348,6 +348,13 @@ impl Shared {
     pub fn report_failure(&self, error: &EngineError) {
         if let Some(kind) = DiskFailureKind::of(error) {
             self.disk_failed(kind, &error.to_string());
+        }
+    }
+
+    /// Reports a step of the building of indexes.
+    pub fn report_index_build(&self, notice: &IndexBuildNotice) {
+        if let Some(notices) = &self.options().index_build_notices {
+            (notices.0)(notice);
         }
     }
 

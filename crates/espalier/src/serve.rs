@@ -14,7 +14,7 @@ use blockio::SystemDisk;
 use commitlog::{BlockWrites, FailureHook, QueueMeans, SyncMode};
 use engine::{
     DiskFailureHook, DiskFailureKind, Engine, EngineError, EngineOptions, InMemoryNotice, InMemoryNotices,
-    QuarantineHook,
+    IndexBuildNotice, IndexBuildNotices, QuarantineHook,
 };
 use query::{
     AuditOptions, BackgroundRows, Guardrails, MemoryBudget, Node, Processor, ProcessorOptions, ReadThresholds,
@@ -419,6 +419,7 @@ fn engine_options(config: &Config) -> EngineOptions {
     options.on_quarantine = Some(QuarantineHook(Arc::new(|refusal| tracing::error!("{refusal}"))));
     options.max_memory_to_lock_bytes = max_memory_to_lock_bytes(config);
     options.in_memory_notices = Some(InMemoryNotices(Arc::new(warn_of_memory)));
+    options.index_build_notices = Some(IndexBuildNotices(Arc::new(log_index_build)));
     options.size_limits = config.guardrails.size_limits();
     options.size_hook = Some(sizes::hook(config.guardrails));
     options
@@ -438,6 +439,16 @@ fn warn_of_memory(notice: &InMemoryNotice) {
         "table {keyspace}.{table} lives in memory and takes {percent}% of what it may: {used_bytes} of {limit_bytes} bytes; beyond \
          that writes are refused"
     );
+}
+
+fn log_index_build(notice: &IndexBuildNotice) {
+    match notice {
+        IndexBuildNotice::SSTable { keyspace, table, sstable, data_bytes, remaining } => tracing::info!(
+            "building the indexes of SSTable {sstable} of {keyspace}.{table}, which has {data_bytes} bytes; {remaining} \
+             SSTables of the table remain with this one"
+        ),
+        IndexBuildNotice::Complete { keyspace, index } => tracing::info!("index {keyspace}.{index} is built"),
+    }
 }
 
 fn processor_options(config: &Config, address: SocketAddr, audit: Option<AuditOptions>) -> ProcessorOptions {

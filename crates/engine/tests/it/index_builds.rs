@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 
 use blockio::{Disk, SimulatedDisk};
-use engine::{Engine, EngineOptions};
+use engine::{Engine, EngineOptions, IndexBuildNotice, IndexBuildNotices};
 use model::{INDEX_SIMILARITY, Index, IndexPart, Keyspace, Table, TableBuilder, TableId};
 use types::{CqlType, Similarity};
 use uuid::Uuid;
 
 use crate::fixture::{insert, open_with, rows, small_options};
-use crate::gated_disk::GatedDisk;
+use crate::gated_disk::{GIVE_UP, GatedDisk};
 
 /// A value of `vector<float, 3>`. Each four letters are a number.
 const VECTOR: &str = "AAAABBBBCCCC";
@@ -96,5 +96,39 @@ fn a_flush_builds_graphs_itself_if_too_many_vectors_wait_for_them() {
     }
     assert!(flushes > 1, "the first graph is left to the indexer");
     gated.open_for_all();
+    engine.shutdown().unwrap();
+}
+
+#[test]
+fn the_build_of_a_new_index_is_reported_while_it_runs_and_when_it_ends() {
+    let disk = SimulatedDisk::new();
+    let gated = GatedDisk::new(&disk, "/index/").only_of("indexer");
+    let (sender, notices) = mpsc::channel();
+    let sender = Mutex::new(sender);
+    let send = move |notice: &IndexBuildNotice| sender.lock().unwrap().send(notice.clone()).unwrap_or_default();
+    let options = EngineOptions { disk: Arc::new(gated.clone()), ..small_options(&disk) };
+    let index_build_notices = Some(IndexBuildNotices(Arc::new(send)));
+    let engine = open_with(&EngineOptions { index_build_notices, concurrent_compactors: 0, ..options });
+    let plain = Arc::new(builder("plain").regular("v", CqlType::Text).build());
+    set_tables(&engine, &[&plain]);
+    for row in 0..2 {
+        (0..50).for_each(|key| insert(&engine, &plain, key, row, "value", 10));
+        engine.flush(&plain).unwrap();
+    }
+    gated.close();
+    let index = Index::plain("by_v", plain.column("v").unwrap(), IndexPart::Whole);
+    set_tables(&engine, &[&Arc::new(plain.to_builder().indexes([index]).build())]);
+    gated.wait_for(1);
+    let stats = engine.all_index_stats();
+    assert_eq!((stats[0].is_complete, stats[0].files.len(), stats[0].sstable_count), (false, 0, 2));
+    gated.open_for_all();
+    let remaining = [2, 1].map(|expected| match notices.recv_timeout(GIVE_UP).unwrap() {
+        IndexBuildNotice::SSTable { remaining, data_bytes, .. } => (remaining == expected, data_bytes > 0),
+        notice => panic!("{notice:?}"),
+    });
+    assert_eq!(remaining, [(true, true); 2]);
+    let complete = IndexBuildNotice::Complete { keyspace: "ks".to_owned(), index: "by_v".to_owned() };
+    assert_eq!(notices.recv_timeout(GIVE_UP).unwrap(), complete);
+    assert!(engine.all_index_stats()[0].is_complete);
     engine.shutdown().unwrap();
 }

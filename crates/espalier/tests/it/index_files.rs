@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::admin::steer;
 use crate::node::{Node, TempDir};
 
 /// How long a build may take on a busy machine.
@@ -116,4 +117,48 @@ fn pages_that_are_damaged_in_the_middle_of_a_search_hide_no_row_and_fail_no_stat
     node.signal("TERM");
     let (status, log) = node.end();
     assert_eq!(status, Some(0), "{log}");
+}
+
+/// Starts a node whose table `k.t` has one SSTable, and stops it again. Returns the Data.db.
+fn stopped_with_sstable(data: &Path) -> PathBuf {
+    let node = Node::start(data);
+    node.query("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.query("CREATE TABLE k.t (a int PRIMARY KEY, v int)");
+    (0..100).for_each(|a| node.query(&format!("INSERT INTO k.t (a, v) VALUES ({a}, 2)")));
+    steer(data, &["flush", "k", "t"]);
+    node.query("CREATE INDEX by_v ON k.t (v)");
+    built_file(data);
+    node.signal("TERM");
+    node.end();
+    let mut files = files_below(&data.join("k"));
+    files.extend(files_below(&data.join("data/k")));
+    files.into_iter().find(|file| file.to_string_lossy().ends_with("Data.db")).unwrap()
+}
+
+#[test]
+fn the_status_and_the_log_say_which_indexes_are_being_built() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let rows = stopped_with_sstable(&data);
+    fs::remove_dir_all(data.join("index")).unwrap();
+    let mut bytes = fs::read(&rows).unwrap();
+    let sound = bytes.clone();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&rows, &bytes).unwrap();
+    // The index cannot be built from damaged rows.
+    let node = Node::start(&data);
+    let status = steer(&data, &["status"]);
+    assert!(status.contains("Index being built        : k.by_v: 0 of 1 SSTables\n"), "{status}");
+    node.signal("TERM");
+    node.end();
+    fs::write(&rows, &sound).unwrap();
+    let node = Node::start(&data);
+    built_file(&data);
+    let status = steer(&data, &["status"]);
+    assert!(!status.contains("Index being built"), "{status}");
+    let started = node.started.clone();
+    node.signal("TERM");
+    let (_, log) = node.end();
+    assert!(format!("{started}{log}").contains("building the indexes of SSTable"), "{started}{log}");
 }
