@@ -43,7 +43,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         cqlsh = Cqlsh(sys.argv[1], sys.argv[2], Path(home))
         clean(cqlsh)
-        for part in (schema, describe, output, conditions, counters, paging, tracing, copy, errors, versions):
+        for part in (schema, describe, output, conditions, counters, paging, indexes, tracing, copy, errors, versions):
             with checks.part(part.__name__):
                 part(checks, cqlsh)
         clean(cqlsh)
@@ -129,6 +129,23 @@ def paging(checks: Checks, cqlsh: Cqlsh) -> None:
     says(checks, "whole table in pages of 100", cqlsh.run("SELECT * FROM cqlsh_script.numbers"), "(250 rows)")
     says(checks, "pages of 10", cqlsh.run("PAGING 10; SELECT * FROM cqlsh_script.numbers"), "Page size: 10", "(250 rows)")
     says(checks, "no paging", cqlsh.run("PAGING OFF; SELECT count(*) FROM cqlsh_script.numbers"), "250")
+
+
+def indexes(checks: Checks, cqlsh: Cqlsh) -> None:
+    silent(checks, "create indexes", cqlsh.run(
+        "CREATE TABLE cqlsh_script.animals (n int PRIMARY KEY, kind text, age int, place vector<float, 2>);"
+        "CREATE INDEX by_kind ON cqlsh_script.animals (kind); CREATE INDEX by_age ON cqlsh_script.animals (age) USING 'sai';"
+        "CREATE INDEX by_place ON cqlsh_script.animals (place) USING 'sai' WITH OPTIONS = {'similarity_function': 'euclidean'};"))
+    silent(checks, "fill indexed table", cqlsh.run("".join(
+        f"INSERT INTO cqlsh_script.animals (n, kind, age, place) VALUES ({n}, '{'owl' if n % 2 else 'fox'}', {n}, [{n}, 0]);" for n in range(9))))
+    done = cqlsh.run("SELECT count(*) FROM cqlsh_script.animals WHERE kind = 'owl'; SELECT n FROM cqlsh_script.animals WHERE age > 7;"
+                     "SELECT n, kind FROM cqlsh_script.animals ORDER BY place ANN OF [4.9, 0] LIMIT 1;")
+    silent(checks, "read by index", done)
+    says(checks, "read by index", done, " count\n-------\n     4", " n\n---\n 8\n\n(1 rows)", " n | kind\n---+------\n 5 |  owl\n\n(1 rows)")
+    says(checks, "describe index", cqlsh.run("DESCRIBE INDEX cqlsh_script.by_age; DESCRIBE INDEX cqlsh_script.by_kind"),
+         "CREATE CUSTOM INDEX by_age ON cqlsh_script.animals (age) USING 'sai';", "CREATE INDEX by_kind ON cqlsh_script.animals (kind);")
+    done = cqlsh.run("DROP INDEX cqlsh_script.by_kind; SELECT n FROM cqlsh_script.animals WHERE kind = 'owl'; DROP TABLE cqlsh_script.animals;")
+    says(checks, "dropped index", done, "ALLOW FILTERING")
 
 
 def tracing(checks: Checks, cqlsh: Cqlsh) -> None:

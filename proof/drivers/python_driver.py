@@ -7,7 +7,7 @@ import sys
 import time
 import uuid
 
-from cassandra import AlreadyExists, ConsistencyLevel, InvalidRequest, Unavailable
+from cassandra import AlreadyExists, ConsistencyLevel, InvalidRequest, ReadFailure, Unavailable
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import FallthroughRetryPolicy, WhiteListRoundRobinPolicy
 from cassandra.protocol import SyntaxException
@@ -66,7 +66,7 @@ def script(checks: Checks, name: str, cluster: Cluster, session) -> None:
     session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}")
     session.execute(f"CREATE KEYSPACE {KEYSPACE} WITH replication = {REPLICATION}")
     session.set_keyspace(KEYSPACE)
-    for part in (scalars, collections, user_types, statements, conditions, counters, paging, schema_metadata, schema_events, bad_statements, concurrency):
+    for part in (scalars, collections, user_types, statements, conditions, counters, paging, indexes, schema_metadata, schema_events, bad_statements, concurrency):
         with checks.part(f"{name}: {part.__name__}"):
             part(Named(checks, f"{name}: {part.__name__}"), cluster, session)
     if name != LAST:                # the last one's is left for the proof that what is accepted survives
@@ -248,6 +248,58 @@ def paging(checks: Named, cluster, session) -> None:
     bound = session.prepare("SELECT c FROM pages WHERE p = ? ORDER BY c DESC").bind([3])
     bound.fetch_size = 3
     checks.equal("reversed, prepared", [row.c for row in session.execute(bound)], list(range(10, -1, -1)))
+
+
+def indexes(checks: Named, cluster, session) -> None:
+    session.execute("CREATE TABLE animals (p int, c int, kind text, age int, tags set<text>, place vector<float, 2>, PRIMARY KEY (p, c))")
+    for index in ("by_kind ON animals (kind)", "by_tag ON animals (tags)", "by_age ON animals (age) USING 'sai'",
+                  "by_place ON animals (place) USING 'sai' WITH OPTIONS = {'similarity_function': 'euclidean'}"):
+        session.execute(f"CREATE INDEX {index}")
+    insert = session.prepare("INSERT INTO animals (p, c, kind, age, tags, place) VALUES (?, ?, ?, ?, ?, ?)")
+    for n in range(40):
+        session.execute(insert, (n % 4, n, "fox" if n % 3 else "owl", n, {f"t{n % 5}"}, [float(n), 0.0]))
+    session.execute("DELETE FROM animals WHERE p = 3 AND c = 3")
+    wait_for_builds(session, "SELECT c FROM animals WHERE kind = 'owl'", "SELECT c FROM animals WHERE tags CONTAINS 't1'")
+    by_kind = session.prepare("SELECT c FROM animals WHERE kind = ?")
+    by_kind.fetch_size = 5
+    result = session.execute(by_kind, ["owl"])
+    checks.true("more pages", result.has_more_pages)
+    checks.equal("equality, in pages", sorted(row.c for row in result), [n for n in range(0, 40, 3) if n != 3])
+    by_tag = session.prepare("SELECT c FROM animals WHERE tags CONTAINS ?")
+    checks.equal("values of a set", sorted(row.c for row in session.execute(by_tag, ["t2"])), list(range(2, 40, 5)))
+    by_age = session.prepare("SELECT c FROM animals WHERE age >= ? AND age < ?")
+    checks.equal("range", sorted(row.c for row in session.execute(by_age, [2, 9])), [2, 4, 5, 6, 7, 8])
+    both = session.prepare("SELECT c FROM animals WHERE age < ? AND kind = ? ALLOW FILTERING")
+    checks.equal("two columns", sorted(row.c for row in session.execute(both, [10, "owl"])), [0, 6, 9])
+    nearest = session.prepare("SELECT c, similarity_euclidean(place, ?) AS score FROM animals ORDER BY place ANN OF ? LIMIT 3")
+    rows = list(session.execute(nearest, [[7.25, 0.0], [7.25, 0.0]]))
+    checks.equal("nearest vectors", [row.c for row in rows], [7, 8, 6])
+    checks.true("similarity", abs(rows[0].score - 1 / (1 + 0.25 ** 2)) < 1e-5, str(rows[0].score))
+    described = cluster.metadata.keyspaces[KEYSPACE].tables["animals"]
+    checks.equal("metadata", sorted(described.indexes), ["by_age", "by_kind", "by_place", "by_tag"])
+    checks.equal("kinds", [described.indexes[name].kind for name in ("by_kind", "by_age")], ["COMPOSITES", "CUSTOM"])
+    checks.equal("options", dict(described.indexes["by_place"].index_options),
+                 {"class_name": "sai", "similarity_function": "euclidean", "target": "place"})
+    checks.equal("export", described.export_as_string().count("INDEX "), 4)
+    checks.raises("existing index", InvalidRequest, "Index 'by_kind' already exists",
+                  lambda: session.execute("CREATE INDEX by_kind ON animals (age)"))
+    session.execute("DROP INDEX by_kind")
+    checks.true("dropped", "by_kind" not in cluster.metadata.keyspaces[KEYSPACE].tables["animals"].indexes)
+    checks.raises("after DROP INDEX", InvalidRequest, "ALLOW FILTERING", lambda: session.execute(by_kind, ["owl"]))
+
+
+def wait_for_builds(session, *statements: str) -> None:
+    """A read by an index that is still being built is refused; the build of an empty table takes a moment."""
+    deadline = time.monotonic() + 30
+    for statement in statements:
+        while True:
+            try:
+                session.execute(statement)
+                break
+            except ReadFailure:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
 
 def schema_metadata(checks: Named, cluster, session) -> None:

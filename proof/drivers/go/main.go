@@ -113,6 +113,7 @@ func script(c *checks, host string, port, version int, compressor gocql.Compress
 	conditions(c, session)
 	counters(c, session)
 	paging(c, session)
+	indexes(c, session)
 	metadata(c, session)
 	badStatements(c, session)
 	concurrency(c, session)
@@ -318,6 +319,45 @@ func paging(c *checks, session *gocql.Session) {
 	}
 	c.noError("reversed", iter.Close())
 	c.equal("reversed", strings.Join(got, " "), "10 9 8 7 6 5 4 3 2 1 0")
+}
+
+func indexes(c *checks, session *gocql.Session) {
+	c.noError("create animals", session.Query("CREATE TABLE animals (n int PRIMARY KEY, kind text, age int, place vector<float, 2>)").Exec())
+	for _, index := range []string{"by_kind ON animals (kind) USING 'sai'", "by_age ON animals (age) USING 'sai'",
+		"by_place ON animals (place) USING 'sai' WITH OPTIONS = {'similarity_function': 'euclidean'}"} {
+		c.noError("create index", session.Query("CREATE INDEX "+index).Exec())
+	}
+	var owls []int
+	for n := range 40 {
+		kind := "fox"
+		if n%3 == 0 {
+			kind = "owl"
+			owls = append(owls, n)
+		}
+		insert := session.Query("INSERT INTO animals (n, kind, age, place) VALUES (?, ?, ?, ?)", n, kind, n, []float32{float32(n), 0})
+		c.noError("insert animal", insert.Exec())
+	}
+	found := numbers(c, session.Query("SELECT n FROM animals WHERE kind = ?", "owl").PageSize(5).Iter())
+	sort.Ints(found)
+	c.equal("equality, in pages", found, owls)
+	found = numbers(c, session.Query("SELECT n FROM animals WHERE kind = ? AND age > ? AND age <= ?", "owl", 6, 15).Iter())
+	sort.Ints(found)
+	c.equal("two columns", found, []int{9, 12, 15})
+	nearest := session.Query("SELECT n FROM animals ORDER BY place ANN OF ? LIMIT 3", []float32{7.25, 0})
+	c.equal("nearest vectors", numbers(c, nearest.Iter()), []int{7, 8, 6})
+	c.noError("drop index", session.Query("DROP INDEX by_kind").Exec())
+	err := session.Query("SELECT n FROM animals WHERE kind = ?", "owl").Exec()
+	c.holds("after DROP INDEX", err != nil && strings.Contains(err.Error(), "ALLOW FILTERING"), err)
+}
+
+func numbers(c *checks, iter *gocql.Iter) []int {
+	var all []int
+	var n int
+	for iter.Scan(&n) {
+		all = append(all, n)
+	}
+	c.noError("rows", iter.Close())
+	return all
 }
 
 func metadata(c *checks, session *gocql.Session) {

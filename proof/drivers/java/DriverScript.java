@@ -93,6 +93,7 @@ public class DriverScript
             part("conditions", () -> conditions(session));
             part("counters", () -> counters(session));
             part("paging", () -> paging(session));
+            part("indexes", () -> indexes(session));
             part("metadata", () -> metadata(session, announced));
             part("bad statements", () -> badStatements(session));
             part("concurrency", () -> concurrency(session));
@@ -289,6 +290,39 @@ public class DriverScript
         for (Row row : session.execute(session.prepare("SELECT c FROM pages WHERE p = ? ORDER BY c DESC").bind(3).setPageSize(3)))
             reversed.add(row.getInt(0));
         check("reversed, prepared", Arrays.asList(10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), reversed);
+    }
+
+    private static void indexes(CqlSession session)
+    {
+        session.execute("CREATE TABLE animals (n int PRIMARY KEY, kind text, age int, place vector<float, 2>)");
+        session.execute("CREATE INDEX by_age ON animals (age) USING 'sai'");
+        session.execute("CREATE INDEX by_kind ON animals (kind) USING 'sai'");
+        session.execute("CREATE INDEX by_place ON animals (place) USING 'sai' WITH OPTIONS = {'similarity_function': 'euclidean'}");
+        PreparedStatement insert = session.prepare("INSERT INTO animals (n, kind, age, place) VALUES (?, ?, ?, ?)");
+        for (int n = 0; n < 40; n++)
+            session.execute(insert.bind(n, n % 3 == 0 ? "owl" : "fox", n, CqlVector.newInstance((float) n, 0f)));
+        PreparedStatement byKind = session.prepare("SELECT n FROM animals WHERE kind = ?");
+        check("equality, in pages", "[0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 33, 36, 39]", sorted(session.execute(byKind.bind("owl").setPageSize(5))));
+        PreparedStatement both = session.prepare("SELECT n FROM animals WHERE kind = ? AND age > ? AND age <= ?");
+        check("two columns", "[9, 12, 15]", sorted(session.execute(both.bind("owl", 6, 15))));
+        PreparedStatement nearest = session.prepare("SELECT n FROM animals ORDER BY place ANN OF ? LIMIT 3");
+        List<Integer> found = new ArrayList<>();
+        session.execute(nearest.bind(CqlVector.newInstance(7.25f, 0f))).forEach(row -> found.add(row.getInt(0)));
+        check("nearest vectors", Arrays.asList(7, 8, 6), found);
+        TableMetadata table = session.refreshSchema().getKeyspace(KEYSPACE).get().getTable("animals").get();
+        check("metadata", 3, table.getIndexes().size());
+        check("kind", "CUSTOM sai", table.getIndex("by_place").get().getKind() + " " + table.getIndex("by_place").get().getClassName().get());
+        check("describe", true, table.describeWithChildren(true).contains("by_place"));
+        session.execute("DROP INDEX by_age");
+        check("dropped", false, session.refreshSchema().getKeyspace(KEYSPACE).get().getTable("animals").get().getIndex("by_age").isPresent());
+    }
+
+    private static String sorted(ResultSet rows)
+    {
+        List<Integer> numbers = new ArrayList<>();
+        rows.forEach(row -> numbers.add(row.getInt(0)));
+        java.util.Collections.sort(numbers);
+        return numbers.toString();
     }
 
     private static void metadata(CqlSession session, CountDownLatch announced) throws Exception

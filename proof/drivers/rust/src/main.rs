@@ -103,6 +103,8 @@ async fn script(checks: &mut Checks, node: &str, compression: Option<Compression
     checks.part("counters", outcome);
     let outcome = paging(checks, &session).await;
     checks.part("paging", outcome);
+    let outcome = indexes(checks, &session).await;
+    checks.part("indexes", outcome);
     let outcome = metadata(checks, &session).await;
     checks.part("metadata", outcome);
     let outcome = bad_statements(checks, &session).await;
@@ -320,6 +322,34 @@ async fn paging(checks: &mut Checks, session: &Session) -> Outcome {
     reversed.set_page_size(3);
     let rows: Vec<(i32,)> = session.execute_iter(reversed, (3,)).await?.rows_stream::<(i32,)>()?.try_collect().await?;
     checks.equal("reversed, prepared", rows, (0..11).rev().map(|c| (c,)).collect());
+    Ok(())
+}
+
+async fn indexes(checks: &mut Checks, session: &Session) -> Outcome {
+    execute(session, "CREATE TABLE animals (n int PRIMARY KEY, kind text, age int, place vector<float, 2>)").await?;
+    execute(session, "CREATE INDEX by_kind ON animals (kind) USING 'sai'").await?;
+    execute(session, "CREATE INDEX by_age ON animals (age) USING 'sai'").await?;
+    let options = "{'similarity_function': 'euclidean'}";
+    execute(session, &format!("CREATE INDEX by_place ON animals (place) USING 'sai' WITH OPTIONS = {options}")).await?;
+    let insert = session.prepare("INSERT INTO animals (n, kind, age, place) VALUES (?, ?, ?, ?)").await?;
+    for n in 0_u8..40 {
+        let kind = if n % 3 == 0 { "owl" } else { "fox" };
+        session.execute_unpaged(&insert, (i32::from(n), kind, i32::from(n), vec![f32::from(n), 0.0])).await?;
+    }
+    let mut by_kind = session.prepare("SELECT n FROM animals WHERE kind = ?").await?;
+    by_kind.set_page_size(5);
+    let rows = session.execute_iter(by_kind, ("owl",)).await?.rows_stream::<(i32,)>()?;
+    let mut found: Vec<(i32,)> = rows.try_collect().await?;
+    found.sort_unstable();
+    checks.equal("equality, in pages", found, (0..40).step_by(3).map(|n| (n,)).collect());
+    let both = session.prepare("SELECT n FROM animals WHERE kind = ? AND age > ? AND age <= ?").await?;
+    let rows = session.execute_unpaged(&both, ("owl", 6, 15)).await?.into_rows_result()?;
+    let mut found = rows.rows::<(i32,)>()?.collect::<Result<Vec<_>, _>>()?;
+    found.sort_unstable();
+    checks.equal("two columns", found, vec![(9,), (12,), (15,)]);
+    let nearest = session.prepare("SELECT n FROM animals ORDER BY place ANN OF ? LIMIT 3").await?;
+    let rows = session.execute_unpaged(&nearest, (vec![7.25_f32, 0.0],)).await?.into_rows_result()?;
+    checks.equal("nearest vectors", rows.rows::<(i32,)>()?.collect::<Result<Vec<_>, _>>()?, vec![(7,), (8,), (6,)]);
     Ok(())
 }
 
