@@ -1,6 +1,6 @@
 //! The hooks through which the engine reports to its host: failures of the disk, on which `disk_failure_policy` acts,
-//! tables that are quarantined, tables in memory that approach their limits, and indexes that are built. One hook asks the
-//! host: it may keep rows of a table itself.
+//! tables that are quarantined, tables in memory that approach their limits, and indexes that are built. One hook asks
+//! the host: it may keep rows of a table itself.
 //!
 //! The engine itself continues in any case: the request that encountered the failure fails, a flush keeps its memtable,
 //! and a merge keeps its inputs.
