@@ -13,9 +13,10 @@
 use std::sync::Arc;
 
 use model::{
-    ClusteringBound, DeletionTime, Marker, PartitionKey, PartitionUpdate, PartitionUpdateBuilder, Row, RowBuilder,
-    RowRef, Side, Slice, Table,
+    ClusteringBound, Clusterings, DeletionTime, Marker, PartitionKey, PartitionUpdate, PartitionUpdateBuilder, Row,
+    RowBuilder, RowRef, Side, Slice, Table,
 };
+use types::CqlType;
 
 use crate::data::{Decoder, Encoder, FileColumns, MESSAGE, NoStats, UnfilteredForm, UnfilteredHead};
 use crate::error::{Decoded, SSTableError};
@@ -36,7 +37,8 @@ const END_OF_PARTITION: u8 = crate::data::flag::END_OF_PARTITION;
 /// Reads the bytes of `PartitionUpdate.serializer` (messaging version 5.0) as an update of `table`. A partition
 /// deletion with a negative timestamp is left out, because no SSTable can store it.
 ///
-/// Fails if the bytes are damaged, are of another table, or have a column that `table` does not know.
+/// Fails if the bytes are damaged, are of another table, have a column that `table` does not know, or a value of a
+/// clustering column that its type does not have and that could not be read back.
 pub fn read_update(table: &Arc<Table>, bytes: &[u8]) -> Result<PartitionUpdate, SSTableError> {
     let mut input = Input::new(MESSAGE, 0, bytes);
     let id = input.take(16, "table id")?;
@@ -85,11 +87,15 @@ fn read_partition(flags: u8, input: &mut Input<'_>, update: &mut PartitionUpdate
     if flags & flag::HAS_ROW_ESTIMATE != 0 {
         input.uvint("row estimate")?;
     }
+    let has_checked = table.clustering().iter().any(|column| is_checked(&column.ty));
     let mut open = None;
     loop {
         let head = decoder.head(input, &mut rows.clustering)?;
         if head.is_end() {
             break;
+        }
+        if has_checked {
+            check_clustering(&table, &rows.clustering, input)?;
         }
         if head.is_marker() {
             let (before, after) = decoder.marker(&head, input)?;
@@ -110,6 +116,25 @@ fn read_partition(flags: u8, input: &mut Input<'_>, update: &mut PartitionUpdate
         None => Ok(()),
         Some(_) => Err(input.damaged("the end of a deleted range", "the end of the partition").into()),
     }
+}
+
+/// Whether there are bytes of a length that the decoder lets pass which are no value of a type, so that their
+/// byte-comparable form cannot be read back. They are refused, because no read could pass over them.
+fn is_checked(ty: &CqlType) -> bool {
+    use CqlType::{Ascii, Bigint, Blob, Boolean, Double, Float, Int, Text, Timestamp, Uuid, Varint};
+    !matches!(ty, Ascii | Bigint | Blob | Boolean | Double | Float | Int | Text | Timestamp | Uuid | Varint)
+}
+
+fn check_clustering(table: &Table, clustering: &[u8], input: &Input<'_>) -> Decoded<()> {
+    for (column, value) in table.clustering().iter().zip(Clusterings(clustering)) {
+        let value = value.unwrap_or_default();
+        // Cassandra stores an empty value of any type, though it does not take all of them from clients.
+        if !value.is_empty() && is_checked(&column.ty) {
+            let valid = column.ty.validate(value);
+            valid.map_err(|error| input.damaged("a clustering value of its type", error.to_string()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Ends the range that is open, if a marker does so.

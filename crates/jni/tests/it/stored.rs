@@ -8,7 +8,7 @@ use std::time::Duration;
 use jni::{Choice, Guest, Store};
 use uuid::Uuid;
 
-use crate::vectors::{Vector, content, vectors};
+use crate::vectors::{ALL_KEYS, Vector, content, vectors};
 
 /// A directory that is removed at the end of a test.
 struct Directory(PathBuf);
@@ -46,9 +46,6 @@ fn table(store: &Arc<Store>, vector: &Vector, choice: Choice) -> Option<Guest> {
 fn id(vector: &Vector) -> [u8; 16] {
     *vector.table.first_chunk().unwrap()
 }
-
-/// All keys, with nothing of their rows.
-const ALL_KEYS: [u8; 10] = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn assert_content(guest: &Guest, vector: &Vector, when: &str) {
     for room in [1 << 16, 100] {
