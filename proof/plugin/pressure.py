@@ -1,7 +1,8 @@
 """Many writers and little memory: no write waits for memory that nobody frees.
 
 In both modes 64 writers write small and large values to two tables, many times the size of the memory for memtables.
-Every write is acknowledged within its own timeout, memtables are flushed meanwhile, and every row is read back.
+Every write is acknowledged within its own timeout, memtables are flushed meanwhile, and every row is read back. Then the same with much
+memory, but little room in each shard of a memtable.
 """
 
 import struct
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from proof.oracle.cassandra import Cassandra
+from proof.oracle.cassandra import Cassandra, set_lines
 from proof.wire import Connection, Error, QueryOptions, Rows
 
 WRITERS = 64
@@ -30,6 +31,11 @@ SETTINGS = {
 # Each with its writes, and the part of them that is large. The engine has a sixteenth of the memory, and its log is
 # synced before a write is acknowledged.
 MODES = {"memtable": ("espalier", 20, 100), "storage": ("espalier_storage", 14, 200)}
+
+# A memtable has as many shards as there are processors. Half of a shard has room for the writes that are under way at once.
+SMALL_SHARDS = ("-Despalier.shard_bytes=4194304", "-XX:ActiveProcessorCount=2")
+STEPS_OF_SMALL_SHARDS = 30
+NEVER = 1 << 30
 
 
 def value(writer: int, row: int, step: int, size: int) -> bytes:
@@ -181,4 +187,21 @@ def prove(jar: Path, seed: int, library: Path | None = None) -> tuple[int, int]:
             proof.many_writes(mode, tables, steps, large_one_in)
             for table in tables:
                 proof.check(f"{mode}: {table} was flushed", len(proof.files(mode, table)) > 0)
+        fill_small_shards(proof)
         return proof.passed, proof.failed
+
+
+def fill_small_shards(proof: Proof) -> None:
+    """The pool of memory has room for all rows. A shard has none, so its memtable has to be flushed before it is full."""
+    node = proof.node
+    node.command("drain")
+    node.end()
+    set_lines(node.directory / "cassandra.yaml", {"memtable_offheap_space": "512MiB"})
+    node.jvm_flags = SMALL_SHARDS
+    node.launch()
+    tables = ("pressed.small_1", "pressed.small_2")
+    for table in tables:
+        proof.require(f"CREATE TABLE {table} {TABLE} 'espalier'")
+    proof.many_writes("small shards", tables, STEPS_OF_SMALL_SHARDS, NEVER)
+    for table in tables:
+        proof.check(f"small shards: {table} was flushed", len(node.sstables(*table.split("."))) > 0)

@@ -23,14 +23,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use crate::guest::Guest;
+use crate::guest::{Growth, Guest, Refusal};
 use crate::pages::{Filled, Pages};
 use crate::reply::{Reply, Status};
 use crate::request::Request;
 use crate::store::{Choice, Store};
 
 /// Changes when the two halves no longer fit together.
-const VERSION: i32 = 4;
+const VERSION: i32 = 5;
 
 /// The result of a call that failed; the reply has the reason.
 const FAILED: i64 = i64::MIN;
@@ -80,14 +80,26 @@ fn text_of_panic(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Runs a call. If it fails or panics, the reply says so and the result is [`FAILED`].
 fn guard(out: &mut [u8], call: impl FnOnce(&mut [u8]) -> Result<i64, String>) -> i64 {
+    guard_write(out, |out| Ok(call(out)?))
+}
+
+/// Like [`guard`], for a call that may find no room.
+fn guard_write(out: &mut [u8], call: impl FnOnce(&mut [u8]) -> Result<i64, Refusal>) -> i64 {
     let result = catch_unwind(AssertUnwindSafe(|| call(out)));
-    let error = match result {
+    let refusal = match result {
         Ok(Ok(result)) => return result,
-        Ok(Err(error)) => error,
-        Err(panic) => text_of_panic(&*panic),
+        Ok(Err(refusal)) => refusal,
+        Err(panic) => Refusal::Failed(text_of_panic(&*panic)),
     };
-    Reply::new(out).fail(&error);
+    let status = if refusal == Refusal::Full { Status::Full } else { Status::Failed };
+    Reply::new(out).fail(status, &refusal.to_string());
     FAILED
+}
+
+/// The result of a write: twice the bytes by which the memory grew, and 1 more if the memtable should be flushed
+/// because a shard is half full.
+fn result_of(growth: Growth) -> i64 {
+    2 * growth.bytes + i64::from(growth.is_half_full)
 }
 
 /// The number of handles that Java has, which tests compare with what it should have.
@@ -132,7 +144,8 @@ pub extern "system" fn Java_espalier_cassandra_Native_handles(_: *mut c_void, _:
     HANDLES.load(Ordering::Relaxed)
 }
 
-/// `long open(long description, long length, int shards, long out, long capacity)`: the handle of a new memtable.
+/// `long open(long description, long length, int shards, long shardBytes, long out, long capacity)`: the handle of a
+/// new memtable. Its shards are as large as they can be if `shardBytes` is 0.
 ///
 /// # Safety
 /// Promises 1 and 2.
@@ -143,12 +156,16 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_open(
     description: i64,
     length: i64,
     shards: i32,
+    shard_bytes: i64,
     out: i64,
     capacity: i64,
 ) -> i64 {
     // SAFETY: promises 1 and 2.
     let (description, out) = unsafe { (bytes(description, length), buffer(out, capacity)) };
-    guard(out, |_| Ok(into_handle(Box::new(Guest::open(description, usize::try_from(shards).unwrap_or(1))?))))
+    guard(out, |_| {
+        let (shards, shard_bytes) = (usize::try_from(shards).unwrap_or(1), u64::try_from(shard_bytes).unwrap_or(0));
+        Ok(into_handle(Box::new(Guest::open(description, shards, shard_bytes)?)))
+    })
 }
 
 /// `long alter(long memtable, long description, long length, long out, long capacity)`: the index of the table's new
@@ -173,7 +190,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_alter(
     guard(out, |_| Ok(memtable?.alter(description)? as i64))
 }
 
-/// `long put(long memtable, long update, long length, long out, long capacity)`: by how many bytes the memory grew.
+/// `long put(long memtable, long update, long length, long out, long capacity)`: how the memory grew ([`result_of`]).
 ///
 /// # Safety
 /// Promises 1 to 3.
@@ -191,7 +208,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_put(
     let (update, out) = unsafe { (bytes(update, length), buffer(out, capacity)) };
     // SAFETY: promise 3.
     let memtable = unsafe { guest(memtable) };
-    guard(out, |_| memtable?.put(update))
+    guard_write(out, |_| Ok(result_of(memtable?.put(update)?)))
 }
 
 /// `long putObserved(long memtable, int version, long update, long length, long out, long capacity)`: like `put`. The
@@ -214,11 +231,11 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_putObserved(
     let (update, out) = unsafe { (bytes(update, length), buffer(out, capacity)) };
     // SAFETY: promise 3.
     let memtable = unsafe { guest(memtable) };
-    guard(out, |out| {
-        let version = usize::try_from(version).map_err(|_| "a version below 0".to_owned())?;
-        let (grown, changes) = memtable?.put_observed(version, update)?;
+    guard_write(out, |out| {
+        let version = usize::try_from(version).map_err(|_| "a version below 0")?;
+        let (growth, changes) = memtable?.put_observed(version, update)?;
         reply_with(out, changes);
-        Ok(grown)
+        Ok(result_of(growth))
     })
 }
 
@@ -681,6 +698,19 @@ mod tests {
         assert_eq!(guard(&mut out, |_| Err("no".into())), FAILED);
         assert_eq!(said(&out), (Status::Failed as u8, "no"));
         assert_eq!(guard(&mut out, |_| Ok(5)), 5);
+    }
+
+    #[test]
+    fn a_write_without_room_is_told_from_a_failed_one() {
+        let mut out = [0; 100];
+        assert_eq!(guard_write(&mut out, |_| Err(Refusal::Full)), FAILED);
+        assert_eq!(said(&out), (Status::Full as u8, "the memtable is full"));
+        assert_eq!(guard_write(&mut out, |_| Err("no".into())), FAILED);
+        assert_eq!(said(&out), (Status::Failed as u8, "no"));
+        let growths = [(3, false), (3, true), (-3, false), (-3, true), (0, true)];
+        let results = growths.map(|(bytes, is_half_full)| result_of(Growth { bytes, is_half_full }));
+        // As Java reads them: the bytes without the last bit, and that bit.
+        assert_eq!(results.map(|result| (result >> 1, result & 1 == 1)), growths);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! A memtable of Cassandra's, with the versions of its table: our trie, or a table of the engine.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use memtable::{Memtable, TrieMemtable};
+use memtable::{AddressSpace, Memtable, MemtableFull, TrieMemtable, TrieOptions};
 use model::{BoxCursor, Mutation, ReadRange, RowObserver, Slices, Table, TableId, UnfilteredCursor};
 use sstable::{MessageEncoder, read_update};
 
@@ -16,6 +17,12 @@ use crate::table::{id_and_name, table_of};
 
 /// What is said of a memtable that was discarded.
 const DISCARDED: &str = "the memtable was discarded";
+
+/// The most shards: each costs memory and is visited by range reads.
+const SHARDS_MAX: usize = 1024;
+
+/// The addresses of the process, which all its memtables share.
+static ADDRESS_SPACE: LazyLock<Arc<AddressSpace>> = LazyLock::new(Arc::default);
 
 /// A memtable. Any number of threads may use it, also while it is discarded.
 pub struct Guest {
@@ -56,14 +63,74 @@ pub struct Usage {
     pub committed_bytes: u64,
 }
 
+/// How an update changed the memory of a memtable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Growth {
+    /// By how many bytes the memory in use grew.
+    pub bytes: i64,
+    /// Whether the partition's shard is more than half full, so that the memtable should be flushed: the other half is
+    /// for the writes that belong to it until another one takes writes.
+    pub is_half_full: bool,
+}
+
+/// Why an update was not applied.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The partition's shard has no room, or the system has no memory for it.
+    Full,
+    /// The text of an error.
+    Failed(String),
+}
+
+impl From<String> for Refusal {
+    fn from(error: String) -> Refusal {
+        Refusal::Failed(error)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(error: &str) -> Refusal {
+        Refusal::Failed(error.to_owned())
+    }
+}
+
+impl From<MemtableFull> for Refusal {
+    fn from(MemtableFull: MemtableFull) -> Refusal {
+        Refusal::Full
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Full => MemtableFull.fmt(f),
+            Refusal::Failed(error) => f.write_str(error),
+        }
+    }
+}
+
+/// The limits of a shard with `bytes_max` bytes for its structure and as many for its contents; 0: the largest.
+fn options(bytes_max: u64) -> TrieOptions {
+    let largest = TrieOptions::default();
+    let limit = usize::try_from(bytes_max).ok().filter(|&limit| limit > 0).unwrap_or(usize::MAX);
+    TrieOptions {
+        blocks_bytes_max: limit.min(largest.blocks_bytes_max),
+        blobs_bytes_max: limit.min(largest.blobs_bytes_max),
+        ..largest
+    }
+}
+
 impl Guest {
-    /// An empty memtable of `shards` shards for the table of a description.
+    /// An empty memtable of `shards` shards for the table of a description, or of one if the process has many already.
+    /// A shard has `shard_bytes_max` bytes for its structure and as many for its contents. 0 means 2 and 16 GiB, or
+    /// less if the process has many shards.
     ///
     /// Fails if the description is damaged or has a type that CQL does not have.
-    pub fn open(description: &[u8], shards: usize) -> Result<Guest, String> {
+    pub fn open(description: &[u8], shards: usize, shard_bytes_max: u64) -> Result<Guest, String> {
         let table = table_of(description, None).map_err(|error| error.to_string())?;
-        let memtable = Arc::new(TrieMemtable::new(&table, shards.clamp(1, 1024)));
-        Ok(Guest::of(Content::Trie(ArcSwapOption::new(Some(memtable))), table))
+        let shards = shards.clamp(1, SHARDS_MAX);
+        let memtable = TrieMemtable::in_address_space(&table, shards, options(shard_bytes_max), &ADDRESS_SPACE);
+        Ok(Guest::of(Content::Trie(ArcSwapOption::from_pointee(memtable)), table))
     }
 
     /// The table of a description in the engine; `None` if the choice is one that may find none.
@@ -106,36 +173,37 @@ impl Guest {
         Ok(version)
     }
 
-    /// Applies an update in messaging form. Returns by how many bytes the memory in use grew; 0 for a table of the
-    /// engine, where the update is as durable as the engine's log makes it when this returns.
+    /// Applies an update in messaging form. Returns how the memory grew; not at all for a table of the engine, where
+    /// the update is as durable as the engine's log makes it when this returns.
     ///
     /// Fails without any effect if the update cannot be read or the memtable is full or was discarded. If the engine's
     /// log fails, the update may have been written.
-    pub fn put(&self, update: &[u8]) -> Result<i64, String> {
+    pub fn put(&self, update: &[u8]) -> Result<Growth, Refusal> {
         self.apply(update, None)
     }
 
     /// Like `put`, and returns the rows that changed, in the form of `changes.rs` and under a version of the table.
     ///
     /// Fails as `put` does, or if a changed row cannot be written in that form; the update was applied then.
-    pub fn put_observed(&self, version: usize, update: &[u8]) -> Result<(i64, Vec<u8>), String> {
+    pub fn put_observed(&self, version: usize, update: &[u8]) -> Result<(Growth, Vec<u8>), Refusal> {
         let mut changes = Changes::new(&self.table(version)?);
         let grown = self.apply(update, Some(&mut changes))?;
         Ok((grown, changes.into_bytes()?))
     }
 
-    fn apply(&self, update: &[u8], observer: Option<&mut dyn RowObserver>) -> Result<i64, String> {
+    fn apply(&self, update: &[u8], observer: Option<&mut dyn RowObserver>) -> Result<Growth, Refusal> {
         let tables = self.tables.load();
         let table = tables.last().ok_or("a memtable has a table")?;
         match &self.content {
             Content::Trie(trie) => {
                 let update = read_update(table, update).map_err(|error| error.to_string())?;
                 let memtable = trie.load();
-                let memtable = memtable.as_ref().ok_or_else(|| DISCARDED.to_owned())?;
-                memtable.apply(&update, observer).map_err(|error| error.to_string())
+                let memtable = memtable.as_ref().ok_or(DISCARDED)?;
+                let bytes = memtable.apply(&update, observer)?;
+                Ok(Growth { bytes, is_half_full: memtable.is_half_full(update.key().token()) })
             }
             Content::Stored(_) if observer.is_some() => Err("mode 'storage' has no secondary indexes".into()),
-            Content::Stored(stored) => stored.write(table, update).map(|()| 0),
+            Content::Stored(stored) => Ok(stored.write(table, update).map(|()| Growth::default())?),
         }
     }
 

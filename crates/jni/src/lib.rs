@@ -14,7 +14,7 @@ mod request;
 mod store;
 mod table;
 
-pub use guest::{Guest, Usage};
+pub use guest::{Growth, Guest, Refusal, Usage};
 pub use pages::{Filled, Pages};
 pub use reply::{Reply, Status};
 pub use store::{Choice, Store};

@@ -18,6 +18,8 @@ pub enum Status {
     TooSmall = 2,
     /// The content is the text of an error.
     Failed = 3,
+    /// The content is the text of an error: the memtable has no room, and the update was not applied.
+    Full = 4,
 }
 
 /// A reply that is being written.
@@ -74,14 +76,14 @@ impl<'b> Reply<'b> {
     }
 
     /// Ends the reply with an error in place of its content. The text is cut if there is no room.
-    pub fn fail(&mut self, error: &str) {
+    pub fn fail(&mut self, status: Status, error: &str) {
         self.length = 0;
         let mut end = error.len().min(self.free_bytes());
         while !error.is_char_boundary(end) {
             end -= 1;
         }
         self.push(&error.as_bytes()[..end], 0);
-        self.head(0, Status::Failed, self.length);
+        self.head(0, status, self.length);
     }
 }
 
@@ -102,7 +104,7 @@ mod tests {
                 let length = if fits { 8 } else { 0 };
                 assert_eq!(head, &[0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, length]);
             }
-            Reply::new(&mut buffer).fail("gr\u{fc}n \u{2190} und blau");
+            Reply::new(&mut buffer).fail(Status::Failed, "gr\u{fc}n \u{2190} und blau");
             if size >= 16 {
                 let length = usize::from(buffer[15]);
                 let text = std::str::from_utf8(&buffer[16..16 + length]).unwrap();

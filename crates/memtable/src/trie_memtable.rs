@@ -6,7 +6,7 @@ use memtrie::{Direction, SparePages, Trie, TrieOptions};
 use model::{BoxCursor, PartitionKey, PartitionUpdate, ReadRange, Row, RowObserver, Table};
 use types::Token;
 
-use crate::address_space::Share;
+use crate::address_space::{AddressSpace, Share};
 use crate::cursor::TrieCursor;
 use crate::find::{find_row, lacks_partition};
 use crate::layout::{Layout, decode_token, partition_path};
@@ -35,6 +35,19 @@ impl TrieMemtable {
         TrieMemtable::of_tries(table, shard_count, || Trie::new(options))
     }
 
+    /// Like `with_options`, where many memtables share the addresses of a process: the shards are fewer and smaller if
+    /// there are many already.
+    pub fn in_address_space(
+        table: &Arc<Table>,
+        shards_wanted: usize,
+        options: TrieOptions,
+        space: &Arc<AddressSpace>,
+    ) -> TrieMemtable {
+        let share = space.share(shards_wanted);
+        let options = share.limit(options);
+        TrieMemtable::of_share(table, share, || Trie::new(options))
+    }
+
     /// A memtable with the shards of a share. It first grows into the spare pages, and adds its own to them when it is
     /// dropped.
     pub(crate) fn with_share(
@@ -44,7 +57,10 @@ impl TrieMemtable {
         spare_pages: &Arc<SparePages>,
     ) -> TrieMemtable {
         let options = share.limit(options);
-        let trie = || Trie::with_spare_pages(options, spare_pages.clone());
+        TrieMemtable::of_share(table, share, || Trie::with_spare_pages(options, spare_pages.clone()))
+    }
+
+    fn of_share(table: &Arc<Table>, share: Share, trie: impl Fn() -> Trie) -> TrieMemtable {
         let memtable = TrieMemtable::of_tries(table, share.shard_count(), trie);
         debug_assert_eq!(memtable.shards.len(), share.shard_count(), "the address space counts every shard");
         TrieMemtable { _share: Some(share), ..memtable }
@@ -53,6 +69,12 @@ impl TrieMemtable {
     fn of_tries(table: &Arc<Table>, shard_count: usize, trie: impl Fn() -> Trie) -> TrieMemtable {
         let shards = (0..shard_count.max(1)).map(|_| Shard::new(table, trie())).collect();
         TrieMemtable { layout: Layout::new(table), shards, _share: None }
+    }
+
+    /// Whether the shard of a partition has reached half of a limit: another memtable should follow, while this one has
+    /// room for the writes that belong to it.
+    pub fn is_half_full(&self, token: Token) -> bool {
+        self.shards[self.shard_of(token)].trie.is_half_full()
     }
 
     pub(crate) fn layout(&self) -> &Layout {

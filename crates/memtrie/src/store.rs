@@ -369,6 +369,14 @@ impl Store {
     }
 
     #[inline]
+    pub(crate) fn is_half_full(&self) -> bool {
+        let is_structure_half_full = match &self.structure {
+            Structure::Paper(blocks) => blocks.is_half_full(),
+            Structure::Adaptive(arena) => arena.is_half_full(),
+        };
+        is_structure_half_full || self.blobs.is_half_full()
+    }
+
     pub(crate) fn memory_use(&self) -> MemoryUse {
         let (allocated, held, reserved) = match &self.structure {
             Structure::Paper(blocks) => (blocks.used_bytes(), blocks.frontier_bytes(), blocks.space().committed()),

@@ -11,7 +11,7 @@ use crate::raw::epoch::{Epochs, PinGuard, Reach};
 use crate::raw::memory::{Bases, Memory, Slot};
 use crate::raw::spare_pages::SparePages;
 use crate::store::Store;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::tail::Tail;
 use crate::terms::{Bounds, Direction, Edit, Layout, MemoryUse, TrieFull, TrieOptions, Upsert};
 use crate::together::{TOGETHER, get_together, prefetch_together, start_together};
@@ -26,6 +26,8 @@ pub struct Trie {
     used: AtomicU64,
     reusable: AtomicU64,
     reserved: AtomicU64,
+    /// 1 if a limit is more than half reached, or else 0.
+    half_full: AtomicU32,
     state: Mutex<WriterState>,
 }
 
@@ -47,6 +49,7 @@ impl Trie {
             used: AtomicU64::new(0),
             reusable: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
+            half_full: AtomicU32::new(0),
             state: Mutex::new(WriterState { store: None, scratch: Vec::new(), gathering: Gathering::default() }),
         }
     }
@@ -100,6 +103,12 @@ impl Trie {
     pub fn memory(&self) -> MemoryUse {
         let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed) as usize;
         MemoryUse { used: figure(&self.used), reusable: figure(&self.reusable), reserved: figure(&self.reserved) }
+    }
+
+    /// Whether nodes or contents occupy more than half of their limit. The other half is for the writes until another
+    /// trie takes them. Takes no lock.
+    pub fn is_half_full(&self) -> bool {
+        self.half_full.load(Ordering::Relaxed) != 0
     }
 
     /// The layout of its nodes.
@@ -403,6 +412,7 @@ impl Writer<'_> {
             self.trie.used.store(used as u64, Ordering::Relaxed);
             self.trie.reusable.store(reusable as u64, Ordering::Relaxed);
             self.trie.reserved.store(reserved as u64, Ordering::Relaxed);
+            self.trie.half_full.store(u32::from(store.is_half_full()), Ordering::Relaxed);
         }
     }
 

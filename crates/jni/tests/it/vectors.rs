@@ -1,6 +1,6 @@
 //! `updates.bin` was written by `proof/plugin/java/espalier/cassandra/WriteVectors.java` with Cassandra 5.0.8.
 
-use jni::{Filled, Guest, Pages, Reply};
+use jni::{Filled, Guest, Pages, Refusal, Reply};
 
 static UPDATES: &[u8] = include_bytes!("../vectors/updates.bin");
 
@@ -60,8 +60,8 @@ pub(crate) fn content(mut pages: Pages, room: usize) -> Vec<u8> {
 fn data_serialized_by_cassandra_is_read_as_its_own_memtable_returns_it() {
     for (index, vector) in vectors().iter().enumerate() {
         for room in [1 << 16, 100, 1] {
-            let guest = Guest::open(vector.table, 2).unwrap();
-            assert!(guest.put(vector.update).unwrap() > 0, "vector {index} takes memory");
+            let guest = Guest::open(vector.table, 2, 0).unwrap();
+            assert!(guest.put(vector.update).unwrap().bytes > 0, "vector {index} takes memory");
             let pages = guest.read(0, vector.request).unwrap().expect("the partition exists");
             assert_eq!(content(pages, room), vector.page, "vector {index}, pages of {room} bytes");
         }
@@ -71,7 +71,7 @@ fn data_serialized_by_cassandra_is_read_as_its_own_memtable_returns_it() {
 #[test]
 fn an_update_that_is_applied_twice_changes_nothing_more() {
     for vector in vectors() {
-        let guest = Guest::open(vector.table, 1).unwrap();
+        let guest = Guest::open(vector.table, 1, 0).unwrap();
         guest.put(vector.update).unwrap();
         guest.put_observed(0, vector.update).unwrap();
         let pages = guest.read(0, vector.request).unwrap().unwrap();
@@ -82,7 +82,7 @@ fn an_update_that_is_applied_twice_changes_nothing_more() {
 #[test]
 fn damaged_updates_requests_and_descriptions_are_errors_or_harmless() {
     for vector in vectors().iter().step_by(7) {
-        let guest = Guest::open(vector.table, 1).unwrap();
+        let guest = Guest::open(vector.table, 1, 0).unwrap();
         for length in 0..vector.update.len() {
             assert!(guest.put(&vector.update[..length]).is_err(), "{length} bytes of an update");
         }
@@ -90,7 +90,7 @@ fn damaged_updates_requests_and_descriptions_are_errors_or_harmless() {
             assert!(guest.read(0, &vector.request[..length]).is_err());
         }
         for length in 0..vector.table.len() {
-            assert!(Guest::open(&vector.table[..length], 1).is_err());
+            assert!(Guest::open(&vector.table[..length], 1, 0).is_err());
         }
         for at in 0..vector.update.len() {
             for bit in 0..8 {
@@ -120,7 +120,7 @@ fn read_everything(guest: &Guest) {
 fn a_discarded_memtable_refuses_calls_and_earlier_reads_continue() {
     let vectors = vectors();
     let vector = &vectors[0];
-    let guest = Guest::open(vector.table, 1).unwrap();
+    let guest = Guest::open(vector.table, 1, 0).unwrap();
     guest.put(vector.update).unwrap();
     let pages = guest.read(0, vector.request).unwrap().unwrap();
     guest.discard().unwrap();
@@ -128,4 +128,36 @@ fn a_discarded_memtable_refuses_calls_and_earlier_reads_continue() {
     assert!(guest.read(0, vector.request).is_err());
     assert!(guest.usage().is_none());
     assert_eq!(content(pages, 10), vector.page);
+}
+
+#[test]
+fn a_shard_says_that_it_is_half_full_and_refuses_what_it_has_no_room_for() {
+    for vector in vectors().iter().step_by(3) {
+        // From a shard of one page to one of 16 MiB.
+        let outcome = |shift: u32| {
+            let guest = Guest::open(vector.table, 1, 4096 << shift).unwrap();
+            let outcome = guest.put(vector.update).map(|growth| growth.is_half_full);
+            let is_there = guest.read(0, vector.request).unwrap().is_some();
+            assert_eq!(is_there, outcome.is_ok(), "an update that is refused has no effect");
+            assert_eq!(guest.put_observed(0, vector.update).err(), outcome.clone().err());
+            outcome
+        };
+        let mut outcomes: Vec<_> = (0..13).map(outcome).collect();
+        outcomes.dedup();
+        assert_eq!(outcomes, [Err(Refusal::Full), Ok(true), Ok(false)]);
+    }
+}
+
+#[test]
+fn written_memtables_of_many_tables_fit_into_the_addresses_of_a_process() {
+    // A process has 128 TiB of addresses, and a shard of the largest size reserves 18 GiB.
+    const TABLES: usize = 7400;
+    let vector = &vectors()[0];
+    let guests: Vec<Guest> = (0..TABLES).map(|_| Guest::open(vector.table, 4, 0).unwrap()).collect();
+    for (index, guest) in guests.iter().enumerate() {
+        guest.put(vector.update).unwrap_or_else(|refusal| panic!("table {index}: {refusal}"));
+    }
+    for guest in guests.iter().step_by(100) {
+        assert_eq!(content(guest.read(0, vector.request).unwrap().unwrap(), 1 << 16), vector.page);
+    }
 }

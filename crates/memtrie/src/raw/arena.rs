@@ -379,6 +379,12 @@ impl Arena {
         self.used_units as usize * 8
     }
 
+    /// Whether runs and large pieces occupy more than half of what there may be.
+    #[inline]
+    pub(crate) fn is_half_full(&self) -> bool {
+        2 * (self.pages.len() - self.free_pages as usize) > self.limit_pages as usize
+    }
+
     /// The bytes committed and not returned to the system.
     pub(crate) fn held_bytes(&self) -> usize {
         (self.pages.len() - self.released_pages as usize) * PAGE_BYTES

@@ -88,6 +88,12 @@ impl Blocks {
         (self.frontier - 1 - self.free_count) as usize * BLOCK_BYTES
     }
 
+    /// Whether blocks occupy more than half of what there may be.
+    #[inline]
+    pub(crate) fn is_half_full(&self) -> bool {
+        2 * self.used_bytes() > self.limit_bytes
+    }
+
     /// The bytes of all blocks that were ever allocated.
     pub(crate) fn frontier_bytes(&self) -> usize {
         (self.frontier - 1) as usize * BLOCK_BYTES

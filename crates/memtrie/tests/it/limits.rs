@@ -52,6 +52,34 @@ fn a_full_trie_refuses_writes_and_stays_unchanged() {
 }
 
 #[test]
+fn a_trie_says_that_it_is_half_full_well_before_it_refuses_a_write() {
+    for (blocks_bytes_max, blobs_bytes_max) in [(1 << 20, 1 << 30), (1 << 30, 1 << 20)] {
+        let random = &mut Random(blobs_bytes_max as u64);
+        let trie = Trie::new(TrieOptions { layout: super::LAYOUT, blocks_bytes_max, blobs_bytes_max });
+        let mut keys = Vec::new();
+        let mut used_at_half = None;
+        loop {
+            let key = [key(random), key(random)].concat();
+            if trie.writer().put(&key, &[7; 20]).is_err() {
+                break;
+            }
+            keys.push(key);
+            if used_at_half.is_none() && trie.is_half_full() {
+                used_at_half = Some(trie.memory().used);
+            }
+        }
+        let half = used_at_half.expect("half of the limit comes before all of it");
+        assert!(trie.is_half_full());
+        let all = trie.memory().used;
+        assert!(half * 3 > all && half * 3 < all * 2, "{half} bytes are no half of {all}");
+        // Removing may need a block, of which there may be none.
+        keys.retain(|key| trie.writer().remove(key).is_err());
+        trie.writer().reclaim();
+        assert!(!trie.is_half_full(), "what was removed makes room");
+    }
+}
+
+#[test]
 fn contents_of_every_size_are_kept() {
     let trie = trie();
     let mut model = Model::new();

@@ -27,6 +27,7 @@ public final class ShortProofs
         proofs.put("memory of discarded memtables", NativeMemory::check);
         proofs.put("Cassandra's log while a table moves out", LogNeeds::check);
         proofs.put("damage at the boundary", NativeBoundary::check);
+        proofs.put("memtables without room", FullMemtables::check);
         proofs.put("refused configurations and tables", Refusals::check);
         int failed = 0;
         for (Map.Entry<String, ProofOfOne> proof : proofs.entrySet())

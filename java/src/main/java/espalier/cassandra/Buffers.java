@@ -103,6 +103,7 @@ final class Buffers
         static final int ABSENT = 0;
         static final int CONTENT = 1;
         static final int TOO_SMALL = 2;
+        private static final int FULL = 4;
         private static final int HEAD_BYTES = 16;
 
         final ByteBuffer buffer;
@@ -151,9 +152,10 @@ final class Buffers
         {
             if (result != Native.FAILED)
                 return result;
-            byte[] text = new byte[length()];
-            content().get(text);
-            throw new IllegalStateException("EspalierMemtable: " + new String(text, java.nio.charset.StandardCharsets.UTF_8));
+            byte[] bytes = new byte[length()];
+            content().get(bytes);
+            String text = "EspalierMemtable: " + new String(bytes, java.nio.charset.StandardCharsets.UTF_8);
+            throw status() == FULL ? new MemtableFullException(text) : new IllegalStateException(text);
         }
     }
 }

@@ -14,6 +14,8 @@ import org.apache.cassandra.schema.TableMetadata;
 final class MemtableHandle
 {
     private static final Cleaner CLEANER = Cleaner.create();
+    /** The most bytes of the structure, and of the contents, of a shard; 0 for the largest. Proofs make them small. */
+    private static final long SHARD_BYTES = Long.getLong("espalier.shard_bytes", 0);
 
     private final long memtable;
     private volatile TableVersion newest;
@@ -33,9 +35,15 @@ final class MemtableHandle
     /** Throws an {@link IllegalStateException} if the native memtable does not carry the table. */
     static MemtableHandle open(TableMetadata table, int shards)
     {
+        return open(table, shards, SHARD_BYTES);
+    }
+
+    static MemtableHandle open(TableMetadata table, int shards, long shardBytes)
+    {
         Buffers.Output description = Requests.table(table);
         Buffers.Reply reply = Buffers.reply();
-        long memtable = Native.open(description.address(), description.length(), shards, reply.address(), reply.capacity());
+        long memtable = Native.open(description.address(), description.length(), shards, shardBytes, reply.address(),
+                                    reply.capacity());
         return new MemtableHandle(reply.check(memtable), table, description.toByteArray());
     }
 
@@ -87,20 +95,35 @@ final class MemtableHandle
         return newest;
     }
 
-    /** Applies a serialized update. Returns by how many bytes the memory grew. */
+    /**
+     * Applies a serialized update. Returns how the memory grew, for {@link #grownBytes} and {@link #isHalfFull}. Throws a
+     * {@link MemtableFullException} if there is no room.
+     */
     long put(Buffers.Output update, Buffers.Reply reply)
     {
-        long grown = Native.put(memtable, update.address(), update.length(), reply.address(), reply.capacity());
+        long written = Native.put(memtable, update.address(), update.length(), reply.address(), reply.capacity());
         Reference.reachabilityFence(this);
-        return reply.check(grown);
+        return reply.check(written);
     }
 
     /** Like {@link #put}; the reply has the rows that changed, under a version of the table. */
     long putObserved(TableVersion version, Buffers.Output update, Buffers.Reply reply)
     {
-        long grown = Native.putObserved(memtable, version.index, update.address(), update.length(), reply.address(), reply.capacity());
+        long written = Native.putObserved(memtable, version.index, update.address(), update.length(), reply.address(), reply.capacity());
         Reference.reachabilityFence(this);
-        return reply.check(grown);
+        return reply.check(written);
+    }
+
+    /** By how many bytes the memory grew, from the result of a write. */
+    static long grownBytes(long written)
+    {
+        return written >> 1;
+    }
+
+    /** Whether the memtable should be flushed, from the result of a write: the rest of a shard is for the writes until then. */
+    static boolean isHalfFull(long written)
+    {
+        return (written & 1) != 0;
     }
 
     /** Writes the first page of a read to the reply. */

@@ -47,7 +47,7 @@ import org.apache.cassandra.utils.concurrent.OpOrder;
  */
 final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSource
 {
-    /** A memtable this large is flushed, because a shard has room for only so much. */
+    /** A memtable this large is flushed. So is one of which a shard is half full. */
     private static final long BYTES_MAX = 2L << 30;
 
     /**
@@ -104,20 +104,27 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         // Memory is taken before any lock of the native memtable, so that a writer that waits for memory holds up nobody.
         long bound = Math.min(2 * serialized.length() + 512, TAKEN_BYTES_MAX);
         allocator.offHeap().allocate(bound, writes);
-        long grown = 0;
+        long written = 0;
         try
         {
             if (indexer == UpdateTransaction.NO_OP)
-                grown = handle.put(serialized, Buffers.reply());
+                written = handle.put(serialized, Buffers.reply());
             else
-                grown = putObserved(update, version, serialized, indexer);
+                written = putObserved(update, version, serialized, indexer);
             isWritten = true;
+        }
+        catch (MemtableFullException full)
+        {
+            // The system has no memory, or very many writes came while the memtable was switched. Cassandra's log has this write in the
+            // part that the flush makes clean, so no other memtable may take it: it fails, and the next ones find an empty memtable.
+            owner.signalFlushRequired(this, ColumnFamilyStore.FlushReason.MEMTABLE_LIMIT);
+            throw full;
         }
         finally
         {
-            allocator.offHeap().adjust(grown - bound, writes);
+            allocator.offHeap().adjust(MemtableHandle.grownBytes(written) - bound, writes);
         }
-        note(update, grown);
+        note(update, written);
         // Cassandra records how far apart the timestamps of versions are; this memtable does not say.
         return Long.MAX_VALUE;
     }
@@ -134,7 +141,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         }
     }
 
-    private void note(PartitionUpdate update, long grown)
+    private void note(PartitionUpdate update, long written)
     {
         EncodingStats stats = update.stats();
         updateMin(minTimestamp, stats.minTimestamp);
@@ -142,7 +149,8 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         columnsCollector.update(update.columns());
         statsCollector.update(stats);
         currentOperations.addAndGet(update.operationCount());
-        if (usedBytes.addAndGet(grown) > BYTES_MAX && !switchRequested.getAndSet(true))
+        boolean isLarge = usedBytes.addAndGet(MemtableHandle.grownBytes(written)) > BYTES_MAX;
+        if ((isLarge || MemtableHandle.isHalfFull(written)) && !switchRequested.getAndSet(true))
             owner.signalFlushRequired(this, ColumnFamilyStore.FlushReason.MEMTABLE_LIMIT);
     }
 
@@ -150,7 +158,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
     private long putObserved(PartitionUpdate update, TableVersion version, Buffers.Output serialized, UpdateTransaction indexer)
     {
         Buffers.Reply reply = Buffers.reply();
-        long grown = handle.putObserved(version, serialized, reply);
+        long written = handle.putObserved(version, serialized, reply);
         if (reply.status() == Buffers.Reply.TOO_SMALL)
         {
             long changes = reply.handle();
@@ -175,7 +183,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         {
             indexer.commit();
         }
-        return grown;
+        return written;
     }
 
     /** A row that an update changed. */
