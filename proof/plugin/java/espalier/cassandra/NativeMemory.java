@@ -37,7 +37,7 @@ import espalier.proof.MemtableComparison;
  */
 final class NativeMemory
 {
-    private static final int MEMTABLES = 24, ROWS = 4000, VALUE_BYTES = 4000;
+    private static final int MEMTABLES = 24, ROWS = 4000, VALUE_BYTES = 4000, QUESTIONS = 100;
     private static final long GROWTH_BYTES_MAX = 160L << 20;
 
     private NativeMemory()
@@ -81,11 +81,32 @@ final class NativeMemory
         // It has more pages than the one that was read, and nobody closes it.
         UnfilteredRowIterator rows = memtable.rowIterator(key, Slices.ALL, ColumnFilter.all(table), false, SSTableReadsListener.NOOP_LISTENER);
         rows.next();
+        askForPartitions(memtable, table, key);
         memtable.getFlushSet(null, null).iterator().next();
         OpOrder.Barrier barrier = order.newBarrier();
         barrier.issue();
         memtable.switchOut(barrier, new AtomicReference<>(CommitLogPosition.NONE));
         memtable.discard();
+    }
+
+    /** A compaction asks whether a memtable has a partition by an iterator, which it does not close. */
+    private static void askForPartitions(Memtable memtable, TableMetadata table, DecoratedKey key)
+    {
+        long handles = Native.handles();
+        for (int i = 0; i < QUESTIONS; i++)
+            if (memtable.rowIterator(key) == null || memtable.rowIterator(table.partitioner.decorateKey(ByteBufferUtil.bytes(2))) != null)
+                throw new AssertionError("the memtable has the partition 1 only");
+        // The collector may have run.
+        if (Native.handles() > handles)
+            throw new AssertionError(QUESTIONS + " questions left " + (Native.handles() - handles) + " reads");
+        try (UnfilteredRowIterator rows = memtable.rowIterator(key))
+        {
+            int count = 0;
+            for (; rows.hasNext(); rows.next())
+                count++;
+            if (count != ROWS)
+                throw new AssertionError(count + " rows in place of " + ROWS);
+        }
     }
 
     /** Waits until the collector has found what nobody reaches. */

@@ -248,7 +248,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
     @Override
     public UnfilteredRowIterator rowIterator(DecoratedKey key)
     {
-        return NativeRows.read(this, key, Slices.ALL, ColumnFilter.selection(columns()), false);
+        return NativeRows.readLazily(this, key);
     }
 
     @Override

@@ -13,6 +13,7 @@ import org.apache.cassandra.db.filter.ColumnFilter;
 import org.apache.cassandra.db.rows.AbstractUnfilteredRowIterator;
 import org.apache.cassandra.db.rows.BTreeRow;
 import org.apache.cassandra.db.rows.DeserializationHelper;
+import org.apache.cassandra.db.rows.LazilyInitializedUnfilteredRowIterator;
 import org.apache.cassandra.db.rows.Row;
 import org.apache.cassandra.db.rows.Rows;
 import org.apache.cassandra.db.rows.Unfiltered;
@@ -57,6 +58,25 @@ final class NativeRows extends AbstractUnfilteredRowIterator
     private static Row orElse(Row row, Row other)
     {
         return row != null ? row : other;
+    }
+
+    /**
+     * All rows of a partition; null if there is no such partition. A compaction asks only for that, and does not close what it gets. So
+     * nothing is read before it is asked for.
+     */
+    static UnfilteredRowIterator readLazily(NativeSource memtable, DecoratedKey key)
+    {
+        TableVersion version = memtable.version();
+        if (memtable.handle().countKeys(version, Requests.partition(key, Slices.ALL, false))[0] == 0)
+            return null;
+        return new LazilyInitializedUnfilteredRowIterator(key)
+        {
+            @Override
+            protected UnfilteredRowIterator initializeIterator()
+            {
+                return new NativePartition(memtable, key).unfilteredIterator();
+            }
+        };
     }
 
     /** The rows within slices; null if there is no such partition. The caller closes them. */

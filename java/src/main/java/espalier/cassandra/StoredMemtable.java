@@ -202,7 +202,7 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     @Override
     public UnfilteredRowIterator rowIterator(DecoratedKey key)
     {
-        return NativeRows.read(this, key, Slices.ALL, ColumnFilter.selection(columns()), false);
+        return NativeRows.readLazily(this, key);
     }
 
     @Override
