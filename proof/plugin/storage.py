@@ -94,8 +94,12 @@ def write_and_crash(proof: StorageProof, statements: int) -> None:
     proof.compare("written again")
     proof.node.command("drain")
     proof.node.end()
+    proof.node.properties["cassandra.size_recorder_interval"] = "1"
     proof.node.launch()
     proof.compare("after a drain")
+    for name in ("size_estimates", "table_estimates"):
+        wait_until(lambda: all(estimated(proof, name, "wide")), 60)
+        proof.check(f"system.{name} has the engine's partitions", all(estimated(proof, name, "wide")), str(estimated(proof, name, "wide")))
     for table in TABLES:
         proof.check(f"the engine has SSTables of {table}", has_files(proof, table), str(proof.kept(table)))
 
@@ -287,6 +291,15 @@ def drop(proof: StorageProof) -> None:
         proof.alter(connection, "DROP TABLE stored.counts")
     wait_until(lambda: not has_files(proof, "counts"))
     proof.check("a dropped table has no files", not has_files(proof, "counts"))
+
+
+def estimated(proof: StorageProof, name: str, table: str) -> tuple[int, int]:
+    """The sums of the numbers of partitions and of their mean sizes. Cassandra's recorder writes zeros, which last until the plugin's next run."""
+    with Connection(proof.node.host, proof.node.port) as connection:
+        found = rows(connection, f"SELECT partitions_count, mean_partition_size FROM system.{name} WHERE keyspace_name = 'stored' "
+                                 f"AND table_name = '{table}' ALLOW FILTERING")
+    numbers = [[struct.unpack(">q", number)[0] for number in row] for row in found]
+    return sum(row[0] for row in numbers), sum(row[1] for row in numbers)
 
 
 def has_files(proof: StorageProof, table: str) -> bool:

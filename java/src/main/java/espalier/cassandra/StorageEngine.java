@@ -82,6 +82,7 @@ final class StorageEngine
         StorageService.instance.addPostShutdownHook(this::close);
         log.start();
         CleanUp.install(this);
+        SizeEstimates.start(this);
         report();
         ScheduledExecutors.optionalTasks.scheduleWithFixedDelay(this::noteRowsOfCassandra, NOTE_MILLIS, NOTE_MILLIS, TimeUnit.MILLISECONDS);
     }
