@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions, SimulatedDisk};
 use commitlog::{CommitLog, FILE_NAME, LogOptions};
-use fuzz_corpus::{index_seeds, key_seeds, record_seeds};
+use fuzz_corpus::{index_seeds, key_seeds, plugin_seeds, record_seeds};
 use sstable::{Component, CompressionInfo};
 use uuid::Uuid;
 
@@ -39,6 +39,9 @@ fn main() {
     let [entries, vectors] = index_seeds().unwrap();
     entries.iter().for_each(|(name, file)| write("index_entries", name, file));
     vectors.iter().for_each(|(name, file)| write("index_vectors", name, file));
+    for (name, calls) in plugin_seeds() {
+        write("plugin", &name, &calls);
+    }
     write("log_file", "three-records", &log_file());
     for name in ["types_empty", "statics", "tombs", "colls", "wide_rt"] {
         write("sstable_data", name, &table_data(name));

@@ -13,6 +13,7 @@ mod logins;
 mod mutate;
 mod mutation;
 mod paging;
+mod plugin;
 mod tables;
 mod values;
 
@@ -24,6 +25,7 @@ pub use indexes::seeds as index_seeds;
 pub use keys::seeds as key_seeds;
 pub use mutate::Mutator;
 pub use mutation::seeds as record_seeds;
+pub use plugin::seeds as plugin_seeds;
 
 /// A fuzz target.
 pub struct Target {
@@ -44,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "values", run: values::value },
     Target { name: "paging_state", run: paging::paging_state },
     Target { name: "logins", run: logins::login },
+    Target { name: "plugin", run: plugin::calls },
     Target { name: "sstable_statistics", run: tables::statistics },
     Target { name: "sstable_compression_info", run: tables::compression_info },
     Target { name: "sstable_filter", run: tables::filter },

@@ -297,8 +297,8 @@ impl Guest {
     /// Fails if the request is damaged, the memtable was discarded, or SSTables cannot be read or written; no partition
     /// within the ranges is lost then.
     pub fn clean_up(&self, request: &[u8]) -> Result<bool, String> {
-        let Content::Stored(stored) = &self.content else { return Err("only mode 'storage' cleans up".into()) };
         let kept = Request::new(request).token_ranges().map_err(|error| error.to_string())?;
+        let Content::Stored(stored) = &self.content else { return Err("only mode 'storage' cleans up".into()) };
         let tables = self.tables.load();
         let table = tables.last().ok_or("a memtable has a table")?;
         stored.usable()?.engine().clean_up(table, &kept).map_err(|error| error.to_string())
