@@ -1,7 +1,8 @@
 """kill -9 of a Cassandra with tables of mode `storage`, again and again: every acknowledged write is there after each start.
 
-Writers with prepared statements write to one table until the node is killed. In a third of the cases the table just stays in the mode, and
+Writers with prepared statements write to one table until the node is killed. In a quarter of the cases the table just stays in the mode, and
 Cassandra's own log is removed before the next start. In the others the table moves into the mode, or out of it, and the kill follows soon.
+The engine has little memory and the rows are large, so that kills meet its flushes and merges too.
 
 usage: python -m proof.plugin.kill [--cases 200] [--seed 1] [--jar FILE] [--library FILE]
 """
@@ -12,6 +13,8 @@ import struct
 import sys
 import threading
 import time
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -21,10 +24,18 @@ from proof.wire import Connection, ConnectionClosed, Error, QueryOptions, Rows
 
 JAR = places.ROOT / "java" / "target" / "espalier-cassandra-0.1.0.jar"
 WRITERS = 4
-KEYS = 50
+KEYS = 50               # of each writer; all of them take three times the engine's memory for memtables
+PAD_BYTES = 16 << 10
+ENGINE = {"memtable_space": "1MiB"}
+MERGED_BYTES_MIN = 3 << 19      # a memtable makes a smaller one
 # The plugin looks twice a second whether writes may skip Cassandra's log.
 SETTLE_SECONDS = 1.2
 KINDS = ("stays", "moves in", "moves out", "moves in and out")
+
+
+def pad(version: int) -> bytes:
+    """What a row has beside its version, which tells whether both are of one write. It cannot be compressed."""
+    return Random(version).randbytes(PAD_BYTES)
 
 
 class Writer(threading.Thread):
@@ -40,7 +51,7 @@ class Writer(threading.Thread):
     def run(self) -> None:
         try:
             with Connection(self.node.host, self.node.port) as connection:
-                insert = connection.prepare(f"INSERT INTO stored.{self.table} (k, c, v) VALUES (?, ?, ?)")
+                insert = connection.prepare(f"INSERT INTO stored.{self.table} (k, c, v, pad) VALUES (?, ?, ?, ?)")
                 if isinstance(insert, Error):
                     self.refusal = insert.message
                     return
@@ -54,19 +65,22 @@ class Writer(threading.Thread):
             version += 1
             key = version % KEYS
             self.sent[key] = version
-            answer = connection.execute(insert, QueryOptions(values=tuple(struct.pack(">i", value) for value in (self.number, key, version))))
+            numbers = [struct.pack(">i", value) for value in (self.number, key, version)]
+            answer = connection.execute(insert, QueryOptions(values=(*numbers, pad(version))))
             if isinstance(answer, Error):
                 self.refusal = answer.message
                 return
             self.acknowledged[key] = version
 
     def lost(self, connection: Connection) -> list[str]:
-        answer = connection.query(f"SELECT c, v FROM stored.{self.table} WHERE k = {self.number}")
+        answer = connection.query(f"SELECT c, v, pad FROM stored.{self.table} WHERE k = {self.number}")
         if not isinstance(answer, Rows):
             return [f"the table cannot be read: {answer}"]
         found = {struct.unpack(">i", row[0])[0]: struct.unpack(">i", row[1])[0] for row in answer.rows}
         lost = [f"k {self.number}, c {key}: version {found.get(key)} in place of {version}"
                 for key, version in self.acknowledged.items() if found.get(key, 0) < version]
+        lost += [f"k {self.number}: version {struct.unpack('>i', row[1])[0]} has the pad of another" for row in answer.rows
+                 if row[2] != pad(struct.unpack(">i", row[1])[0])]
         return lost + [f"k {self.number}, c {key}: version {version} was never sent" for key, version in found.items()
                        if version > self.sent.get(key, 0)]
 
@@ -93,16 +107,31 @@ def move(node: Cassandra, table: str, kind: str, random: Random) -> None:
     mover.join(random.uniform(0.0, 1.0 if random.random() < 0.7 else 4.0))
 
 
-def one_case(node: Cassandra, number: int, random: Random) -> tuple[int, list[str]]:
-    """Returns how many writes were acknowledged, and what was lost of them."""
+@dataclass
+class Case:
+    """What came of a kill."""
+    acknowledged: int
+    lost: list[str]
+    files: Counter      # of the engine at the kill
+
+
+def files_of_the_engine(node: Cassandra, table: str) -> Counter:
+    """The number of SSTables of a table that are whole, of those that are larger than any memtable, and of those that are being written."""
+    files = list((node.directory / "espalier" / "data").glob(f"t*/{table}-*/*-Data.db"))
+    whole = [file for file in files if file.with_name(file.name.replace("Data.db", "TOC.txt")).exists()]
+    merged = [file for file in whole if file.stat().st_size > MERGED_BYTES_MIN]
+    return Counter(whole=len(whole), merged=len(merged), unfinished=len(files) - len(whole))
+
+
+def one_case(node: Cassandra, number: int, random: Random) -> Case:
     kind = KINDS[number % len(KINDS)]
     table = f"t{number}"
     starts_stored = kind in ("stays", "moves out")
     with Connection(node.host, node.port) as connection:
-        answer = connection.query(f"CREATE TABLE stored.{table} (k int, c int, v int, PRIMARY KEY (k, c)) "
+        answer = connection.query(f"CREATE TABLE stored.{table} (k int, c int, v int, pad blob, PRIMARY KEY (k, c)) "
                                   f"WITH memtable = '{'espalier_storage' if starts_stored else 'default'}'")
         if isinstance(answer, Error):
-            return 0, [answer.message]
+            return Case(0, [answer.message], Counter())
     time.sleep(SETTLE_SECONDS)
     writers = [Writer(node, table, writer) for writer in range(WRITERS)]
     for writer in writers:
@@ -115,6 +144,7 @@ def one_case(node: Cassandra, number: int, random: Random) -> tuple[int, list[st
     node.kill()
     for writer in writers:
         writer.join()
+    files = files_of_the_engine(node, table)
     if kind == "stays":
         shutil.rmtree(node.directory / "commitlog", ignore_errors=True)
     node.launch()
@@ -127,24 +157,31 @@ def one_case(node: Cassandra, number: int, random: Random) -> tuple[int, list[st
         if number % 5 == 4:
             connection.query(f"DROP TABLE stored.{table}")
     lost += [f"refused: {writer.refusal}" for writer in writers if writer.refusal]
-    return sum(len(writer.acknowledged) and max(writer.acknowledged.values()) for writer in writers), [f"{kind}: {text}" for text in lost]
+    acknowledged = sum(len(writer.acknowledged) and max(writer.acknowledged.values()) for writer in writers)
+    return Case(acknowledged, [f"{kind}: {text}" for text in lost], files)
 
 
 def prove(jar: Path, seed: int, cases: int, library: Path | None = None) -> tuple[int, int]:
     """Returns how many cases passed and failed."""
     random = Random(seed)
     passed = failed = writes = 0
-    with Cassandra.start(plugin=jar, durable=True, library=library) as node:
+    files: Counter = Counter()
+    with Cassandra.start(plugin=jar, durable=True, library=library, engine=ENGINE) as node:
         with Connection(node.host, node.port) as connection:
             connection.query("CREATE KEYSPACE stored WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
         for number in range(cases):
-            acknowledged, lost = one_case(node, number, random)
-            writes += acknowledged
-            is_right = acknowledged > 0 and not lost
+            case = one_case(node, number, random)
+            writes += case.acknowledged
+            files += case.files
+            is_right = case.acknowledged > 0 and not case.lost
             passed, failed = passed + is_right, failed + (not is_right)
             if not is_right:
-                print(f"FAIL case {number}, seed {seed}: {acknowledged} acknowledged; {lost[:10]}", flush=True)
-    print(f"{cases} kills, {writes} acknowledged writes", flush=True)
+                print(f"FAIL case {number}, seed {seed}: {case.acknowledged} acknowledged; {case.lost[:10]}", flush=True)
+    print(f"{cases} kills, {writes} acknowledged writes; the kills met {files['whole']} SSTables of the engine, of which {files['merged']} "
+          f"were merged, and {files['unfinished']} that were being written", flush=True)
+    if cases and not files["whole"]:
+        print("FAIL no kill met an SSTable of the engine", flush=True)
+        failed += 1
     return passed, failed
 
 
