@@ -16,6 +16,8 @@ pub struct ClientState {
     pub user: Option<Arc<str>>,
     /// The budget for the memory that its statements hold while they run; `None` means no limit.
     pub memory: Option<Arc<MemoryBudget>>,
+    /// The number of its connection; 0 for a client in the same process.
+    pub number: u64,
     /// The number of that role ([`Login::user_id`](crate::Login::user_id)); 0 for an anonymous client.
     pub user_id: u32,
 }

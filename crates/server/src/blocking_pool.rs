@@ -145,8 +145,13 @@ pub(crate) struct WorkSource {
 impl WorkSource {
     pub(crate) fn new(pools: Arc<Pools>) -> Arc<WorkSource> {
         static LAST_ID: AtomicU64 = AtomicU64::new(0);
-        let id = LAST_ID.fetch_add(1, Ordering::Relaxed);
+        let id = 1 + LAST_ID.fetch_add(1, Ordering::Relaxed);
         Arc::new(WorkSource { pools, id, is_paused: AtomicBool::new(false), waiting: AtomicUsize::new(0) })
+    }
+
+    /// The number of its connection, from 1.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// The number of its pieces of work that wait for a thread.

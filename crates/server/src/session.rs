@@ -18,7 +18,8 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(address: SocketAddr, memory: Arc<MemoryBudget>, source: Arc<WorkSource>) -> Session {
-        let client = ClientState { address: Some(address), memory: Some(memory), ..ClientState::default() };
+        let (address, memory, number) = (Some(address), Some(memory), source.id());
+        let client = ClientState { address, memory, number, ..ClientState::default() };
         Session { client: Arc::new(client), source, warnings: Vec::new(), warned_about_use: false }
     }
 

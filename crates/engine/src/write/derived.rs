@@ -42,6 +42,11 @@ pub trait Derive: Send + Sync + 'static {
     /// if nothing came of it.
     fn derive(&self, turn: Turn<'_>) -> Result<Derived<Self::Answer>, Self::Error>;
 
+    /// The number of the client that it is for. Clients have their turns on the threads that read for writes.
+    fn client(&self) -> u64 {
+        0
+    }
+
     /// Whether the error says that a read would have to wait for a device.
     fn would_wait(error: &Self::Error) -> bool;
 }
@@ -122,9 +127,9 @@ impl Writes {
         }
         match derive.derive(Turn { unsettled, ..Turn::NON_BLOCKING }) {
             Err(error) if D::would_wait(&error) => {
-                let (derive, unsettled) = (Arc::clone(derive), unsettled.cloned());
+                let (client, derive, unsettled) = (derive.client(), Arc::clone(derive), unsettled.cloned());
                 let run = move || derive.derive(Turn { unsettled: unsettled.as_ref(), ..Turn::BLOCKING });
-                self.readers.run(run).await?
+                self.readers.run(client, run).await?
             }
             derived => derived,
         }

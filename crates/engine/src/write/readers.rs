@@ -2,8 +2,11 @@
 //!
 //! A write that reads first is driven by a connection, on a thread that must not wait. If what it reads is not at hand,
 //! a thread of this pool reads it. These threads wait for devices alone: a job never takes a lock on a partition.
+//!
+//! The jobs of each client wait in a queue of their own, and the queues are served in turn. So a client with a thousand
+//! reads delays the read of another by one of them. No client has all threads at a time.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -15,6 +18,8 @@ use crate::lock::lock;
 
 /// Further reads wait for a thread.
 const THREADS_MAX: usize = 32;
+/// The most threads that read for one client at a time.
+const THREADS_PER_CLIENT_MAX: usize = THREADS_MAX * 3 / 4;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -30,25 +35,89 @@ struct Shop {
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Job>,
+    /// The clients with jobs that wait or run.
+    clients: HashMap<u64, ClientJobs>,
+    /// The clients with waiting jobs, in the order of their turns.
+    turns: VecDeque<u64>,
+    /// The number of jobs that wait, of all clients.
+    waiting: usize,
     threads: usize,
     idle_threads: usize,
     is_closed: bool,
 }
 
+#[derive(Default)]
+struct ClientJobs {
+    running: usize,
+    waiting: VecDeque<Job>,
+}
+
+impl State {
+    fn push(&mut self, client: u64, job: Job) {
+        let jobs = self.clients.entry(client).or_default();
+        if jobs.waiting.is_empty() {
+            self.turns.push_back(client);
+        }
+        jobs.waiting.push_back(job);
+        self.waiting += 1;
+    }
+
+    /// The next job, and the client that it is for.
+    fn next(&mut self) -> Option<(u64, Job)> {
+        for _ in 0..self.turns.len() {
+            let client = self.turns.pop_front()?;
+            let jobs = self.clients.get_mut(&client)?;
+            let may_run = jobs.running < THREADS_PER_CLIENT_MAX;
+            let job = if may_run { jobs.waiting.pop_front() } else { None };
+            if !jobs.waiting.is_empty() {
+                self.turns.push_back(client);
+            }
+            if let Some(job) = job {
+                jobs.running += 1;
+                self.waiting -= 1;
+                return Some((client, job));
+            }
+        }
+        None
+    }
+
+    /// A job of this client has ended.
+    fn finish(&mut self, client: u64) {
+        let Some(jobs) = self.clients.get_mut(&client) else { return };
+        debug_assert!(jobs.running > 0, "it was running");
+        jobs.running -= 1;
+        if jobs.running == 0 && jobs.waiting.is_empty() {
+            self.clients.remove(&client);
+        }
+    }
+
+    /// Takes all jobs that wait, so that they are dropped without the lock.
+    fn take_waiting(&mut self) -> Vec<Job> {
+        self.turns.clear();
+        self.waiting = 0;
+        self.clients.values_mut().flat_map(|jobs| std::mem::take(&mut jobs.waiting)).collect()
+    }
+}
+
 impl Readers {
-    /// Runs a job on one of the threads. If the future is dropped before a thread begins the job, it is not run.
-    pub async fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> Result<R, EngineError> {
+    /// Runs a job for this client on one of the threads. If the future is dropped before a thread begins the job, it is
+    /// not run.
+    pub async fn run<R: Send + 'static>(
+        &self,
+        client: u64,
+        job: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, EngineError> {
         let slot = Arc::new(Slot { state: Mutex::new((JobState::Awaited, None)) });
         let sender = Sender(Arc::clone(&slot));
-        self.0.add(Box::new(move || {
+        let job = Box::new(move || {
             if !sender.has_receiver() {
                 return;
             }
             if let Ok(result) = catch_unwind(AssertUnwindSafe(job)) {
                 sender.send(result);
             }
-        }));
+        });
+        self.0.add(client, job);
         poll_fn(|context| {
             let (outcome, waker) = &mut *lock(&slot.state);
             match std::mem::replace(outcome, JobState::Awaited) {
@@ -69,7 +138,7 @@ impl Readers {
     pub fn stop(&self) {
         let mut state = lock(&self.0.state);
         state.is_closed = true;
-        let jobs = std::mem::take(&mut state.jobs);
+        let jobs = state.take_waiting();
         drop(state);
         self.0.has_changed.notify_all();
         drop(jobs);
@@ -83,20 +152,20 @@ impl Drop for Readers {
 }
 
 impl Shop {
-    fn add(self: &Arc<Self>, job: Job) {
+    fn add(self: &Arc<Self>, client: u64, job: Job) {
         let mut state = lock(&self.state);
         if state.is_closed {
             drop(state);
             return drop(job);
         }
-        state.jobs.push_back(job);
-        if state.jobs.len() > state.idle_threads && state.threads < THREADS_MAX {
+        state.push(client, job);
+        if state.waiting > state.idle_threads && state.threads < THREADS_MAX {
             let shop = Arc::clone(self);
             // A thread that cannot be started is done without, if there are others.
             let started = thread::Builder::new().name("write-reader".into()).spawn(move || shop.work());
             state.threads += usize::from(started.is_ok());
             if state.threads == 0 {
-                let lost = std::mem::take(&mut state.jobs);
+                let lost = state.take_waiting();
                 drop(state);
                 return drop(lost);
             }
@@ -108,10 +177,11 @@ impl Shop {
     fn work(&self) {
         let mut state = lock(&self.state);
         while !state.is_closed {
-            if let Some(job) = state.jobs.pop_front() {
+            if let Some((client, job)) = state.next() {
                 drop(state);
                 job();
                 state = lock(&self.state);
+                state.finish(client);
                 continue;
             }
             state.idle_threads += 1;
@@ -177,13 +247,13 @@ mod tests {
     #[test]
     fn jobs_have_results_unless_they_panic_or_the_threads_have_ended() {
         let readers = Readers::default();
-        let results: Vec<_> = (0..100).map(|number| crate::block_on(readers.run(move || number + 1))).collect();
+        let results: Vec<_> = (0..100).map(|number| crate::block_on(readers.run(0, move || number + 1))).collect();
         assert!(results.into_iter().map(Result::unwrap).eq(1..101));
-        let panicked: Result<(), _> = crate::block_on(readers.run(|| std::panic::resume_unwind(Box::new(()))));
+        let panicked: Result<(), _> = crate::block_on(readers.run(0, || std::panic::resume_unwind(Box::new(()))));
         assert!(panicked.is_err());
-        assert_eq!(crate::block_on(readers.run(|| 5)).unwrap(), 5, "the thread lives on");
+        assert_eq!(crate::block_on(readers.run(0, || 5)).unwrap(), 5, "the thread lives on");
         readers.stop();
-        assert!(crate::block_on(readers.run(|| 5)).is_err());
+        assert!(crate::block_on(readers.run(0, || 5)).is_err());
     }
 
     #[test]
@@ -191,9 +261,9 @@ mod tests {
         let (readers, barrier) = (Readers::default(), Arc::new(std::sync::Barrier::new(THREADS_MAX + 1)));
         let began = Arc::new(AtomicUsize::new(0));
         let mut context = Context::from_waker(Waker::noop());
-        let mut begin = |holds: bool| {
+        let mut begin = |client: usize, holds: bool| {
             let (barrier, began) = (Arc::clone(&barrier), Arc::clone(&began));
-            let mut job = Box::pin(readers.run(move || {
+            let mut job = Box::pin(readers.run(client as u64, move || {
                 began.fetch_add(1, Ordering::Relaxed);
                 if holds {
                     barrier.wait();
@@ -202,8 +272,8 @@ mod tests {
             assert!(job.as_mut().poll(&mut context).is_pending());
             job
         };
-        let held: Vec<_> = (0..THREADS_MAX).map(|_| begin(true)).collect();
-        let (given_up, awaited) = (begin(false), begin(false));
+        let held: Vec<_> = (0..THREADS_MAX).map(|client| begin(client, true)).collect();
+        let (given_up, awaited) = (begin(0, false), begin(0, false));
         drop(given_up);
         barrier.wait();
         held.into_iter().for_each(|job| crate::block_on(job).unwrap());
@@ -213,13 +283,52 @@ mod tests {
     }
 
     #[test]
+    fn a_client_with_many_jobs_leaves_threads_to_others() {
+        let (readers, barrier) = (Readers::default(), Arc::new(std::sync::Barrier::new(THREADS_PER_CLIENT_MAX + 1)));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut begin = |job: Box<dyn FnOnce() + Send>| {
+            let mut running = Box::pin(readers.run(1, job));
+            assert!(running.as_mut().poll(&mut context).is_pending());
+            running
+        };
+        let hold = || {
+            let barrier = Arc::clone(&barrier);
+            Box::new(move || {
+                barrier.wait();
+            })
+        };
+        let mut jobs: Vec<_> = (0..THREADS_PER_CLIENT_MAX).map(|_| begin(hold())).collect();
+        jobs.extend((0..1_000).map(|_| begin(Box::new(|| ()))));
+        assert_eq!(crate::block_on(readers.run(2, || 5)).unwrap(), 5, "while the other client waits for threads");
+        assert!(lock(&readers.0.state).waiting >= 1_000);
+        barrier.wait();
+        jobs.into_iter().for_each(|job| crate::block_on(job).unwrap());
+        readers.stop();
+    }
+
+    #[test]
+    fn clients_have_their_turns() {
+        let (mut state, taken) = (State::default(), Arc::new(Mutex::new(Vec::new())));
+        for (client, number) in [(1, 0), (1, 1), (1, 2), (2, 3), (2, 4), (3, 5)] {
+            let taken = Arc::clone(&taken);
+            state.push(client, Box::new(move || lock(&taken).push(number)));
+        }
+        while let Some((client, job)) = state.next() {
+            job();
+            state.finish(client);
+        }
+        assert_eq!(*lock(&taken), [0, 3, 5, 1, 4, 2]);
+        assert!(state.clients.is_empty() && state.waiting == 0);
+    }
+
+    #[test]
     fn many_jobs_run_at_the_same_time() {
         let readers = Readers::default();
         let barrier = Arc::new(std::sync::Barrier::new(THREADS_MAX));
         thread::scope(|scope| {
-            for _ in 0..THREADS_MAX {
+            for client in 0..THREADS_MAX as u64 {
                 let (readers, barrier) = (&readers, Arc::clone(&barrier));
-                scope.spawn(move || crate::block_on(readers.run(move || barrier.wait())).unwrap());
+                scope.spawn(move || crate::block_on(readers.run(client, move || barrier.wait())).unwrap());
             }
         });
         assert_eq!(lock(&readers.0.state).threads, THREADS_MAX);

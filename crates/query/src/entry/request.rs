@@ -106,6 +106,11 @@ impl OwnedRequest {
         }
     }
 
+    /// The number of the client's connection.
+    pub fn client_number(&self) -> u64 {
+        self.client.number
+    }
+
     /// Calls a function with the request and its values.
     pub fn with<R>(&self, statement: Statement<'_>, then: impl FnOnce(&Request<'_>, &[Value<'_>]) -> R) -> R {
         let values = self.values.list();
