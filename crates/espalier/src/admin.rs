@@ -11,6 +11,7 @@ mod auth_caches;
 mod cidr_groups;
 pub mod client;
 mod report;
+mod request_logs;
 pub mod server;
 
 use serde::{Deserialize, Serialize};

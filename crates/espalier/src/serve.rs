@@ -117,12 +117,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     // Lock the directory first: its holder owns the node, whatever its port.
     let mut options = engine_options(&config);
     let request_memory = request_memory(&config, &mut options);
-    let (failure, mut failed) = watch::channel(None);
-    let failure = Arc::new(failure);
-    options.commitlog.on_failure = Some(on_log_failure(config.commit_failure_policy, failure.clone()));
-    // A read-only start serves everything that can be read.
-    let policy = if config.read_only { DiskFailurePolicy::BestEffort } else { config.disk_failure_policy };
-    options.on_disk_failure = Some(on_disk_failure(policy, failure));
+    let failed = watch_failures(&config, &mut options);
     let engine = Engine::open(options).map_err(|error| open_failed(&config, &error))?;
     let request_logs =
         Arc::new(RequestLogs::new(config.auditing.clone(), config.full_query_logging.clone(), &config.data_directory));
@@ -170,20 +165,6 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         startup_ms = started.elapsed().as_millis() as u64,
         "Starting listening for CQL clients"
     );
-    let serve = async {
-        let stop = async {
-            tokio::select! {
-                () = signals.next() => tracing::info!("stopping: no new connections, then drain"),
-                Ok(what) = failed.wait_for(Option::is_some) => {
-                    tracing::error!("clients are disconnected: {} failed", what.unwrap_or_default());
-                }
-            }
-        };
-        server.run(stop).await;
-        if failed.borrow().is_some() {
-            signals.next().await;
-        }
-    };
     if let Some(certificates) = certificates {
         tokio::spawn(certificates.watch());
     }
@@ -192,23 +173,50 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         tokio::spawn(config.disk_watch().run(disk_usage));
     }
     tokio::select! {
-        () = serve => {}
+        () = serve_until_stopped(server, &mut signals, failed) => {}
         () = steered(admin.as_ref(), &node) => {}
     }
     drop(admin);
-    let drained = match config.read_only {
-        true => Ok(Ok(0)),
-        false => tokio::task::spawn_blocking(move || engine.shutdown_within(STOP_FLUSH_TIME)).await,
-    };
+    let drained = if config.read_only { Ok(()) } else { drain(engine).await };
     // The device of a log may stall, which delays neither the drain nor, for long, the exit.
     let closed = tokio::task::spawn_blocking(move || request_logs.close());
     if tokio::time::timeout(STOP_LOGS_TIME, closed).await.is_err() {
         tracing::warn!("the audit log or the full query log takes too long to write: its last entries are lost");
     }
-    if config.read_only {
-        return Ok(());
+    drained
+}
+
+/// Sends the failures after which clients must be disconnected to the receiver.
+fn watch_failures(config: &Config, options: &mut EngineOptions) -> watch::Receiver<Failed> {
+    let (failure, failed) = watch::channel(None);
+    let failure = Arc::new(failure);
+    options.commitlog.on_failure = Some(on_log_failure(config.commit_failure_policy, failure.clone()));
+    // A read-only start serves everything that can be read.
+    let policy = if config.read_only { DiskFailurePolicy::BestEffort } else { config.disk_failure_policy };
+    options.on_disk_failure = Some(on_disk_failure(policy, failure));
+    failed
+}
+
+/// Serves clients until a signal arrives. After a failure no client is served, and the signal is waited for.
+async fn serve_until_stopped(server: Server<Processor>, signals: &mut Signals, failed: watch::Receiver<Failed>) {
+    let mut of_failure = failed.clone();
+    let stop = async {
+        tokio::select! {
+            () = signals.next() => tracing::info!("stopping: no new connections, then drain"),
+            Ok(what) = of_failure.wait_for(Option::is_some) => {
+                tracing::error!("clients are disconnected: {} failed", what.unwrap_or_default());
+            }
+        }
+    };
+    server.run(stop).await;
+    if failed.borrow().is_some() {
+        signals.next().await;
     }
-    match drained {
+}
+
+/// Flushes all tables and closes the engine.
+async fn drain(engine: Arc<Engine>) -> Result<(), String> {
+    match tokio::task::spawn_blocking(move || engine.shutdown_within(STOP_FLUSH_TIME)).await {
         Ok(Ok(left)) => {
             match left {
                 0 => tracing::info!("drained"),

@@ -2,11 +2,10 @@
 
 use super::report::{compactionstats, inmemorystatus, listsnapshots, status, tablestats};
 use super::{Answer, LINE_SIZE_BYTES_MAX, Request, SOCKET_NAME, Verb, short_path};
-use super::{auth_caches, cidr_groups};
-use crate::config;
+use super::{auth_caches, cidr_groups, request_logs};
 use crate::request_logs::RequestLogs;
 use crate::tls::Certificates;
-use engine::Engine;
+use engine::{Engine, EngineError, TableStats};
 use model::Table;
 use query::Processor;
 use server::Metrics;
@@ -117,98 +116,43 @@ async fn serve_client(socket: UnixStream, node: &Arc<NodeState>) -> io::Result<(
 /// Executes a request. Blocks on the disk.
 fn execute(node: &NodeState, request: &Request) -> Result<String, String> {
     let engine = &*node.engine;
-    let text = |error: engine::EngineError| error.to_string();
     match request.verb {
         Verb::Status => return Ok(status(node)),
-        Verb::Tablestats => {
-            let tables = tables(engine, request)?;
-            let stats = tables.iter().map(|table| engine.table_stats(table)).collect::<Result<Vec<_>, _>>();
-            return Ok(tablestats(&stats.map_err(text)?));
+        Verb::Tablestats => return Ok(tablestats(&table_stats(engine, request)?)),
+        Verb::InMemoryStatus => return Ok(inmemorystatus(engine, &table_stats(engine, request)?)),
+        Verb::CompactionStats => return Ok(compactionstats(engine)),
+        Verb::Flush => drop(for_each_table(engine, request, |table| engine.flush(table))?),
+        Verb::Compact => drop(for_each_table(engine, request, |table| engine.compact(table))?),
+        Verb::EnableAutoCompaction => {
+            for_each_table(engine, request, |table| engine.set_autocompaction(table, true))?;
         }
-        Verb::InMemoryStatus => {
-            let tables = tables(engine, request)?;
-            let stats = tables.iter().map(|table| engine.table_stats(table)).collect::<Result<Vec<_>, _>>();
-            return Ok(inmemorystatus(engine, &stats.map_err(text)?));
+        Verb::DisableAutoCompaction => {
+            for_each_table(engine, request, |table| engine.set_autocompaction(table, false))?;
         }
-        Verb::Flush => {
-            for table in tables(engine, request)? {
-                engine.flush(&table).map_err(text)?;
-            }
-        }
-        Verb::Compact => {
-            for table in tables(engine, request)? {
-                engine.compact(&table).map_err(text)?;
-            }
-        }
-        Verb::Refresh => {
-            let mut count = 0;
-            for table in tables(engine, request)? {
-                count += engine.refresh(&table).map_err(text)?;
-            }
-            return Ok(format!("{}\n", super::client::imported(count)));
-        }
-        Verb::Snapshot => {
-            let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-            let tag = request.tag.clone().unwrap_or_else(|| millis.to_string());
-            if !is_snapshot_name(&tag) {
-                return Err(format!("{tag:?} is no name for a snapshot"));
-            }
-            let schema = engine.schema();
-            let lifetime = request.ttl_seconds.map(Duration::from_secs);
-            for table in tables(engine, request)? {
-                let cql = query::snapshot_schema(&schema, &table);
-                engine.snapshot_as_first_of(&table, [tag.clone()], &cql, lifetime).map_err(text)?;
-            }
-            return Ok(format!("Snapshot directory: {tag}\n"));
-        }
+        Verb::Snapshot => return snapshot(engine, request),
         Verb::ListSnapshots => return Ok(listsnapshots(&engine.snapshots().map_err(text)?)),
         Verb::ClearSnapshot => {
             let count = engine.clear_snapshots(&request.keyspaces, request.tag.as_deref()).map_err(text)?;
             return Ok(format!("{count} snapshots removed\n"));
         }
-        Verb::CompactionStats => return Ok(compactionstats(engine)),
-        Verb::EnableAutoCompaction | Verb::DisableAutoCompaction => {
-            for table in tables(engine, request)? {
-                engine.set_autocompaction(&table, request.verb == Verb::EnableAutoCompaction).map_err(text)?;
-            }
-        }
+        Verb::Refresh => return imported(for_each_table(engine, request, |table| engine.refresh(table))?),
         Verb::Import => {
             let directory = request.directory.as_deref().ok_or("import of which directory?")?;
-            let mut count = 0;
-            for table in tables(engine, request)? {
-                count += engine.import(&table, directory).map_err(text)?;
-            }
-            return Ok(format!("{}\n", super::client::imported(count)));
+            return imported(for_each_table(engine, request, |table| engine.import(table, directory))?);
         }
         Verb::Export => {
             let directory = request.directory.as_deref().ok_or("export to which directory?")?;
             let count = engine.export(directory).map_err(text)?;
             return Ok(format!("{}\n", super::client::exported(count, directory)));
         }
-        Verb::RepairTable => {
-            let (Some(keyspace), [table]) = (&request.keyspace, &*request.tables) else {
-                return Err("repair of which table?".to_owned());
-            };
-            let applied = engine.repair_table(keyspace, table).map_err(text)?;
-            return Ok(format!("{keyspace}.{table} is served again; {applied} updates had been set aside\n"));
-        }
-        Verb::EnableAuditLog => {
-            let options = |configured| config::audit_of_verb(configured, &request.options);
-            node.request_logs.enable_audit(options, &node.processor)?;
-        }
-        Verb::DisableAuditLog => node.request_logs.disable_audit(&node.processor)?,
-        Verb::GetAuditLog => return Ok(node.request_logs.auditing().shown()),
-        Verb::EnableFullQueryLog => {
-            let (_, configured) = node.request_logs.full_query_logging();
-            let options = config::full_query_of_verb(configured, &request.options)?;
-            node.request_logs.enable_query_log(options, &node.processor)?;
-        }
-        Verb::DisableFullQueryLog => node.request_logs.disable_query_log(&node.processor)?,
-        Verb::ResetFullQueryLog => node.request_logs.reset_query_log(&node.processor)?,
-        Verb::GetFullQueryLog => {
-            let (enabled, options) = node.request_logs.full_query_logging();
-            return Ok(options.shown(enabled));
-        }
+        Verb::RepairTable => return repair_table(engine, request),
+        Verb::EnableAuditLog
+        | Verb::DisableAuditLog
+        | Verb::GetAuditLog
+        | Verb::EnableFullQueryLog
+        | Verb::DisableFullQueryLog
+        | Verb::ResetFullQueryLog
+        | Verb::GetFullQueryLog => return request_logs::execute(node, request),
         Verb::UpdateCidrGroup
         | Verb::DropCidrGroup
         | Verb::ListCidrGroups
@@ -226,15 +170,57 @@ fn execute(node: &NodeState, request: &Request) -> Result<String, String> {
         | Verb::InvalidateJmxPermissionsCache => {
             return auth_caches::execute(&node.processor, request).map_err(|error| error.message);
         }
-        Verb::ReloadSsl => {
-            node.certificates.as_ref().ok_or("client_encryption_options are not enabled")?.reload()?;
-        }
+        Verb::ReloadSsl => node.certificates.as_ref().ok_or("client_encryption_options are not enabled")?.reload()?,
         Verb::Drain => {
             engine.shutdown().map_err(text)?;
             node.drained.store(true, Ordering::Relaxed);
         }
     }
     Ok(String::new())
+}
+
+fn text(error: EngineError) -> String {
+    error.to_string()
+}
+
+/// Calls a function with each table that the request names. Returns its results; ends at the first error.
+fn for_each_table<R>(
+    engine: &Engine,
+    request: &Request,
+    act: impl Fn(&Arc<Table>) -> Result<R, EngineError>,
+) -> Result<Vec<R>, String> {
+    tables(engine, request)?.iter().map(|table| act(table).map_err(text)).collect()
+}
+
+fn table_stats(engine: &Engine, request: &Request) -> Result<Vec<TableStats>, String> {
+    for_each_table(engine, request, |table| engine.table_stats(table))
+}
+
+fn imported(counts: Vec<usize>) -> Result<String, String> {
+    Ok(format!("{}\n", super::client::imported(counts.iter().sum())))
+}
+
+fn snapshot(engine: &Engine, request: &Request) -> Result<String, String> {
+    let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    let tag = request.tag.clone().unwrap_or_else(|| millis.to_string());
+    if !is_snapshot_name(&tag) {
+        return Err(format!("{tag:?} is no name for a snapshot"));
+    }
+    let schema = engine.schema();
+    let lifetime = request.ttl_seconds.map(Duration::from_secs);
+    for_each_table(engine, request, |table| {
+        let cql = query::snapshot_schema(&schema, table);
+        engine.snapshot_as_first_of(table, [tag.clone()], &cql, lifetime)
+    })?;
+    Ok(format!("Snapshot directory: {tag}\n"))
+}
+
+fn repair_table(engine: &Engine, request: &Request) -> Result<String, String> {
+    let (Some(keyspace), [table]) = (&request.keyspace, &*request.tables) else {
+        return Err("repair of which table?".to_owned());
+    };
+    let applied = engine.repair_table(keyspace, table).map_err(text)?;
+    Ok(format!("{keyspace}.{table} is served again; {applied} updates had been set aside\n"))
 }
 
 /// Whether a snapshot may have this name, which is the name of a directory, and is shown on a line.
