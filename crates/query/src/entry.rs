@@ -49,7 +49,7 @@ pub use request::{BatchEntry, Request, Statement};
 pub use time_limit::TimeLimit;
 
 pub(crate) use batch::{Parts, modification};
-use derived::Modifying;
+use derived::{Modifying, takes_a_thread};
 use outcome::PendingWork;
 use request::OwnedRequest;
 use values::BoundValues;
@@ -182,6 +182,9 @@ impl Processor {
     ) -> Outcome {
         let Call { statement, request, columns, control } = *call;
         match partitions {
+            Ok(partitions) if !control.turn.may_block && takes_a_thread(&partitions) => {
+                self.must_block(Need::Processor, call, statement.plan.class, execution.values)
+            }
             Ok(partitions) => {
                 let (modifying, class) = (Modifying::Statement(Arc::clone(statement)), statement.plan.class);
                 let values = execution.values;

@@ -16,17 +16,17 @@ mod socket;
 
 use crate::Shared;
 use crate::blocking_pool::WorkSource;
-use crate::connection_turn::{ConnectionTurn, WEIGHT_OF_LARGE, WEIGHT_OF_MOVED, WEIGHT_OF_TURN};
+use crate::connection_turn::{ConnectionTurn, PollTime, WEIGHT_OF_LARGE, WEIGHT_OF_MOVED, WEIGHT_OF_TURN};
 use crate::events::Subscription;
 use crate::idle_check::{ConnectionState, IdleCheck, Start, Verdict};
-use crate::in_flight::InFlight;
+use crate::in_flight::{InFlight, InTurns, finish};
 use crate::limits::{Account, ConnectionPermit, FIRST_REQUEST_BYTES_MAX, FREE_BYTES};
 use crate::login::LoggingIn;
 use crate::prepared::RecentStatements;
 use crate::session::Session;
 use crate::startup::Agreement;
 use crate::stream::Stream;
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::FuturesUnordered;
 use protocol::{Decoder, Encoder, EventType, Version};
 use query::{LogQueue, QueryHandler, Turn};
 use std::future::{Future, poll_fn};
@@ -65,9 +65,11 @@ pub(crate) struct Connection<H: QueryHandler> {
     logging_in: Option<LoggingIn>,
     subscription: Option<(Subscription, Vec<EventType>)>,
     /// The requests on the blocking pool.
-    running: FuturesUnordered<InFlight<H::Plan>>,
+    running: FuturesUnordered<InTurns<H::Plan>>,
     /// The requests in flight that wait for more than the log: for memory, for a lock, for other writes.
-    writing: FuturesUnordered<InFlight<H::Plan>>,
+    writing: FuturesUnordered<InTurns<H::Plan>>,
+    /// The time of a turn in which `running` and `writing` are polled.
+    poll_time: Arc<PollTime>,
     /// The requests in flight that wait for the log alone.
     log_queue: LogQueue<InFlight<H::Plan>>,
     /// The timer for the next request in the log's queue that times out. One timer is enough, since few of them time
@@ -120,6 +122,7 @@ impl<H: QueryHandler> Connection<H> {
             subscription: None,
             running: FuturesUnordered::new(),
             writing: FuturesUnordered::new(),
+            poll_time: PollTime::new(),
             log_queue: LogQueue::new(InFlight::as_pending),
             late: None,
             now: None,
@@ -156,9 +159,9 @@ impl<H: QueryHandler> Connection<H> {
         self.give_up_blocking();
         if self.under_way() > 0 {
             // The client is gone, but its writes in flight are finished.
-            let mut writing = self.writing;
-            writing.extend(self.log_queue.drain());
-            tokio::spawn(async move { while writing.next().await.is_some() {} });
+            let (mut writing, time) = (self.writing, self.poll_time);
+            writing.extend(self.log_queue.drain().map(|work| InTurns { work, time: Arc::clone(&time) }));
+            tokio::spawn(finish(writing, time));
         }
         outcome
     }
@@ -172,7 +175,8 @@ impl<H: QueryHandler> Connection<H> {
         loop {
             let hold = self.shared.handler.hold_log(cx.waker());
             let turn = Turn { log_hold: hold.as_ref(), is_large: Some(&is_large), ..Turn::NON_BLOCKING };
-            let mut progress = self.collect_settled(turn, cx) | self.collect_finished(cx) | self.collect_events(cx);
+            let mut progress = self.collect_settled(turn, &mut connection_turn, cx);
+            progress |= self.collect_finished(&mut connection_turn, cx) | self.collect_events(cx);
             progress |= self.logging_in.is_some() && self.collect_login(cx);
             let mut prefetched = 0;
             while !connection_turn.is_over() && self.may_begin() && self.slot_has_come(cx) {

@@ -1,13 +1,17 @@
 //! A request in flight and its time limit.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use query::{Lease, Pending, TimeLimit, Turn};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use query::{Lease, Pending, TimeLimit};
+use tokio::task::yield_now;
 use tokio::time::{Sleep, sleep_until};
 
+use crate::connection_turn::{BYTES_PER_WEIGHT, PollTime, WEIGHT_OF_LARGE};
 use crate::turn::Reply;
 
 /// A future that resolves to the answer of a request, with the memory that the answer takes.
@@ -126,10 +130,19 @@ impl<P> InFlight<P> {
         self.reply.stream
     }
 
+    /// The weight of what the next poll may do.
+    #[inline]
+    pub(crate) fn weight(&self) -> usize {
+        match self.as_pending() {
+            Some(pending) => pending.write_bytes().map_or(WEIGHT_OF_LARGE, |bytes| bytes / BYTES_PER_WEIGHT),
+            None => WEIGHT_OF_LARGE,
+        }
+    }
+
     /// Polls the request, but not its timer.
-    pub(crate) fn poll_work(&mut self, turn: Turn<'_>, context: &mut Context<'_>) -> Poll<(Reply<P>, Option<Lease>)> {
+    pub(crate) fn poll_work(&mut self, context: &mut Context<'_>) -> Poll<(Reply<P>, Option<Lease>)> {
         match &mut self.work {
-            Work::Pending(pending) => pending.poll(turn, context).map(|response| (Reply::Response(response), None)),
+            Work::Pending(pending) => pending.poll(context).map(|response| (Reply::Response(response), None)),
             Work::Blocking(blocking) => blocking.answering.as_mut().poll(context),
             Work::Over => Poll::Pending,
         }
@@ -155,7 +168,7 @@ impl<P> Future for InFlight<P> {
 
     /// Polls the request first and then its timer.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Finished<P>> {
-        if let Poll::Ready(answer) = self.poll_work(Turn::NON_BLOCKING, context) {
+        if let Poll::Ready(answer) = self.poll_work(context) {
             return Poll::Ready(self.finished(answer));
         }
         let Some(deadline) = self.deadline(Instant::now) else { return Poll::Pending };
@@ -165,6 +178,45 @@ impl<P> Future for InFlight<P> {
         }
         Poll::Ready(self.time_out())
     }
+}
+
+/// A request in flight that its connection polls in turns. When the time of a turn is over, it wakes the connection,
+/// and is polled in the next turn.
+pub(crate) struct InTurns<P> {
+    pub(crate) work: InFlight<P>,
+    pub(crate) time: Arc<PollTime>,
+}
+
+impl<P> Future for InTurns<P> {
+    type Output = Finished<P>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Finished<P>> {
+        if self.time.is_over() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.work).poll(context)
+    }
+}
+
+/// Polls these requests to their ends, in turns, without their connection.
+pub(crate) async fn finish<P>(mut requests: FuturesUnordered<InTurns<P>>, time: Arc<PollTime>) {
+    poll_fn(|context| {
+        time.begin();
+        loop {
+            match requests.poll_next_unpin(context) {
+                Poll::Ready(Some(_)) => {}
+                Poll::Ready(None) => return Poll::Ready(()),
+                Poll::Pending if time.is_over() => {
+                    // The runtime looks at sockets before it polls this task again.
+                    let _ = pin!(yield_now()).poll(context);
+                    return Poll::Pending;
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await;
 }
 
 #[cfg(test)]

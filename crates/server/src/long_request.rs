@@ -179,8 +179,7 @@ async fn complete(outcome: Outcome, source: Arc<WorkSource>, client: Arc<ClientS
 
 async fn complete_pending(mut pending: Box<Pending>) -> CountedResponse {
     let limit = *pending.limit();
-    within(&limit, poll_fn(move |context| pending.poll(Turn::NON_BLOCKING, context).map(|response| (response, None))))
-        .await
+    within(&limit, poll_fn(move |context| pending.poll(context).map(|response| (response, None)))).await
 }
 
 async fn within(limit: &query::TimeLimit, work: impl Future<Output = CountedResponse>) -> CountedResponse {

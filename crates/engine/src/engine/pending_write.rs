@@ -58,6 +58,12 @@ impl PendingWrite {
         self.0.is_done()
     }
 
+    /// The size of the mutation while the write waits, bytes.
+    #[inline]
+    pub fn size_bytes(&self) -> usize {
+        self.0.size_bytes()
+    }
+
     /// The engine of a write that had to wait; no other write can fail.
     pub fn engine(&self) -> Option<&Engine> {
         self.0.owner().map(|owner| &*owner.0)

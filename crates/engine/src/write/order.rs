@@ -437,6 +437,12 @@ impl<E: Deref<Target = Writes>> OwnedWrite<E> {
         self.waiting.as_ref().is_none_or(InFlight::is_done)
     }
 
+    /// The size of the mutation, bytes; 0 if the write never had to wait.
+    #[inline]
+    pub fn size_bytes(&self) -> usize {
+        self.waiting.as_ref().map_or(0, |waiting| waiting.mutation.record_size())
+    }
+
     /// The reference that keeps the component, of a write that had to wait.
     pub fn owner(&self) -> Option<&E> {
         self.waiting.as_ref().map(|waiting| &waiting.writes)

@@ -7,7 +7,7 @@ use cql::ast::BatchKind;
 use engine::{BorrowedSchema, Turn};
 use protocol::{BatchStatement, Value, WriteType};
 
-use super::derived::Modifying;
+use super::derived::{Modifying, takes_a_thread};
 use super::request::OwnedRequest;
 use super::values::BoundValues;
 use super::{BatchEntry, Columns, HasToBlock, MustBlock, Outcome, Request, Statement};
@@ -159,6 +159,9 @@ impl Processor {
         let execution = &mut Execution::new(self, schema, request.parts(), &[], keyspace, control);
         match modify::batch_partitions(kind, &statements, execution) {
             Ok(partitions) if partitions.is_empty() => {}
+            Ok(partitions) if !control.turn.may_block && takes_a_thread(&partitions) => {
+                return self.must_block_batch(Need::Processor, kind, parts, values, request);
+            }
             Ok(partitions) => {
                 let is_conditional = statements.iter().any(|(modification, _)| modification.is_conditional());
                 let class = if is_conditional { Class::Write(WriteType::Cas) } else { Class::of_batch(kind) };

@@ -3,12 +3,11 @@
 //!
 //! All tables share the locks, so a statement holds few of them at a time: [`PARTITIONS_LOCKED_MAX`]. As in Cassandra,
 //! the increments of one statement or batch are counted partition by partition; no atomicity is promised beyond one. So
-//! those of more partitions are counted in parts. Lists in more partitions are read without the locks, as Cassandra
-//! always reads them. A condition is on one partition.
+//! those of more partitions are counted in parts, and lists in more partitions are read without the locks, as Cassandra
+//! always reads them; both happen on a thread of the blocking pool. A condition is on one partition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::Instant;
 
 use cql::ast::BatchKind;
@@ -36,6 +35,12 @@ pub(super) enum Modifying {
 
 /// The most partitions whose locks one statement holds at a time. There are 4,096 locks.
 const PARTITIONS_LOCKED_MAX: usize = 128;
+
+/// Whether a modification of these partitions goes to the blocking pool. There each client has a few threads, so few
+/// modifications of one client wait for the locks of many partitions, and no connection's thread makes their updates.
+pub(super) fn takes_a_thread(partitions: &[(TableId, Token)]) -> bool {
+    partitions.len() > PARTITIONS_LOCKED_MAX
+}
 
 /// What an update takes besides its bytes, at most: its key, its struct and what the allocator adds.
 const UPDATE_BYTES: usize = 128;
@@ -157,6 +162,10 @@ impl Derive for Deriving {
         self.derive_stage(Stage::Totals, turn)
     }
 
+    fn client(&self) -> u64 {
+        self.request.client_number()
+    }
+
     fn would_wait(failure: &Failure) -> bool {
         would_wait(failure)
     }
@@ -216,7 +225,7 @@ impl Deriving {
                 return self.write_in_parts(may_block).await;
             }
             if self.is_counter() {
-                return self.count_in_parts(may_block).await;
+                return self.count_in_parts().await;
             }
         }
         match self.processor.engine().write_derived(self, may_block).await {
@@ -321,18 +330,19 @@ impl Deriving {
         }
     }
 
-    /// Counts the increments of some partitions at a time. An error leaves those counted that came before.
-    async fn count_in_parts(self: &Arc<Self>, may_block: bool) -> Result<Response, Failure> {
+    /// Counts the increments of some partitions at a time, on a thread that may block ([`takes_a_thread`]). An error
+    /// leaves those counted that came before.
+    async fn count_in_parts(self: &Arc<Self>) -> Result<Response, Failure> {
+        const MAY_BLOCK: bool = true;
         let engine = self.processor.engine();
         let increments = Arc::new(Increments(Arc::clone(self)));
-        let Derived { mutation, answer } = engine.derive_unlocked(&increments, may_block).await?;
+        let Derived { mutation, answer } = engine.derive_unlocked(&increments, MAY_BLOCK).await?;
         let updates = mutation.map(Mutation::into_updates).unwrap_or_default();
         // The increments wait for locks and for the log, and they are larger than the keys in the request.
         let _memory = self.take_memory(&updates).map_err(Failure::Query)?;
         for part in updates.chunks(PARTITIONS_LOCKED_MAX) {
             let counting = Counting { deriving: Arc::clone(self), increments: Mutation::new(part.to_vec()) };
-            engine.write_derived(&Arc::new(counting), may_block).await?;
-            let_others_run().await;
+            engine.write_derived(&Arc::new(counting), MAY_BLOCK).await?;
         }
         Ok(answer)
     }
@@ -366,19 +376,6 @@ impl Deriving {
         }
         Ok(answer)
     }
-}
-
-/// Pending once, so that the thread turns to its other requests.
-async fn let_others_run() {
-    let mut has_waited = false;
-    std::future::poll_fn(|context| match std::mem::replace(&mut has_waited, true) {
-        true => Poll::Ready(()),
-        false => {
-            context.waker().wake_by_ref();
-            Poll::Pending
-        }
-    })
-    .await;
 }
 
 /// The effect of a modification that answers with no rows.

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use engine::{PendingWrite, Turn};
+use engine::PendingWrite;
 
 use super::TimeLimit;
 use crate::processor::with_warnings;
@@ -88,9 +88,18 @@ impl Pending {
         &self.limit
     }
 
-    /// Polls it. If it is still pending and waits for the log alone, the turn's batch of wake-ups, if there is one,
+    /// The size of the mutation that it writes, bytes; `None` if it may do more than to write one.
+    #[inline]
+    pub fn write_bytes(&self) -> Option<usize> {
+        match &self.work {
+            PendingWork::Write(write) => Some(write.size_bytes()),
+            PendingWork::Future(_) => None,
+        }
+    }
+
+    /// Polls it. If it is still pending and waits for the log alone, the thread's batch of wake-ups, if it holds one,
     /// says for which position ([`engine::LogHold::take_awaited`]), and `context` is not woken; otherwise it is.
-    pub fn poll(&mut self, _turn: Turn<'_>, context: &mut Context<'_>) -> Poll<Result<Response, QueryError>> {
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Response, QueryError>> {
         match &mut self.work {
             PendingWork::Write(write) => {
                 let Poll::Ready(written) = Pin::new(&mut *write).poll(context) else { return Poll::Pending };
@@ -122,7 +131,7 @@ impl Pending {
     /// a timeout.
     pub(super) fn wait_until(mut self, deadline: Option<Instant>) -> Result<Response, QueryError> {
         let limit = self.limit;
-        let answer = std::future::poll_fn(move |context| self.poll(Turn::BLOCKING, context));
+        let answer = std::future::poll_fn(move |context| self.poll(context));
         engine::block_on_until(answer, deadline).unwrap_or_else(|| Err(limit.error()))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::RequestLog;
 use crate::audit::Audited;
 use crate::entry::{Answer, MustBlock, Outcome, Pending};
-use crate::{QueryError, Response, Turn};
+use crate::{QueryError, Response};
 
 /// A request that is entered in the logs when its answer is known.
 #[must_use]
@@ -44,7 +44,7 @@ impl Watch {
     fn over_pending(self, mut pending: Pending) -> Pending {
         let limit = *pending.limit();
         Pending::of_future(limit, async move {
-            let response = std::future::poll_fn(|context| pending.poll(Turn::BLOCKING, context)).await;
+            let response = std::future::poll_fn(|context| pending.poll(context)).await;
             self.over_response(response)
         })
     }

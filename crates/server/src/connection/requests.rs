@@ -1,7 +1,8 @@
 //! Requests that concern statements: beginning them, and taking on those that have to wait.
 
 use super::{Connection, OUTPUT_OF_WRITES_BYTES_MAX, OUTPUT_WAITING_BYTES_MAX};
-use crate::in_flight::InFlight;
+use crate::connection_turn::ConnectionTurn;
+use crate::in_flight::{InFlight, InTurns};
 use crate::turn::{Reply, Requests, Started};
 use bytes::Bytes;
 use futures_util::stream::StreamExt;
@@ -13,6 +14,7 @@ use query::{LogHold, QueryHandler, Response, ResponseBody, Turn};
 use std::future::Future;
 use std::iter;
 use std::mem::take;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::time::{Instant, sleep_until};
 
@@ -144,7 +146,7 @@ impl<H: QueryHandler> Connection<H> {
 
     /// Polls a request in flight. If it still waits, it goes to the log's queue or to the running requests.
     pub(super) fn poll_work(&mut self, mut work: InFlight<H::Plan>, turn: Turn<'_>, cx: &mut Context<'_>) {
-        match work.poll_work(turn, cx) {
+        match work.poll_work(cx) {
             Poll::Ready((Reply::Response(Ok(Response { body: ResponseBody::Void, warnings })), _))
                 if warnings.is_empty() && work.is_plain() =>
             {
@@ -164,7 +166,7 @@ impl<H: QueryHandler> Connection<H> {
                 None => {
                     self.moved_requests += 1;
                     let queue = if work.as_pending().is_some() { &mut self.writing } else { &mut self.running };
-                    queue.push(work);
+                    queue.push(InTurns { work, time: Arc::clone(&self.poll_time) });
                 }
             },
         }
@@ -188,11 +190,17 @@ impl<H: QueryHandler> Connection<H> {
         pending_bytes < *self.output_bytes_max.get_or_insert(pending_bytes + OUTPUT_OF_WRITES_BYTES_MAX)
     }
 
-    pub(super) fn collect_settled(&mut self, turn: Turn<'_>, cx: &mut Context<'_>) -> bool {
+    pub(super) fn collect_settled(
+        &mut self,
+        turn: Turn<'_>,
+        connection_turn: &mut ConnectionTurn,
+        cx: &mut Context<'_>,
+    ) -> bool {
         let Some(hold) = turn.log_hold.filter(|_| !self.log_queue.is_empty()) else { return false };
         let mut progress = false;
-        while self.may_finish_writes() {
+        while !connection_turn.is_over() && self.may_finish_writes() {
             if let Some(work) = self.log_queue.next_settled(hold, cx) {
+                connection_turn.count_polled(work.weight());
                 self.poll_work(work, turn, cx);
             } else if let Some(mut late) = self.next_late(cx) {
                 self.answer_finished(late.time_out());
@@ -223,8 +231,12 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    pub(super) fn collect_finished(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn collect_finished(&mut self, connection_turn: &mut ConnectionTurn, cx: &mut Context<'_>) -> bool {
+        if connection_turn.is_over() || self.writing.is_empty() && self.running.is_empty() {
+            return false;
+        }
         let mut progress = false;
+        self.poll_time.begin();
         while !self.writing.is_empty() && self.may_finish_writes() {
             let Poll::Ready(Some(finished)) = self.writing.poll_next_unpin(cx) else { break };
             self.answer_finished(finished);
@@ -234,6 +246,9 @@ impl<H: QueryHandler> Connection<H> {
             let Poll::Ready(Some(finished)) = self.running.poll_next_unpin(cx) else { break };
             self.answer_finished(finished);
             progress = true;
+        }
+        if self.poll_time.is_over() {
+            connection_turn.end();
         }
         progress
     }

@@ -7,7 +7,7 @@ use query::{
 };
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,6 +25,8 @@ pub struct Fake {
     pub prefetched: Mutex<Vec<(String, Option<Vec<u8>>)>>,
     /// The time limit of writes and truncations.
     pub time_limit: Duration,
+    /// `WORK` holds its thread until this is set.
+    pub may_work: AtomicBool,
 }
 
 /// What the handler keeps of a prepared statement.
@@ -49,17 +51,27 @@ pub fn serve_with(options: ServerOptions) -> Running {
     serve_with_limit(options, Duration::from_secs(60))
 }
 
+/// A server whose connections share one thread.
+pub fn serve_on_one_thread() -> Running {
+    serve_on(1, ServerOptions::default(), Duration::from_secs(60))
+}
+
 /// A server whose writes and truncations may take so long.
 pub fn serve_with_limit(options: ServerOptions, time_limit: Duration) -> Running {
+    serve_on(2, options, time_limit)
+}
+
+fn serve_on(threads: usize, options: ServerOptions, time_limit: Duration) -> Running {
     let options = ServerOptions { listen: (options.listen.ip(), 0).into(), ..options };
     let (gate, _) = watch::channel(0);
     let (executed, schema) = (AtomicU64::new(0), AtomicU64::new(0));
-    let handler = Arc::new(Fake { gate, executed, schema, prefetched: Mutex::default(), time_limit });
+    let may_work = AtomicBool::new(false);
+    let handler = Arc::new(Fake { gate, executed, schema, prefetched: Mutex::default(), time_limit, may_work });
     let (stop, stopped) = oneshot::channel();
     let (started, ready) = std::sync::mpsc::channel();
     let given = handler.clone();
     let thread = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap();
         runtime.block_on(async {
             let listener = Listener::bind(options).await.unwrap();
             let address = listener.local_addr();
@@ -84,6 +96,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.handler.may_work.store(true, Ordering::SeqCst);
         self.handler.gate.send_replace(u64::MAX);
         self.stop();
     }
@@ -99,7 +112,7 @@ impl Fake {
         let mut words = text.split(' ');
         let (verb, argument) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let body = match verb {
-            "WAIT" | "INSERT" | "TRUNCATE" | "SCAN" => ResponseBody::Void,
+            "WAIT" | "WORK" | "INSERT" | "TRUNCATE" | "SCAN" => ResponseBody::Void,
             "USE" => ResponseBody::SetKeyspace(argument.into()),
             "CREATE" => {
                 let change = change(ChangeKind::Created, SchemaTarget::Table(argument.into()));
@@ -110,6 +123,10 @@ impl Fake {
                 ResponseBody::SchemaChange { change: change(ChangeKind::Dropped, SchemaTarget::Keyspace), contained }
             }
             "KEYSPACE" => rows(vec![column("keyspace")], client.keyspace.as_deref().unwrap_or("none").as_bytes()),
+            "EXECUTED" => {
+                let executed = self.executed.load(Ordering::SeqCst);
+                rows(vec![column("executed")], executed.to_string().as_bytes())
+            }
             "ADDRESS" => {
                 let address = client.address.map_or_else(String::new, |address| address.to_string());
                 rows(vec![column("address")], address.as_bytes())
@@ -129,13 +146,14 @@ impl Fake {
         }
     }
 
-    /// Begins a statement: `WAIT n` and `INSERT` wait for the gate, `TRUNCATE` and `SCAN` hold a thread until it opens;
-    /// a scan ends when it is cancelled, too.
+    /// Begins a statement: `WAIT n` and `INSERT` wait for the gate, `WORK` waits for it and then works on the
+    /// connection's thread for longer than a turn; `TRUNCATE` and `SCAN` hold a thread until it opens; a scan ends when
+    /// it is cancelled, too.
     fn begin_text(self: &Arc<Self>, text: &str, client: &Arc<ClientState>) -> Outcome {
         let (fake, text, client) = (self.clone(), text.to_owned(), client.clone());
         let opens_at = text.strip_prefix("WAIT ").map_or(1, |number| number.parse().unwrap());
         let limit = match text.split(' ').next() {
-            Some("WAIT") => TimeLimit::NONE,
+            Some("WAIT" | "WORK") => TimeLimit::NONE,
             Some("INSERT") => TimeLimit::write(self.time_limit, query::Consistency::One, WriteType::Simple),
             Some("TRUNCATE" | "SCAN") => {
                 let is_scan = text.starts_with("SCAN");
@@ -153,8 +171,18 @@ impl Fake {
         };
         Outcome::Pending(Box::new(Pending::of_future(limit, async move {
             fake.gate.subscribe().wait_for(|gate| *gate >= opens_at).await.unwrap();
+            if text == "WORK" {
+                fake.work();
+            }
             fake.answer(&text, &client)
         })))
+    }
+
+    fn work(&self) {
+        while !self.may_work.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(3));
     }
 
     fn columns(&self) -> Vec<ColumnSpec> {

@@ -1,6 +1,6 @@
 //! Many requests at once: order, limits, timeouts, and the end of a connection.
 
-use crate::fake::{serve, serve_with, serve_with_limit};
+use crate::fake::{serve, serve_on_one_thread, serve_with, serve_with_limit};
 use crate::wire::{Client, QUERY, query};
 use server::ServerOptions;
 use std::collections::HashSet;
@@ -38,6 +38,39 @@ fn thousands_may_wait_on_one_connection() {
     assert_eq!(streams, (0..count).collect());
     // There was not a system call for each answer.
     assert!(server.metrics.socket_writes.get() < u64::from(count as u16) / 2);
+}
+
+/// The first of them holds the only thread until the other client's request has arrived.
+#[test]
+fn requests_that_can_go_on_at_the_same_moment_do_so_in_turns_with_other_clients() {
+    const REQUESTS: i16 = 50;
+    let server = serve_on_one_thread();
+    let (mut many, mut other) = (Client::ready(server.address, 4), Client::ready(server.address, 4));
+    (0..REQUESTS).for_each(|stream| many.query(stream, "WORK"));
+    many.query(REQUESTS, "KEYSPACE");
+    assert_eq!(many.receive().unwrap().stream, REQUESTS, "all of them are in flight");
+    server.handler.gate.send_replace(1);
+    other.query(1, "EXECUTED");
+    server.handler.may_work.store(true, Ordering::SeqCst);
+    let executed: i16 = other.receive().unwrap().last_cell().parse().unwrap();
+    assert!(executed < REQUESTS, "the other client waited for all {executed} of them");
+    let streams: HashSet<i16> = (0..REQUESTS).map(|_| many.receive().unwrap().stream).collect();
+    assert_eq!(streams, (0..REQUESTS).collect());
+}
+
+#[test]
+fn requests_in_flight_end_in_turns_when_their_client_has_left() {
+    let server = serve_on_one_thread();
+    let mut client = Client::ready(server.address, 4);
+    (0..20).for_each(|stream| client.query(stream, "WORK"));
+    client.query(20, "KEYSPACE");
+    client.receive().unwrap();
+    drop(client);
+    server.handler.may_work.store(true, Ordering::SeqCst);
+    server.handler.gate.send_replace(1);
+    while server.handler.executed.load(Ordering::SeqCst) < 1 + 20 {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -126,6 +126,14 @@ impl Answer {
         (code, String::from_utf8(self.body[6..6 + size].to_vec()).unwrap())
     }
 
+    /// The last cell of a RESULT of rows, if it is a short text.
+    pub fn last_cell(&self) -> &str {
+        let size_at =
+            |start: &usize| self.body[*start..*start + 4] == ((self.body.len() - start - 4) as u32).to_be_bytes();
+        let start = (0..self.body.len() - 4).rev().find(size_at).unwrap();
+        std::str::from_utf8(&self.body[start + 4..]).unwrap()
+    }
+
     /// The kind of a RESULT.
     pub fn result_kind(&self) -> u32 {
         assert_eq!(self.opcode, RESULT, "{:?}", self.error());
