@@ -178,17 +178,8 @@ fn change_keyspace(
             continue;
         }
         changed = true;
-        tables.row(&[name.as_bytes()], &table_values(table));
-        for column in table.columns_in_select_order() {
-            columns.row(&[name.as_bytes(), column.name.as_bytes()], &column_values(&column));
-        }
-        for column in table.dropped() {
-            dropped.row(&[name.as_bytes(), column.name.as_bytes()], &dropped_values(column));
-        }
-        for (column, mask) in table.masks() {
-            changes_masks = true;
-            masks.row(&[name.as_bytes(), column.as_bytes()], &masks::values(mask));
-        }
+        changes_masks |= !table.masks().is_empty();
+        write_table(table, [&mut tables, &mut columns, &mut dropped, &mut masks]);
         let mut layout = SystemWrite::new(schema_table(schema, LAYOUTS), table.id.0.as_bytes(), timestamp);
         layout.row(&[], &[("layout", Some(layout::write(table)))]);
         writes.push(layout.build());
@@ -201,6 +192,21 @@ fn change_keyspace(
     }
     writes.extend(change_types(write(TYPES), before, keyspace));
     indexes::change([write(INDEXES), write(BUILT_INDEXES)], before, keyspace, writes);
+}
+
+/// Writes the rows of a table in `tables`, `columns`, `dropped_columns` and `column_masks`.
+fn write_table(table: &Table, [tables, columns, dropped, masks]: [&mut SystemWrite; 4]) {
+    let name = table.name.as_bytes();
+    tables.row(&[name], &table_values(table));
+    for column in table.columns_in_select_order() {
+        columns.row(&[name, column.name.as_bytes()], &column_values(&column));
+    }
+    for column in table.dropped() {
+        dropped.row(&[name, column.name.as_bytes()], &dropped_values(column));
+    }
+    for (column, mask) in table.masks() {
+        masks.row(&[name, column.as_bytes()], &masks::values(mask));
+    }
 }
 
 fn change_types(mut types: SystemWrite, before: Option<&Keyspace>, keyspace: &Keyspace) -> Option<PartitionUpdate> {
@@ -520,45 +526,18 @@ fn load_table(
     let form = TableForm::of_flags(row.texts("flags").iter().map(String::as_str));
     let form = form.ok_or_else(|| damage("its row in system_schema.tables has unknown flags"))?;
     let mut builder = TableBuilder::new(&keyspace.name, &name, id).options(load_options(row)).form(form);
-    for kind in ["partition_key", "clustering"] {
-        let mut keys: Vec<&&SystemRow> = columns.iter().filter(|row| row.text("kind") == kind).collect();
-        keys.sort_by_key(|row| row.int("position"));
-        for row in keys {
-            let column = row.text("column_name");
-            let ty = CqlType::parse_name(&row.text("type"), &|user| keyspace.types.get(user).cloned())
-                .ok_or_else(|| damage("a key column of unknown type"))?;
-            builder = match kind {
-                "partition_key" => builder.partition_key(&column, ty),
-                _ => builder.clustering(&column, ty, row.text("clustering_order") == "desc"),
-            };
-        }
-    }
+    builder = with_keys(builder, columns, keyspace).ok_or_else(|| damage("a key column of unknown type"))?;
     let mut dropped_times = BTreeMap::new();
-    match layout {
+    builder = match layout {
         Some(layout) => {
             let known = builder.with_column_changes(layout.statics, layout.regulars, layout.next_column_id);
-            builder = known.ok_or_else(|| damage("its row in system.table_layouts contradicts itself"))?;
             dropped_times = layout.dropped_times;
+            known.ok_or_else(|| damage("its row in system.table_layouts contradicts itself"))?
         }
-        None => {
-            for row in columns.iter().filter(|row| ["static", "regular"].contains(&row.text("kind").as_str())) {
-                let kind = if row.text("kind") == "static" { ColumnKind::Static } else { ColumnKind::Regular };
-                let ty = CqlType::parse_name(&row.text("type"), &|user| keyspace.types.get(user).cloned())
-                    .ok_or_else(|| damage("a column of unknown type"))?;
-                builder = builder.add(&row.text("column_name"), ty, kind);
-            }
-        }
-    }
+        None => with_other_columns(builder, columns, keyspace).ok_or_else(|| damage("a column of unknown type"))?,
+    };
     let dropped_rows = rows.dropped_columns.get(&place).map(Vec::as_slice).unwrap_or_default();
-    let dropped = dropped_rows.iter().map(|row| {
-        let name = row.text("column_name");
-        let millis = row.bigint("dropped_time").unwrap_or(0);
-        let dropped_time_micros = dropped_times.get(&name).copied().unwrap_or(millis.saturating_mul(1000));
-        let kind = if row.text("kind") == "static" { ColumnKind::Static } else { ColumnKind::Regular };
-        let ty = parse_type(&row.text("type"), &keyspace.types).unwrap_or(CqlType::Blob);
-        DroppedColumn { name: name.into(), ty, kind, dropped_time_micros }
-    });
-    builder = builder.record_dropped(dropped);
+    builder = builder.record_dropped(dropped_rows.iter().map(|row| load_dropped(row, &dropped_times, keyspace)));
     if let Some(masked) = rows.column_masks.get(&place) {
         let names: HashSet<_> = columns.iter().map(|row| row.get("column_name")).collect();
         // Cassandra keeps the masks of dropped columns.
@@ -584,6 +563,45 @@ fn load_table(
     let differs = differing_column(keyspace, &table, columns).or_else(|| differing_drop(&dropped_times, dropped_rows));
     let damage_found = differs.map(|what| damage(&format!("{what}; the layout is in force")));
     Ok((table, damage_found))
+}
+
+/// Adds the columns of the primary key. Returns `None` if one has an unknown type.
+fn with_keys(mut builder: TableBuilder, columns: &[&SystemRow], keyspace: &Keyspace) -> Option<TableBuilder> {
+    for kind in ["partition_key", "clustering"] {
+        let mut keys: Vec<&&SystemRow> = columns.iter().filter(|row| row.text("kind") == kind).collect();
+        keys.sort_by_key(|row| row.int("position"));
+        for row in keys {
+            let column = row.text("column_name");
+            let ty = CqlType::parse_name(&row.text("type"), &|user| keyspace.types.get(user).cloned())?;
+            builder = match kind {
+                "partition_key" => builder.partition_key(&column, ty),
+                _ => builder.clustering(&column, ty, row.text("clustering_order") == "desc"),
+            };
+        }
+    }
+    Some(builder)
+}
+
+/// Adds the other columns of a table without a layout. Returns `None` if one has an unknown type.
+fn with_other_columns(mut builder: TableBuilder, columns: &[&SystemRow], keyspace: &Keyspace) -> Option<TableBuilder> {
+    for row in columns.iter().filter(|row| ["static", "regular"].contains(&row.text("kind").as_str())) {
+        let ty = CqlType::parse_name(&row.text("type"), &|user| keyspace.types.get(user).cloned())?;
+        builder = builder.add(&row.text("column_name"), ty, kind_of(row));
+    }
+    Some(builder)
+}
+
+fn kind_of(row: &SystemRow) -> ColumnKind {
+    if row.text("kind") == "static" { ColumnKind::Static } else { ColumnKind::Regular }
+}
+
+/// A dropped column. The layout has the exact time of its drop, microseconds.
+fn load_dropped(row: &SystemRow, dropped_times: &BTreeMap<String, i64>, keyspace: &Keyspace) -> DroppedColumn {
+    let name = row.text("column_name");
+    let millis = row.bigint("dropped_time").unwrap_or(0);
+    let dropped_time_micros = dropped_times.get(&name).copied().unwrap_or(millis.saturating_mul(1000));
+    let ty = parse_type(&row.text("type"), &keyspace.types).unwrap_or(CqlType::Blob);
+    DroppedColumn { name: name.into(), ty, kind: kind_of(row), dropped_time_micros }
 }
 
 fn load_options(row: &SystemRow) -> TableOptions {

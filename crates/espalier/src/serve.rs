@@ -21,7 +21,7 @@ use query::{
 };
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -159,12 +159,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     if let Err(error) = free_pages::Watch::start(request_memory.limit_bytes() as u64) {
         tracing::warn!("the memory of the process is not watched: {error}");
     }
-    tracing::info!(
-        %address,
-        data = %data.display(),
-        startup_ms = started.elapsed().as_millis() as u64,
-        "Starting listening for CQL clients"
-    );
+    log_listening(address, &data, started);
     if let Some(certificates) = certificates {
         tokio::spawn(certificates.watch());
     }
@@ -228,6 +223,15 @@ async fn drain(engine: Arc<Engine>) -> Result<(), String> {
         Ok(Err(error)) => Err(format!("drain failed, the log will be replayed: {error}")),
         Err(error) => Err(format!("drain failed, the log will be replayed: {error}")),
     }
+}
+
+fn log_listening(address: SocketAddr, data: &Path, started: Instant) {
+    tracing::info!(
+        %address,
+        data = %data.display(),
+        startup_ms = started.elapsed().as_millis() as u64,
+        "Starting listening for CQL clients"
+    );
 }
 
 /// Logs how clients use TLS, if they do.

@@ -151,33 +151,23 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     let masking = Masking::prepare(select, &table, &selection, preparing)?;
     // Only plans that check who their client is may show masks.
     let is_for_all = !masking.as_ref().is_some_and(|masking| masking.changes_selection());
-    let finds_row = plain.is_some() && is_for_all && is_whole && lookup::applies(&table);
-    let finds_rows = plain.is_some()
-        && is_for_all
+    let is_looked_up = plain.is_some() && is_for_all;
+    let finds_row = is_looked_up && is_whole && lookup::applies(&table);
+    let finds_rows = is_looked_up
         && !select.is_distinct
         && is_in_order
         && ordering.sort.is_none()
         && lookup::applies_to_rows(&table, regulars.as_deref());
-    let looked_up = match restrictions.target() {
-        Target::Row(row) if finds_row && row.gives_row(&table) => Some(LookedUp { target: row.into(), is_row: true }),
-        Target::Row(row) if finds_rows => Some(LookedUp { target: row.into(), is_row: false }),
-        Target::Slice(target) if finds_rows => Some(LookedUp { target: *target, is_row: false }),
-        _ => None,
-    };
-    let columns = if plain.is_some() && is_for_all {
-        0
-    } else {
-        table.columns(true).columns.len() + table.regulars().columns.len()
-    };
+    let columns = if is_looked_up { 0 } else { table.columns(true).columns.len() + table.regulars().columns.len() };
     Ok(SelectPlan {
         steps_per_row: 1 + steps_of_expressions(selection.expression_count() + columns),
         shape: paging::shape(select, &table),
+        looked_up: looked_up(&restrictions, &table, finds_row, finds_rows),
         regulars,
         table,
         selection,
         masking,
         plain,
-        looked_up,
         is_long: AtomicBool::new(false),
         restrictions,
         is_distinct: select.is_distinct,
@@ -188,6 +178,16 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
         per_partition_limit,
         usual_size_bytes: AtomicUsize::new(0),
     })
+}
+
+/// What is looked up without a cursor, if something is: one row, or a few rows.
+fn looked_up(restrictions: &Restrictions, table: &Table, finds_row: bool, finds_rows: bool) -> Option<LookedUp> {
+    match restrictions.target() {
+        Target::Row(row) if finds_row && row.gives_row(table) => Some(LookedUp { target: row.into(), is_row: true }),
+        Target::Row(row) if finds_rows => Some(LookedUp { target: row.into(), is_row: false }),
+        Target::Slice(target) if finds_rows => Some(LookedUp { target: *target, is_row: false }),
+        _ => None,
+    }
 }
 
 /// The indexes of the selected and restricted regular columns; `None` if these are all.

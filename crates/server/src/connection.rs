@@ -178,35 +178,7 @@ impl<H: QueryHandler> Connection<H> {
             let mut progress = self.collect_settled(turn, &mut connection_turn, cx);
             progress |= self.collect_finished(&mut connection_turn, cx) | self.collect_events(cx);
             progress |= self.logging_in.is_some() && self.collect_login(cx);
-            let mut prefetched = 0;
-            while !connection_turn.is_over() && self.may_begin() && self.slot_has_come(cx) {
-                if prefetched == 0 {
-                    prefetched = self.prefetch();
-                }
-                prefetched -= 1;
-                let moved_requests = self.moved_requests;
-                let size_bytes = match self.begin_next(turn, cx) {
-                    Ok(Some(size_bytes)) => size_bytes,
-                    Ok(None) => break,
-                    Err(error) => {
-                        self.refuse(error);
-                        0
-                    }
-                };
-                // Only this thread sets the flag, so it needs no exchange.
-                let weight = match (is_large.load(Ordering::Relaxed), self.moved_requests > moved_requests) {
-                    (true, true) => WEIGHT_OF_TURN,
-                    (true, false) => WEIGHT_OF_LARGE,
-                    (false, true) => WEIGHT_OF_MOVED,
-                    (false, false) => 0,
-                };
-                is_large.store(false, Ordering::Relaxed);
-                connection_turn.count(size_bytes, weight);
-                progress = true;
-                if self.encoder.pending_bytes() >= OUTPUT_SENT_BYTES {
-                    self.write(cx)?;
-                }
-            }
+            progress |= self.begin_requests(turn, &is_large, &mut connection_turn, cx)?;
             drop(hold);
             if connection_turn.requests() > 0 {
                 self.idle_check.request_started();
@@ -238,6 +210,48 @@ impl<H: QueryHandler> Connection<H> {
                 return self.rest(cx);
             }
         }
+    }
+
+    /// Begins requests until the turn is over. Returns whether it has begun any. The turn sets `is_large` for requests
+    /// that do far more work than others.
+    #[inline(always)]
+    fn begin_requests(
+        &mut self,
+        turn: Turn<'_>,
+        is_large: &AtomicBool,
+        connection_turn: &mut ConnectionTurn,
+        cx: &mut Context<'_>,
+    ) -> io::Result<bool> {
+        let (mut progress, mut prefetched) = (false, 0);
+        while !connection_turn.is_over() && self.may_begin() && self.slot_has_come(cx) {
+            if prefetched == 0 {
+                prefetched = self.prefetch();
+            }
+            prefetched -= 1;
+            let moved_requests = self.moved_requests;
+            let size_bytes = match self.begin_next(turn, cx) {
+                Ok(Some(size_bytes)) => size_bytes,
+                Ok(None) => break,
+                Err(error) => {
+                    self.refuse(error);
+                    0
+                }
+            };
+            // Only this thread sets the flag, so it needs no exchange.
+            let weight = match (is_large.load(Ordering::Relaxed), self.moved_requests > moved_requests) {
+                (true, true) => WEIGHT_OF_TURN,
+                (true, false) => WEIGHT_OF_LARGE,
+                (false, true) => WEIGHT_OF_MOVED,
+                (false, false) => 0,
+            };
+            is_large.store(false, Ordering::Relaxed);
+            connection_turn.count(size_bytes, weight);
+            progress = true;
+            if self.encoder.pending_bytes() >= OUTPUT_SENT_BYTES {
+                self.write(cx)?;
+            }
+        }
+        Ok(progress)
     }
 
     /// The memory that it holds for requests that arrive, requests in flight, and answers, in bytes.

@@ -305,16 +305,8 @@ impl<H: QueryHandler> Requests<'_, H> {
                 });
             }
         }
-        let trace = envelope.is_traced().then(|| Trace::begin(&self.session.client)).map(|trace| match request {
-            Request::Query { query, options } => trace.of_query(query, options),
-            Request::Batch(batch) => trace.of_batch(&batch.options),
-            Request::Prepare { query, .. } => trace.of_prepare(query),
-            Request::Execute { options, .. } => match prepared.first() {
-                Some(Some(statement)) => trace.of_execute(statement, options),
-                _ => trace,
-            },
-            _ => trace,
-        });
+        let trace = envelope.is_traced().then(|| Trace::begin(&self.session.client));
+        let trace = trace.map(|trace| trace_of_long(trace, request, &prepared));
         match request {
             Request::Query { .. } => self.shared.metrics.regular_statements_executed.add(1),
             Request::Execute { .. } => self.shared.metrics.prepared_statements_executed.add(1),
@@ -366,5 +358,19 @@ impl<H: QueryHandler> Requests<'_, H> {
         });
         let size_bytes = size_bytes + size_of_val(&*answering);
         InFlight::blocking(reply, size_bytes, Blocking { answering, limit, deadline })
+    }
+}
+
+/// The trace of a request that takes long to read, with the request in it.
+fn trace_of_long<P>(trace: Trace, request: &Request<'_>, prepared: &[Option<Arc<Prepared<P>>>]) -> Trace {
+    match request {
+        Request::Query { query, options } => trace.of_query(query, options),
+        Request::Batch(batch) => trace.of_batch(&batch.options),
+        Request::Prepare { query, .. } => trace.of_prepare(query),
+        Request::Execute { options, .. } => match prepared.first() {
+            Some(Some(statement)) => trace.of_execute(statement, options),
+            _ => trace,
+        },
+        _ => trace,
     }
 }

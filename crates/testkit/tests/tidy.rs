@@ -59,6 +59,12 @@ const LICENCES: [&str; 7] = ["Apache-2.0", "MIT", "ISC", "BSD-3-Clause", "Zlib",
 /// The widest line, in characters. `rustfmt` narrows most code and leaves comments alone.
 const WIDTH_MAX: usize = 120;
 
+/// The longest function of the product, in lines.
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// The functions that may be longer: each is a list with a line or more for each item.
+const LONG_FUNCTIONS: [(&str, &str); 1] = [("crates/espalier/src/config.rs", "default")];
+
 /// The longest decision record, and all of them together, in words.
 const RECORD_WORDS_MAX: usize = 300;
 const RECORDS_WORDS_MAX: usize = 10_000;
@@ -251,6 +257,52 @@ fn lines_are_at_most_120_columns_wide() {
 /// Whether a line is wide because of a string, which `rustfmt` does not break.
 fn is_text(line: &str) -> bool {
     !line.trim_start().starts_with("//") && (line.contains('"') || line.ends_with('\\'))
+}
+
+#[test]
+fn functions_of_the_product_are_short() {
+    let product = files(&["rs"]).into_iter().filter(|path| is_product(path) && !is_test(path));
+    let mut broken = Vec::new();
+    for path in product {
+        for (name, lines) in functions(&product_text(&path)) {
+            let file = shown(&path);
+            if lines > FUNCTION_LINES_MAX && !LONG_FUNCTIONS.contains(&(&*file, &*name)) {
+                broken.push(format!("{file}: {name} has {lines} lines"));
+            }
+        }
+    }
+    assert_none(broken);
+}
+
+/// The functions of a formatted text, each with the number of its lines. A function ends with a brace that is indented
+/// as its first line is.
+fn functions(text: &str) -> Vec<(String, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let function = |(first, line): (usize, &&str)| {
+        let code = line.trim_start();
+        let (head, rest) = code.split_once("fn ")?;
+        let is_head = |word: &str| word.starts_with("pub") || ["const", "async", "unsafe", "extern"].contains(&word);
+        if !head.split_whitespace().all(|word| is_head(word) || word.starts_with('"') || word.ends_with(')')) {
+            return None;
+        }
+        let name: String = rest.chars().take_while(|char| char.is_alphanumeric() || *char == '_').collect();
+        let last = format!("{}}}", &line[..line.len() - code.len()]);
+        let ends = |line: &&str| {
+            **line == last || (line.ends_with(';') && line.len() - line.trim_start().len() + 1 == last.len())
+        };
+        let count =
+            if line.ends_with('}') || line.ends_with(';') { 1 } else { 1 + lines[first..].iter().position(ends)? };
+        Some((name, count))
+    };
+    lines.iter().enumerate().filter_map(function).collect()
+}
+
+#[test]
+fn the_lines_of_functions_are_counted() {
+    let text =
+        "impl A {\n    pub fn one(&self) -> u8 {\n        {\n        }\n    }\n    fn two();\n}\nfn three() {}\n";
+    let expected = [("one", 4), ("two", 1), ("three", 1)].map(|(name, lines)| (name.to_owned(), lines));
+    assert_eq!(functions(text), expected);
 }
 
 #[test]

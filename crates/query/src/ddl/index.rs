@@ -166,13 +166,8 @@ fn free_name(keyspace: &Keyspace, table: &Table, column: &Column) -> String {
     names.find(|name| !has_index(keyspace, name)).unwrap_or(base)
 }
 
-/// The column that is indexed, and the part of it.
-fn target_of<'t>(
-    target: &IndexTarget,
-    table: &'t Table,
-    is_custom: bool,
-) -> Result<(&'t Arc<Column>, IndexPart), QueryError> {
-    let column = table.column(target.column.as_str()).ok_or_else(|| undefined_column(&target.column, table))?;
+/// Refuses columns that may have no index.
+fn check_column(column: &Column, table: &Table, is_custom: bool) -> Result<(), QueryError> {
     let (ty, name) = (&column.ty, &*column.name);
     let refuse = |message: String| Err(QueryError::invalid(message));
     if is_custom && !name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_') {
@@ -205,6 +200,19 @@ fn target_of<'t>(
     if column.kind == ColumnKind::PartitionKey && table.partition_key().len() == 1 {
         return refuse(format!("Cannot create secondary index on the only partition key column {name}"));
     }
+    Ok(())
+}
+
+/// The column that is indexed, and the part of it.
+fn target_of<'t>(
+    target: &IndexTarget,
+    table: &'t Table,
+    is_custom: bool,
+) -> Result<(&'t Arc<Column>, IndexPart), QueryError> {
+    let column = table.column(target.column.as_str()).ok_or_else(|| undefined_column(&target.column, table))?;
+    let (ty, name) = (&column.ty, &*column.name);
+    check_column(column, table, is_custom)?;
+    let refuse = |message: String| Err(QueryError::invalid(message));
     let is_frozen = ty.is_collection() && !ty.is_multi_cell();
     let kind = match target.kind {
         IndexTargetKind::Simple if ty.is_collection() => IndexTargetKind::Values,

@@ -132,32 +132,44 @@ fn alter_definition(
             fields.push((field.into(), ty));
         }
         AlterTypeAction::Rename { renames, if_field_exists } => {
-            let mut places: BTreeMap<Arc<str>, BTreeSet<usize>> = BTreeMap::new();
-            for (place, (field, _)) in fields.iter().enumerate() {
-                places.entry(field.clone()).or_default().insert(place);
+            rename_fields(&mut fields, renames, *if_field_exists, definition)?;
+        }
+    }
+    Ok(Some(definition.with_fields(fields)))
+}
+
+/// Renames fields, the first of several with the same name first.
+fn rename_fields(
+    fields: &mut [(Arc<str>, CqlType)],
+    renames: &[(Identifier, Identifier)],
+    if_field_exists: bool,
+    definition: &UserType,
+) -> Result<(), QueryError> {
+    let full_name = format!("{}.{}", definition.keyspace, definition.name);
+    let mut places: BTreeMap<Arc<str>, BTreeSet<usize>> = BTreeMap::new();
+    for (place, (field, _)) in fields.iter().enumerate() {
+        places.entry(field.clone()).or_default().insert(place);
+    }
+    for (from, to) in renames {
+        match places.get_mut(from.as_str()).and_then(BTreeSet::pop_first) {
+            Some(place) => {
+                fields[place].0 = to.as_str().into();
+                places.entry(fields[place].0.clone()).or_default().insert(place);
             }
-            for (from, to) in renames {
-                match places.get_mut(from.as_str()).and_then(BTreeSet::pop_first) {
-                    Some(place) => {
-                        fields[place].0 = to.as_str().into();
-                        places.entry(fields[place].0.clone()).or_default().insert(place);
-                    }
-                    None if *if_field_exists => {}
-                    None => {
-                        let message = format!("Unkown field {} in user type {full_name}", from.as_str());
-                        return Err(QueryError::invalid(message));
-                    }
-                }
-            }
-            let mut seen = BTreeSet::new();
-            if let Some((twice, _)) = fields.iter().find(|(field, _)| !seen.insert(field.clone())) {
-                // Cassandra prints the keyspace here, and not the type.
-                let message = format!("Duplicate field name {twice} in type {}", definition.keyspace);
+            None if if_field_exists => {}
+            None => {
+                let message = format!("Unkown field {} in user type {full_name}", from.as_str());
                 return Err(QueryError::invalid(message));
             }
         }
     }
-    Ok(Some(definition.with_fields(fields)))
+    let mut seen = BTreeSet::new();
+    if let Some((twice, _)) = fields.iter().find(|(field, _)| !seen.insert(field.clone())) {
+        // Cassandra prints the keyspace here, and not the type.
+        let message = format!("Duplicate field name {twice} in type {}", definition.keyspace);
+        return Err(QueryError::invalid(message));
+    }
+    Ok(())
 }
 
 /// Tables whose partition key contains the type. The bytes of their keys, and so their tokens, must not change.

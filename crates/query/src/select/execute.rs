@@ -14,7 +14,7 @@ use crate::execution::Execution;
 use crate::guardrail::{PAGE_SIZE, PARTITION_KEYS_IN_SELECT};
 use crate::restrictions::Partitions;
 use crate::terms::{Bound, Term};
-use crate::{MetadataForm, QueryError, ResponseBody, Rows};
+use crate::{Consistency, MetadataForm, QueryError, ResponseBody, Rows};
 
 /// The number of partitions of an IN that are looked up in memtables together before they are read.
 const PREFETCHED_KEYS: usize = 64;
@@ -46,15 +46,7 @@ impl SelectPlan {
         // As in Cassandra, errors of the filter come first, even if nothing is read (`IN ()`).
         let filter = self.restrictions.filter(execution)?;
         let partitions = self.restrictions.partitions(execution)?;
-        if let Some(page_size) = options.page_size.and_then(|size| usize::try_from(size).ok()) {
-            processor.options().guardrails.page_size.check(&PAGE_SIZE, &self.table.name, page_size, execution)?;
-        }
-        if let Partitions::Keys(keys) = &partitions
-            && self.restrictions.has_partition_in()
-        {
-            let guardrail = processor.options().guardrails.partition_keys_in_select;
-            guardrail.check(&PARTITION_KEYS_IN_SELECT, &self.table.name, keys.len(), execution)?;
-        }
+        self.check_guardrails(&partitions, execution)?;
         let no_partitions = matches!(&partitions, Partitions::Keys(keys) if keys.is_empty());
         let slices = if no_partitions { Slices::none() } else { self.restrictions.slices(execution)? };
         self.warn_of_aggregation(execution);
@@ -67,18 +59,7 @@ impl SelectPlan {
         if !self.names_nothing(&partitions, &slices) {
             // A page is read partition by partition.
             let is_one_read = page_size == u64::MAX && !self.is_grouping();
-            if level.is_serial() && is_one_read && matches!(&partitions, Partitions::Keys(keys) if keys.len() > 1) {
-                return Err(QueryError::invalid(
-                    "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time",
-                ));
-            }
-            let (keyspace, data_center) = (&self.table.keyspace, &processor.options().node.data_center);
-            let check = match &partitions {
-                Partitions::Keys(_) => consistency::check_read,
-                // A serial level of a scan is that of a quorum, and nothing else is done for it.
-                Partitions::Range(_) => consistency::check_alive,
-            };
-            check(level, execution.schema, keyspace, data_center)?;
+            self.check_level(level, is_one_read, &partitions, execution)?;
         }
         // An order by similarity has no pages.
         let state = options.paging_state.filter(|_| self.nearest.is_none());
@@ -112,6 +93,42 @@ impl SelectPlan {
             row_count: page.row_count,
             cells: std::mem::take(&mut page.cells),
         }))
+    }
+
+    fn check_guardrails(&self, partitions: &Partitions, execution: &Execution<'_>) -> Result<(), QueryError> {
+        let guardrails = &execution.processor.options().guardrails;
+        if let Some(page_size) = execution.options.page_size.and_then(|size| usize::try_from(size).ok()) {
+            guardrails.page_size.check(&PAGE_SIZE, &self.table.name, page_size, execution)?;
+        }
+        if let Partitions::Keys(keys) = partitions
+            && self.restrictions.has_partition_in()
+        {
+            let guardrail = guardrails.partition_keys_in_select;
+            guardrail.check(&PARTITION_KEYS_IN_SELECT, &self.table.name, keys.len(), execution)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the consistency level of a read of these partitions, which is one read or one for each of them.
+    fn check_level(
+        &self,
+        level: Consistency,
+        is_one_read: bool,
+        partitions: &Partitions,
+        execution: &Execution<'_>,
+    ) -> Result<(), QueryError> {
+        if level.is_serial() && is_one_read && matches!(partitions, Partitions::Keys(keys) if keys.len() > 1) {
+            return Err(QueryError::invalid(
+                "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time",
+            ));
+        }
+        let (keyspace, data_center) = (&self.table.keyspace, &execution.processor.options().node.data_center);
+        let check = match partitions {
+            Partitions::Keys(_) => consistency::check_read,
+            // A serial level of a scan is that of a quorum, and nothing else is done for it.
+            Partitions::Range(_) => consistency::check_alive,
+        };
+        check(level, execution.schema, keyspace, data_center)
     }
 
     fn read_page(

@@ -126,17 +126,7 @@ impl Selector {
                 Bound::Bytes(bytes) => Some(bytes),
                 Bound::Null | Bound::Unset => None,
             }),
-            Selector::Function { function, arguments } => {
-                let mut values = Vec::with_capacity(arguments.len());
-                for argument in arguments {
-                    argument.refuse_unset(function, input.execution())?;
-                    values.push(argument.evaluate(input)?);
-                }
-                let values: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
-                let size_bytes = values.iter().flatten().map(|value| value.len()).sum();
-                input.execution().work(steps_of_bytes(size_bytes) + function.steps_of_digits(size_bytes))?;
-                Ok(function.call(input.execution(), &values)?.map(Cow::Owned))
-            }
+            Selector::Function { function, arguments } => call(function, arguments, input),
             Selector::Aggregate { index, .. } => match input {
                 Input::Group { aggregates, .. } => match aggregates.get(*index) {
                     Some(accumulator) => Ok(accumulator.result()?.map(Cow::Owned)),
@@ -166,20 +156,7 @@ impl Selector {
             }
             Selector::Slice { receiver, from, to, name } => {
                 let (from, to) = (slice_bound(from, name, input)?, slice_bound(to, name, input)?);
-                let ty = receiver.ty();
-                let parts = input.parts(receiver)?;
-                if parts.as_ref().is_some_and(|parts| parts.is_null()) {
-                    return Ok(None);
-                }
-                let slice = match parts.and_then(|parts| parts.slice(from.as_deref(), to.as_deref())) {
-                    Some(slice) => Some(Cow::Owned(slice)),
-                    None => {
-                        let Some(value) = receiver.evaluate(input)? else { return Ok(None) };
-                        select_slice(&ty, &value, from.as_deref(), to.as_deref())?
-                    }
-                };
-                // An unfrozen collection without elements is null.
-                Ok(slice.filter(|slice| !ty.is_multi_cell() || collection::count(slice) != Some(0)))
+                evaluate_slice(receiver, from.as_deref(), to.as_deref(), input)
             }
             Selector::Elements { ty, elements } => {
                 let values = elements.iter().map(|element| element.evaluate(input)).collect::<Result<Vec<_>, _>>()?;
@@ -319,6 +296,42 @@ impl Selector {
         }
         Ok(())
     }
+}
+
+/// The result of a scalar function.
+fn call<'v>(function: &'v Function, arguments: &'v [Selector], input: &Input<'v, '_>) -> Evaluated<'v> {
+    let mut values = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        argument.refuse_unset(function, input.execution())?;
+        values.push(argument.evaluate(input)?);
+    }
+    let values: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
+    let size_bytes = values.iter().flatten().map(|value| value.len()).sum();
+    input.execution().work(steps_of_bytes(size_bytes) + function.steps_of_digits(size_bytes))?;
+    Ok(function.call(input.execution(), &values)?.map(Cow::Owned))
+}
+
+/// The elements of a collection between two bounds. `None` is no bound.
+fn evaluate_slice<'v>(
+    receiver: &'v Selector,
+    from: Option<&[u8]>,
+    to: Option<&[u8]>,
+    input: &Input<'v, '_>,
+) -> Evaluated<'v> {
+    let ty = receiver.ty();
+    let parts = input.parts(receiver)?;
+    if parts.as_ref().is_some_and(|parts| parts.is_null()) {
+        return Ok(None);
+    }
+    let slice = match parts.and_then(|parts| parts.slice(from, to)) {
+        Some(slice) => Some(Cow::Owned(slice)),
+        None => {
+            let Some(value) = receiver.evaluate(input)? else { return Ok(None) };
+            select_slice(&ty, &value, from, to)?
+        }
+    };
+    // An unfrozen collection without elements is null.
+    Ok(slice.filter(|slice| !ty.is_multi_cell() || collection::count(slice) != Some(0)))
 }
 
 fn slice_bound<'v>(bound: &'v Option<Term>, name: &str, input: &Input<'v, '_>) -> Evaluated<'v> {

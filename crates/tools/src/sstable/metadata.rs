@@ -5,7 +5,9 @@ use std::path::Path;
 
 use blockio::{Disk, OpenOptions};
 use serde_json::{Value, json};
-use sstable::{CommitLogPosition, Component, CompressionInfo, Descriptor, SSTableError, Statistics, read_statistics};
+use sstable::{
+    CommitLogPosition, Component, CompressionInfo, Descriptor, SSTableError, Statistics, StatsMetadata, read_statistics,
+};
 use types::CqlType;
 use types::text::{Separator, format_timestamp};
 
@@ -54,14 +56,6 @@ fn fields(
     let stats = &statistics.stats;
     let header = &statistics.header;
     let sizes = file_lengths(disk, descriptor)?;
-    let columns = |columns: &[sstable::HeaderColumn]| -> Value {
-        columns.iter().map(|column| (column.name.clone(), Value::String(column.class.clone()))).collect()
-    };
-    let percentiles = |histogram: &sstable::EstimatedHistogram| -> Value {
-        let at = |share: f64| json!(histogram.percentile(share));
-        json!({"50th": at(0.5), "75th": at(0.75), "95th": at(0.95), "98th": at(0.98), "99th": at(0.99),
-               "Max": at(1.0), "Mean": histogram.mean().round()})
-    };
     let compression = compression(disk, descriptor)?;
     let (compressor, chunk_length) = match &compression {
         Some(info) => (info.params.compressor.class().to_owned(), json!(info.params.chunk_length)),
@@ -69,13 +63,6 @@ fn fields(
     };
     let drop_times: serde_json::Map<String, Value> =
         stats.estimated_tombstone_drop_time.bins.iter().map(|(at, count)| (seconds(*at), json!(count))).collect();
-    let position =
-        |at: &CommitLogPosition| format!("CommitLogPosition(segmentId={}, position={})", at.segment, at.offset);
-    let intervals: Vec<String> = stats
-        .commit_log_intervals
-        .iter()
-        .map(|(start, end)| format!("{}={}", position(start), position(end)))
-        .collect();
     let base = &header.base;
     // Versions before oa have no keys here, and no values that are derived from keys.
     let has_keys = !stats.first_key.is_empty();
@@ -106,7 +93,7 @@ fn fields(
         ("Repaired at", json!(stats.repaired_at)),
         ("Pending repair", json!(stats.pending_repair.map_or("--".to_owned(), |id| id.to_string()))),
         ("Originating host id", json!(stats.originating_host_id.map_or("--".to_owned(), |id| id.to_string()))),
-        ("Commit log intervals", json!(intervals.join(", "))),
+        ("Commit log intervals", json!(intervals(stats))),
         ("totalColumnsSet", json!(stats.total_columns_set)),
         ("totalRows", json!(stats.total_rows)),
         ("Has partition deletions", known(json!(stats.has_partition_level_deletions))),
@@ -120,6 +107,24 @@ fn fields(
         ("RegularColumns", columns(&header.regulars)),
         ("Files", Value::Object(sizes)),
     ])
+}
+
+fn columns(columns: &[sstable::HeaderColumn]) -> Value {
+    columns.iter().map(|column| (column.name.clone(), Value::String(column.class.clone()))).collect()
+}
+
+fn percentiles(histogram: &sstable::EstimatedHistogram) -> Value {
+    let at = |share: f64| json!(histogram.percentile(share));
+    json!({"50th": at(0.5), "75th": at(0.75), "95th": at(0.95), "98th": at(0.98), "99th": at(0.99),
+           "Max": at(1.0), "Mean": histogram.mean().round()})
+}
+
+fn intervals(stats: &StatsMetadata) -> String {
+    let position =
+        |at: &CommitLogPosition| format!("CommitLogPosition(segmentId={}, position={})", at.segment, at.offset);
+    let intervals = stats.commit_log_intervals.iter();
+    let intervals: Vec<_> = intervals.map(|(start, end)| format!("{}={}", position(start), position(end))).collect();
+    intervals.join(", ")
 }
 
 /// Lengths of all files that belong to the SSTable, by the last part of their names.
