@@ -105,14 +105,20 @@ class Target:
 
     def pipelined(self, count: int, cql: str, values: tuple = ()) -> list:
         """The answers to one statement, sent `count` times on one connection before the first answer is read."""
+        if values:
+            return self.executed_together(cql, [values] * count)
         with self.connect() as connection:
-            opcode, body = requests.QUERY, requests.query(cql, QueryOptions(), 5)
-            if values:
-                statement = connection.prepare(cql)
-                opcode, body = requests.EXECUTE, requests.execute(statement.id, statement.metadata_id, QueryOptions(values), 5)
             for _ in range(count):
-                connection.send(opcode, body)
+                connection.send(requests.QUERY, requests.query(cql, QueryOptions(), 5))
             return [connection.receive()[1] for _ in range(count)]
+
+    def executed_together(self, cql: str, all_values: list[tuple]) -> list:
+        """The answers to one prepared statement, sent with each of these values before the first answer is read."""
+        with self.connect() as connection:
+            statement = connection.prepare(cql)
+            for values in all_values:
+                connection.send(requests.EXECUTE, requests.execute(statement.id, statement.metadata_id, QueryOptions(values), 5))
+            return [connection.receive()[1] for _ in all_values]
 
     def must(self, cql: str):
         answer = self.query(cql)
