@@ -59,6 +59,15 @@ const LICENCES: [&str; 7] = ["Apache-2.0", "MIT", "ISC", "BSD-3-Clause", "Zlib",
 /// The widest line, in characters. `rustfmt` narrows most code and leaves comments alone.
 const WIDTH_MAX: usize = 120;
 
+/// The places whose state everything else relies on, and how many assertions they have for each function.
+const ASSERTED: [&str; 4] = [
+    "crates/commitlog/src",
+    "crates/memtable/src",
+    "crates/engine/src/shared/groups.rs",
+    "crates/engine/src/table/store.rs",
+];
+const ASSERTIONS_PER_FUNCTION_MIN: f64 = 0.3;
+
 /// The longest function of the product, in lines.
 const FUNCTION_LINES_MAX: usize = 70;
 
@@ -257,6 +266,20 @@ fn lines_are_at_most_120_columns_wide() {
 /// Whether a line is wide because of a string, which `rustfmt` does not break.
 fn is_text(line: &str) -> bool {
     !line.trim_start().starts_with("//") && (line.contains('"') || line.ends_with('\\'))
+}
+
+#[test]
+fn where_state_changes_it_is_asserted() {
+    let is_asserted = |place: &&str| {
+        let within = root().join(place);
+        let sources = files(&["rs"]).into_iter().filter(|path| path.starts_with(&within) && !is_test(path));
+        let text: String = sources.map(|path| product_text(&path)).collect();
+        let assertions = ["assert!(", "assert_eq!(", "assert_ne!("].map(|form| text.matches(form).count());
+        let functions = functions(&text).len();
+        assert!(functions > 0, "{place} has no functions");
+        assertions.iter().sum::<usize>() as f64 >= ASSERTIONS_PER_FUNCTION_MIN * functions as f64
+    };
+    assert_none(ASSERTED.iter().filter(|place| !is_asserted(place)).map(|place| place.to_string()));
 }
 
 #[test]

@@ -69,7 +69,8 @@ pub(crate) struct ClosedEpoch<'e>(&'e DataEpoch);
 
 impl Drop for ClosedEpoch<'_> {
     fn drop(&mut self) {
-        self.0.is_closed.store(false, Ordering::SeqCst);
+        let was_closed = self.0.is_closed.swap(false, Ordering::SeqCst);
+        debug_assert!(was_closed, "it is closed while this exists");
         self.0.waiting.wake_all();
     }
 }

@@ -45,6 +45,7 @@ impl Resident {
     /// Marks the data as complete, unless it has failed.
     pub fn set_complete(&self) {
         let _ = self.state.compare_exchange(LOADING, COMPLETE, Ordering::AcqRel, Ordering::Acquire);
+        debug_assert!(!self.is_loading(), "no state leads back to it");
     }
 
     /// Applies an update that is in a memtable or in an SSTable. Without room for the update, the data is no longer

@@ -117,6 +117,11 @@ impl SSTableIndex {
 /// The indexes of an SSTable.
 pub(crate) type SSTableIndexes = Vec<SSTableIndex>;
 
+/// Whether no two of the indexes have the same key.
+fn has_each_once(indexes: &[SSTableIndex]) -> bool {
+    indexes.iter().enumerate().all(|(at, index)| indexes[..at].iter().all(|other| other.key != index.key))
+}
+
 /// The indexes of a table's SSTables. A reader takes the view first and then these.
 #[derive(Default)]
 pub(crate) struct StoreIndexes {
@@ -133,7 +138,8 @@ pub(crate) struct BuildPermit<'s> {
 
 impl Drop for BuildPermit<'_> {
     fn drop(&mut self) {
-        lock(&self.indexes.under_way).remove(&self.sstable);
+        let was_under_way = lock(&self.indexes.under_way).remove(&self.sstable);
+        debug_assert!(was_under_way, "one thread has the permit");
     }
 }
 
@@ -206,6 +212,7 @@ impl StoreIndexes {
 
     /// Sets the indexes of SSTables that enter the view next.
     pub fn set(&self, sstables: &[Arc<SSTableReader>], indexes: SSTableIndexes) {
+        debug_assert!(has_each_once(&indexes), "an SSTable has an index once");
         let indexes = Arc::new(indexes);
         if !indexes.is_empty() {
             self.change(|all| {
@@ -219,7 +226,9 @@ impl StoreIndexes {
         self.change(|all| {
             let indexes = all.entry(sstable.descriptor().id.clone()).or_default();
             let is_replaced = |index: &&SSTableIndex| added.iter().any(|added| added.key == index.key);
-            let kept = indexes.iter().filter(|index| !is_replaced(index)).chain(added).cloned().collect();
+            let kept: SSTableIndexes =
+                indexes.iter().filter(|index| !is_replaced(index)).chain(added).cloned().collect();
+            debug_assert!(has_each_once(&kept), "an index that is added replaces the one before it");
             *indexes = Arc::new(kept);
         });
     }

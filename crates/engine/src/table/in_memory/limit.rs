@@ -180,6 +180,7 @@ impl MemoryLimit {
         let warned = usize::from(self.warned.load(Ordering::Relaxed));
         let passed = WARN_PERCENT.iter().filter(|threshold| percent >= **threshold).count();
         let calm = WARN_PERCENT.iter().filter(|threshold| percent + CALM_PERCENT >= **threshold).count();
+        debug_assert!(passed <= calm, "a table is calm below each percentage that it has not reached");
         let now = warned.clamp(passed, calm);
         if now == warned {
             return;
