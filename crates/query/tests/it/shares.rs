@@ -98,6 +98,23 @@ fn a_write_that_reads_first_goes_to_another_thread_if_its_keys_exceed_its_turn()
     assert!(node.rows("SELECT c FROM t").iter().all(|row| row == "2"));
 }
 
+/// A client has few threads of the pool at a time, so few of its statements wait for the locks of many partitions.
+#[test]
+fn a_modification_that_reads_many_partitions_first_goes_to_another_thread() {
+    let tables = ["CREATE TABLE c (k int PRIMARY KEY, c counter)", "CREATE TABLE l (k int PRIMARY KEY, l list<int>)"];
+    let node = TestNode::with(&tables);
+    for update in ["UPDATE c SET c = c + 1 WHERE k IN", "UPDATE l SET l = l - [1] WHERE k IN"] {
+        for (partitions, is_moved) in [(128, false), (129, true)] {
+            let update = format!("{update} ({})", numbers(0..partitions));
+            let begun =
+                node.begin_statement(Statement::Text(&update), &QueryOptions::default(), Turn::NON_BLOCKING, None);
+            assert_eq!(matches!(begun, Outcome::MustBlock(_)), is_moved, "{partitions} partitions");
+            begun.into_response().unwrap();
+        }
+    }
+    assert_eq!(node.rows("SELECT c FROM c WHERE k = 127"), ["2"]);
+}
+
 #[test]
 fn a_batch_of_counters_in_many_partitions_is_counted_in_parts() {
     const PARTITIONS: usize = 300;

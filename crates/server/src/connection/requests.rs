@@ -232,7 +232,7 @@ impl<H: QueryHandler> Connection<H> {
     }
 
     pub(super) fn collect_finished(&mut self, connection_turn: &mut ConnectionTurn, cx: &mut Context<'_>) -> bool {
-        if connection_turn.is_over() || self.writing.is_empty() && self.running.is_empty() {
+        if connection_turn.is_over() || (self.writing.is_empty() && self.running.is_empty()) {
             return false;
         }
         let mut progress = false;
