@@ -4,7 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions, SimulatedDisk};
-use index::{Found, IndexFile, IndexWriter, KeyBounds, NearestSearch, Origin, VectorFile, VectorOptions, VectorWriter};
+use index::{
+    Found, IndexFile, IndexWriter, KeyBounds, NearestSearch, Origin, VectorFile, VectorOptions, VectorWriter,
+    WriterLimits,
+};
 use model::{Analysis, ColumnId, IndexKey, IndexPart, KeyRange};
 use sstable::{BlockCache, SSTableError, SSTableId};
 use types::Similarity;
@@ -111,12 +114,13 @@ fn written(disk: &dyn Disk) -> Result<Vec<u8>, SSTableError> {
 /// A file of entries with terms of this length.
 fn entries_seed(count: u8, term_bytes: usize) -> Result<Vec<u8>, SSTableError> {
     let disk = empty_disk();
-    let mut writer = IndexWriter::with_segments(&disk, Path::new(PATH), 1 << 14)?;
+    let limits = WriterLimits { run_bytes: 1 << 14, runs_max: 1 };
+    let mut writer = IndexWriter::with_limits(&disk, Path::new(PATH), limits)?;
     for number in 0..count {
         let entry = [vec![0x40 + number % 7; term_bytes], vec![0x40, number, 0x18]].concat();
         writer.add(&entry, term_bytes, None)?;
     }
-    writer.finish(key(IndexPart::Whole), &origin())?;
+    writer.finish(key(IndexPart::Whole), &origin(), &mut || true)?;
     written(&*disk)
 }
 

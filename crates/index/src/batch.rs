@@ -14,6 +14,19 @@ pub struct Batch {
     entries: Vec<BatchEntry>,
     entries_max: usize,
     is_last: bool,
+    mark: Option<Mark>,
+}
+
+/// Where a file is read on behind the last entry of a batch: a place in a block, and the parts of the entry before it
+/// as they are stored there.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    /// The page of the block.
+    pub page: u64,
+    /// The place in its content.
+    pub at: usize,
+    pub term: Vec<u8>,
+    pub key: Vec<u8>,
 }
 
 impl Default for Batch {
@@ -51,14 +64,30 @@ impl Batch {
     /// An empty batch that ends when it has this number of entries.
     pub(crate) fn with_entries_max(entries_max: usize) -> Batch {
         debug_assert!(entries_max > 0, "a batch has entries");
-        Batch { bytes: Vec::new(), entries: Vec::new(), entries_max, is_last: false }
+        Batch { bytes: Vec::new(), entries: Vec::new(), entries_max, is_last: false, mark: None }
     }
 
-    /// Removes all entries, so that a source can fill the batch again.
+    /// Removes all entries, so that any source can fill the batch.
     pub fn clear(&mut self) {
+        self.clear_to_read_on();
+        self.mark = None;
+    }
+
+    /// Removes all entries, so that the same source can fill the batch with entries behind them.
+    pub fn clear_to_read_on(&mut self) {
         self.bytes.clear();
         self.entries.clear();
         self.is_last = false;
+    }
+
+    /// Notes where the source is read on.
+    pub(crate) fn set_mark(&mut self, mark: Mark) {
+        self.mark = Some(mark);
+    }
+
+    /// Where the source is read on, if it noted that. The next entry that it gives is not before this place.
+    pub(crate) fn take_mark(&mut self) -> Option<Mark> {
+        self.mark.take()
     }
 
     /// Adds an entry. Its first `term_length` bytes are the term.
@@ -170,7 +199,9 @@ impl Batch {
 /// The entries of one index in one source, in byte order. It is read batch by batch.
 pub trait Source: Send + Sync {
     /// Adds the entries from `start` on and before `end` to an empty batch, until that is full or there are no more,
-    /// which it notes there. With `may_block` false it fails where it would have to wait for a device.
+    /// which it notes there. They must be behind the entries that the batch had before
+    /// [`clear_to_read_on`](Batch::clear_to_read_on). With `may_block` false it fails where it would
+    /// have to wait for a device.
     fn read(&self, start: Bound<&[u8]>, end: &[u8], may_block: bool, batch: &mut Batch) -> Result<(), SSTableError>;
 
     /// The number of the open SSTable that positions are in: see [`sstable::SSTableReader::number`]. `None` if they are

@@ -7,7 +7,7 @@ use bytecomp::separator::NEXT_COMPONENT;
 use sstable::TRIE_PAGE_BYTES;
 use types::{murmur3, vint};
 
-use crate::batch::UNKNOWN;
+use crate::batch::{Mark, UNKNOWN};
 
 /// The bytes before the content of a block.
 pub(crate) const HEAD_BYTES: usize = 4;
@@ -157,6 +157,20 @@ impl<'b> BlockReader<'b> {
         let BlockHead { has_tokens, position_bytes, .. } = head;
         let length = content.len();
         BlockReader { rest: content, length, has_tokens, position_bytes, term, key, position: UNKNOWN, partition }
+    }
+
+    /// A reader behind the entry where [`mark`](Self::mark) made this mark in the same block. `None` if it is behind
+    /// the block.
+    pub fn resume(content: &'b [u8], head: BlockHead, mark: Mark) -> Option<BlockReader<'b>> {
+        let Mark { at, term, key, .. } = mark;
+        let rest = content.get(at..)?;
+        Some(BlockReader { rest, term, key, ..BlockReader::new(content, head) })
+    }
+
+    /// The place behind the entry, in the block at this page. `None` if it is the last.
+    pub fn mark(self, page: u64) -> Option<Mark> {
+        let at = self.length - self.rest.len();
+        (!self.rest.is_empty()).then_some(Mark { page, at, term: self.term, key: self.key })
     }
 
     /// The term of the entry.

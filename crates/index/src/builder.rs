@@ -32,7 +32,8 @@ pub fn file_name(key: IndexKey) -> String {
 }
 
 /// Takes the rows of an SSTable and writes its index files, one for each index. It holds about 32 MiB of entries for
-/// each of them, of vectors several times as much. The files that are not complete are removed if this is dropped.
+/// each of them, of vectors several times as much, and puts more entries aside in a temporary file. The files that
+/// are not complete are removed if this is dropped.
 pub struct IndexBuilder<'i> {
     parts: Vec<(&'i Indexer, PartWriter)>,
     /// Whether the build should continue. Once this has returned false, the build fails soon.
@@ -44,14 +45,14 @@ pub struct IndexBuilder<'i> {
 }
 
 enum PartWriter {
-    Entries(IndexWriter),
+    Entries(Box<IndexWriter>),
     Vectors(Box<VectorWriter>),
 }
 
 impl PartWriter {
     fn create(disk: &Arc<dyn Disk>, path: &Path, part: IndexPart) -> Result<PartWriter, SSTableError> {
         Ok(match part.similarity() {
-            None => PartWriter::Entries(IndexWriter::create(disk, path)?),
+            None => PartWriter::Entries(Box::new(IndexWriter::create(disk, path)?)),
             Some(similarity) => {
                 let writer = VectorWriter::create(disk, path, similarity, VectorOptions::default())?;
                 PartWriter::Vectors(Box::new(writer))
@@ -144,7 +145,7 @@ impl<'i> IndexBuilder<'i> {
     /// Completes the files, durably but for their names: the caller syncs the directory.
     pub fn finish(mut self, origin: &Origin) -> Result<(), SSTableError> {
         self.parts.into_iter().try_for_each(|(indexer, writer)| match writer {
-            PartWriter::Entries(writer) => writer.finish(indexer.key(), origin),
+            PartWriter::Entries(writer) => writer.finish(indexer.key(), origin, &mut self.goes_on),
             PartWriter::Vectors(writer) => writer.finish(indexer.key(), origin, &mut self.goes_on),
         })
     }

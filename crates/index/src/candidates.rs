@@ -170,7 +170,7 @@ impl Stream {
     }
 
     fn fill(&mut self, start: Bound<&[u8]>) -> Result<(), SSTableError> {
-        self.batch.clear();
+        self.batch.clear_to_read_on();
         self.at = 0;
         self.source.read(start, &self.end, self.may_block, &mut self.batch)?;
         debug_assert!(self.batch.is_last() || !self.batch.is_empty(), "a batch that is not the last has entries");
@@ -242,8 +242,9 @@ impl SortedKeys {
         let mut batch = if may_block { Batch::default() } else { Batch::with_entries_max(FEW_ENTRIES) };
         for (number, source) in sources.iter().enumerate() {
             let mut start = Bound::Included(terms.start.clone());
+            batch.clear();
             loop {
-                batch.clear();
+                batch.clear_to_read_on();
                 source.read(start.as_ref().map(Vec::as_slice), &terms.end, may_block, &mut batch)?;
                 for index in 0..batch.len() {
                     let key = batch.key(index).unwrap_or_default();

@@ -9,7 +9,7 @@ use blockio::{Disk, OpenOptions};
 use model::IndexKey;
 use sstable::{BlockCache, Corruption, SSTableError, TRIE_PAGE_BYTES, TrieFile, TriePage};
 
-use crate::batch::{Batch, Source};
+use crate::batch::{Batch, Mark, Source};
 use crate::block::{BlockHead, BlockReader, Damage, HEAD_BYTES};
 use crate::paged::{Footer, FooterBytes, Form, Origin};
 
@@ -86,8 +86,9 @@ impl IndexFile {
         let mut batch = Batch::default();
         self.parts().try_for_each(|part| {
             let mut start = Vec::new();
+            batch.clear();
             loop {
-                batch.clear();
+                batch.clear_to_read_on();
                 part.read(Bound::Excluded(&start), &[0xff], true, &mut batch)?;
                 match batch.len().checked_sub(1).and_then(|last| batch.entry(last)) {
                     Some(last) if !batch.is_last() => start = last.to_vec(),
@@ -180,31 +181,63 @@ impl Source for Part {
             Bound::Excluded(from) => (from, false),
             Bound::Unbounded => (&[][..], true),
         };
-        let mut page = self.file.pages.floor(segment.root, from, may_block)?.unwrap_or(segment.first_page);
-        let mut is_reached = false;
+        let floor = self.file.pages.floor(segment.root, from, may_block)?.unwrap_or(segment.first_page);
+        // Behind the mark nothing is read twice, unless a block that begins behind it has the first entry.
+        let mut mark = batch.take_mark().filter(|mark| mark.page >= floor);
+        let mut page = mark.as_ref().map_or(floor, |mark| mark.page);
+        let mut wanted = Wanted { from, is_included, end, is_reached: false };
         while page < segment.end_page {
             let stored = self.file.block(page, segment, may_block)?;
             let damaged = |damage| self.file.damaged_block(page, damage);
-            let mut block = BlockReader::new(stored.content(), stored.head);
-            let mut has_entry = if is_reached { block.advance() } else { block.advance_to(from) }.map_err(damaged)?;
-            while has_entry {
-                let entry = batch.read(|bytes| block.read(bytes)).map_err(damaged)?;
-                is_reached = is_reached || if is_included { entry >= from } else { entry > from };
-                if is_reached {
-                    if entry >= end {
-                        batch.end();
-                        return Ok(());
-                    }
-                    if batch.is_full() {
-                        return Ok(());
-                    }
-                    batch.keep_last(block.term().len(), block.position());
-                }
-                has_entry = block.advance().map_err(damaged)?;
+            let resumed = mark.take().and_then(|mark| BlockReader::resume(stored.content(), stored.head, mark));
+            let is_behind_start = wanted.is_reached || resumed.is_some();
+            let mut block = resumed.unwrap_or_else(|| BlockReader::new(stored.content(), stored.head));
+            let has_entry = if is_behind_start { block.advance() } else { block.advance_to(from) }.map_err(damaged)?;
+            if has_entry && wanted.add(block, (page, stored.next_page), batch).map_err(damaged)? {
+                return Ok(());
             }
             page = stored.next_page;
         }
         batch.end();
         Ok(())
+    }
+}
+
+/// The entries that are wanted of a file.
+struct Wanted<'w> {
+    from: &'w [u8],
+    is_included: bool,
+    end: &'w [u8],
+    /// Whether all entries that follow are behind the first wanted one.
+    is_reached: bool,
+}
+
+impl Wanted<'_> {
+    /// Adds those of a block from its current entry on. Returns whether the batch is complete.
+    fn add(
+        &mut self,
+        mut block: BlockReader<'_>,
+        (page, next_page): (u64, u64),
+        batch: &mut Batch,
+    ) -> Result<bool, Damage> {
+        loop {
+            let entry = batch.read(|bytes| block.read(bytes))?;
+            self.is_reached = self.is_reached || if self.is_included { entry >= self.from } else { entry > self.from };
+            if self.is_reached {
+                if entry >= self.end {
+                    batch.end();
+                    return Ok(true);
+                }
+                batch.keep_last(block.term().len(), block.position());
+                if batch.is_full() {
+                    let behind = Mark { page: next_page, at: 0, term: Vec::new(), key: Vec::new() };
+                    batch.set_mark(block.mark(page).unwrap_or(behind));
+                    return Ok(true);
+                }
+            }
+            if !block.advance()? {
+                return Ok(false);
+            }
+        }
     }
 }

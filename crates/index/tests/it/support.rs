@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions, SimulatedDisk};
-use index::{Batch, IndexFile, IndexWriter, Origin, Source};
+use index::{Batch, IndexFile, IndexWriter, Origin, Source, WriterLimits};
 use model::{Analysis, ColumnId, IndexKey, IndexPart};
 use sstable::{BlockCache, SSTableError, SSTableId};
 
@@ -23,11 +23,20 @@ pub fn disk() -> Arc<dyn Disk> {
     Arc::new(disk)
 }
 
-/// Writes a file of these entries, with the lengths of their terms.
+/// Writes a file of these entries, with the lengths of their terms, in segments of this many bytes of entries.
 pub fn write<'e>(disk: &Arc<dyn Disk>, entries: impl IntoIterator<Item = (&'e [u8], usize)>, segment_bytes: usize) {
-    let mut writer = IndexWriter::with_segments(disk, Path::new(PATH), segment_bytes).unwrap();
+    write_within(disk, entries, WriterLimits { run_bytes: segment_bytes, runs_max: 1 });
+}
+
+/// As [`write`], with limits for the writer.
+pub fn write_within<'e>(
+    disk: &Arc<dyn Disk>,
+    entries: impl IntoIterator<Item = (&'e [u8], usize)>,
+    limits: WriterLimits,
+) {
+    let mut writer = IndexWriter::with_limits(disk, Path::new(PATH), limits).unwrap();
     entries.into_iter().for_each(|(entry, term_length)| writer.add(entry, term_length, None).unwrap());
-    writer.finish(KEY, &origin()).unwrap();
+    writer.finish(KEY, &origin(), &mut || true).unwrap();
 }
 
 pub fn open(disk: &Arc<dyn Disk>) -> Result<Arc<IndexFile>, SSTableError> {
@@ -50,7 +59,7 @@ pub fn overwrite(disk: &Arc<dyn Disk>, bytes: &[u8]) {
 pub fn read_all(source: &dyn Source, start: &[u8], end: &[u8]) -> Result<Vec<(Vec<u8>, usize)>, SSTableError> {
     let (mut all, mut batch) = (Vec::<(Vec<u8>, usize)>::new(), Batch::default());
     loop {
-        batch.clear();
+        batch.clear_to_read_on();
         let from = all.last().map_or(Bound::Included(start), |(last, _)| Bound::Excluded(last.as_slice()));
         source.read(from, end, true, &mut batch)?;
         for index in 0..batch.len() {
