@@ -15,8 +15,9 @@ use super::read::{Flow, Page};
 use crate::QueryError;
 use crate::restrictions::IndexedRestriction;
 
-/// The number of rows of a partition that are read at a time.
+/// The most rows of a partition that are read at a time, and how their number grows.
 const ROWS_MAX: usize = 256;
+const ROWS_GROWTH: usize = 4;
 
 /// An index with no more candidates is used without examining others.
 const FEW_CANDIDATES: usize = 64;
@@ -34,6 +35,8 @@ pub(super) struct Places {
     ahead: VecDeque<IndexPlace>,
     /// How many are read ahead next; 0 if memtables are small enough to be in the processor's caches.
     ahead_count: usize,
+    /// The most rows of a partition that are read next.
+    rows_max: usize,
     /// A buffer for the rows of a partition.
     rows: Vec<Vec<u8>>,
     /// How many it gave.
@@ -89,7 +92,9 @@ impl Places {
         let comparator = page.plan().table.comparator();
         let (partition, hint) = (first.partition.clone(), first.hint);
         let mut rows = std::mem::take(&mut self.rows);
-        while let Some(place) = self.next.take_if(|place| place.partition == partition && rows.len() < ROWS_MAX) {
+        let rows_max = self.rows_max;
+        self.rows_max = ROWS_MAX.min(rows_max.saturating_mul(ROWS_GROWTH));
+        while let Some(place) = self.next.take_if(|place| place.partition == partition && rows.len() < rows_max) {
             page.work(1)?;
             self.advance(page)?;
             match place.clustering {
@@ -153,9 +158,16 @@ impl Page<'_> {
         let is_many = candidates.known_count() > FEW_CANDIDATES;
         found.filter(|_| is_many).for_each(|(_, other)| candidates.retain_those_of(other));
         let is_large = self.execution().processor.engine().has_large_memtables(&plan.table);
-        let ahead_count = if is_large { AHEAD } else { 0 };
-        let mut places =
-            Places { index, candidates, next: None, ahead: VecDeque::new(), ahead_count, rows: Vec::new(), count: 0 };
+        let mut places = Places {
+            ahead_count: if is_large { AHEAD } else { 0 },
+            rows_max: self.first_rows_max(),
+            index,
+            candidates,
+            next: None,
+            ahead: VecDeque::new(),
+            rows: Vec::new(),
+            count: 0,
+        };
         if let KeyRange::Range { .. } = segment.keys {
             let range = ReadRange { keys: segment.keys.clone(), slices: segment.slices.clone(), reversed: false };
             plan.check_index_files(file_count, &self.scan_of(&range), self.execution())?;
@@ -164,6 +176,12 @@ impl Page<'_> {
         self.execution().note(|| format!("Executing read on {}.{} using index {name}", table.keyspace, table.name));
         places.advance(self)?;
         Ok(Some(places))
+    }
+
+    /// The most rows of the first partition that are read at first: no more than the page may have, because most
+    /// candidates are rows of the answer. A group is not read in parts.
+    fn first_rows_max(&self) -> usize {
+        if self.plan().grouping.is_some() { ROWS_MAX } else { self.rows_wanted().clamp(1, ROWS_MAX) }
     }
 
     /// The candidates that the indexes of the first two restrictions have both, each for one value. `None` unless all

@@ -3,6 +3,7 @@
 use blockio::SimulatedDisk;
 
 use crate::node::TestNode;
+use crate::several_indexes::candidates;
 
 const TABLES: [&str; 6] = [
     "CREATE TYPE ut (x int, y text)",
@@ -352,4 +353,25 @@ fn indexes_are_the_same_after_a_restart() {
     assert!(node.rows("SELECT k FROM simple WHERE v = 10").is_empty());
     node.run("DROP INDEX simple_v_idx");
     assert_eq!(node.failure("SELECT k FROM simple WHERE v = 10"), NEEDS_FILTERING);
+}
+
+/// A page of few rows needs few places of a large partition, and more of them only if their rows have other values now.
+#[test]
+fn a_small_page_of_a_large_partition_reads_few_candidates() {
+    let node = TestNode::with(&["CREATE TABLE t (p int, c int, v int, PRIMARY KEY (p, c))", "CREATE INDEX ON t (v)"]);
+    for row in 0..700 {
+        node.run(&format!("INSERT INTO t (p, c, v) VALUES (1, {row}, 7)"));
+    }
+    let first = "SELECT c FROM t WHERE v = 7 LIMIT 1";
+    assert_eq!(node.rows(first), ["0"]);
+    assert_eq!(candidates(&node, first), 2, "the one, and the one behind it");
+    assert_eq!(candidates(&node, "SELECT c FROM t WHERE v = 7 LIMIT 5"), 6);
+    assert_eq!(node.rows("SELECT count(*) FROM t WHERE v = 7 GROUP BY p LIMIT 1"), ["700"]);
+    for row in 0..400 {
+        node.run(&format!("UPDATE t SET v = 8 WHERE p = 1 AND c = {row}"));
+    }
+    assert_eq!(node.rows(first), ["400"]);
+    let every: Vec<String> = (400..700).map(|row| row.to_string()).collect();
+    assert_eq!(node.rows("SELECT c FROM t WHERE v = 7"), every);
+    assert_eq!(node.rows("SELECT c FROM t WHERE v = 7 LIMIT 299"), every[..299]);
 }

@@ -158,7 +158,7 @@ fn rows_in_memory_that_one_of_two_indexes_lacks_are_never_read() {
 }
 
 /// How many rows a statement reads by an index, as its trace says.
-fn candidates(node: &TestNode, statement: &str) -> usize {
+pub fn candidates(node: &TestNode, statement: &str) -> usize {
     let events = node.trace(statement);
     let count = events.iter().find_map(|event| event.strip_suffix(" candidates")?.rsplit(' ').next()?.parse().ok());
     count.unwrap_or_else(|| panic!("no index in {events:?}"))
