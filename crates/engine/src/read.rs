@@ -14,7 +14,7 @@ pub(crate) use candidates::{candidates, common_candidates, is_complete};
 pub(crate) use nearest::nearest;
 pub use nearest::{NearestCandidates, NearestStep};
 pub use rows::{Rows, Target};
-pub(crate) use rows::{has_large_memtables, is_in_memory, prefetch, read, read_at, rows, writes_wait};
+pub(crate) use rows::{has_large_memtables, is_in_memory, prefetch, prefetch_hinted, read, read_at, rows, writes_wait};
 
 use model::{BoxCursor, KeyRange, PartitionKey, ReadRange};
 

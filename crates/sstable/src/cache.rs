@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
-use blockio::OpenOptions;
+use blockio::{OpenOptions, prefetch};
 use quick_cache::sync::{Cache, GuardResult};
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
@@ -78,6 +78,17 @@ impl Deref for Lent {
     }
 }
 
+/// Whatever block has a key's place in the array, with its head on the way to the processor.
+pub(crate) struct Approached(Guard<Option<Block>>);
+
+impl Approached {
+    /// The block's bytes, if its key is this one.
+    #[inline]
+    pub fn bytes_of(&self, key: Key) -> Option<&[u8]> {
+        self.0.as_deref().filter(|held| held.key == key).map(|held| &*held.bytes)
+    }
+}
+
 /// The result of a look-up that must not wait, when the cache lacks something or its contents make no sense. A caller
 /// that may wait will get the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +143,16 @@ impl NearBlocks {
         let held = lent.as_deref().filter(|held| held.key == key)?;
         held.see();
         Some(Lent(lent))
+    }
+
+    /// Whatever block has the place of this key. Its head is prefetched.
+    #[inline]
+    fn approach(&self, key: Key) -> Approached {
+        let lent = self.place(key).load();
+        if let Some(block) = lent.as_ref() {
+            prefetch(&**block);
+        }
+        Approached(lent)
     }
 
     /// Stores a block of the cache in its place, if that is free.
@@ -293,6 +314,19 @@ impl BlockCache {
             self.near.put(&block, &self.blocks);
             Some(Lent::from(block))
         })
+    }
+
+    /// Prefetches what [`approach`](Self::approach) reads.
+    #[inline]
+    pub(crate) fn prefetch_place(&self, key: Key) {
+        prefetch(self.near.place(key));
+    }
+
+    /// Begins to look at a block that a look-up will probably find soon, and prefetches its head. A thread has at most
+    /// eight blocks so at a time without writing to memory that threads share.
+    #[inline]
+    pub(crate) fn approach(&self, key: Key) -> Approached {
+        self.near.approach(key)
     }
 
     /// The block that was stored last with `put` under this key. Such keys are never loaded.

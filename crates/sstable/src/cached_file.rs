@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::cache::{Block, BlockCache, Key, Lent};
+use crate::cache::{Approached, Block, BlockCache, Key, Lent};
 
 /// An open file's blocks in the cache, which are removed when it is dropped.
 #[derive(Debug)]
@@ -68,6 +68,24 @@ impl CachedFile {
     #[inline]
     pub fn peek(&self, number: u64) -> Option<Lent> {
         self.cache.peek(self.key(number))
+    }
+
+    /// See [`BlockCache::prefetch_place`].
+    #[inline]
+    pub fn prefetch_place(&self, number: u64) {
+        self.cache.prefetch_place(self.key(number));
+    }
+
+    /// See [`BlockCache::approach`].
+    #[inline]
+    pub fn approach(&self, number: u64) -> Approached {
+        self.cache.approach(self.key(number))
+    }
+
+    /// The bytes of the block with this number, if that is what was approached.
+    #[inline]
+    pub fn bytes_of<'a>(&self, approached: &'a Approached, number: u64) -> Option<&'a [u8]> {
+        approached.bytes_of(self.key(number))
     }
 
     /// The block that was stored last with `put` under this number. Such numbers are never loaded.

@@ -50,7 +50,7 @@ pub use messaging::{MessageEncoder, read_update};
 pub use new_files::PreparedSSTable;
 pub use reader::{
     Edge, PartitionHint, PartitionSlice, ReadMode, RowLookup, SSTableCursor, SSTableReader, find_only_row, find_rows,
-    list_tables, read_statistics,
+    list_tables, prefetch_hinted, read_statistics,
 };
 pub use salvage::{Loss, Salvaged, salvage};
 pub use stats::{

@@ -8,6 +8,7 @@ mod find;
 mod find_rows;
 mod forward;
 mod partitions;
+mod prefetch;
 mod reversed;
 mod stored;
 mod waypoints;
@@ -26,6 +27,7 @@ pub(crate) use blocks::{Checksums, DataFile, DataWindow, Layout};
 pub use cursor::SSTableCursor;
 pub use find::{PartitionHint, RowLookup, find_only_row};
 pub use find_rows::{Edge, PartitionSlice, find_rows};
+pub use prefetch::prefetch_hinted;
 
 use crate::cache::BlockCache;
 use crate::clustering::kind;

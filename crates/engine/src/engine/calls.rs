@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use commitlog::{BlockWrites, LogHold, LogMetrics, QueueMeans, ReplayReport};
 use model::{BoxCursor, Index, KeyRange, Keyspace, Mutation, PartitionKey, ReadRange, RowRef, Schema, Table};
+use sstable::PartitionHint;
 use types::TokenRanges;
 use uuid::Uuid;
 
@@ -131,6 +132,12 @@ impl Engine {
     /// Prefetches the memory of memtables that reads and writes of these partitions will access right after.
     pub fn prefetch(&self, table: &Table, keys: &[&PartitionKey]) {
         read::prefetch(&self.shared, table, keys);
+    }
+
+    /// As [`prefetch`](Self::prefetch), for reads of partitions that SSTables probably have at these places, as far as
+    /// their data is cached. Waits for no device.
+    pub fn prefetch_hinted(&self, table: &Table, keys: &[&PartitionKey], hints: &[PartitionHint]) {
+        read::prefetch_hinted(&self.shared, table, keys, hints);
     }
 }
 

@@ -109,6 +109,11 @@ impl IndexCandidates {
         self.candidates.known_count()
     }
 
+    /// Whether the index says where an SSTable probably has the partition of the next place.
+    pub fn has_hint(&self) -> bool {
+        self.candidates.hint().is_some()
+    }
+
     /// Leaves out places that another index of the table does not have. Does nothing if one of them has entries of
     /// rows and the other of partitions, or if a clustering can have entries of different bytes, because a user type
     /// in it got a field.

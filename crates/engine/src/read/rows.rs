@@ -119,6 +119,14 @@ pub(crate) fn writes_wait(shared: &Shared) -> bool {
     !shared.log().is_periodic()
 }
 
+/// Prefetches the memory that reads of these partitions will access right after, in memtables and in the cached data of
+/// SSTables at these places.
+pub(crate) fn prefetch_hinted(shared: &Shared, table: &Table, keys: &[&PartitionKey], hints: &[PartitionHint]) {
+    prefetch(shared, table, keys);
+    let Ok(store) = shared.store(table) else { return };
+    sstable::prefetch_hinted(&store.borrow_view().sstables, hints);
+}
+
 /// Prefetches the memory of memtables that reads and writes of these partitions will access right after.
 pub(crate) fn prefetch(shared: &Shared, table: &Table, keys: &[&PartitionKey]) {
     let Ok(store) = shared.store(table) else { return };

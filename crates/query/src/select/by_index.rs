@@ -33,7 +33,7 @@ pub(super) struct Places {
     next: Option<IndexPlace>,
     /// The places that follow.
     ahead: VecDeque<IndexPlace>,
-    /// How many are read ahead next; 0 if memtables are small enough to be in the processor's caches.
+    /// How many are read ahead next; 0 if that is not worth it.
     ahead_count: usize,
     /// The most rows of a partition that are read next.
     rows_max: usize,
@@ -81,7 +81,8 @@ impl Places {
         let mut partitions: Vec<&PartitionKey> = self.ahead.iter().map(|place| &place.partition).collect();
         partitions.dedup();
         if partitions.len() > 1 {
-            page.prefetch_partitions(&partitions);
+            let hints: Vec<PartitionHint> = self.ahead.iter().filter_map(|place| place.hint).collect();
+            page.prefetch_places(&partitions, &hints);
         }
         Ok(())
     }
@@ -157,9 +158,8 @@ impl Page<'_> {
         let Some((index, mut candidates)) = found.next() else { return Ok(None) };
         let is_many = candidates.known_count() > FEW_CANDIDATES;
         found.filter(|_| is_many).for_each(|(_, other)| candidates.retain_those_of(other));
-        let is_large = self.execution().processor.engine().has_large_memtables(&plan.table);
         let mut places = Places {
-            ahead_count: if is_large { AHEAD } else { 0 },
+            ahead_count: if self.reads_ahead(&candidates) { AHEAD } else { 0 },
             rows_max: self.first_rows_max(),
             index,
             candidates,
@@ -176,6 +176,12 @@ impl Page<'_> {
         self.execution().note(|| format!("Executing read on {}.{} using index {name}", table.keyspace, table.name));
         places.advance(self)?;
         Ok(Some(places))
+    }
+
+    /// Whether it is worth it to prefetch the memory of several partitions together.
+    fn reads_ahead(&self, candidates: &IndexCandidates) -> bool {
+        let engine = self.execution().processor.engine();
+        candidates.known_count() > 1 && (candidates.has_hint() || engine.has_large_memtables(&self.plan().table))
     }
 
     /// The most rows of the first partition that are read at first: no more than the page may have, because most

@@ -6,6 +6,7 @@ use std::cmp;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use engine::PartitionHint;
 use model::{
     BoxCursor, Clusterings, ColumnData, KeyBound, KeyRange, PartitionKey, ReadError, ReadRange, Row, Slices, Table,
     TableForm, Unfiltered, UnfilteredCursor, ValuePlaces,
@@ -214,13 +215,14 @@ impl<'p> Page<'p> {
     /// Prefetches the memtables' memory for partitions that are read next.
     pub fn prefetch(&self, keys: &[PartitionKey]) {
         if let [_, _, ..] = keys {
-            self.prefetch_partitions(&keys.iter().collect::<Vec<_>>());
+            let keys: Vec<&PartitionKey> = keys.iter().collect();
+            self.execution.processor.engine().prefetch(&self.plan.table, &keys);
         }
     }
 
-    /// As [`prefetch`](Self::prefetch), for several partitions.
-    pub(super) fn prefetch_partitions(&self, keys: &[&PartitionKey]) {
-        self.execution.processor.engine().prefetch(&self.plan.table, keys);
+    /// As [`prefetch`](Self::prefetch), with the places where SSTables probably have partitions.
+    pub(super) fn prefetch_places(&self, keys: &[&PartitionKey], hints: &[PartitionHint]) {
+        self.execution.processor.engine().prefetch_hinted(&self.plan.table, keys, hints);
     }
 
     /// Reads the rows of a segment. Returns false if the page is full or the limit is reached.

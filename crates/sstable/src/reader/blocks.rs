@@ -228,6 +228,11 @@ impl DataFile {
         self.waypoints.put(position, waypoints.into_boxed_slice());
     }
 
+    /// The cache's share of the file.
+    pub fn cached_blocks(&self) -> &CachedFile {
+        &self.blocks
+    }
+
     /// A block that the cache has.
     #[inline]
     pub fn peek(&self, index: u64) -> Result<Lent, NotCached> {

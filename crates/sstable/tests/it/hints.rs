@@ -11,7 +11,7 @@ use model::{
 };
 use sstable::{
     Descriptor, PartitionHint, ReadMode, RowLookup, SSTableId, SSTableReader, SSTableWriter, WriterOptions,
-    find_only_row,
+    find_only_row, prefetch_hinted,
 };
 use testkit::{Random, seeds};
 use types::CqlType;
@@ -135,4 +135,32 @@ fn a_right_hint_finds_rows_whose_index_is_not_in_the_cache() {
         found += usize::from(look_up(other, &table, &key, Some(hint)).0 == RowLookup::Found);
     }
     assert!(found > 90, "{found} rows");
+}
+
+#[test]
+fn prefetching_at_right_and_wrong_places_reads_nothing() {
+    let (mut random, table) = (Random(2), table());
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    disk.create_dir_all(Path::new("/t")).unwrap();
+    let read = write(&disk, &table, 1, &mut random);
+    let known = positions(&read);
+    let unread = Arc::new(SSTableReader::open(&*disk, read.descriptor(), &table, &cache()).unwrap());
+    let sstables = [read, unread];
+    let bytes_read = sstables.each_ref().map(|sstable| sstable.data_bytes_read());
+    for count in 0..40 {
+        let hints: Vec<_> = (0..count)
+            .map(|_| PartitionHint {
+                sstable: [sstables[0].number(), sstables[1].number(), u64::MAX][random.below(3)],
+                position: match random.below(3) {
+                    0 => known.values().nth(random.below(known.len())).copied().unwrap_or_default(),
+                    1 => sstables[0].data_length_bytes() + random.below(9) as u64,
+                    _ => u64::MAX,
+                },
+            })
+            .collect();
+        prefetch_hinted(&sstables, &hints);
+    }
+    assert_eq!(sstables.each_ref().map(|sstable| sstable.data_bytes_read()), bytes_read);
+    let key = known.keys().next().unwrap();
+    assert!(look_up(&sstables[1..], &table, key, None).0 == RowLookup::Unknown, "nothing came into the cache");
 }
