@@ -5,8 +5,6 @@
 //!           the row as an unfiltered of a message: what it is now (1), what it was (2)
 //! ```
 
-use std::sync::Arc;
-
 use model::{PartitionKey, Row, RowObserver, RowRef, Table};
 use sstable::MessageEncoder;
 
@@ -21,8 +19,8 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    pub(crate) fn new(table: &Arc<Table>) -> Changes {
-        Changes { encoder: MessageEncoder::new(table), bytes: Vec::new(), error: None }
+    pub(crate) fn new(encoder: MessageEncoder) -> Changes {
+        Changes { encoder, bytes: Vec::new(), error: None }
     }
 
     /// The changes in their serialized form, unless one of them could not be written.

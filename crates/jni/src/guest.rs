@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use memtable::{AddressSpace, Memtable, MemtableFull, TrieMemtable, TrieOptions};
 use model::{BoxCursor, Mutation, ReadRange, RowObserver, Slices, Table, TableId, UnfilteredCursor};
-use sstable::{MessageEncoder, read_update};
+use sstable::{MessageEncoder, UpdateReader};
 
 use crate::changes::Changes;
 use crate::pages::Pages;
@@ -28,8 +28,23 @@ static ADDRESS_SPACE: LazyLock<Arc<AddressSpace>> = LazyLock::new(Arc::default);
 pub struct Guest {
     content: Content,
     /// The versions of the table, oldest first. Java knows them by their indexes.
-    tables: ArcSwap<Vec<Arc<Table>>>,
+    tables: ArcSwap<Vec<Arc<Version>>>,
     altering: Mutex<()>,
+}
+
+/// A version of the table, and what is made once for it.
+struct Version {
+    table: Arc<Table>,
+    updates: UpdateReader,
+    /// What the encoders of reads are clones of.
+    encoder: MessageEncoder,
+}
+
+impl Version {
+    /// `id` is Cassandra's.
+    fn new(table: Arc<Table>, id: TableId) -> Version {
+        Version { updates: UpdateReader::new(&table, id), encoder: MessageEncoder::new(&table), table }
+    }
 }
 
 /// Where the rows are.
@@ -45,8 +60,6 @@ struct Stored {
     store: Arc<Store>,
     /// The name of the keyspace in which the engine keeps it.
     name: String,
-    /// The id that it has in Cassandra.
-    id: TableId,
     is_discarded: AtomicBool,
 }
 
@@ -128,9 +141,9 @@ impl Guest {
     /// Fails if the description is damaged or has a type that CQL does not have.
     pub fn open(description: &[u8], shards: usize, shard_bytes_max: u64) -> Result<Guest, String> {
         let table = table_of(description, None).map_err(|error| error.to_string())?;
-        let shards = shards.clamp(1, SHARDS_MAX);
+        let (shards, id) = (shards.clamp(1, SHARDS_MAX), table.id);
         let memtable = TrieMemtable::in_address_space(&table, shards, options(shard_bytes_max), &ADDRESS_SPACE);
-        Ok(Guest::of(Content::Trie(ArcSwapOption::from_pointee(memtable)), table))
+        Ok(Guest::of(Content::Trie(ArcSwapOption::from_pointee(memtable)), table, id))
     }
 
     /// The table of a description in the engine; `None` if the choice is one that may find none.
@@ -139,16 +152,26 @@ impl Guest {
     pub fn open_stored(store: &Arc<Store>, description: &[u8], choice: Choice) -> Result<Option<Guest>, String> {
         let (id, ..) = id_and_name(description).map_err(|error| error.to_string())?;
         let Some((name, table)) = store.table(description, choice)? else { return Ok(None) };
-        let stored = Stored { store: store.clone(), name, id, is_discarded: AtomicBool::new(false) };
-        Ok(Some(Guest::of(Content::Stored(stored), table)))
+        let stored = Stored { store: store.clone(), name, is_discarded: AtomicBool::new(false) };
+        Ok(Some(Guest::of(Content::Stored(stored), table, id)))
     }
 
-    fn of(content: Content, table: Arc<Table>) -> Guest {
-        Guest { content, tables: ArcSwap::from_pointee(vec![table]), altering: Mutex::new(()) }
+    fn of(content: Content, table: Arc<Table>, id: TableId) -> Guest {
+        let version = Version::new(table, id);
+        Guest { content, tables: ArcSwap::from_pointee(vec![Arc::new(version)]), altering: Mutex::new(()) }
     }
 
-    fn table(&self, version: usize) -> Result<Arc<Table>, String> {
+    fn version(&self, version: usize) -> Result<Arc<Version>, String> {
         self.tables.load().get(version).cloned().ok_or_else(|| format!("there is no version {version} of the table"))
+    }
+
+    /// The newest version of the table.
+    fn newest(&self) -> Result<Arc<Table>, String> {
+        self.tables
+            .load()
+            .last()
+            .map(|version| version.table.clone())
+            .ok_or_else(|| "a memtable has a table".to_owned())
     }
 
     /// Notes that the table was altered. Returns the index of its new version.
@@ -157,17 +180,18 @@ impl Guest {
     pub fn alter(&self, description: &[u8]) -> Result<usize, String> {
         let _one_at_a_time = self.altering.lock().map_err(|_| "an alteration failed".to_owned())?;
         let mut tables = self.tables.load().as_ref().clone();
+        let newest = tables.last().ok_or("a memtable has a table")?;
         let table = match &self.content {
             Content::Stored(stored) => stored.usable()?.alter(&stored.name, description)?,
             Content::Trie(trie) => {
-                let table = table_of(description, tables.last().map(Arc::as_ref)).map_err(|error| error.to_string())?;
+                let table = table_of(description, Some(&newest.table)).map_err(|error| error.to_string())?;
                 if let Some(memtable) = trie.load_full() {
                     memtable.table_altered(&table);
                 }
                 table
             }
         };
-        tables.push(table);
+        tables.push(Arc::new(Version::new(table, newest.updates.id())));
         let version = tables.len() - 1;
         self.tables.store(Arc::new(tables));
         Ok(version)
@@ -186,24 +210,24 @@ impl Guest {
     ///
     /// Fails as `put` does, or if a changed row cannot be written in that form; the update was applied then.
     pub fn put_observed(&self, version: usize, update: &[u8]) -> Result<(Growth, Vec<u8>), Refusal> {
-        let mut changes = Changes::new(&self.table(version)?);
+        let mut changes = Changes::new(self.version(version)?.encoder.clone());
         let grown = self.apply(update, Some(&mut changes))?;
         Ok((grown, changes.into_bytes()?))
     }
 
     fn apply(&self, update: &[u8], observer: Option<&mut dyn RowObserver>) -> Result<Growth, Refusal> {
         let tables = self.tables.load();
-        let table = tables.last().ok_or("a memtable has a table")?;
+        let version = tables.last().ok_or("a memtable has a table")?;
         match &self.content {
             Content::Trie(trie) => {
-                let update = read_update(table, update).map_err(|error| error.to_string())?;
+                let update = version.updates.read(update).map_err(|error| error.to_string())?;
                 let memtable = trie.load();
                 let memtable = memtable.as_ref().ok_or(DISCARDED)?;
                 let bytes = memtable.apply(&update, observer)?;
                 Ok(Growth { bytes, is_half_full: memtable.is_half_full(update.key().token()) })
             }
             Content::Stored(_) if observer.is_some() => Err("mode 'storage' has no secondary indexes".into()),
-            Content::Stored(stored) => Ok(stored.write(table, update).map(|()| Growth::default())?),
+            Content::Stored(stored) => Ok(stored.write(&version.updates, update).map(|()| Growth::default())?),
         }
     }
 
@@ -212,17 +236,17 @@ impl Guest {
     ///
     /// Fails if the request is damaged or the memtable was discarded.
     pub fn read(&self, version: usize, request: &[u8]) -> Result<Option<Pages>, String> {
-        let table = self.table(version)?;
-        let range = Request::new(request).read_range(&table).map_err(|error| error.to_string())?;
+        let version = self.version(version)?;
+        let range = Request::new(request).read_range(&version.table).map_err(|error| error.to_string())?;
         let is_single = matches!(range.keys, model::KeyRange::Single(_));
-        let mut cursor = self.cursor(&table, &range)?;
+        let mut cursor = self.cursor(&version.table, &range)?;
         if !is_single {
             return Ok(Some(Pages::of_keys(cursor)));
         }
         if !cursor.advance_partition().map_err(|error| error.to_string())? {
             return Ok(None);
         }
-        Pages::of_partition(cursor, MessageEncoder::new(&table)).map(Some)
+        Pages::of_partition(cursor, version.encoder.clone()).map(Some)
     }
 
     fn cursor(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, String> {
@@ -246,9 +270,9 @@ impl Guest {
     ///
     /// Fails if the request is damaged or the memtable was discarded.
     pub fn count_keys(&self, version: usize, request: &[u8]) -> Result<(u64, u64), String> {
-        let table = self.table(version)?;
-        let range = Request::new(request).read_range(&table).map_err(|error| error.to_string())?;
-        let mut cursor = self.cursor(&table, &range)?;
+        let table = &self.version(version)?.table;
+        let range = Request::new(request).read_range(table).map_err(|error| error.to_string())?;
+        let mut cursor = self.cursor(table, &range)?;
         let (mut count, mut bytes) = (0, 0);
         while cursor.advance_partition().map_err(|error| error.to_string())? {
             count += 1;
@@ -271,8 +295,8 @@ impl Guest {
                 })
             }
             Content::Stored(stored) => {
-                let tables = self.tables.load();
-                let stats = stored.usable().ok()?.engine().table_stats(tables.last()?).ok()?;
+                let table = self.newest().ok()?;
+                let stats = stored.usable().ok()?.engine().table_stats(&table).ok()?;
                 Some(Usage {
                     partition_count: stats.sstable_partition_count + stats.memtable_partition_count,
                     used_bytes: stats.disk_bytes + stats.memtable_bytes,
@@ -286,9 +310,8 @@ impl Guest {
     /// Links the files of a table of the engine, memtables flushed first, into a snapshot of that name.
     pub fn snapshot(&self, name: &str, schema_cql: &str) -> Result<std::path::PathBuf, String> {
         let Content::Stored(stored) = &self.content else { return Err("only mode 'storage' has snapshots".into()) };
-        let tables = self.tables.load();
-        let table = tables.last().ok_or("a memtable has a table")?;
-        stored.usable()?.engine().snapshot(table, name, schema_cql).map_err(|error| error.to_string())
+        let table = self.newest()?;
+        stored.usable()?.engine().snapshot(&table, name, schema_cql).map_err(|error| error.to_string())
     }
 
     /// Removes the partitions outside of the ranges of a request (`request.rs`) from a table of the engine. Returns
@@ -299,17 +322,15 @@ impl Guest {
     pub fn clean_up(&self, request: &[u8]) -> Result<bool, String> {
         let kept = Request::new(request).token_ranges().map_err(|error| error.to_string())?;
         let Content::Stored(stored) = &self.content else { return Err("only mode 'storage' cleans up".into()) };
-        let tables = self.tables.load();
-        let table = tables.last().ok_or("a memtable has a table")?;
-        stored.usable()?.engine().clean_up(table, &kept).map_err(|error| error.to_string())
+        let table = self.newest()?;
+        stored.usable()?.engine().clean_up(&table, &kept).map_err(|error| error.to_string())
     }
 
     /// Notes the least timestamp of the rows that Cassandra has of a table of the engine itself, microseconds;
     /// `i64::MAX` if it has none. Until the first call, no tombstone of the table is purged.
     pub fn set_oldest_of_cassandra(&self, timestamp_micros: i64) -> Result<(), String> {
         let Content::Stored(stored) = &self.content else { return Err("only mode 'storage' purges tombstones".into()) };
-        let tables = self.tables.load();
-        let table = tables.last().ok_or("a memtable has a table")?;
+        let table = self.newest()?;
         stored.usable()?.set_oldest_of_cassandra(table.id, timestamp_micros);
         Ok(())
     }
@@ -337,12 +358,9 @@ impl Stored {
         }
     }
 
-    fn write(&self, table: &Arc<Table>, update: &[u8]) -> Result<(), String> {
-        // The engine has another id for the table.
-        let content = update.strip_prefix(self.id.0.as_bytes()).ok_or("an update of another table")?;
-        let update = [table.id.0.as_bytes(), content].concat();
-        let update = read_update(table, &update).map_err(|error| error.to_string())?;
-        let mutation = Mutation::new(vec![update]);
+    fn write(&self, updates: &UpdateReader, update: &[u8]) -> Result<(), String> {
+        let update = updates.read(update).map_err(|error| error.to_string())?;
+        let mutation = Mutation::from(update);
         engine::block_on(self.usable()?.engine().write(&mutation)).map_err(|error| error.to_string())
     }
 }

@@ -38,6 +38,11 @@ impl<'a> Input<'a> {
         self.remaining() == 0
     }
 
+    /// The bytes that were not consumed.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
     /// Offset in the file of the next byte.
     pub fn offset(&self) -> u64 {
         self.base.saturating_add(self.at as u64)

@@ -46,7 +46,7 @@ pub use dump::{DumpError, DumpLayout, DumpOptions, dump_json};
 pub use error::{Corruption, SSTableError};
 pub use filter::BloomFilter;
 pub use lifecycle::{ReplaceError, missing_tocs, remove_all_tables, remove_leftovers, remove_tables, replace_tables};
-pub use messaging::{MessageEncoder, read_update};
+pub use messaging::{MessageEncoder, UpdateReader};
 pub use new_files::PreparedSSTable;
 pub use reader::{
     Edge, PartitionHint, PartitionSlice, ReadMode, RowLookup, SSTableCursor, SSTableReader, find_only_row, find_rows,

@@ -12,9 +12,10 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use model::{
     ClusteringBound, Clusterings, DeletionTime, Marker, PartitionKey, PartitionUpdate, PartitionUpdateBuilder, Row,
-    RowBuilder, RowRef, Side, Slice, Table,
+    RowBuilder, RowRef, Side, Slice, Table, TableId,
 };
 use types::CqlType;
 
@@ -34,42 +35,101 @@ mod flag {
 /// Ends the unfiltereds of a partition.
 const END_OF_PARTITION: u8 = crate::data::flag::END_OF_PARTITION;
 
-/// Reads the bytes of `PartitionUpdate.serializer` (messaging version 5.0) as an update of `table`. A partition
-/// deletion with a negative timestamp is left out, because no SSTable can store it.
-///
-/// Fails if the bytes are damaged, are of another table, have a column that `table` does not know, or a value of a
-/// clustering column that its type does not have and that could not be read back.
-pub fn read_update(table: &Arc<Table>, bytes: &[u8]) -> Result<PartitionUpdate, SSTableError> {
-    let mut input = Input::new(MESSAGE, 0, bytes);
-    let id = input.take(16, "table id")?;
-    if id != table.id.0.as_bytes() {
-        return Err(input.damaged("the id of the table", format!("{id:02x?}")).into());
-    }
-    let key = input.vbytes("partition key")?;
-    if key.len() > usize::from(u16::MAX) {
-        return Err(input.damaged("a key of at most 65535 bytes", format!("{} bytes", key.len())).into());
-    }
-    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(key));
-    let flags = input.u8("flags")?;
-    if flags & flag::IS_EMPTY == 0 {
-        read_partition(flags, &mut input, &mut update)?;
-    }
-    if !input.is_empty() {
-        return Err(input.damaged("the end of the update", format!("{} more bytes", input.remaining())).into());
-    }
-    Ok(update.build())
+/// The most sets of columns of which a reader keeps how they relate to those of the table.
+const RELATED_MAX: usize = 16;
+
+/// Reads the updates of one version of a table. Writes with the same columns share how these relate to the table's.
+/// Any number of threads may use it.
+#[derive(Debug)]
+pub struct UpdateReader {
+    table: Arc<Table>,
+    /// The id of the table in messages.
+    id: TableId,
+    related: ArcSwap<Vec<Arc<Related>>>,
 }
 
-fn read_partition(flags: u8, input: &mut Input<'_>, update: &mut PartitionUpdateBuilder) -> Result<(), SSTableError> {
-    if flags & flag::IS_REVERSED != 0 {
-        return Err(input.damaged("rows in clustering order", "a reversed partition").into());
+/// How the columns of a message relate to those of the table.
+#[derive(Debug)]
+struct Related {
+    has_static_row: bool,
+    /// The part of a message that names the columns. No such part is the beginning of another one.
+    names: Box<[u8]>,
+    columns: FileColumns,
+}
+
+impl UpdateReader {
+    /// A reader of updates of `table`, which messages know as `id`.
+    pub fn new(table: &Arc<Table>, id: TableId) -> UpdateReader {
+        UpdateReader { table: table.clone(), id, related: ArcSwap::default() }
     }
-    let table = update.table().clone();
-    let base = EncodingBase::read(input)?;
-    let statics = if flags & flag::HAS_STATIC_ROW != 0 { read_names(input)? } else { Vec::new() };
-    let regulars = read_names(input)?;
-    let columns = FileColumns::of_message(&statics, &regulars, &table)?;
-    let decoder = Decoder { base, columns: &columns, table: &table };
+
+    /// The id of the table in messages.
+    pub fn id(&self) -> TableId {
+        self.id
+    }
+
+    /// Reads the bytes of `PartitionUpdate.serializer` (messaging version 5.0). A partition deletion with a negative
+    /// timestamp is left out, because no SSTable can store it.
+    ///
+    /// Fails if the bytes are damaged, are of another table, have a column that the table does not know, or a value of a
+    /// clustering column that its type does not have and that could not be read back.
+    pub fn read(&self, bytes: &[u8]) -> Result<PartitionUpdate, SSTableError> {
+        let mut input = Input::new(MESSAGE, 0, bytes);
+        let id = input.take(16, "table id")?;
+        if id != self.id.0.as_bytes() {
+            return Err(input.damaged("the id of the table", format!("{id:02x?}")).into());
+        }
+        let key = input.vbytes("partition key")?;
+        if key.len() > usize::from(u16::MAX) {
+            return Err(input.damaged("a key of at most 65535 bytes", format!("{} bytes", key.len())).into());
+        }
+        let mut update = PartitionUpdateBuilder::new(self.table.clone(), PartitionKey::new(key));
+        let flags = input.u8("flags")?;
+        if flags & flag::IS_EMPTY == 0 {
+            if flags & flag::IS_REVERSED != 0 {
+                return Err(input.damaged("rows in clustering order", "a reversed partition").into());
+            }
+            let base = EncodingBase::read(&mut input)?;
+            let related = self.related(flags & flag::HAS_STATIC_ROW != 0, &mut input)?;
+            let decoder = Decoder { base, columns: &related.columns, table: &self.table };
+            read_partition(flags, &decoder, &mut input, &mut update)?;
+        }
+        if !input.is_empty() {
+            return Err(input.damaged("the end of the update", format!("{} more bytes", input.remaining())).into());
+        }
+        Ok(update.build())
+    }
+
+    /// Reads the names of columns.
+    fn related(&self, has_static_row: bool, input: &mut Input<'_>) -> Result<Arc<Related>, SSTableError> {
+        let known = self.related.load();
+        let is_same =
+            |known: &&Arc<Related>| known.has_static_row == has_static_row && input.rest().starts_with(&known.names);
+        if let Some(same) = known.iter().find(is_same) {
+            input.take(same.names.len(), "column names")?;
+            return Ok(same.clone());
+        }
+        let before = input.rest();
+        let statics = if has_static_row { read_names(input)? } else { Vec::new() };
+        let regulars = read_names(input)?;
+        let columns = FileColumns::of_message(&statics, &regulars, &self.table)?;
+        let names = before[..before.len() - input.remaining()].into();
+        let related = Arc::new(Related { has_static_row, names, columns });
+        if known.len() < RELATED_MAX {
+            // If another thread adds one at the same time, either is lost and added later.
+            let all = known.iter().chain([&related]).cloned().collect();
+            self.related.store(Arc::new(all));
+        }
+        Ok(related)
+    }
+}
+
+fn read_partition(
+    flags: u8,
+    decoder: &Decoder<'_>,
+    input: &mut Input<'_>,
+    update: &mut PartitionUpdateBuilder,
+) -> Result<(), SSTableError> {
     if flags & flag::HAS_PARTITION_DELETION != 0 {
         update.delete_partition(decoder.deletion(input)?);
     }
@@ -79,7 +139,7 @@ fn read_partition(flags: u8, input: &mut Input<'_>, update: &mut PartitionUpdate
         if head.is_end() || head.is_marker() || !head.is_static() {
             return Err(input.damaged("a static row", "something else").into());
         }
-        rows.read(&decoder, &head, input)?;
+        rows.read(decoder, &head, input)?;
         if !rows.blob.is_empty() {
             update.static_row(&rows.blob);
         }
@@ -87,7 +147,7 @@ fn read_partition(flags: u8, input: &mut Input<'_>, update: &mut PartitionUpdate
     if flags & flag::HAS_ROW_ESTIMATE != 0 {
         input.uvint("row estimate")?;
     }
-    let has_checked = table.clustering().iter().any(|column| is_checked(&column.ty));
+    let has_checked = decoder.table.clustering().iter().any(|column| is_checked(&column.ty));
     let mut open = None;
     loop {
         let head = decoder.head(input, &mut rows.clustering)?;
@@ -95,7 +155,7 @@ fn read_partition(flags: u8, input: &mut Input<'_>, update: &mut PartitionUpdate
             break;
         }
         if has_checked {
-            check_clustering(&table, &rows.clustering, input)?;
+            check_clustering(decoder.table, &rows.clustering, input)?;
         }
         if head.is_marker() {
             let (before, after) = decoder.marker(&head, input)?;
@@ -107,7 +167,7 @@ fn read_partition(flags: u8, input: &mut Input<'_>, update: &mut PartitionUpdate
         if head.is_static() {
             return Err(input.damaged("a row that is not static", "a static row").into());
         }
-        rows.read(&decoder, &head, input)?;
+        rows.read(decoder, &head, input)?;
         if !rows.blob.is_empty() {
             update.row(&rows.clustering, &rows.blob);
         }
@@ -189,7 +249,8 @@ impl RowReader {
 }
 
 /// Writes rows and markers as messages have them, relative to the default base and with all columns that the table has.
-#[derive(Debug)]
+/// A clone shares what depends on the table alone.
+#[derive(Clone, Debug)]
 pub struct MessageEncoder {
     table: Arc<Table>,
     encoder: Encoder,
@@ -231,5 +292,96 @@ impl MessageEncoder {
     /// Appends the end of a partition, or of a part of one.
     pub fn end(&self, out: &mut Vec<u8>) {
         out.push(END_OF_PARTITION);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{ColumnKind, TableBuilder};
+    use testkit::{Random, seed};
+    use types::CqlType;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const STATICS: usize = 3;
+    const REGULARS: usize = 8;
+    const ID_IN_MESSAGES: TableId = TableId(Uuid::from_bytes([7; 16]));
+
+    fn table() -> Arc<Table> {
+        let names = |name: char, count: usize| (0..count).map(move |i| format!("{name}{i}")).collect::<Vec<_>>();
+        let (statics, regulars) = (names('s', STATICS), names('v', REGULARS));
+        let statics = statics.iter().map(|name| (name.as_str(), CqlType::Int, ColumnKind::Static));
+        let regulars = regulars.iter().map(|name| (name.as_str(), CqlType::Int, ColumnKind::Regular));
+        let builder = TableBuilder::new("ks", "t", TableId(Uuid::from_bytes([1; 16])));
+        let builder = builder.partition_key("k", CqlType::Int).clustering("c", CqlType::Int, false);
+        Arc::new(builder.add_all(statics.chain(regulars)).build())
+    }
+
+    /// Some of the columns, at least one.
+    fn some(random: &mut Random, name: char, count: usize) -> Vec<String> {
+        let chosen: Vec<_> = (0..count).filter(|_| random.below(2) == 0).map(|i| format!("{name}{i}")).collect();
+        if chosen.is_empty() { vec![format!("{name}0")] } else { chosen }
+    }
+
+    fn push_names(names: &[String], message: &mut Vec<u8>) {
+        message.push(names.len() as u8);
+        for name in names {
+            message.push(name.len() as u8);
+            message.extend_from_slice(name.as_bytes());
+        }
+    }
+
+    /// A row that has all columns of the message, from the timestamp on.
+    fn push_row(columns: usize, random: &mut Random, message: &mut Vec<u8>) {
+        message.push(random.below(100) as u8);
+        for _ in 0..columns {
+            message.push(8);
+            message.extend_from_slice(&(random.below(1000) as u32).to_be_bytes());
+        }
+    }
+
+    /// An update of random columns, perhaps of static ones too.
+    fn message(random: &mut Random) -> Vec<u8> {
+        let has_static_row = random.below(2) == 0;
+        let (statics, regulars) = (some(random, 's', STATICS), some(random, 'v', REGULARS));
+        let mut message = ID_IN_MESSAGES.0.as_bytes().to_vec();
+        message.extend_from_slice(&[4, 0, 0, 0, random.below(9) as u8]);
+        message.push(if has_static_row { flag::HAS_STATIC_ROW } else { 0 });
+        message.extend_from_slice(&[0, 0, 0]);
+        if has_static_row {
+            push_names(&statics, &mut message);
+        }
+        push_names(&regulars, &mut message);
+        if has_static_row {
+            message.extend_from_slice(&[0xa4, 1]);
+            push_row(statics.len(), random, &mut message);
+        }
+        message.extend_from_slice(&[0x24, 0, 0, 0, 0, random.below(9) as u8]);
+        push_row(regulars.len(), random, &mut message);
+        message.push(END_OF_PARTITION);
+        message
+    }
+
+    #[test]
+    fn updates_are_read_alike_whatever_columns_the_updates_before_them_had() {
+        let (table, mut random) = (table(), Random(seed(26)));
+        let used = UpdateReader::new(&table, ID_IN_MESSAGES);
+        for number in 0..2000 {
+            let message = message(&mut random);
+            let fresh = UpdateReader::new(&table, ID_IN_MESSAGES).read(&message).unwrap();
+            let read = used.read(&message).unwrap();
+            assert_eq!(read.as_bytes(), fresh.as_bytes(), "update {number}");
+        }
+        assert_eq!(used.related.load().len(), RELATED_MAX, "no more are kept");
+    }
+
+    #[test]
+    fn columns_are_related_to_those_of_the_table_once() {
+        let (table, mut random) = (table(), Random(seed(27)));
+        let (reader, message) = (UpdateReader::new(&table, ID_IN_MESSAGES), message(&mut random));
+        (0..3).for_each(|_| drop(reader.read(&message).unwrap()));
+        assert_eq!(reader.related.load().len(), 1);
+        assert!(UpdateReader::new(&table, table.id).read(&message).is_err(), "of another table");
     }
 }

@@ -1,5 +1,7 @@
 //! Writing the model's rows and markers as unfiltereds, cell by cell.
 
+use std::sync::Arc;
+
 use model::{Cell, ColumnData, ComplexCells, DeletionTime, Liveness, Marker, PlainRow, Row, Side, StoredRow, Table};
 use types::vint;
 
@@ -43,16 +45,29 @@ impl WrittenColumns {
 const LARGE_ROW_BYTES: usize = 256 << 10;
 
 /// Encodes the data of one file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Encoder {
     base: EncodingBase,
-    statics: WrittenColumns,
-    regulars: WrittenColumns,
-    clustering: Vec<Option<usize>>,
+    layout: Arc<Layout>,
     form: UnfilteredForm,
     body: Vec<u8>,
     /// Indexes in the file of the row's columns.
     present: Vec<usize>,
+}
+
+/// The part of an encoder that does not change.
+#[derive(Debug)]
+struct Layout {
+    statics: WrittenColumns,
+    regulars: WrittenColumns,
+    /// The fixed lengths of the clustering values.
+    clustering: Vec<Option<usize>>,
+}
+
+impl Layout {
+    fn of(&self, is_static: bool) -> &WrittenColumns {
+        if is_static { &self.statics } else { &self.regulars }
+    }
 }
 
 impl Encoder {
@@ -69,20 +84,17 @@ impl Encoder {
         statics: &[usize],
         regulars: &[usize],
     ) -> Self {
-        Encoder {
-            form,
-            base,
+        let layout = Layout {
             statics: WrittenColumns::new(table, true, statics),
             regulars: WrittenColumns::new(table, false, regulars),
             clustering: table.clustering().iter().map(|column| column.ty.fixed_length()).collect(),
-            body: Vec::new(),
-            present: Vec::new(),
-        }
+        };
+        Encoder { form, base, layout: Arc::new(layout), body: Vec::new(), present: Vec::new() }
     }
 
     /// Whether every partition has a static row.
     pub fn has_statics(&self) -> bool {
-        !self.statics.columns.is_empty()
+        !self.layout.statics.columns.is_empty()
     }
 
     fn timestamp(base: &EncodingBase, timestamp: i64, out: &mut Vec<u8>) {
@@ -114,7 +126,7 @@ impl Encoder {
         out.extend_from_slice(&[flag::IS_MARKER, kind]);
         let count = component_count(marker.prefix) as u16;
         out.extend_from_slice(&count.to_be_bytes());
-        write_values(&self.clustering, marker.prefix, out)?;
+        write_values(&self.layout.clustering, marker.prefix, out)?;
         self.begin_body(previous_size);
         for deletion in [marker.before, marker.after].iter().filter(|deletion| !deletion.is_live()) {
             Self::deletion(&self.base, *deletion, &mut self.body);
@@ -187,7 +199,7 @@ impl Encoder {
         stats: &mut impl RowStats,
         out: &mut Vec<u8>,
     ) -> Result<bool, SSTableError> {
-        let columns = &self.regulars.columns;
+        let columns = &self.layout.regulars.columns;
         // The file may omit columns of which no row has a cell.
         if columns.len() != row.values.len() {
             return Ok(false);
@@ -201,7 +213,7 @@ impl Encoder {
         }
         self.check_clustering(clustering)?;
         out.push(flag::HAS_TIMESTAMP | flag::HAS_ALL_COLUMNS);
-        write_values(&self.clustering, clustering, out)?;
+        write_values(&self.layout.clustering, clustering, out)?;
         if self.form == UnfilteredForm::File {
             vint::write_uvint(size as u64, out);
             out.reserve(size);
@@ -229,7 +241,7 @@ impl Encoder {
         stats: &mut impl RowStats,
         out: &mut Vec<u8>,
     ) -> Result<(), SSTableError> {
-        let WrittenColumns { columns, places } = &self.regulars;
+        let WrittenColumns { columns, places } = &self.layout.regulars;
         if columns.len() != places.len() {
             let what = format!("a row of {} columns as it is stored, in a file of {}", places.len(), columns.len());
             return Err(SSTableError::Unwritable { what });
@@ -238,7 +250,7 @@ impl Encoder {
         let timestamp = row.timestamp.wrapping_sub(self.base.timestamp) as u64;
         let size = vint::uvint_size(previous_size) + vint::uvint_size(timestamp) + row.cells.len();
         out.push(STORED_ROW);
-        write_values(&self.clustering, row.clustering, out)?;
+        write_values(&self.layout.clustering, row.clustering, out)?;
         vint::write_uvint(size as u64, out);
         vint::write_uvint(previous_size, out);
         vint::write_uvint(timestamp, out);
@@ -291,7 +303,7 @@ impl Encoder {
         } else {
             out.push(flags);
             self.check_clustering(clustering)?;
-            write_values(&self.clustering, clustering, out)?;
+            write_values(&self.layout.clustering, clustering, out)?;
         }
         self.push_body(out);
         if is_large {
@@ -302,17 +314,17 @@ impl Encoder {
 
     fn check_clustering(&self, clustering: &[u8]) -> Result<(), SSTableError> {
         let count = component_count(clustering);
-        if count == self.clustering.len() {
+        if count == self.layout.clustering.len() {
             return Ok(());
         }
-        let what = format!("a row with {count} clustering values in a table of {}", self.clustering.len());
+        let what = format!("a row with {count} clustering values in a table of {}", self.layout.clustering.len());
         Err(SSTableError::Unwritable { what })
     }
 
     /// Records which columns are present. Returns the flag for complex deletions if there is one.
     fn survey(&mut self, table: &Table, is_static: bool, row: Row<'_>) -> Result<u8, SSTableError> {
         self.present.clear();
-        let written = if is_static { &self.statics } else { &self.regulars };
+        let written = self.layout.of(is_static);
         let mut flags = 0;
         for (index, data) in self.form.columns(row, table) {
             let Some(place) = written.places.get(index).copied().flatten() else {
@@ -331,7 +343,7 @@ impl Encoder {
 
     /// Appends the column subset to the body, or sets the flag that all columns are present.
     fn write_subset(&mut self, is_static: bool, flags: &mut u8) {
-        let count = if is_static { self.statics.columns.len() } else { self.regulars.columns.len() };
+        let count = self.layout.of(is_static).columns.len();
         let present = self.present.len();
         if present == count {
             *flags |= flag::HAS_ALL_COLUMNS;
@@ -368,8 +380,8 @@ impl Encoder {
         flags: u8,
         stats: &mut impl RowStats,
     ) -> Result<usize, SSTableError> {
-        let Encoder { base, statics, regulars, form, body, .. } = self;
-        let written = if is_static { statics } else { regulars };
+        let Encoder { base, layout, form, body, .. } = self;
+        let written = layout.of(is_static);
         let mut columns_set = 0;
         for (index, data) in form.columns(row, table) {
             let Some(place) = written.places[index] else { continue };
