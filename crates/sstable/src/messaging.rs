@@ -71,8 +71,8 @@ impl UpdateReader {
     /// Reads the bytes of `PartitionUpdate.serializer` (messaging version 5.0). A partition deletion with a negative
     /// timestamp is left out, because no SSTable can store it.
     ///
-    /// Fails if the bytes are damaged, are of another table, have a column that the table does not know, or a value of a
-    /// clustering column that its type does not have and that could not be read back.
+    /// Fails if the bytes are damaged, are of another table, have a column that the table does not know, or a value of
+    /// a clustering column that its type does not have and that could not be read back.
     pub fn read(&self, bytes: &[u8]) -> Result<PartitionUpdate, SSTableError> {
         let mut input = Input::new(MESSAGE, 0, bytes);
         let id = input.take(16, "table id")?;
