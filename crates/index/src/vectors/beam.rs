@@ -7,10 +7,11 @@ use std::ops::Range;
 
 use sstable::SSTableError;
 
+use super::graph::{WIDTH_ABOVE, below};
 use super::space::Target;
 
 /// The least number of the nearest points that a walk keeps. It ends when all of them were looked at.
-pub(crate) const WIDTH_MIN: usize = 128;
+pub(crate) const WIDTH_MIN: usize = 64;
 /// A walk that keeps some number of points gives this part of them, because the last ones are the least certain.
 const CERTAIN_PART: usize = 4;
 /// The width is multiplied by this when more points are asked for.
@@ -23,6 +24,9 @@ pub(crate) trait Nodes {
 
     /// Where walks begin; `None` if there is no graph.
     fn entry(&self) -> Option<u32>;
+
+    /// The graph above this one; `None` if there is none.
+    fn above(&self) -> Option<Box<dyn Nodes + '_>>;
 
     /// The distance of a point to the target, as [`Target::distance`] says.
     fn distance(&self, node: u32, target: &Target) -> Result<f32, SSTableError>;
@@ -78,6 +82,8 @@ pub(crate) struct Beam {
     nearest: BinaryHeap<Bound>,
     width: usize,
     given: usize,
+    /// How many points were visited in the graphs above.
+    seen_above: usize,
     /// Where there is no graph, the next point to measure, and the points before it until all were measured.
     next: u32,
     all: Vec<Near>,
@@ -118,6 +124,7 @@ impl Beam {
             nearest: BinaryHeap::new(),
             width,
             given: 0,
+            seen_above: 0,
             next: 0,
             all: Vec::new(),
             neighbours: Vec::new(),
@@ -129,6 +136,7 @@ impl Beam {
         let Some(entry) = nodes.entry() else { return self.scan_all(nodes, target, steps) };
         if self.distances.is_empty() {
             self.visit(entry, nodes, target)?;
+            self.descend(nodes, target)?;
         }
         let until = self.distances.len().saturating_add(steps);
         loop {
@@ -152,6 +160,19 @@ impl Beam {
             }
             self.neighbours = neighbours;
         }
+    }
+
+    /// Visits the points that a narrow walk in the graph above finds.
+    fn descend(&mut self, nodes: &dyn Nodes, target: &Target) -> Result<(), SSTableError> {
+        let Some(above) = nodes.above() else { return Ok(()) };
+        let mut beam = Beam::with_width(above.count(), WIDTH_ABOVE);
+        while !beam.walk(&*above, target, usize::MAX)? {}
+        for _ in 0..WIDTH_ABOVE {
+            let Some(near) = beam.take() else { break };
+            self.visit(below(near.node), nodes, target)?;
+        }
+        self.seen_above = beam.seen_count();
+        Ok(())
     }
 
     fn scan_all(&mut self, nodes: &dyn Nodes, target: &Target, steps: usize) -> Result<bool, SSTableError> {
@@ -227,9 +248,9 @@ impl Beam {
         Some(near)
     }
 
-    /// The number of points that it visited.
+    /// The number of points that it visited, with those in the graphs above.
     pub fn seen_count(&self) -> usize {
-        self.distances.len()
+        self.distances.len() + self.seen_above
     }
 
     /// The bytes that it holds.

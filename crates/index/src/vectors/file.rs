@@ -12,13 +12,13 @@ use sstable::{BlockCache, Corruption, SSTableError, TRIE_PAGE_BYTES, TrieFile};
 use types::Similarity;
 
 use super::beam::{Beam, Near, Nodes};
-use super::graph::DEGREE_MAX;
+use super::graph::{DEGREE_MAX, count_above};
 use super::search::VectorSource;
 use super::space::{Space, Target, coordinates};
 use crate::paged::{Footer, FooterBytes, Form, Origin};
 
 /// The form of these files.
-pub(crate) const FORM: Form = Form { magic: b"ESPV", version: 1, segment_bytes: 44 };
+pub(crate) const FORM: Form = Form { magic: b"ESPV", version: 2, segment_bytes: 44 };
 
 /// The entry of a segment without a graph.
 pub(crate) const NO_ENTRY: u32 = u32::MAX;
@@ -69,7 +69,7 @@ impl Segment {
             && first_page <= keys_page
             && keys_page <= ends_page
             && ends_page <= page_count
-            && segment.layout(similarity).pages(count) <= keys_page - first_page
+            && segment.layout(similarity).all_pages(count) <= keys_page - first_page
             && u64::from(count) * 4 <= (page_count - ends_page) * PAGE;
         if !is_sound {
             return Err(footer.damaged("a segment within the file", format!("{segment:?}")));
@@ -104,6 +104,12 @@ impl Layout {
             0 => node * (self.node_bytes() as u64).next_multiple_of(PAGE),
             per_page => node / per_page * PAGE + node % per_page * self.node_bytes() as u64,
         }
+    }
+
+    /// The pages of a graph of this number of nodes and of those above it.
+    fn all_pages(self, count: u32) -> u64 {
+        let above = |count: &u32| count_above(*count as usize).filter(|_| self.has_graph).map(|above| above as u32);
+        std::iter::successors(Some(count), above).map(|count| self.pages(count)).sum()
     }
 
     /// The pages of this number of nodes, at least one.
@@ -216,7 +222,14 @@ impl VectorSource for FileSearch {
     fn search(&mut self, steps: usize) -> Result<bool, SSTableError> {
         let segment = &self.file.segments[self.segment];
         let layout = segment.layout(self.file.similarity);
-        let nodes = FileNodes { file: &self.file, segment, layout, buffer: &self.buffer };
+        let nodes = FileNodes {
+            file: &self.file,
+            layout,
+            first_page: segment.first_page,
+            count: segment.count,
+            entry: (segment.entry != NO_ENTRY).then_some(segment.entry),
+            buffer: &self.buffer,
+        };
         self.beam.walk(&nodes, &self.target, steps)
     }
 
@@ -237,27 +250,35 @@ impl VectorSource for FileSearch {
     }
 }
 
-/// The points and neighbours of a segment.
+/// The points and neighbours of one graph of a segment.
 struct FileNodes<'f> {
     file: &'f VectorFile,
-    segment: &'f Segment,
     layout: Layout,
+    first_page: u64,
+    count: u32,
+    entry: Option<u32>,
     buffer: &'f RefCell<Vec<u8>>,
 }
 
 impl FileNodes<'_> {
     fn position(&self, node: u32) -> u64 {
-        self.segment.first_page * PAGE + self.layout.position(node)
+        self.first_page * PAGE + self.layout.position(node)
     }
 }
 
 impl Nodes for FileNodes<'_> {
     fn count(&self) -> usize {
-        self.segment.count as usize
+        self.count as usize
     }
 
     fn entry(&self) -> Option<u32> {
-        (self.segment.entry != NO_ENTRY).then_some(self.segment.entry)
+        self.entry
+    }
+
+    fn above(&self) -> Option<Box<dyn Nodes + '_>> {
+        let count = count_above(self.count as usize)? as u32;
+        let first_page = self.first_page + self.layout.pages(self.count);
+        Some(Box::new(FileNodes { first_page, count, entry: Some(0), ..*self }))
     }
 
     fn distance(&self, node: u32, target: &Target) -> Result<f32, SSTableError> {
@@ -298,8 +319,8 @@ impl Nodes for FileNodes<'_> {
         if count as usize > DEGREE_MAX {
             return Err(self.file.damaged(position, "the number of a vector's neighbours", count));
         }
-        match out.iter().find(|neighbour| **neighbour >= self.segment.count) {
-            Some(neighbour) => Err(self.file.damaged(position, "a neighbour in the segment", neighbour)),
+        match out.iter().find(|neighbour| **neighbour >= self.count) {
+            Some(neighbour) => Err(self.file.damaged(position, "a neighbour in the graph", neighbour)),
             None => Ok(()),
         }
     }

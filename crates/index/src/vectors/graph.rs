@@ -1,8 +1,12 @@
 //! Building a graph over points, in which a walk finds the nearest points to a target.
 //!
-//! It has one layer, as the graphs of DiskANN. Points are added in random order: the points near a new one are searched
-//! for in the graph so far, and of them those become its neighbours that lie in different directions. In the end every
-//! point can be reached from the entry.
+//! A graph over many points has another one above it, over about each 16th of them, and so on, as the layers of HNSW. A
+//! walk begins near the points that it found above: where points lie in clusters, nearly all neighbours of a point
+//! are of its own cluster, and a walk in one graph would have to be very wide to come to the right one.
+//!
+//! Points are added in random order, those of the graph above first: the points near a new one are searched for in the
+//! graph so far, and of them those become its neighbours that lie in different directions. In the end every point can
+//! be reached from the entry.
 
 use types::similarity::squared_distance;
 
@@ -14,12 +18,21 @@ const DEGREE_BUILT: usize = 28;
 const DEGREE_SLACK: usize = 36;
 /// How many near points a search for neighbours keeps. It is Cassandra's `construction_beam_width`.
 const BEAM: usize = 100;
-/// A point is left out as a neighbour if another neighbour is this much nearer to it (of squared distances).
-const SPREAD: f32 = 1.44;
+/// A point is left out as a neighbour if another neighbour is this much nearer to it (of squared distances). With more
+/// than this no point of a cluster in many dimensions is left out for another, and then those at its border are
+/// neighbours of none.
+const SPREAD: f32 = 1.05;
+/// The graph above has one of this many points.
+const PART: usize = 16;
+/// A graph above has at least this many points.
+const ABOVE_MIN: usize = 2;
+/// How many near points a search in a graph above keeps.
+pub(crate) const WIDTH_ABOVE: usize = 8;
 /// The number of points between two checks of whether the build should continue.
 const POINTS_PER_LOOK: usize = 64;
 
 /// Points of the same number of coordinates.
+#[derive(Clone, Copy)]
 pub(crate) struct Points<'p> {
     pub coordinates: usize,
     pub values: &'p [f32],
@@ -43,8 +56,36 @@ impl Points<'_> {
 /// A finished graph: the neighbours of each point.
 pub(crate) struct Graph {
     pub neighbours: Vec<Vec<u32>>,
-    /// Where searches begin.
+    /// Where searches begin. It is 0 in a graph above another one.
     pub entry: u32,
+    /// `None` if there are few points.
+    pub above: Option<Box<Above>>,
+}
+
+/// The graph above another one, and its points, which are copies of some of that one's.
+pub(crate) struct Above {
+    values: Vec<f32>,
+    coordinates: usize,
+    pub graph: Graph,
+}
+
+impl Above {
+    pub fn points(&self) -> Points<'_> {
+        Points { coordinates: self.coordinates, values: &self.values }
+    }
+}
+
+/// How many points the graph above one of `count` points has; `None` if there is none.
+pub(crate) fn count_above(count: usize) -> Option<usize> {
+    Some(count / PART).filter(|above| *above >= ABOVE_MIN)
+}
+
+/// The number of a point of the graph above in the graph below it: a random one of `PART` that follow one another,
+/// because clusters may recur in the order of rows.
+pub(crate) fn below(above: u32) -> u32 {
+    let mut mixed = u64::from(above).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    above.wrapping_mul(PART as u32).wrapping_add((mixed >> 32) as u32 % PART as u32)
 }
 
 /// A point and its distance from another.
@@ -52,23 +93,37 @@ type Near = (f32, u32);
 
 /// Builds a graph of at least one point. `None` if `goes_on` says that it should not.
 pub(crate) fn build(points: &Points<'_>, goes_on: &mut dyn FnMut() -> bool) -> Option<Graph> {
-    let order = shuffled(points.len());
-    let entry = middle(points);
-    let mut builder = Builder {
-        points,
-        neighbours: vec![Vec::new(); points.len()],
-        seen: vec![0; points.len()],
-        search: 0,
-        near: Vec::new(),
+    build_from(points, middle(points), goes_on)
+}
+
+/// Builds a graph with this entry, after the one above it.
+fn build_from(points: &Points<'_>, entry: u32, goes_on: &mut dyn FnMut() -> bool) -> Option<Graph> {
+    let above = match count_above(points.len()) {
+        Some(count) => Some(Box::new(build_above(points, count as u32, goes_on)?)),
+        None => None,
     };
-    for (count, node) in order.into_iter().filter(|node| *node != entry).enumerate() {
+    let mut builder = Builder::new(points, above.as_deref());
+    let count_above = above.as_ref().map_or(0, |above| above.graph.neighbours.len()) as u32;
+    let is_there = |node: u32| {
+        let above = node / PART as u32;
+        if count_above == 0 { node == entry } else { above < count_above && below(above) == node }
+    };
+    let order = shuffled(points.len()).into_iter().filter(|node| !is_there(*node));
+    for (count, node) in order.enumerate() {
         if count % POINTS_PER_LOOK == 0 && !goes_on() {
             return None;
         }
         builder.add(node, entry);
     }
     builder.connect(entry, goes_on)?;
-    Some(Graph { neighbours: builder.neighbours, entry })
+    Some(Graph { neighbours: builder.neighbours, entry, above })
+}
+
+fn build_above(points: &Points<'_>, count: u32, goes_on: &mut dyn FnMut() -> bool) -> Option<Above> {
+    let coordinates = points.coordinates;
+    let values: Vec<f32> = (0..count).flat_map(|node| points.point(below(node))).copied().collect();
+    let graph = build_from(&Points { coordinates, values: &values }, 0, goes_on)?;
+    Some(Above { values, coordinates, graph })
 }
 
 /// All numbers below `count` in an order that looks random and is always the same.
@@ -92,20 +147,87 @@ fn middle(points: &Points<'_>) -> u32 {
     all.min_by(|one, other| one.0.total_cmp(&other.0)).map_or(0, |(_, node)| node)
 }
 
-struct Builder<'p> {
-    points: &'p Points<'p>,
-    neighbours: Vec<Vec<u32>>,
+/// A search in one graph.
+struct Search {
     /// The number of the last search that saw each point.
     seen: Vec<u32>,
-    search: u32,
+    number: u32,
     /// The nearest points that the current search found, and whether their neighbours were looked at.
     near: Vec<(Near, bool)>,
 }
 
-impl Builder<'_> {
+impl Search {
+    fn new(count: usize) -> Search {
+        Search { seen: vec![0; count], number: 0, near: Vec::new() }
+    }
+
+    /// Finds points near a target, at most `width`, into `near`, the nearest first.
+    fn run(&mut self, points: &Points<'_>, neighbours: &[Vec<u32>], starts: &[u32], target: &[f32], width: usize) {
+        self.number += 1;
+        self.near.clear();
+        starts.iter().for_each(|start| self.see(points, *start, target, width));
+        while let Some(place) = self.near.iter().position(|(_, is_done)| !is_done) {
+            let ((_, next), is_done) = &mut self.near[place];
+            *is_done = true;
+            neighbours[*next as usize].iter().for_each(|other| self.see(points, *other, target, width));
+        }
+    }
+
+    /// Takes a point into `near` if it is one of the nearest to a target.
+    fn see(&mut self, points: &Points<'_>, other: u32, target: &[f32], width: usize) {
+        if std::mem::replace(&mut self.seen[other as usize], self.number) == self.number {
+            return;
+        }
+        let distance = squared_distance(points.point(other), target);
+        if self.near.len() >= width && self.near.last().is_some_and(|((worst, _), _)| distance >= *worst) {
+            return;
+        }
+        let place = self.near.partition_point(|((nearer, _), _)| *nearer <= distance);
+        self.near.insert(place, ((distance, other), false));
+        self.near.truncate(width);
+    }
+}
+
+/// Finds points near a target in a graph above and those above it. Returns their numbers in the graph below.
+fn descend(above: &Above, searches: &mut [Search], target: &[f32]) -> Vec<u32> {
+    let Some((search, rest)) = searches.split_first_mut() else { return Vec::new() };
+    let starts = match &above.graph.above {
+        Some(higher) => descend(higher, rest, target),
+        None => vec![above.graph.entry],
+    };
+    search.run(&above.points(), &above.graph.neighbours, &starts, target, WIDTH_ABOVE);
+    search.near.iter().map(|((_, node), _)| below(*node)).collect()
+}
+
+struct Builder<'p> {
+    points: &'p Points<'p>,
+    neighbours: Vec<Vec<u32>>,
+    search: Search,
+    above: Option<&'p Above>,
+    /// In the graphs above, the next one first.
+    searches_above: Vec<Search>,
+}
+
+impl<'p> Builder<'p> {
+    /// A graph of the points that the graph above has.
+    fn new(points: &'p Points<'p>, above: Option<&'p Above>) -> Builder<'p> {
+        let mut neighbours = vec![Vec::new(); points.len()];
+        for (node, others) in above.iter().flat_map(|above| above.graph.neighbours.iter().enumerate()) {
+            neighbours[below(node as u32) as usize] = others.iter().map(|other| below(*other)).collect();
+        }
+        let all_above = std::iter::successors(above, |above| above.graph.above.as_deref());
+        let searches_above = all_above.map(|above| Search::new(above.graph.neighbours.len())).collect();
+        Builder { points, neighbours, search: Search::new(points.len()), above, searches_above }
+    }
+
     fn add(&mut self, node: u32, entry: u32) {
-        self.search(node, entry);
-        let candidates: Vec<Near> = self.near.iter().map(|(near, _)| *near).filter(|near| near.1 != node).collect();
+        let starts = match self.above {
+            Some(above) => descend(above, &mut self.searches_above, self.points.point(node)),
+            None => vec![entry],
+        };
+        self.search_near(node, &starts);
+        let near = self.search.near.iter().map(|(near, _)| *near);
+        let candidates: Vec<Near> = near.filter(|near| near.1 != node).collect();
         let chosen = self.choose(&candidates);
         for other in &chosen {
             self.link(*other, node);
@@ -113,33 +235,8 @@ impl Builder<'_> {
         self.neighbours[node as usize] = chosen;
     }
 
-    /// Finds points near a node, into `near`, the nearest first.
-    fn search(&mut self, node: u32, entry: u32) {
-        self.search += 1;
-        self.near.clear();
-        self.see(entry, node);
-        while let Some(place) = self.near.iter().position(|(_, is_done)| !is_done) {
-            let ((_, next), is_done) = &mut self.near[place];
-            *is_done = true;
-            let next = *next as usize;
-            for place in 0..self.neighbours[next].len() {
-                self.see(self.neighbours[next][place], node);
-            }
-        }
-    }
-
-    /// Takes a point into `near` if it is one of the nearest to a node.
-    fn see(&mut self, other: u32, node: u32) {
-        if std::mem::replace(&mut self.seen[other as usize], self.search) == self.search {
-            return;
-        }
-        let distance = self.points.distance(other, node);
-        if self.near.len() >= BEAM && self.near.last().is_some_and(|((worst, _), _)| distance >= *worst) {
-            return;
-        }
-        let place = self.near.partition_point(|((nearer, _), _)| *nearer <= distance);
-        self.near.insert(place, ((distance, other), false));
-        self.near.truncate(BEAM);
+    fn search_near(&mut self, node: u32, starts: &[u32]) {
+        self.search.run(self.points, &self.neighbours, starts, self.points.point(node), BEAM);
     }
 
     /// The neighbours of a point among candidates, which come with their distances from it, the nearest first.
@@ -192,9 +289,9 @@ impl Builder<'_> {
                 return None;
             }
             // All that a search finds can be reached.
-            self.search(node, entry);
+            self.search_near(node, &[entry]);
             let has_place = |near: &Near| self.neighbours[near.1 as usize].len() < DEGREE_MAX;
-            let found = self.near.iter().map(|(near, _)| *near).find(has_place).map(|(_, found)| found);
+            let found = self.search.near.iter().map(|(near, _)| *near).find(has_place).map(|(_, found)| found);
             let free = |node: &u32| is_reached[*node as usize] && self.neighbours[*node as usize].len() < DEGREE_MAX;
             let found = found.or_else(|| (0..self.points.len() as u32).find(free));
             self.neighbours[found? as usize].push(node);

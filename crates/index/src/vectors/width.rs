@@ -24,7 +24,7 @@ const SEEN_PART: usize = 2;
 
 /// Points in memory with their graph.
 struct Built<'g> {
-    points: &'g Points<'g>,
+    points: Points<'g>,
     graph: &'g Graph,
 }
 
@@ -35,6 +35,11 @@ impl Nodes for Built<'_> {
 
     fn entry(&self) -> Option<u32> {
         Some(self.graph.entry)
+    }
+
+    fn above(&self) -> Option<Box<dyn Nodes + '_>> {
+        let above = self.graph.above.as_deref()?;
+        Some(Box::new(Built { points: above.points(), graph: &above.graph }))
     }
 
     fn distance(&self, node: u32, target: &Target) -> Result<f32, SSTableError> {
@@ -51,7 +56,7 @@ impl Nodes for Built<'_> {
 /// The least width with which walks find nearly all of the nearest points; `None` if comparing
 /// all points takes less time than such walks.
 pub(super) fn measure(points: &Points<'_>, graph: &Graph) -> Result<Option<usize>, SSTableError> {
-    let nodes = Built { points, graph };
+    let nodes = Built { points: *points, graph };
     let count = points.len();
     let samples = (0..SAMPLES.min(count)).map(|sample| (sample * count / SAMPLES.min(count)) as u32);
     let looked_for: Vec<(Target, Vec<u32>)> = samples
@@ -94,4 +99,47 @@ fn nearest(nodes: &Built<'_>, target: &Target) -> Result<Vec<u32>, SSTableError>
         }
     }
     Ok(nearest.into_iter().map(|near| near.node).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::{Random, seed};
+
+    use super::super::graph;
+    use super::*;
+
+    const CLUSTERS: usize = 12;
+    const DIMENSION: usize = 24;
+
+    fn near(random: &mut Random, center: &[f32], spread: f32) -> Vec<f32> {
+        // The sum of some uniform numbers has nearly a normal distribution.
+        let normal = |random: &mut Random| (0..6).map(|_| random.below(1000) as f32 / 1000.0 - 0.5).sum::<f32>();
+        center.iter().map(|value| value + spread * normal(random)).collect()
+    }
+
+    #[test]
+    fn a_narrow_walk_finds_the_right_one_of_dense_clusters() {
+        let mut random = Random(seed(22));
+        let origin = vec![0.0; DIMENSION];
+        let centers: Vec<Vec<f32>> = (0..CLUSTERS).map(|_| near(&mut random, &origin, 1.0)).collect();
+        let point = |random: &mut Random| {
+            let center = &centers[random.below(CLUSTERS)];
+            near(random, center, 0.02)
+        };
+        let values: Vec<f32> = (0..12_000).flat_map(|_| point(&mut random)).collect();
+        let points = Points { coordinates: DIMENSION, values: &values };
+        let graph = graph::build(&points, &mut || true).unwrap();
+        let nodes = Built { points, graph: &graph };
+        let (mut hits, mut seen, searches) = (0, 0, 100);
+        for _ in 0..searches {
+            let target = Target::of_point(&point(&mut random));
+            let nearest = nearest(&nodes, &target).unwrap();
+            let mut beam = Beam::with_width(points.len(), WIDTH_MIN / 2);
+            while !beam.walk(&nodes, &target, usize::MAX).unwrap() {}
+            hits += (0..NEAREST).filter(|_| beam.take().is_some_and(|near| nearest.contains(&near.node))).count();
+            seen += beam.seen_count();
+        }
+        assert!(hits * 100 >= searches * NEAREST * 97, "{hits} of {}", searches * NEAREST);
+        assert!(seen <= searches * points.len() / 10, "{} points were seen in a search", seen / searches);
+    }
 }

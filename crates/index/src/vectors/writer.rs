@@ -121,6 +121,10 @@ impl VectorWriter {
         let layout = Layout { coordinates, has_graph: graph.is_some() };
         let first_page = self.file.page();
         self.write_nodes(layout, &points, graph.as_ref())?;
+        let first = graph.as_ref().and_then(|graph| graph.above.as_deref());
+        for above in std::iter::successors(first, |above| above.graph.above.as_deref()) {
+            self.write_nodes(layout, &above.points(), Some(&above.graph))?;
+        }
         let keys_page = self.file.page();
         self.file.write_pages(std::mem::take(&mut self.keys))?;
         let ends_page = self.file.page();

@@ -248,6 +248,81 @@ fn damage_is_noticed_wherever_it_is() {
     }
 }
 
+/// The bytes of a node's coordinates.
+const POINT_BYTES: usize = 6 * 4;
+const PAGE: usize = 4096;
+
+/// A file of 60 vectors: its graph has three pages, and the fourth page is the graph above, of three nodes.
+fn small_graph() -> (Arc<dyn Disk>, Vec<Vec<f32>>) {
+    let disk = disk();
+    let vectors = uniform(&mut Random(seed(18)), 60, 6);
+    write(&disk, Similarity::Euclidean, &vectors, GRAPHS);
+    (disk, vectors)
+}
+
+fn u32_at(bytes: &[u8], place: usize) -> u32 {
+    u32::from_be_bytes(bytes[place..place + 4].try_into().unwrap())
+}
+
+/// Where the footer starts and where its checksum is.
+fn footer_of(bytes: &[u8]) -> (usize, usize) {
+    let tail = bytes.len() - 12;
+    (u32_at(bytes, tail + 4) as usize, tail - 4)
+}
+
+/// Makes the checksums of a page and of the footer right again.
+fn seal(bytes: &mut [u8], page: usize) {
+    let (footer, end) = footer_of(bytes);
+    // The footer has the magic number, three numbers, the analysis and the SSTable's id, and 12 bytes before checksums.
+    let id = footer + 20 + u32_at(bytes, footer + 16) as usize;
+    let crcs = id + 4 + u32_at(bytes, id) as usize + 12;
+    let crc = crc32fast::hash(&bytes[page * PAGE..(page + 1) * PAGE]);
+    bytes[crcs + page * 4..crcs + page * 4 + 4].copy_from_slice(&crc.to_be_bytes());
+    let crc = crc32fast::hash(&bytes[footer..end]);
+    bytes[end..end + 4].copy_from_slice(&crc.to_be_bytes());
+}
+
+#[test]
+fn a_neighbour_that_a_graph_above_does_not_have_is_refused() {
+    let (disk, vectors) = small_graph();
+    let bytes = bytes_of(&disk);
+    let neighbour = 3 * PAGE + POINT_BYTES + 4;
+    // Node 3 would be in the graph below, and the graph above has three.
+    for (number, is_sound) in [(2_u32, true), (3, false), (u32::MAX, false)] {
+        let mut changed = bytes.clone();
+        changed[neighbour..neighbour + 4].copy_from_slice(&number.to_be_bytes());
+        seal(&mut changed, 3);
+        overwrite(&disk, &changed);
+        let file = open(&disk, Similarity::Euclidean).unwrap();
+        assert_eq!(found(file.search(&vectors[0], 10), 10).is_ok(), is_sound, "neighbour {number}");
+    }
+}
+
+#[test]
+fn a_node_above_with_too_many_neighbours_is_refused() {
+    let (disk, vectors) = small_graph();
+    let mut bytes = bytes_of(&disk);
+    bytes[3 * PAGE + POINT_BYTES..3 * PAGE + POINT_BYTES + 4].copy_from_slice(&33_u32.to_be_bytes());
+    seal(&mut bytes, 3);
+    overwrite(&disk, &bytes);
+    assert!(found(open(&disk, Similarity::Euclidean).unwrap().search(&vectors[0], 10), 10).is_err());
+}
+
+#[test]
+fn a_segment_without_pages_for_the_graph_above_is_refused() {
+    let (disk, _) = small_graph();
+    let bytes = bytes_of(&disk);
+    // The segment starts with the pages of its graph and of its keys.
+    let keys_page = footer_of(&bytes).1 - 44 + 8;
+    for (page, is_sound) in [(4_u64, true), (3, false)] {
+        let mut changed = bytes.clone();
+        changed[keys_page..keys_page + 8].copy_from_slice(&page.to_be_bytes());
+        seal(&mut changed, 0);
+        overwrite(&disk, &changed);
+        assert_eq!(open(&disk, Similarity::Euclidean).is_ok(), is_sound, "keys at page {page}");
+    }
+}
+
 #[test]
 fn the_example_of_a_file_is_the_file() {
     let disk = disk();
