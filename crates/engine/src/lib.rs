@@ -45,7 +45,7 @@ pub use hooks::{
     DiskFailureHook, DiskFailureKind, HostRows, InMemoryNotice, InMemoryNotices, IndexBuildNotice, IndexBuildNotices,
     QuarantineHook,
 };
-pub use index::{Indexer, Place as IndexPlace, analysed, entry_value, terms};
+pub use index::{IndexGrowth, Indexer, Place as IndexPlace, analysed, entry_value, terms};
 pub use index_stats::{IndexFileStats, IndexStats};
 pub use memtable::{MemtableConfiguration, PutCounts, RowPlace, TrieOptions};
 pub use metrics::TableStats;
@@ -61,4 +61,4 @@ pub use table::in_memory::InMemoryStats;
 pub use transfer::{AdoptedTable, SnapshotInfo};
 pub use turn::Turn;
 pub use unsettled::Unsettled;
-pub use write::{CachedCounters, CounterCacheStats, Derive, Derived};
+pub use write::{CachedCounters, CounterCacheStats, Derive, Derived, index_growth};

@@ -2,7 +2,7 @@
 //!
 //! This module holds the entry points of a write. [`order`] decides the order of its steps, and nothing else does:
 //! admit → lock → read and derive → enter the group → log → unlock → durable → apply in order → leave → answer.
-//! [`admission`] limits what writes may take of memory, the write groups let flushes wait for writes under way,
+//! [`admission`] and [`index_growth`] limit what writes may take of memory, the write groups let flushes wait for writes under way,
 //! [`apply`] puts a logged mutation into memtables, [`batch`] writes logged batches that no log record can hold, and
 //! [`abandoned`] finishes writes whose callers gave up. [`derived`] writes what follows from what was read, under
 //! [`locks`] of the partitions; [`readers`] are threads for such reads, and [`counters`] is a cache that saves some.
@@ -17,6 +17,7 @@ mod apply;
 mod batch;
 mod counters;
 mod derived;
+mod index_growth;
 mod locks;
 mod order;
 mod readers;
@@ -37,6 +38,7 @@ use batch::Owner;
 use counters::CounterCache;
 pub use counters::{CachedCounters, CounterCacheStats};
 pub use derived::{Derive, Derived};
+pub use index_growth::index_growth;
 use locks::PartitionLocks;
 pub(crate) use order::Durability;
 use order::Write;

@@ -1,5 +1,6 @@
 //! The entries of rows: from an update that is applied to a memtable, and from a cursor over an SSTable.
 
+use std::ops::Add;
 use std::sync::Arc;
 
 use bytecomp::separator::{EXCLUDED, TERMINATOR};
@@ -10,8 +11,8 @@ use model::{
 };
 use types::{CqlType, collection};
 
-use crate::entry::{TermRange, clustering_types, push_term};
-use crate::text::{analysed, cut_suffix, cut_suffixes, terms};
+use crate::entry::{TERM_BYTES_MAX, TermRange, clustering_types, push_term};
+use crate::text::{SUFFIX_CHARACTERS, analysed, cut_suffix, cut_suffixes, terms};
 
 /// Makes the entries of one index. Thread-safe.
 ///
@@ -153,6 +154,40 @@ impl Indexer {
         });
     }
 
+    /// How much an update would add to this index. That may be many times the update's own size: an entry has the whole
+    /// primary key of its row, and one row may have many entries.
+    pub fn growth(&self, update: &PartitionUpdate) -> IndexGrowth {
+        let (table, key_bytes) = (update.table(), update.key().bytes().len());
+        let mut growth = IndexGrowth::default();
+        match self.column.kind {
+            ColumnKind::PartitionKey | ColumnKind::Static => {
+                self.partition_values(table, update.key(), update.static_row(), &mut |value| {
+                    growth.add(self.terms_growth(value), key_bytes);
+                });
+            }
+            ColumnKind::Clustering | ColumnKind::Regular => update.rows().for_each(|row| {
+                let place_bytes = key_bytes + row.clustering.len();
+                self.row_values(table, row, &mut |value| growth.add(self.terms_growth(value), place_bytes));
+            }),
+        }
+        growth
+    }
+
+    /// The number of a value's terms, and their bytes together.
+    fn terms_growth(&self, value: &[u8]) -> IndexGrowth {
+        if !self.analysis.divides() && !self.analysis.has_suffixes {
+            let size_bytes = if self.part.similarity().is_some() { value.len() } else { value.len().min(TERM_BYTES_MAX) };
+            return IndexGrowth { entries: 1, size_bytes: size_bytes as u64 };
+        }
+        let mut growth = IndexGrowth::default();
+        for term in terms(self.analysis, value) {
+            let suffixes = if self.analysis.has_suffixes { term.chars().count().saturating_sub(1) } else { 0 };
+            growth.entries += 1 + suffixes as u64;
+            growth.size_bytes += (term.len() + suffixes * SUFFIX_CHARACTERS) as u64;
+        }
+        growth
+    }
+
     /// Passes the terms of a value to `take`.
     fn each_term(&self, value: &[u8], take: &mut dyn FnMut(&[u8])) {
         let analysis = self.analysis;
@@ -247,6 +282,37 @@ impl Indexer {
         let term_length = entry.len();
         encode_decorated_key(key.token(), key.bytes(), entry);
         term_length
+    }
+}
+
+/// How much a write adds to indexes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexGrowth {
+    /// The number of entries, some of which may exist already.
+    pub entries: u64,
+    /// The memory that they take, about.
+    pub size_bytes: u64,
+}
+
+impl IndexGrowth {
+    /// The bytes of an entry in memory, beside its term and its place.
+    const ENTRY_BYTES: u64 = 64;
+
+    /// Adds entries with these terms and places of this size.
+    fn add(&mut self, terms: IndexGrowth, place_bytes: usize) {
+        let of_places = terms.entries.saturating_mul(place_bytes as u64 + IndexGrowth::ENTRY_BYTES);
+        *self = *self + IndexGrowth { size_bytes: terms.size_bytes.saturating_add(of_places), ..terms };
+    }
+}
+
+impl Add for IndexGrowth {
+    type Output = IndexGrowth;
+
+    fn add(self, other: IndexGrowth) -> IndexGrowth {
+        IndexGrowth {
+            entries: self.entries.saturating_add(other.entries),
+            size_bytes: self.size_bytes.saturating_add(other.size_bytes),
+        }
     }
 }
 

@@ -39,7 +39,7 @@ pub use bytecomp::DecodeError;
 pub use candidates::{Candidates, SORTED_BYTES_MAX};
 pub use entry::{KeyBounds, Place, TERM_BYTES_MAX, TermRange, decode_place};
 pub use file::IndexFile;
-pub use indexer::{Indexer, entry_value};
+pub use indexer::{IndexGrowth, Indexer, entry_value};
 pub use memory::{MemoryIndex, MemoryPart};
 pub use paged::Origin;
 pub use text::{analysed, terms};

@@ -11,7 +11,7 @@ use unicode_normalization::{UnicodeNormalization, is_nfc};
 /// An index of divided text, or of suffixes, leaves out terms of more bytes, as Cassandra's SASI indexes do.
 const TERM_BYTES_MAX: usize = 1024;
 /// Suffixes that an index has of a term are cut behind this number of characters.
-const SUFFIX_CHARACTERS: usize = 8;
+pub(crate) const SUFFIX_CHARACTERS: usize = 8;
 
 /// Changes a value as an index with this analysis does that does not divide it: the case first, then the normal form,
 /// then what is beyond ASCII. A value that is no text is left as it is.

@@ -225,7 +225,7 @@ fn mutation_of(modification: &Modification, execution: &Execution<'_>) -> Result
     let mut updates = Updates::default();
     modification.add_to(&mut updates, execution.timestamp_micros(), execution)?;
     check_alive(&updates, execution)?;
-    match execution.processor.watches_terms() {
+    match execution.processor.watches_terms() || !modification.table.indexes().is_empty() {
         false => Ok(updates.into_mutation()),
         true => mutation_of_checked_terms(updates, execution),
     }

@@ -34,8 +34,8 @@ impl<'w> Write<'w> {
     #[inline]
     pub fn admit_now(self) -> Result<Option<Admitted<'w>>, EngineError> {
         self.check();
+        let (pool, size_bytes) = (self.writes.shared.pool(), self.writes.size_bytes(self.mutation)?);
         let Some(room) = in_memory::reserve_now(self.mutation, self.stores)? else { return Ok(None) };
-        let (pool, size_bytes) = (self.writes.shared.pool(), self.mutation.record_size());
         let memory = match self.writes.shared.log().is_periodic() {
             // The write is applied before anything else happens on this thread.
             true => pool.take_uncounted(size_bytes),
@@ -46,16 +46,16 @@ impl<'w> Write<'w> {
 
     /// Admits the write once there are room and memory for it.
     pub async fn admit(self) -> Result<Admitted<'w>, EngineError> {
-        self.check();
         let room = in_memory::reserve(self.mutation, self.stores).await?;
-        Ok(self.admit_reserved(room).await)
+        self.admit_reserved(room).await
     }
 
     /// Admits a write once there is memory. Its room is already reserved, by the write itself or by its batch.
-    pub async fn admit_reserved(self, room: Reservations) -> Admitted<'w> {
+    pub async fn admit_reserved(self, room: Reservations) -> Result<Admitted<'w>, EngineError> {
         self.check();
-        let memory = self.writes.shared.pool().take(self.mutation.record_size()).await;
-        Admitted { write: self, room, memory, locks: HeldLocks::NONE }
+        let size_bytes = self.writes.size_bytes(self.mutation)?;
+        let memory = self.writes.shared.pool().take(size_bytes).await;
+        Ok(Admitted { write: self, room, memory, locks: HeldLocks::NONE })
     }
 
     /// Admits a write for which an earlier attempt reserved room and memory.

@@ -112,12 +112,13 @@ impl Writes {
         order::drive_reserved(Write { writes: self, mutation: part, stores: &stores }, Reservations::default()).await
     }
 
-    /// Whether each update has its table, and fits a record by itself.
+    /// Whether each update has its table, and fits a record and its indexes by itself.
     fn check_parts(&self, mutation: &Mutation) -> Result<(), EngineError> {
         self.stores_of(mutation)?;
         for update in mutation.updates() {
             let checked = self.shared.log().check_size(1, update.as_bytes().len());
             checked.map_err(|error| self.shared.not_appended(std::slice::from_ref(update), error))?;
+            self.size_bytes(&Mutation::from(update.clone()))?;
         }
         Ok(())
     }

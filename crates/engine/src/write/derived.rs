@@ -165,7 +165,7 @@ impl Writes {
     ) -> Result<bool, EngineError> {
         let stores = self.stores_of(&mutation)?;
         let write = Write { writes: self, mutation: &mutation, stores: &stores };
-        let size_bytes = mutation.record_size();
+        let size_bytes = self.size_bytes(&mutation)?;
         let admitted = match reserved.take().filter(|reserved| size_bytes <= reserved.size_bytes + SLACK_BYTES) {
             Some(Reserved { room, memory, .. }) => Some(write.admitted_with(room, memory)),
             None => write.admit_now()?,

@@ -357,7 +357,7 @@ pub(super) async fn drive(write: Write<'_>) -> Result<(), EngineError> {
 
 /// Executes a write whose room is reserved.
 pub(super) async fn drive_reserved(write: Write<'_>, room: Reservations) -> Result<(), EngineError> {
-    drive_admitted(write.admit_reserved(room).await).await
+    drive_admitted(write.admit_reserved(room).await?).await
 }
 
 async fn drive_admitted(admitted: Admitted<'_>) -> Result<(), EngineError> {

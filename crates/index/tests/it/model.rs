@@ -48,10 +48,15 @@ fn candidates_are_the_rows_that_had_such_a_value_in_reading_order() {
             let mut growth = 0;
             for (place, row) in rows.iter().enumerate() {
                 let update = update(&table, row);
-                indexer.of_update(&update, &mut buffer, |entry, length| match place % 2 {
-                    0 => growth += memory.put(row.key.token(), entry, length),
-                    _ => on_disk.push((entry.to_vec(), length)),
+                let mut put_count = 0;
+                indexer.of_update(&update, &mut buffer, |entry, length| {
+                    put_count += 1;
+                    match place % 2 {
+                        0 => growth += memory.put(row.key.token(), entry, length),
+                        _ => on_disk.push((entry.to_vec(), length)),
+                    }
                 });
+                assert_eq!(indexer.growth(&update).entries, put_count, "{name}");
             }
             assert_eq!(growth, memory.used_bytes() as i64, "what puts report is what the index uses");
             let disk = disk();

@@ -28,10 +28,14 @@ fn index_of(table: &Arc<Table>, analysis: Analysis, texts: &[&str]) -> (Indexer,
         row.finish(&mut blob);
         let mut update = PartitionUpdateBuilder::new(table.clone(), key.clone());
         update.row(&[], &blob);
-        let mut put = |entry: &[u8], term_length: usize| {
+        let (update, mut count, mut bytes) = (update.build(), 0, 0);
+        indexer.of_update(&update, &mut Vec::new(), |entry, term_length| {
             memory.put(key.token(), entry, term_length);
-        };
-        indexer.of_update(&update.build(), &mut Vec::new(), &mut put);
+            (count, bytes) = (count + 1, bytes + entry.len() as u64);
+        });
+        let growth = indexer.growth(&update);
+        assert_eq!(growth.entries, count, "{text}");
+        assert!((bytes..bytes + 64 * count + 1).contains(&growth.size_bytes), "{growth:?} for {bytes} bytes of {text}");
     }
     (indexer, memory)
 }

@@ -1,27 +1,30 @@
-//! The guardrails of the terms that a write adds to storage-attached indexes: `sai_string_term_size`,
-//! `sai_frozen_term_size`, `sai_vector_term_size`.
+//! The terms that a write adds to indexes: the work that they take, and the guardrails of those of storage-attached
+//! indexes: `sai_string_term_size`, `sai_frozen_term_size`, `sai_vector_term_size`.
 //!
-//! They are off by default, so a write is examined a second time only if one of them is set.
+//! The guardrails are off by default, so a small write is examined a second time only if one of them is set.
 
-use engine::Indexer;
+use engine::{Indexer, index_growth};
 use model::{Index, IndexClass, IndexPart, Mutation, PartitionUpdate};
 use types::CqlType;
 
 use crate::QueryError;
+use crate::budget::steps_of_bytes;
 use crate::execution::Execution;
 use crate::guardrail::{Guardrail, SAI_FROZEN_TERM_SIZE, SAI_STRING_TERM_SIZE, SAI_VECTOR_TERM_SIZE, Texts};
 
 /// The bytes of a map's entry besides key and value: here, and in Cassandra.
 const ENTRY_BYTES: (usize, usize) = (8, 6);
 
-/// Checks the terms of a write; does nothing where no guardrail of terms is set.
-#[inline]
+/// Checks the terms of a write. One that adds many entries is counted as work, so that it is made on a thread that may
+/// be blocked.
 pub(super) fn check(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
-    if execution.processor.watches_terms() { check_terms(mutation, execution) } else { Ok(()) }
+    let growth = index_growth(mutation);
+    execution.work(growth.entries + steps_of_bytes(growth.size_bytes as usize))?;
+    if execution.processor.watches_terms() { check_guardrails(mutation, execution) } else { Ok(()) }
 }
 
 #[cold]
-fn check_terms(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
+fn check_guardrails(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
     for update in mutation.updates() {
         for index in update.table().indexes().iter().filter(|index| index.class == IndexClass::StorageAttached) {
             check_update(update, index, execution)?;

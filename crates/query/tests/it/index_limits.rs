@@ -65,6 +65,35 @@ fn written_terms_warn_and_then_fail() {
     }
 }
 
+/// An entry has the whole key. The log of the node takes records of 128 KiB, and mutations that add four times as much.
+#[test]
+fn a_write_whose_entries_have_many_times_its_size_is_refused() {
+    let options = ProcessorOptions { batch_size_fail_threshold_bytes: 1 << 20, ..ProcessorOptions::default() };
+    let mut node = TestNode::with_options(options);
+    node.create_keyspace();
+    node.run("CREATE TABLE t (k text PRIMARY KEY, s set<int>)");
+    node.run("CREATE INDEX ON t (values(s))");
+    let insert = |key: &str, count: usize| {
+        let numbers: Vec<_> = (0..count).map(|number| number.to_string()).collect();
+        format!("INSERT INTO t (k, s) VALUES ('{key}', {{{}}})", numbers.join(", "))
+    };
+    let long = |letter: &str| letter.repeat(20_000);
+    let too_many = insert(&long("a"), 1_000);
+    let batch_of_too_many = format!("BEGIN BATCH {too_many}; {}; APPLY BATCH", insert("b", 1));
+    for statement in [&too_many, &batch_of_too_many, &format!("{too_many} IF NOT EXISTS")] {
+        let refused = node.failure(statement);
+        assert!(refused.starts_with("Rejected an oversized mutation (") && refused.contains("/524288) for"), "{refused}");
+        assert!(node.rows("SELECT k FROM t").is_empty());
+    }
+    node.run(&insert("k", 4_000));
+    for kind in ["", "UNLOGGED "] {
+        let inserts: Vec<_> = ["a", "b", "c"].iter().map(|key| insert(&long(key), 20)).collect();
+        node.run(&format!("BEGIN {kind}BATCH {}; APPLY BATCH", inserts.join("; ")));
+    }
+    assert_eq!(node.rows("SELECT k FROM t WHERE s CONTAINS 3999"), ["'k'"]);
+    assert_eq!(node.rows("SELECT k FROM t WHERE s CONTAINS 19").len(), 4);
+}
+
 #[test]
 fn a_select_by_the_files_of_many_sstables_warns_and_then_fails() {
     let sai_sstable_indexes_per_query = Guardrail { warn: Some(1), fail: Some(2) };

@@ -116,6 +116,21 @@ fn a_modification_that_reads_many_partitions_first_goes_to_another_thread() {
 }
 
 #[test]
+fn a_write_of_many_entries_of_indexes_goes_to_another_thread() {
+    let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY, s set<int>)"]);
+    let is_moved = |count: usize| {
+        let insert = format!("INSERT INTO t (k, s) VALUES (1, {{{}}})", numbers(0..count));
+        let begun = node.begin_statement(Statement::Text(&insert), &QueryOptions::default(), Turn::NON_BLOCKING, None);
+        let is_moved = matches!(begun, Outcome::MustBlock(_));
+        begun.into_response().unwrap();
+        is_moved
+    };
+    assert!(!is_moved(4_000));
+    node.run("CREATE INDEX ON t (values(s))");
+    assert_eq!([1_000, 4_000].map(is_moved), [false, true]);
+}
+
+#[test]
 fn a_batch_of_counters_in_many_partitions_is_counted_in_parts() {
     const PARTITIONS: usize = 300;
     let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY, c counter)"]);
