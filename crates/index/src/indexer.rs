@@ -162,12 +162,12 @@ impl Indexer {
         match self.column.kind {
             ColumnKind::PartitionKey | ColumnKind::Static => {
                 self.partition_values(table, update.key(), update.static_row(), &mut |value| {
-                    growth.add(self.terms_growth(value), key_bytes);
+                    growth.add_entries(self.terms_growth(value), key_bytes);
                 });
             }
             ColumnKind::Clustering | ColumnKind::Regular => update.rows().for_each(|row| {
                 let place_bytes = key_bytes + row.clustering.len();
-                self.row_values(table, row, &mut |value| growth.add(self.terms_growth(value), place_bytes));
+                self.row_values(table, row, &mut |value| growth.add_entries(self.terms_growth(value), place_bytes));
             }),
         }
         growth
@@ -176,7 +176,8 @@ impl Indexer {
     /// The number of a value's terms, and their bytes together.
     fn terms_growth(&self, value: &[u8]) -> IndexGrowth {
         if !self.analysis.divides() && !self.analysis.has_suffixes {
-            let size_bytes = if self.part.similarity().is_some() { value.len() } else { value.len().min(TERM_BYTES_MAX) };
+            let size_bytes =
+                if self.part.similarity().is_some() { value.len() } else { value.len().min(TERM_BYTES_MAX) };
             return IndexGrowth { entries: 1, size_bytes: size_bytes as u64 };
         }
         let mut growth = IndexGrowth::default();
@@ -299,7 +300,7 @@ impl IndexGrowth {
     const ENTRY_BYTES: u64 = 64;
 
     /// Adds entries with these terms and places of this size.
-    fn add(&mut self, terms: IndexGrowth, place_bytes: usize) {
+    fn add_entries(&mut self, terms: IndexGrowth, place_bytes: usize) {
         let of_places = terms.entries.saturating_mul(place_bytes as u64 + IndexGrowth::ENTRY_BYTES);
         *self = *self + IndexGrowth { size_bytes: terms.size_bytes.saturating_add(of_places), ..terms };
     }

@@ -82,7 +82,10 @@ fn a_write_whose_entries_have_many_times_its_size_is_refused() {
     let batch_of_too_many = format!("BEGIN BATCH {too_many}; {}; APPLY BATCH", insert("b", 1));
     for statement in [&too_many, &batch_of_too_many, &format!("{too_many} IF NOT EXISTS")] {
         let refused = node.failure(statement);
-        assert!(refused.starts_with("Rejected an oversized mutation (") && refused.contains("/524288) for"), "{refused}");
+        assert!(
+            refused.starts_with("Rejected an oversized mutation (") && refused.contains("/524288) for"),
+            "{refused}"
+        );
         assert!(node.rows("SELECT k FROM t").is_empty());
     }
     node.run(&insert("k", 4_000));
