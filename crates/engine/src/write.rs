@@ -2,10 +2,11 @@
 //!
 //! This module holds the entry points of a write. [`order`] decides the order of its steps, and nothing else does:
 //! admit → lock → read and derive → enter the group → log → unlock → durable → apply in order → leave → answer.
-//! [`admission`] and [`index_growth`] limit what writes may take of memory, the write groups let flushes wait for writes under way,
-//! [`apply`] puts a logged mutation into memtables, [`batch`] writes logged batches that no log record can hold, and
-//! [`abandoned`] finishes writes whose callers gave up. [`derived`] writes what follows from what was read, under
-//! [`locks`] of the partitions; [`readers`] are threads for such reads, and [`counters`] is a cache that saves some.
+//! [`admission`] and [`index_growth`] limit what writes may take of memory, the write groups let flushes wait for
+//! writes under way, [`apply`] puts a logged mutation into memtables, [`batch`] writes logged batches that no log
+//! record can hold, and [`abandoned`] finishes writes whose callers gave up. [`derived`] writes what follows from what
+//! was read, under [`locks`] of the partitions; [`readers`] are threads for such reads, and [`counters`] is a cache
+//! that saves some.
 //!
 //! It guarantees that an acknowledged write is as durable as `commitlog_sync` says and visible to every later read,
 //! that a write whose record is in the log becomes visible unless the log fails, and that a refused write shows
