@@ -131,6 +131,11 @@ impl<C: Clone, O> Combiner<C, O> {
         let mut looked = 0;
         loop {
             if request.is_done.load(Ordering::Acquire) {
+                if looked > SPINS + YIELDS {
+                    // A thread has one token for all wake-ups. A park here may have taken one that is meant for what
+                    // the caller waits for: a thread that polls several writes applies one of them.
+                    request.thread.unpark();
+                }
                 let outcome = lock(&request.outcome).take();
                 return outcome.expect("a request that leaves the queue is answered, unless its writer panicked");
             }
