@@ -11,8 +11,8 @@ use testkit::Choices;
 use types::{Token, TokenRanges};
 
 use crate::fixture::{
-    create_table, delete_partition, empty_row, expired_insertion, insert, insertion, memory_only, open_with,
-    partition_deletion, row_deletion, rows, set_options, small_options,
+    create_table, delete_partition, disk_with_table, empty_row, expired_insertion, insert, insertion, memory_only,
+    open_with, partition_deletion, row_deletion, rows, set_options, small_options,
 };
 
 const KEYS: i32 = 24;
@@ -76,9 +76,8 @@ fn write_at_random(engine: &Engine, table: &Arc<Table>, choices: &mut Choices) {
 fn a_clean_up_removes_the_partitions_outside_of_the_ranges_and_nothing_else() {
     for seed in 0..60 {
         let choices = &mut Choices(seed);
-        let disk = SimulatedDisk::new();
-        let engine = open_with(&small_options(&disk));
-        let table = create_table(&engine);
+        let disk = disk_with_table();
+        let (engine, table) = reopen(&disk);
         write_at_random(&engine, &table, choices);
         let bound = |choices: &mut Choices| token(choices.below(KEYS as u64) as i32);
         let ranges: Vec<_> = (0..1 + seed % 3).map(|_| (bound(choices), bound(choices))).collect();
@@ -174,9 +173,8 @@ fn an_sstable_of_which_a_merge_leaves_nothing_does_not_keep_those_of_others() {
 
 /// Three SSTables with rows of this node and of others, and what this node keeps of them.
 fn prepared() -> (SimulatedDisk, Vec<(i32, i32, String)>) {
-    let disk = SimulatedDisk::new();
-    let engine = open_with(&small_options(&disk));
-    let table = create_table(&engine);
+    let disk = disk_with_table();
+    let (engine, table) = reopen(&disk);
     for (row, keys) in keys_by_token()[..9].chunks(3).enumerate() {
         for key in keys.iter().chain(&keys_by_token()[..9]) {
             insert(&engine, &table, *key, row as i32, "value", 10);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use blockio::{SimulatedDisk, SystemDisk};
@@ -199,6 +199,20 @@ pub fn small_options(disk: &SimulatedDisk) -> EngineOptions {
     // A test that does not damage files stops if it finds damage.
     options.opens_damaged = false;
     options
+}
+
+/// A disk with a stopped node of [`small_options`] that has the empty table of [`create_table`], and nothing in its log.
+/// Such a node is made once: each start of one whose log has the schema writes all SSTables of the schema.
+pub fn disk_with_table() -> SimulatedDisk {
+    static MADE: OnceLock<SimulatedDisk> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        let disk = SimulatedDisk::new();
+        let engine = open_with(&small_options(&disk));
+        create_table(&engine);
+        engine.shutdown().unwrap();
+        disk
+    });
+    made.crash_image(0)
 }
 
 /// Sets a cell of a row of keyspace `ks` in `system_schema`, or deletes it.

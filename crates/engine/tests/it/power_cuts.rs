@@ -9,7 +9,7 @@ use engine::{Engine, EngineError, block_on};
 use model::Table;
 use sstable::{list_tables, verify};
 
-use crate::fixture::{create_table, insert, insertion, open_with, rows, small_options};
+use crate::fixture::{disk_with_table, insert, insertion, open_with, rows, small_options};
 
 fn reopen(disk: &SimulatedDisk) -> (Arc<Engine>, Arc<Table>) {
     let engine = open_with(&small_options(disk));
@@ -23,9 +23,8 @@ fn directory(table: &Table) -> PathBuf {
 
 /// A node with a snapshot of two rows, a later truncation, and after that two SSTables and a row in the log.
 fn prepared() -> SimulatedDisk {
-    let disk = SimulatedDisk::new();
-    let engine = open_with(&small_options(&disk));
-    let table = create_table(&engine);
+    let disk = disk_with_table();
+    let (engine, table) = reopen(&disk);
     insert(&engine, &table, 8, 1, "from the snapshot", 10);
     insert(&engine, &table, 9, 1, "from the snapshot", 10);
     engine.snapshot(&table, "old", "schema").unwrap();
@@ -90,10 +89,8 @@ fn a_flush_that_is_cut_short_loses_nothing() {
 /// a later one. The next start replays the records that no SSTable covers and frees the log. Then the power is cut.
 fn kill_everywhere_in_a_flush(is_first: bool) {
     for operation in 0.. {
-        let disk = SimulatedDisk::new();
-        let engine = open_with(&small_options(&disk));
-        let table = create_table(&engine);
-        engine.flush_all().unwrap();
+        let disk = disk_with_table();
+        let (engine, table) = reopen(&disk);
         for row in 0..3 {
             insert(&engine, &table, row, 1, "logged", 20);
             if !is_first && row == 0 {
