@@ -1,5 +1,7 @@
 """Sends a history to two servers and finds the first step they answer differently."""
 
+import re
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,6 +16,8 @@ from proof.wire.responses import Lost, Message, Response
 
 CREATE = "CREATE KEYSPACE {} WITH replication = {}"
 PAGES_MAX = 300
+INDEX = re.compile(r"\s*CREATE\s+(CUSTOM\s+)?INDEX\b", re.IGNORECASE)
+BUILD_SECONDS_MAX = 10
 
 
 @dataclass
@@ -92,6 +96,8 @@ class Pair:
                 self.maintain(history, step, connections)
                 continue
             left, right = exchange(connections, step)
+            if INDEX.match(step.cql) and not isinstance(self.nodes[1], Espalier):
+                await_indexes(connections[1], history.keyspace)
             difference = compare(left, right)
             if difference is None:
                 outcome.equal += 1
@@ -137,6 +143,15 @@ def compact(node, *keyspace_and_table: str) -> None:
     except RuntimeError as failure:
         if isinstance(node, Espalier) or "NullPointerException" not in str(failure):
             raise
+
+
+def await_indexes(connection: Connection, keyspace: str) -> None:
+    """Cassandra builds an index in the background, and refuses to read by it until then. With its files on a disk, that takes a while."""
+    end = time.monotonic() + BUILD_SECONDS_MAX
+    indexes = connection.query(f"SELECT index_name FROM system_schema.indexes WHERE keyspace_name = '{keyspace}'")
+    built = f"SELECT index_name FROM system.\"IndexInfo\" WHERE table_name = '{keyspace}'"
+    while not set(indexes.rows) <= set(connection.query(built).rows) and time.monotonic() < end:
+        time.sleep(0.02)
 
 
 def require(answer: Response) -> None:
