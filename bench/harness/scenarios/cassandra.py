@@ -35,6 +35,7 @@ RATE_READS_PERCENT = 10
 DURABLE_CLIENTS = 64
 HEAP_MB = 1024
 HEAP_PER_ROW = places.ROOT / "proof" / "plugin" / "java"
+CLASSES = 12
 HEAP_PER_ROW_ROWS = 200_000
 # A quarter of it is the memory of memtables. Rows of three memtables are in it at once, about 1,100 bytes each.
 HEAP_PER_ROW_HEAP_MB = 4096
@@ -228,13 +229,17 @@ def durable(plan: Plan, outcome: Outcome) -> None:
 
 def memory_of_rows(outcome: Outcome) -> None:
     """Bytes of a buffered row, on the heap and outside of it, after full collections (HeapPerRow.java)."""
-    rows = []
+    rows, classes = [], {1: [], 100: []}
     with tempfile.TemporaryDirectory() as directory:
         compile_java(Path(directory))
         for allocation in ("heap_buffers", "offheap_objects"):
-            rows += [[allocation, *row] for of_a_partition in (1, 100) for row in heap_per_row(Path(directory), allocation, of_a_partition)]
+            for of_a_partition in classes:
+                printed = heap_per_row(Path(directory), allocation, of_a_partition)
+                rows += [[allocation, *row] for row in bytes_of_rows(printed, of_a_partition)]
+                classes[of_a_partition] += [(f"{allocation}, {memtable}", name, taken) for memtable, name, taken in bytes_of_classes(printed)]
     outcome.tables.append(Table(f"Bytes of a row of five columns, {HEAP_PER_ROW_ROWS:,} rows",
                                 ["allocation", "memtable", "rows of a partition", "heap", "outside", "together"], rows))
+    outcome.tables += [table_of_classes(of_a_partition, found) for of_a_partition, found in classes.items()]
     for of_a_partition in (1, 100):
         of_this = [row for row in rows if row[2] == of_a_partition]
         ours = next(row for row in of_this if row[1] == "ours")
@@ -249,13 +254,35 @@ def compile_java(directory: Path) -> None:
                     *sorted(HEAP_PER_ROW.glob("espalier/*/*.java"))], check=True)
 
 
-def heap_per_row(directory: Path, allocation: str, of_a_partition: int) -> list[list]:
-    """The memtable, the rows of a partition, and the bytes of a row: on the heap, outside, together."""
+def heap_per_row(directory: Path, allocation: str, of_a_partition: int) -> str:
+    """What HeapPerRow.java prints."""
     oracle.write_configuration(directory, *places.free_ports(3), False)
     configuration = directory / "cassandra.yaml"
     configuration.write_text(configuration.read_text().replace("memtable_allocation_type: offheap_objects", f"memtable_allocation_type: {allocation}"))
     command = ["java", *oracle.java_flags(HEAP_PER_ROW_HEAP_MB, [JAR, directory / "classes"]), f"-Dcassandra.config=file://{configuration}", f"-Dcassandra.storagedir={directory}",
                f"-Dlogback.configurationFile=file://{oracle.HERE}/logback.xml", "espalier.proof.HeapPerRow", str(HEAP_PER_ROW_ROWS), str(of_a_partition)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
-    found = re.findall(r"^(skip list|trie|ours), .*?: (-?[\d.]+) bytes of heap for each row, ([\d.]+) outside", done.stdout, re.MULTILINE)
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout
+
+
+def bytes_of_rows(printed: str, of_a_partition: int) -> list[list]:
+    """The memtable, the rows of a partition, and the bytes of a row: on the heap, outside, together."""
+    found = re.findall(r"^(skip list|trie|ours), .*?: (-?[\d.]+) bytes of heap for each row, ([\d.]+) outside", printed, re.MULTILINE)
     return [[memtable, of_a_partition, float(heap), float(outside), float(heap) + float(outside)] for memtable, heap, outside in found]
+
+
+def bytes_of_classes(printed: str) -> list[tuple[str, str, float]]:
+    """The memtable, a class of objects, and what a row takes of it on the heap."""
+    found = re.findall(r"^  (skip list|trie|ours), (\S+): ([\d.]+) bytes of a row$", printed, re.MULTILINE)
+    return [(memtable, name, float(taken)) for memtable, name, taken in found]
+
+
+def table_of_classes(of_a_partition: int, found: list[tuple[str, str, float]]) -> Table:
+    """The classes that take most, each with its bytes in every kind of memtable."""
+    kinds = list(dict.fromkeys(kind for kind, _, _ in found))
+    taken = {(kind, name): size for kind, name, size in found}
+    largest: dict[str, float] = {}
+    for _, name, size in found:
+        largest[name] = max(size, largest.get(name, 0.0))
+    names = sorted(largest, key=lambda name: -largest[name])[:CLASSES]
+    rows = [[name, *(taken.get((kind, name), 0.0) for kind in kinds)] for name in names]
+    return Table(f"Bytes of heap of a row by class, partitions of {of_a_partition}", ["class", *kinds], rows)

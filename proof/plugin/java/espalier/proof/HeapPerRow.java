@@ -6,6 +6,9 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicReference;
 
+import javax.management.JMException;
+import javax.management.ObjectName;
+
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.cql3.statements.schema.CreateTableStatement;
 import org.apache.cassandra.db.Clustering;
@@ -29,11 +32,13 @@ import org.apache.cassandra.utils.concurrent.OpOrder;
 
 /**
  * Heap and other memory per buffered row of three kinds of memtables, for the allocation type of the configuration: after a full collection,
- * with the memtable minus without it. Arguments: the number of rows, and the rows of each partition. A row has five columns: a bigint,
+ * with the memtable minus without it, and the classes of objects with the largest differences. Arguments: the number of rows, and the rows of each partition. A row has five columns: a bigint,
  * an int, and three texts of 8, 20 and 30 bytes.
  */
 public final class HeapPerRow
 {
+    private static final int CLASSES = 12;
+
     public static void main(String[] args) throws Exception
     {
         DatabaseDescriptor.daemonInitialization();
@@ -60,6 +65,7 @@ public final class HeapPerRow
     private static void measure(String name, Memtable.Factory factory, TableMetadata table, int rows, int perPartition)
     {
         fill(factory, table, 2_000, perPartition);
+        Map<String, Long> classesBefore = classes();
         long before = heap();
         Memtable memtable = fill(factory, table, rows, perPartition);
         long heap = heap() - before;
@@ -67,8 +73,44 @@ public final class HeapPerRow
         System.out.printf("%s, %s, %d rows, %d of a partition: %.1f bytes of heap for each row, %.1f outside of it; counted: %.1f and %.1f%n", name,
                           DatabaseDescriptor.getMemtableAllocationType(), rows, perPartition, (double) heap / rows,
                           (double) usage.ownsOffHeap / rows, (double) usage.ownsOnHeap / rows, (double) usage.ownsOffHeap / rows);
+        printLargest(name, classesBefore, classes(), rows);
         if (memtable.isClean())
             throw new AssertionError("nothing was written");
+    }
+
+    private static void printLargest(String name, Map<String, Long> before, Map<String, Long> after, int rows)
+    {
+        after.replaceAll((type, bytes) -> bytes - before.getOrDefault(type, 0L));
+        after.entrySet().stream().sorted(Map.Entry.<String, Long>comparingByValue().reversed()).limit(CLASSES)
+             .filter(type -> type.getValue() >= rows)
+             .forEach(type -> System.out.printf("  %s, %s: %.1f bytes of a row%n", name, type.getKey(), (double) type.getValue() / rows));
+    }
+
+    /** The bytes of all live objects by class, as {@code jcmd GC.class_histogram} prints them after a full collection. */
+    private static Map<String, Long> classes()
+    {
+        Map<String, Long> bytes = new HashMap<>();
+        for (String line : histogram().split("\n"))
+        {
+            String[] words = line.trim().split(" +");
+            if (words.length >= 4 && words[0].endsWith(":"))
+                bytes.merge(words[3], Long.parseLong(words[2]), Long::sum);
+        }
+        return bytes;
+    }
+
+    private static String histogram()
+    {
+        try
+        {
+            return (String) ManagementFactory.getPlatformMBeanServer()
+                                             .invoke(new ObjectName("com.sun.management:type=DiagnosticCommand"), "gcClassHistogram",
+                                                     new Object[] { new String[0] }, new String[] { String[].class.getName() });
+        }
+        catch (JMException impossible)
+        {
+            throw new IllegalStateException(impossible);
+        }
     }
 
     private static long heap()
