@@ -79,7 +79,8 @@ BINARY = ("release-build",)
 # The client of the benchmarks is no member of the workspace, but uses its crates.
 CLIENT_OF_BENCH = ["--manifest-path", "bench/load/Cargo.toml", "--target-dir", ".cache/bench-load"]
 # A short run: the histories themselves are those of `differential`.
-HISTORIES_OF_PLUGIN = [PYTHON, "-m", "proof.differential", "--plugin", "java/target/espalier-cassandra-0.1.0.jar", "--ops", "2500"]
+HISTORIES_OF_PLUGIN = [PYTHON, "-m", "proof.differential", "--plugin", "java/target/espalier-cassandra-0.1.0.jar", "--memtable", "both",
+                       "--ops", "3000"]
 # Side by side, in this order: the longest first, so that none is left to run alone. The last one waits for the plugin.
 OTHERS = [
     Stage("cargo-test", ["cargo", "test", "--workspace", "--quiet", "--no-fail-fast"], "cargo-test", environment=LINTED),
@@ -88,8 +89,7 @@ OTHERS = [
     Stage("proof-tests", [PYTHON, "-m", "proof.tests"]),
     Stage("plugin-build", ["make", "--no-print-directory", "plugin"], "single", needs=BINARY),
     Stage("plugin", [PYTHON, "-m", "proof.plugin"], needs=("plugin-build",)),
-    Stage("plugin-memtable", HISTORIES_OF_PLUGIN, needs=("plugin-build",)),
-    Stage("plugin-storage", [*HISTORIES_OF_PLUGIN, "--memtable", "espalier_storage"], needs=("plugin-build",)),
+    Stage("plugin-histories", HISTORIES_OF_PLUGIN, needs=("plugin-build",)),
     Stage("roles", [PYTHON, "-m", "proof.roles", "--recorded"], needs=BINARY),
     Stage("differential", [PYTHON, "-m", "proof.differential"], needs=BINARY),
     Stage("drivers", [PYTHON, "-m", "proof.drivers", "--recorded"], needs=BINARY),
@@ -104,7 +104,7 @@ OTHERS = [
     Stage("errors", [PYTHON, "-m", "proof.errors", "--recorded"], needs=BINARY),
     # It times an honest client's answers and measures memory, which a busy machine gives back later. So tests, builds and
     # other databases must not take the processors from it.
-    Stage("attack", [PYTHON, "-m", "proof.attack"], needs=(*BINARY, "cargo-test", "plugin-build", "plugin", "plugin-memtable", "plugin-storage")),
+    Stage("attack", [PYTHON, "-m", "proof.attack"], needs=(*BINARY, "cargo-test", "plugin-build", "plugin", "plugin-histories")),
 ]
 STAGES = CARGO + OTHERS
 

@@ -21,6 +21,7 @@ import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -39,7 +40,7 @@ STEPS_PER_HISTORY = 130
 HISTORIES_PER_SEED = 100
 LONG_RUN = 50_000           # statements
 REPORTED_EVERY = 20_000
-ENGINE = "espalier_storage"
+MEMTABLES, ENGINE, BOTH = "espalier", "espalier_storage", "both"
 
 
 def main() -> None:
@@ -80,7 +81,7 @@ def espalier() -> Espalier:
 
 def second_cassandra(plugin: Path | None, memtable: str) -> Cassandra:
     if plugin is not None:
-        return Cassandra.start(plugin=plugin, memtable=memtable, sasi=True)
+        return Cassandra.start(plugin=plugin, memtable=ENGINE if memtable == ENGINE else MEMTABLES, sasi=True)
     return Cassandra.start(ephemeral=True, sasi=True)
 
 
@@ -93,8 +94,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true", help="go on with the long run of this seed: count what is in its journal")
     parser.add_argument("--self", action="store_true", help="Cassandra against a second Cassandra: proves this program")
     parser.add_argument("--plugin", type=lambda file: Path(file).resolve(), help="the same, and the second one has our memtables: the jar of `make plugin`")
-    parser.add_argument("--memtable", choices=("espalier", ENGINE), default="espalier", help="of the second one with the plugin: our memtables, "
-                        "or our engine, which has no tables with indexes, so histories with indexes are left out")
+    parser.add_argument("--memtable", choices=(MEMTABLES, ENGINE, BOTH), default=MEMTABLES, help="of the second one with the plugin: our memtables, "
+                        "and then tables have views too; or our engine, which has no tables with indexes, so histories with indexes are left "
+                        "out; or both by turns, without the kept histories")
     parser.add_argument("--replay", type=Path, help="run one kept history")
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--shrink-seconds", type=float, default=40)
@@ -109,12 +111,25 @@ def arguments() -> argparse.Namespace:
 
 def histories(options: argparse.Namespace, ended: set[tuple[int, int]]):
     for chosen in all_histories(options, ended):
-        if options.memtable != ENGINE or not has_indexes(chosen.make() if isinstance(chosen, Numbered) else chosen):
+        if options.plugin is None or options.replay:
+            yield chosen
+        elif options.memtable == BOTH and isinstance(chosen, Numbered):
+            yield by_turns(chosen)
+        elif options.memtable == MEMTABLES:
+            yield replace(chosen, has_views=True) if isinstance(chosen, Numbered) else chosen
+        elif options.memtable == ENGINE and not has_indexes(chosen):
             yield chosen
 
 
-def has_indexes(chosen: History) -> bool:
-    return any(" INDEX " in step.cql for step in chosen.steps)
+def by_turns(chosen: Numbered) -> Numbered:
+    """Every second history is in our engine, if it has no indexes. The others have views."""
+    is_in_engine = chosen.number % 2 == 1 and not has_indexes(chosen)
+    return replace(chosen, memtable=ENGINE) if is_in_engine else replace(chosen, has_views=True)
+
+
+def has_indexes(chosen: History | Numbered) -> bool:
+    made = chosen.make() if isinstance(chosen, Numbered) else chosen
+    return any(" INDEX " in step.cql for step in made.steps)
 
 
 def all_histories(options: argparse.Namespace, ended: set[tuple[int, int]]):

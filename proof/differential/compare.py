@@ -17,6 +17,7 @@ from proof.wire.responses import Lost, Message, Response
 CREATE = "CREATE KEYSPACE {} WITH replication = {}"
 PAGES_MAX = 300
 INDEX = re.compile(r"\s*CREATE\s+(CUSTOM\s+)?INDEX\b", re.IGNORECASE)
+TABLE = re.compile(r"\s*CREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?([\w.\"]+)", re.IGNORECASE)
 BUILD_SECONDS_MAX = 10
 
 
@@ -96,8 +97,8 @@ class Pair:
                 self.maintain(history, step, connections)
                 continue
             left, right = exchange(connections, step)
-            if INDEX.match(step.cql) and not isinstance(self.nodes[1], Espalier):
-                await_indexes(connections[1], history.keyspace)
+            if not isinstance(self.nodes[1], Espalier):
+                settle(connections[1], history, step, right[-1])
             difference = compare(left, right)
             if difference is None:
                 outcome.equal += 1
@@ -143,6 +144,15 @@ def compact(node, *keyspace_and_table: str) -> None:
     except RuntimeError as failure:
         if isinstance(node, Espalier) or "NullPointerException" not in str(failure):
             raise
+
+
+def settle(connection: Connection, history: History, step: Step, answer: Response) -> None:
+    """What a second Cassandra needs after a step: a new table moves to the history's memtables, and a new index is built."""
+    table = TABLE.match(step.cql)
+    if table and history.memtable and not isinstance(answer, Error):
+        require(connection.query(f"ALTER TABLE {table[1]} WITH memtable = '{history.memtable}'"))
+    elif INDEX.match(step.cql):
+        await_indexes(connection, history.keyspace)
 
 
 def await_indexes(connection: Connection, keyspace: str) -> None:

@@ -13,6 +13,7 @@ from proof.differential.repeats import repeats_before_a_range
 from proof.differential.schema import (REGULAR_NAMES, Column, Table, create_type, random_table, random_user_types)
 from proof.differential.steps import SIMPLE, History, Step
 from proof.differential.values import Scalar, UserType, random_type
+from proof.differential.views import SHARE as SHARE_OF_VIEWS, views
 from proof.differential.writes import Clock, write
 
 CONNECTIONS = [(5, None), (4, None), (5, "lz4"), (4, "lz4"), (4, "snappy"), (3, None)]
@@ -44,8 +45,9 @@ def keyspace_of(number: int) -> str:
     return f"h{number % KEYSPACES}"
 
 
-def history(seed: int, number: int, steps: int) -> History:
-    """The `number`-th history of a seed, of `steps` steps or, where little but reads and writes happens, several times as many."""
+def history(seed: int, number: int, steps: int, has_views: bool = False) -> History:
+    """The `number`-th history of a seed, of `steps` steps or, where little but reads and writes happens, several times as many. With views, it
+    is another one."""
     rng = Random(f"{seed}/{number}")
     version, compression = CONNECTIONS[number % len(CONNECTIONS)] if rng.random() < 0.5 else CONNECTIONS[number % 2]
     keyspace = keyspace_of(number)
@@ -59,13 +61,14 @@ def history(seed: int, number: int, steps: int) -> History:
     packing = packing if packing.random() < COMPACT and counting is None else None
     # In tables with COMPACT STORAGE Cassandra's indexes of static columns fail (docs/differences.md).
     indexing = indexing if indexing.random() < INDEXED and packing is None and counting is None else None
-    made = Generator(rng, keyspace, version, conditional, indexing, packing, counting).steps(steps)
+    viewing = Random(f"{seed}/{number}/views") if has_views else None
+    made = Generator(rng, keyspace, version, conditional, indexing, packing, counting, viewing).steps(steps)
     return History(f"seed {seed}, history {number}", keyspace, version, compression, made, replication)
 
 
 class Generator:
     def __init__(self, rng: Random, keyspace: str, version: int, conditional: bool = False, indexing: Random | None = None,
-                 packing: Random | None = None, counting: Random | None = None):
+                 packing: Random | None = None, counting: Random | None = None, viewing: Random | None = None):
         self.rng = rng
         self.packing = packing          # what makes tables with COMPACT STORAGE, in a history with such tables
         self.indexing = indexing        # what makes indexes, in a history with indexes
@@ -80,6 +83,8 @@ class Generator:
                 make_compact(packing, table, self.types)
             if counting is not None and counting.random() < 0.8:
                 make_counting(counting, table)
+        self.viewing = viewing          # what makes views, in a history with views
+        self.views = views(viewing, self.tables) if viewing is not None else []
         self.clock = Clock(rng)
         self.prepared: list[Step] = []
         self.is_calm = rng.random() < 0.5
@@ -92,6 +97,8 @@ class Generator:
         count *= CALM_LENGTH if self.is_calm else 1
         steps = [Step("cql", create_type(self.keyspace, kind)) for kind in self.types]
         steps += [Step("cql", table.create()) for table in self.tables]
+        # Before there is data: Cassandra fills a view in the background.
+        steps += [view.create() for view in self.views]
         if self.indexing is not None:
             # Mostly before there is data: while Cassandra builds an index, its SELECTs fail.
             steps += [self.create_index(table) for table in self.tables for _ in range(self.indexing.choice((1, 2, 2, 3, 4)))]
@@ -102,11 +109,13 @@ class Generator:
             if not ("DELETE" in str(step) and repeats_before_a_range(step)):
                 steps.append(step)
         steps += [Step("cql", f"SELECT * FROM {table.full_name}", page_size=5000) for table in self.tables if table.alive]
-        return steps
+        return steps + [view.read(self.viewing) for view in self.views]
 
     def step(self) -> Step:
         if self.nearest is not None and self.indexing.random() < SHARE:
             return self.nearest.step()
+        if self.views and self.viewing.random() < SHARE_OF_VIEWS:
+            return self.viewing.choice(self.views).read(self.viewing)
         rng = self.rng
         table = rng.choice(self.tables)
         now = self.next_now()

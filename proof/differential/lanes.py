@@ -7,7 +7,7 @@ import multiprocessing
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection as Pipe
 
 from proof.differential import traces
@@ -27,13 +27,19 @@ class Numbered:
     seed: int
     number: int
     steps: int
+    has_views: bool = False
+    memtable: str = ""
 
     @property
     def keyspace(self) -> str:
         return keyspace_of(self.number)
 
     def make(self) -> History:
-        return history(self.seed, self.number, self.steps)
+        made = history(self.seed, self.number, self.steps, self.has_views)
+        if not self.memtable:
+            return made
+        # What DESCRIBE says has the name of the memtable.
+        return replace(made, memtable=self.memtable, steps=[step for step in made.steps if not step.cql.startswith("DESCRIBE")])
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ from pathlib import Path
 from random import Random
 
 from proof import places
+from proof.differential.__main__ import by_turns
 from proof.differential.again import WHOLE, explanation
 from proof.differential.compare import Difference, Outcome, compare
 from proof.differential.explained import OLD_TIMEUUID_CLASS, RULES
 from proof.differential.generator import history
 from proof.differential.journal import Entry, Journal
+from proof.differential.lanes import Numbered
 from proof.differential.mistakes import spoil
 from proof.differential.repeats import without_repeats
 from proof.differential.shrink import shrink
@@ -33,6 +35,24 @@ class Generating(unittest.TestCase):
         said = "\n".join(str(step) for made in counting for step in made.steps)
         for text in ("BEGIN COUNTER BATCH", "BATCH message of type 2", "DELETE FROM", " -= ", " counter static", "USING TTL", "INSERT INTO"):
             self.assertIn(text, said)
+
+    def test_views_are_made_before_there_is_data_and_read_between_writes(self):
+        made = history(5, 3, 100, has_views=True)
+        said = [step.cql for step in made.steps]
+        views = [cql.split()[3] for cql in said if cql.startswith("CREATE MATERIALIZED VIEW")]
+        self.assertTrue(views)
+        first_write = next(place for place, cql in enumerate(said) if cql.startswith(("INSERT", "UPDATE", "DELETE", "BEGIN")))
+        self.assertLess(max(place for place, cql in enumerate(said) if cql.startswith("CREATE")), first_write)
+        self.assertGreater(sum(cql == f"SELECT * FROM {view}" for cql in said for view in views), 2)
+        self.assertFalse(any("VIEW" in step.cql for step in history(5, 3, 100).steps))
+
+    def test_by_turns_a_history_without_indexes_is_in_our_engine_and_the_others_have_views(self):
+        made = [by_turns(Numbered(5, number, 60)).make() for number in range(30)]
+        stored = [one for one in made if one.memtable]
+        self.assertTrue(5 < len(stored) < 16)
+        self.assertFalse(any(" INDEX " in step.cql or " VIEW " in step.cql or step.cql.startswith("DESCRIBE") for one in stored for step in one.steps))
+        others = [one for one in made if not one.memtable]
+        self.assertTrue(any(" INDEX " in step.cql for one in others for step in one.steps))
 
     def test_a_history_survives_its_file(self):
         made = history(5, 3, 100)
