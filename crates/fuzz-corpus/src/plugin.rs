@@ -16,7 +16,7 @@ const CALLS_MAX: usize = 24;
 pub fn calls(bytes: &[u8]) {
     let mut rest = bytes;
     let Some(description) = sized(&mut rest) else { return };
-    let Ok(guest) = Guest::open(description, 1, 0) else { return };
+    let Ok(guest) = Guest::open(description, &[], 0) else { return };
     for _ in 0..CALLS_MAX {
         let Some((kind, tail)) = rest.split_first() else { return };
         rest = tail;

@@ -30,7 +30,7 @@ use crate::request::Request;
 use crate::store::{Choice, Store};
 
 /// Changes when the two halves no longer fit together.
-const VERSION: i32 = 5;
+const VERSION: i32 = 6;
 
 /// The result of a call that failed; the reply has the reason.
 const FAILED: i64 = i64::MIN;
@@ -144,8 +144,9 @@ pub extern "system" fn Java_espalier_cassandra_Native_handles(_: *mut c_void, _:
     HANDLES.load(Ordering::Relaxed)
 }
 
-/// `long open(long description, long length, int shards, long shardBytes, long out, long capacity)`: the handle of a
-/// new memtable. Its shards are as large as they can be if `shardBytes` is 0.
+/// `long open(long description, long length, long firsts, long firstsLength, long shardBytes, long out, long capacity)`:
+/// the handle of a new memtable. Its shards but the first one begin at the tokens `firsts`, and are as large as they can
+/// be if `shardBytes` is 0.
 ///
 /// # Safety
 /// Promises 1 and 2.
@@ -155,16 +156,19 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_open(
     _: *mut c_void,
     description: i64,
     length: i64,
-    shards: i32,
+    firsts: i64,
+    firsts_length: i64,
     shard_bytes: i64,
     out: i64,
     capacity: i64,
 ) -> i64 {
     // SAFETY: promises 1 and 2.
     let (description, out) = unsafe { (bytes(description, length), buffer(out, capacity)) };
+    // SAFETY: promise 1.
+    let firsts = unsafe { bytes(firsts, firsts_length) };
     guard(out, |_| {
-        let (shards, shard_bytes) = (usize::try_from(shards).unwrap_or(1), u64::try_from(shard_bytes).unwrap_or(0));
-        Ok(into_handle(Box::new(Guest::open(description, shards, shard_bytes)?)))
+        let shard_bytes = u64::try_from(shard_bytes).unwrap_or(0);
+        Ok(into_handle(Box::new(Guest::open(description, firsts, shard_bytes)?)))
     })
 }
 

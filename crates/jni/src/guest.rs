@@ -8,6 +8,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use memtable::{AddressSpace, Memtable, MemtableFull, TrieMemtable, TrieOptions};
 use model::{BoxCursor, Mutation, ReadRange, RowObserver, Slices, Table, TableId, UnfilteredCursor};
 use sstable::{MessageEncoder, UpdateReader};
+use types::Token;
 
 use crate::changes::Changes;
 use crate::pages::Pages;
@@ -134,15 +135,22 @@ fn options(bytes_max: u64) -> TrieOptions {
 }
 
 impl Guest {
-    /// An empty memtable of `shards` shards for the table of a description, or of one if the process has many already.
+    /// An empty memtable for the table of a description. Its shards divide the tokens at `firsts`: 8 bytes, big-endian,
+    /// for the first token of each shard but the first one. It has one shard if the process has many already.
     /// A shard has `shard_bytes_max` bytes for its structure and as many for its contents. 0 means 2 and 16 GiB, or
     /// less if the process has many shards.
     ///
-    /// Fails if the description is damaged or has a type that CQL does not have.
-    pub fn open(description: &[u8], shards: usize, shard_bytes_max: u64) -> Result<Guest, String> {
+    /// Fails if the description is damaged or has a type that CQL does not have, or if the tokens do not rise or are
+    /// more than there can be shards.
+    pub fn open(description: &[u8], firsts: &[u8], shard_bytes_max: u64) -> Result<Guest, String> {
         let table = table_of(description, None).map_err(|error| error.to_string())?;
-        let (shards, id) = (shards.clamp(1, SHARDS_MAX), table.id);
-        let memtable = TrieMemtable::in_address_space(&table, shards, options(shard_bytes_max), &ADDRESS_SPACE);
+        let (firsts, rest) = firsts.as_chunks::<8>();
+        let firsts: Box<[Token]> = firsts.iter().map(|first| Token(i64::from_be_bytes(*first))).collect();
+        if !rest.is_empty() || firsts.len() >= SHARDS_MAX || !firsts.is_sorted_by(|one, next| one < next) {
+            return Err(format!("invalid division of the tokens among {} shards", firsts.len() + 1));
+        }
+        let id = table.id;
+        let memtable = TrieMemtable::divided(&table, firsts, options(shard_bytes_max), &ADDRESS_SPACE);
         Ok(Guest::of(Content::Trie(ArcSwapOption::from_pointee(memtable)), table, id))
     }
 

@@ -12,13 +12,16 @@ use crate::find::{find_row, lacks_partition};
 use crate::layout::{Layout, decode_token, partition_path};
 use crate::resident::{Purge, PurgeWalk};
 use crate::shard::{Shard, is_newer, newer_of};
-use crate::sharding::shard_of;
+use crate::sharding::Division;
 use crate::statistics::Bounds;
 use crate::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts, RowPlace};
 
-/// A memtable whose shards are tries down to the row. Shards divide the tokens equally; each has one writer at a time.
+/// A memtable whose shards are tries down to the row. Shards divide the tokens, equally if nothing else is said; each has
+/// one writer at a time.
 pub struct TrieMemtable {
     layout: Layout,
+    /// Which of the shards, of which there are as many as it says, has a token.
+    division: Division,
     shards: Box<[Shard]>,
     /// The address space that the shards may reserve, if that is limited.
     _share: Option<Share>,
@@ -32,20 +35,26 @@ impl TrieMemtable {
 
     /// Like `new`, with limits for each shard.
     pub fn with_options(table: &Arc<Table>, shard_count: usize, options: TrieOptions) -> TrieMemtable {
-        TrieMemtable::of_tries(table, shard_count, || Trie::new(options))
+        TrieMemtable::of_tries(table, Division::Equal(shard_count.max(1)), || Trie::new(options))
     }
 
-    /// Like `with_options`, where many memtables share the addresses of a process: the shards are fewer and smaller if
-    /// there are many already.
-    pub fn in_address_space(
+    /// A memtable whose shards divide the tokens at `firsts`: the first token of each shard but the first one; they must
+    /// rise. Many memtables share the addresses of a process: the shards are smaller, and then there is only one, if
+    /// there are many already. `options` are the limits of each shard.
+    pub fn divided(
         table: &Arc<Table>,
-        shards_wanted: usize,
+        firsts: Box<[Token]>,
         options: TrieOptions,
         space: &Arc<AddressSpace>,
     ) -> TrieMemtable {
-        let share = space.share(shards_wanted);
+        debug_assert!(firsts.is_sorted_by(|one, next| one < next), "the first tokens of shards rise");
+        let share = space.share(firsts.len() + 1);
         let options = share.limit(options);
-        TrieMemtable::of_share(table, share, || Trie::new(options))
+        let is_divided = share.shard_count() == firsts.len() + 1;
+        let division = Division::At(if is_divided { firsts } else { Box::default() });
+        debug_assert_eq!(division.shard_count(), share.shard_count(), "the address space counts every shard");
+        let memtable = TrieMemtable::of_tries(table, division, || Trie::new(options));
+        TrieMemtable { _share: Some(share), ..memtable }
     }
 
     /// A memtable with the shards of a share. It first grows into the spare pages, and adds its own to them when it is
@@ -57,18 +66,15 @@ impl TrieMemtable {
         spare_pages: &Arc<SparePages>,
     ) -> TrieMemtable {
         let options = share.limit(options);
-        TrieMemtable::of_share(table, share, || Trie::with_spare_pages(options, spare_pages.clone()))
-    }
-
-    fn of_share(table: &Arc<Table>, share: Share, trie: impl Fn() -> Trie) -> TrieMemtable {
-        let memtable = TrieMemtable::of_tries(table, share.shard_count(), trie);
+        let division = Division::Equal(share.shard_count());
+        let memtable = TrieMemtable::of_tries(table, division, || Trie::with_spare_pages(options, spare_pages.clone()));
         debug_assert_eq!(memtable.shards.len(), share.shard_count(), "the address space counts every shard");
         TrieMemtable { _share: Some(share), ..memtable }
     }
 
-    fn of_tries(table: &Arc<Table>, shard_count: usize, trie: impl Fn() -> Trie) -> TrieMemtable {
-        let shards = (0..shard_count.max(1)).map(|_| Shard::new(table, trie())).collect();
-        TrieMemtable { layout: Layout::new(table), shards, _share: None }
+    fn of_tries(table: &Arc<Table>, division: Division, trie: impl Fn() -> Trie) -> TrieMemtable {
+        let shards = (0..division.shard_count()).map(|_| Shard::new(table, trie())).collect();
+        TrieMemtable { layout: Layout::new(table), division, shards, _share: None }
     }
 
     /// Whether the shard of a partition has reached half of a limit: another memtable should follow, while this one has
@@ -117,9 +123,11 @@ impl TrieMemtable {
         Box::new(TrieCursor::new(self, table, range, true))
     }
 
-    /// The shard of a token. Tokens are divided equally, in order.
+    /// The shard of a token. Later ones have larger tokens.
     pub(crate) fn shard_of(&self, token: Token) -> usize {
-        shard_of(token, self.shards.len())
+        let shard = self.division.shard_of(token);
+        debug_assert!(shard < self.shards.len(), "shard {shard} of {}", self.shards.len());
+        shard
     }
 }
 

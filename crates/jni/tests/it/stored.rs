@@ -174,7 +174,7 @@ fn rows_stay_as_they_are_when_columns_of_the_primary_key_get_each_others_names()
             continue;
         }
         let renamed = with_rotated_keys(vector.table);
-        let guest = Guest::open(vector.table, 2, 0).unwrap();
+        let guest = Guest::open(vector.table, &0i64.to_be_bytes(), 0).unwrap();
         guest.put(vector.update).unwrap();
         let version = guest.alter(&renamed).unwrap();
         assert_reads(&guest, version, vector, &format!("vector {index} in a memtable"));

@@ -60,7 +60,7 @@ pub(crate) fn content(mut pages: Pages, room: usize) -> Vec<u8> {
 fn data_serialized_by_cassandra_is_read_as_its_own_memtable_returns_it() {
     for (index, vector) in vectors().iter().enumerate() {
         for room in [1 << 16, 100, 1] {
-            let guest = Guest::open(vector.table, 2, 0).unwrap();
+            let guest = Guest::open(vector.table, &0i64.to_be_bytes(), 0).unwrap();
             assert!(guest.put(vector.update).unwrap().bytes > 0, "vector {index} takes memory");
             let pages = guest.read(0, vector.request).unwrap().expect("the partition exists");
             assert_eq!(content(pages, room), vector.page, "vector {index}, pages of {room} bytes");
@@ -69,9 +69,24 @@ fn data_serialized_by_cassandra_is_read_as_its_own_memtable_returns_it() {
 }
 
 #[test]
+fn a_division_of_the_tokens_that_is_cut_or_does_not_rise_is_refused() {
+    let vector = &vectors()[0];
+    let tokens = |tokens: &[i64]| tokens.iter().flat_map(|token| token.to_be_bytes()).collect::<Vec<u8>>();
+    for right in [&[][..], &[0], &[i64::MIN, -1, i64::MAX]] {
+        let guest = Guest::open(vector.table, &tokens(right), 0).unwrap();
+        guest.put(vector.update).unwrap();
+        assert_eq!(content(guest.read(0, vector.request).unwrap().unwrap(), 1 << 16), vector.page);
+    }
+    let many: Vec<i64> = (0..1024).collect();
+    for wrong in [tokens(&[5, 5]), tokens(&[1, 0]), tokens(&many), tokens(&[1, 2])[..15].to_vec()] {
+        assert!(Guest::open(vector.table, &wrong, 0).is_err(), "{} bytes", wrong.len());
+    }
+}
+
+#[test]
 fn an_update_that_is_applied_twice_changes_nothing_more() {
     for vector in vectors() {
-        let guest = Guest::open(vector.table, 1, 0).unwrap();
+        let guest = Guest::open(vector.table, &[], 0).unwrap();
         guest.put(vector.update).unwrap();
         guest.put_observed(0, vector.update).unwrap();
         let pages = guest.read(0, vector.request).unwrap().unwrap();
@@ -82,7 +97,7 @@ fn an_update_that_is_applied_twice_changes_nothing_more() {
 #[test]
 fn damaged_updates_requests_and_descriptions_are_errors_or_harmless() {
     for vector in vectors().iter().step_by(7) {
-        let guest = Guest::open(vector.table, 1, 0).unwrap();
+        let guest = Guest::open(vector.table, &[], 0).unwrap();
         for length in 0..vector.update.len() {
             assert!(guest.put(&vector.update[..length]).is_err(), "{length} bytes of an update");
         }
@@ -90,7 +105,7 @@ fn damaged_updates_requests_and_descriptions_are_errors_or_harmless() {
             assert!(guest.read(0, &vector.request[..length]).is_err());
         }
         for length in 0..vector.table.len() {
-            assert!(Guest::open(&vector.table[..length], 1, 0).is_err());
+            assert!(Guest::open(&vector.table[..length], &[], 0).is_err());
         }
         for at in 0..vector.update.len() {
             for bit in 0..8 {
@@ -120,7 +135,7 @@ fn read_everything(guest: &Guest) {
 fn a_discarded_memtable_refuses_calls_and_earlier_reads_continue() {
     let vectors = vectors();
     let vector = &vectors[0];
-    let guest = Guest::open(vector.table, 1, 0).unwrap();
+    let guest = Guest::open(vector.table, &[], 0).unwrap();
     guest.put(vector.update).unwrap();
     let pages = guest.read(0, vector.request).unwrap().unwrap();
     guest.discard().unwrap();
@@ -135,7 +150,7 @@ fn a_shard_says_that_it_is_half_full_and_refuses_what_it_has_no_room_for() {
     for vector in vectors().iter().step_by(3) {
         // From a shard of one page to one of 16 MiB.
         let outcome = |shift: u32| {
-            let guest = Guest::open(vector.table, 1, 4096 << shift).unwrap();
+            let guest = Guest::open(vector.table, &[], 4096 << shift).unwrap();
             let outcome = guest.put(vector.update).map(|growth| growth.is_half_full);
             let is_there = guest.read(0, vector.request).unwrap().is_some();
             assert_eq!(is_there, outcome.is_ok(), "an update that is refused has no effect");
@@ -153,7 +168,8 @@ fn written_memtables_of_many_tables_fit_into_the_addresses_of_a_process() {
     // A process has 128 TiB of addresses, and a shard of the largest size reserves 18 GiB.
     const TABLES: usize = 7400;
     let vector = &vectors()[0];
-    let guests: Vec<Guest> = (0..TABLES).map(|_| Guest::open(vector.table, 4, 0).unwrap()).collect();
+    let quarters = [i64::MIN / 2, 0, i64::MAX / 2].map(i64::to_be_bytes).concat();
+    let guests: Vec<Guest> = (0..TABLES).map(|_| Guest::open(vector.table, &quarters, 0).unwrap()).collect();
     for (index, guest) in guests.iter().enumerate() {
         guest.put(vector.update).unwrap_or_else(|refusal| panic!("table {index}: {refusal}"));
     }

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memtable::{Memtable, TrieMemtable};
 use memtrie::TrieOptions;
 use model::{
-    Cell, ClusteringBound, ColumnData, ColumnKind, DeletionTime, KeyRange, Liveness, PartitionKey, PartitionUpdate,
+    Cell, ClusteringBound, ColumnData, ColumnKind, DeletionTime, KeyBound, KeyRange, Liveness, PartitionKey, PartitionUpdate,
     PartitionUpdateBuilder, ReadRange, Row, RowBuilder, RowObserver, Side, Slice, Slices, Table, TableBuilder, TableId,
     Unfiltered, push_component,
 };
-use types::CqlType;
+use types::{CqlType, Token};
 
 use crate::against_model::{clustering, key, table};
 use crate::cells::read_partition;
@@ -93,6 +93,35 @@ fn a_table_without_clustering_has_one_row_for_each_partition_of(kind: Kind) {
     assert_eq!(memtable.statistics().partition_count, 500);
     assert_eq!(memtable.statistics().timestamp_min, 4);
     assert_eq!(memtable.statistics().local_deletion_time_min, 1);
+}
+
+#[test]
+fn shards_begin_at_the_tokens_that_they_are_given_and_are_read_in_order() {
+    let table = simple_table();
+    let mut tokens: Vec<Token> = (0..100).map(|p| key(p).token()).collect();
+    tokens.sort_unstable();
+    // The first shard has no token of these, the second one the smallest, and the last one the largest.
+    let firsts = [tokens[0], tokens[1], tokens[40], tokens[99]];
+    let divided = Arc::new(TrieMemtable::divided(&table, firsts.into(), TrieOptions::default(), &Arc::default()));
+    let equal: Arc<dyn Memtable> = Arc::new(TrieMemtable::new(&table, 3));
+    for p in 0..100 {
+        for memtable in [&(divided.clone() as Arc<dyn Memtable>), &equal] {
+            memtable.apply(&put(&table, p, &[], 5, &p.to_be_bytes()), None).expect("room");
+        }
+    }
+    let puts: Vec<u64> = divided.puts().iter().map(|puts| puts.uncontended).collect();
+    assert_eq!(puts, [0, 1, 39, 59, 1]);
+    let divided: Arc<dyn Memtable> = divided;
+    for p in 0..101 {
+        let range = ReadRange::all_rows(KeyRange::Single(key(p)));
+        assert_eq!(rows(&divided, &table, &range).len(), usize::from(p < 100));
+    }
+    for (first, last) in [(0, 99), (0, 0), (1, 39), (39, 40), (40, 99), (99, 99)] {
+        let bound = |at: usize| KeyBound::Token { token: tokens[at], inclusive: true };
+        let range = ReadRange::all_rows(KeyRange::Range { start: bound(first), end: bound(last) });
+        let found = rows(&divided, &table, &range);
+        assert_eq!((found.len(), &found), (last - first + 1, &rows(&equal, &table, &range)));
+    }
 }
 
 /// Partitions of many batches, in both directions, as a whole and by slices, also when the reader leaves them early.

@@ -45,7 +45,7 @@ final class FullMemtables
     private FullMemtables(long shardBytes)
     {
         memtable = new NativeMemtable(new AtomicReference<>(CommitLogPosition.NONE), TableMetadataRef.forOfflineTools(table), new Owner(),
-                                      MemtableHandle.open(table, 1, shardBytes));
+                                      MemtableHandle.open(table, ShardBoundaries.NONE, shardBytes));
     }
 
     static void check()

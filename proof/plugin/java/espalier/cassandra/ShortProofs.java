@@ -29,6 +29,7 @@ public final class ShortProofs
         proofs.put("damage at the boundary", NativeBoundary::check);
         proofs.put("memtables without room", FullMemtables::check);
         proofs.put("refused configurations and tables", Refusals::check);
+        proofs.put("the tokens of shards", TokensOfShards::check);
         int failed = 0;
         for (Map.Entry<String, ProofOfOne> proof : proofs.entrySet())
             try

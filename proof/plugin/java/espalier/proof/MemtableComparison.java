@@ -49,6 +49,7 @@ import org.apache.cassandra.db.rows.Unfiltered;
 import org.apache.cassandra.db.rows.UnfilteredRowIterator;
 import org.apache.cassandra.db.rows.UnfilteredRowIterators;
 import org.apache.cassandra.dht.AbstractBounds;
+import org.apache.cassandra.dht.Murmur3Partitioner.LongToken;
 import org.apache.cassandra.dht.Range;
 import org.apache.cassandra.dht.Token;
 import org.apache.cassandra.exceptions.ConfigurationException;
@@ -103,7 +104,7 @@ public final class MemtableComparison
         return columns.toString();
     }
 
-    /** What the memtables ask of their table: nothing here. */
+    /** What the memtables ask of their table: only how tokens are divided among shards, which is not equally here. */
     public static final class Owner implements Memtable.Owner
     {
         @Override
@@ -127,7 +128,7 @@ public final class MemtableComparison
         @Override
         public ShardBoundaries localRangeSplits(int shards)
         {
-            return ShardBoundaries.NONE;
+            return shards == 1 ? ShardBoundaries.NONE : new ShardBoundaries(List.of(new LongToken(-1), new LongToken(1L << 61)), 1);
         }
     }
 

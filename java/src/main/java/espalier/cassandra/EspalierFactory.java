@@ -146,7 +146,8 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
             NativeLibrary.ensureLoaded();
             try
             {
-                return new NativeMemtable(lowerBound, table, owner, MemtableHandle.open(table.get(), shards));
+                return new NativeMemtable(lowerBound, table, owner, MemtableHandle.open(table.get(),
+                                                                                                  owner.localRangeSplits(shards)));
             }
             catch (IllegalStateException refused)
             {

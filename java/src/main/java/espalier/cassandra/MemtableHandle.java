@@ -2,13 +2,17 @@ package espalier.cassandra;
 
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.Set;
 
+import org.apache.cassandra.db.memtable.ShardBoundaries;
 import org.apache.cassandra.db.partitions.PartitionUpdate;
+import org.apache.cassandra.dht.Murmur3Partitioner.LongToken;
 import org.apache.cassandra.schema.TableMetadata;
+import org.apache.cassandra.utils.memory.MemoryUtil;
 
 /** A native memtable, which is freed when nobody can reach this object any more. */
 final class MemtableHandle
@@ -32,19 +36,52 @@ final class MemtableHandle
         CLEANER.register(this, () -> Native.free(memtable));
     }
 
-    /** Throws an {@link IllegalStateException} if the native memtable does not carry the table. */
-    static MemtableHandle open(TableMetadata table, int shards)
+    /**
+     * A memtable whose shards divide the tokens at boundaries of Cassandra's. Throws an {@link IllegalStateException} if the native memtable
+     * does not carry the table.
+     */
+    static MemtableHandle open(TableMetadata table, ShardBoundaries boundaries)
     {
-        return open(table, shards, SHARD_BYTES);
+        return open(table, boundaries, SHARD_BYTES);
     }
 
-    static MemtableHandle open(TableMetadata table, int shards, long shardBytes)
+    static MemtableHandle open(TableMetadata table, ShardBoundaries boundaries, long shardBytes)
     {
         Buffers.Output description = Requests.table(table);
+        ByteBuffer firsts = firstTokens(boundaries);
         Buffers.Reply reply = Buffers.reply();
-        long memtable = Native.open(description.address(), description.length(), shards, shardBytes, reply.address(),
-                                    reply.capacity());
+        long memtable = Native.open(description.address(), description.length(), MemoryUtil.getAddress(firsts), firsts.position(),
+                                    shardBytes, reply.address(), reply.capacity());
+        Reference.reachabilityFence(firsts);
         return new MemtableHandle(reply.check(memtable), table, description.toByteArray());
+    }
+
+    /** The first token of each shard but the first one, and of each only once: a shard may have no tokens. */
+    static ByteBuffer firstTokens(ShardBoundaries boundaries)
+    {
+        ByteBuffer firsts = ByteBuffer.allocateDirect((boundaries.shardCount() - 1) * Long.BYTES);
+        for (int shard = 1; shard < boundaries.shardCount(); shard++)
+        {
+            long first = firstToken(boundaries, shard);
+            if (firsts.position() == 0 || firsts.getLong(firsts.position() - Long.BYTES) != first)
+                firsts.putLong(first);
+        }
+        return firsts;
+    }
+
+    /** The least token that is in a shard or behind it. Cassandra only says which shard a token is in. */
+    private static long firstToken(ShardBoundaries boundaries, int shard)
+    {
+        long least = Long.MIN_VALUE, most = Long.MAX_VALUE;
+        while (least < most)
+        {
+            long middle = least + ((most - least) >>> 1);
+            if (boundaries.getShardForToken(new LongToken(middle)) < shard)
+                least = middle + 1;
+            else
+                most = middle;
+        }
+        return least;
     }
 
     /** A table of the engine; null if the choice is one that may find none. Throws if the engine cannot keep the table. */

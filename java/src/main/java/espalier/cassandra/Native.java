@@ -7,7 +7,7 @@ package espalier.cassandra;
 final class Native
 {
     /** Must be the version of the native library. */
-    static final int VERSION = 5;
+    static final int VERSION = 6;
 
     /** The result of a call that failed; the reply has the reason. */
     static final long FAILED = Long.MIN_VALUE;
@@ -21,7 +21,7 @@ final class Native
     /** The number of memtables, reads and changes that this class has handles of. */
     static native long handles();
 
-    static native long open(long description, long length, int shards, long shardBytes, long out, long capacity);
+    static native long open(long description, long length, long firsts, long firstsLength, long shardBytes, long out, long capacity);
 
     static native long alter(long memtable, long description, long length, long out, long capacity);
 
