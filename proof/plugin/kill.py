@@ -164,7 +164,7 @@ def one_case(node: Cassandra, number: int, random: Random) -> Case:
 def prove(jar: Path, seed: int, cases: int, library: Path | None = None) -> tuple[int, int]:
     """Returns how many cases passed and failed."""
     random = Random(seed)
-    passed = failed = writes = 0
+    passed = failed = writes = kills_while_writing = 0
     files: Counter = Counter()
     with Cassandra.start(plugin=jar, durable=True, library=library, engine=ENGINE) as node:
         with Connection(node.host, node.port) as connection:
@@ -173,12 +173,13 @@ def prove(jar: Path, seed: int, cases: int, library: Path | None = None) -> tupl
             case = one_case(node, number, random)
             writes += case.acknowledged
             files += case.files
+            kills_while_writing += case.files["unfinished"] > 0
             is_right = case.acknowledged > 0 and not case.lost
             passed, failed = passed + is_right, failed + (not is_right)
             if not is_right:
                 print(f"FAIL case {number}, seed {seed}: {case.acknowledged} acknowledged; {case.lost[:10]}", flush=True)
     print(f"{cases} kills, {writes} acknowledged writes; the kills met {files['whole']} SSTables of the engine, of which {files['merged']} "
-          f"were merged, and {files['unfinished']} that were being written", flush=True)
+          f"were merged, and {files['unfinished']} that a flush or a merge was writing, at {kills_while_writing} of the kills", flush=True)
     if cases and not files["whole"]:
         print("FAIL no kill met an SSTable of the engine", flush=True)
         failed += 1
