@@ -67,6 +67,9 @@ FEW_THREADS = {"native_transport_max_threads": "2"}
 TWO_THREADS = {"cassandra, 2 threads": FEW_THREADS}
 
 
+DISCARDING = "    discarding:\n      class_name: espalier.proof.DiscardingMemtable\n"    # a configuration of memtables
+
+
 class Cassandra(oracle.Cassandra):
     """Cassandra 5.0.8: trie memtable, BTI tables, offheap_objects, unified compaction, G1, all tiers of the compiler."""
 
@@ -76,8 +79,9 @@ class Cassandra(oracle.Cassandra):
     @classmethod
     def start(cls, sync: str = "periodic", memtable: str = "trie", direct_log: bool = False, heap_mb: int = HEAP_MB,
               memtable_mb: int = MEMTABLE_MB, group_window: str = "10ms", allocation: str = "offheap_objects",
-              plugin: Path | None = None, **settings: str) -> "Cassandra":
-        """`settings`: more keys of cassandra.yaml. `plugin`: the jar of our memtables and of our engine, whose log is synced as Cassandra's."""
+              plugin: Path | None = None, discarding: Path | None = None, **settings: str) -> "Cassandra":
+        """`settings`: more keys of cassandra.yaml. `plugin`: the jar of our memtables and of our engine, whose log is synced as Cassandra's.
+        `discarding`: the classes of memtables that keep nothing."""
         # Off as Cassandra ships; with it a block that is read again need not be decompressed again.
         settings = {"file_cache_enabled": "true", **settings}
         compile_java()
@@ -92,6 +96,8 @@ class Cassandra(oracle.Cassandra):
             oracle.add_plugin(directory, memtable)
             replace_in(directory / "cassandra.yaml", " commitlog_sync: batch\n",
                        f" commitlog_sync: {sync}\n        memtable_space: {memtable_mb}MiB\n")
+        if discarding is not None:
+            replace_in(directory / "cassandra.yaml", "    default:\n", DISCARDING + "    default:\n")
         properties = {
             "cassandra.config": f"file://{directory}/cassandra.yaml",
             "logback.configurationFile": f"file://{oracle.HERE}/logback.xml",
@@ -100,7 +106,7 @@ class Cassandra(oracle.Cassandra):
             "cassandra-foreground": "yes", "cassandra.superuser_setup_delay_ms": "0",
             "cassandra.unsafesystem": "false", "cassandra.disable_tcactive_openssl": "true",
         }
-        node = cls(directory, native, heap_mb, False, properties, plugin=plugin)
+        node = cls(directory, native, heap_mb, False, properties, plugin=plugin or discarding)
         node.settings = {"commitlog_sync": sync, "memtable": memtable, "memtable_allocation_type": allocation,
                          "memtable_offheap_space": f"{memtable_mb}MiB", "commitlog_disk_access_mode": "direct" if direct_log else "legacy (mmap)",
                          "heap": f"{heap_mb} MiB", "java": " ".join(G1_FLAGS), "sstable": "bti", "compaction": "UnifiedCompactionStrategy",

@@ -64,7 +64,7 @@ class Lengths(unittest.TestCase):
 
     def test_the_long_ones_run_only_by_name(self):
         self.assertEqual(set(SCENARIOS) - set(BY_DEFAULT), {"commitlog-paper", "inmemory", "inmemory-exhausted", "tls", "conditions", "counters", "indexes",
-                                                           "vectors", "vectors-wide", "cassandra", "cassandra-2gib", "cassandra-4gib"})
+                                                           "vectors", "vectors-wide", "cassandra", "cassandra-2gib", "cassandra-4gib", "cassandra-floor"})
 
 
 class Records(unittest.TestCase):

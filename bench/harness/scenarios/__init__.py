@@ -28,12 +28,13 @@ SCENARIOS = {
     "cassandra": cassandra.run,
     "cassandra-2gib": cassandra.run_with_2_gib,
     "cassandra-4gib": cassandra.run_with_4_gib,
+    "cassandra-floor": cassandra.run_floor,
 }
 # In a smoke run these share servers, which end with the last of them.
 SHARING = ("throughput", "latency", "skew", "columns", "ycsb")
 # What runs when no name is given.
 ONLY_BY_NAME = ("commitlog-paper", "inmemory", "inmemory-exhausted", "tls", "conditions", "counters", "indexes", "vectors", "vectors-wide",
-                "cassandra", "cassandra-2gib", "cassandra-4gib")
+                "cassandra", "cassandra-2gib", "cassandra-4gib", "cassandra-floor")
 BY_DEFAULT = [name for name in SCENARIOS if name not in ONLY_BY_NAME]
 # Those of `bench/src/bin` that a scenario runs.
 PROGRAMS = {"skew": ["skew"], "commitlog": ["commitlog"], "memtrie": ["memtrie", "memtable"], "inmemory": ["inmemory"]}

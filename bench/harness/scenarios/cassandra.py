@@ -24,9 +24,10 @@ from proof.oracle import cassandra as oracle
 from proof.plugin.kill import JAR, SETTLE_SECONDS
 
 KEYSPACE = "bench"
-STOCK, MEMTABLE, STORAGE = "cassandra", "mode memtable", "mode storage"
+STOCK, MEMTABLE, STORAGE, DISCARDING = "cassandra", "mode memtable", "mode storage", "discarding"
 # The memtable of the tables on each system.
-WITH = {STOCK: "", MEMTABLE: " WITH memtable = 'espalier'", STORAGE: " WITH memtable = 'espalier_storage'"}
+WITH = {STOCK: "", MEMTABLE: " WITH memtable = 'espalier'", STORAGE: " WITH memtable = 'espalier_storage'",
+        DISCARDING: " WITH memtable = 'discarding'"}
 ALLOCATIONS = ("heap_buffers", "offheap_buffers", "offheap_objects")
 # As Cassandra has it by default, on the heap and outside.
 MEMTABLE_SHARE_OF_HEAP = 4
@@ -106,6 +107,35 @@ def with_heap(name: str, heap_mb: int, session: Session) -> Outcome:
         progress.end()
         outcome.settings[f"{STOCK}, {heap_mb} MiB (the others differ in the memtable of their tables)"] = systems[0].node.settings
     judge(outcome, results, heap_mb)
+    return outcome
+
+
+def run_floor(session: Session) -> Outcome:
+    """What a node spends on a write to a memtable that keeps nothing (DiscardingMemtable.java), beside the others: no memtable can save it."""
+    plan = PLANS[session.length]
+    outcome = Outcome("cassandra-floor", settings={
+        "load": f"new partitions as in `cassandra`, {plan.partitions:,} in a round; a memtable that keeps nothing beside the stock trie and ours",
+        "rounds": f"{plan.rounds}, interleaved, after {plan.warmup} s of warming up with the same writes to another table"})
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as nodes:
+        compile_java(Path(directory))
+        kinds = {STOCK: {}, MEMTABLE: {"plugin": JAR}, STORAGE: {"plugin": JAR}, DISCARDING: {"discarding": Path(directory) / "classes"}}
+        systems = [System(name, nodes.enter_context(start(HEAP_MB, **settings)), KEYSPACE) for name, settings in kinds.items()]
+        progress = Progress("cassandra, floor", len(systems) * (1 + plan.rounds))
+        for system in systems:
+            progress.step(f"{system.name}: warming up")
+            tables.make(system.node, KEYSPACE, {name: tables.KEY_VALUE + WITH[system.name] for name in ("kv", "warm")})
+            time.sleep(SETTLE_SECONDS)
+            load.run(system.node, KEYSPACE, tables.inserting("warm", first=0), seed=9, warmup_seconds=plan.warmup, seconds=0.5)
+        before = times_of_threads(systems)
+        writes = interleaved(systems, plan.rounds, lambda system, number: load.run(
+            system.node, KEYSPACE, tables.inserting("kv", first=number * plan.partitions), seed=20 + number, operations=plan.partitions),
+            progress, "sustained writes")
+        outcome.tables.append(threads_of_writes(systems, before, plan.rounds * plan.partitions, "sustained writes"))
+        progress.end()
+        outcome.settings[f"{STOCK} (the others differ in the memtable of their tables)"] = systems[0].node.settings
+    outcome.tables.append(table(f"Medians (least–greatest), {HEAP_MB} MiB of heap", {"writes": writes}))
+    ratios = [[name, cpu(writes[name]) / cpu(writes[STOCK])] for name in writes]
+    outcome.tables.append(Table("CPU of a write ÷ the stock trie's", ["system", "ratio"], ratios))
     return outcome
 
 

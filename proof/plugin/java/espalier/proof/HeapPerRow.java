@@ -32,8 +32,8 @@ import org.apache.cassandra.utils.concurrent.OpOrder;
 
 /**
  * Heap and other memory per buffered row of three kinds of memtables, for the allocation type of the configuration: after a full collection,
- * with the memtable minus without it, and the classes of objects with the largest differences. Arguments: the number of rows, and the rows of each partition. A row has five columns: a bigint,
- * an int, and three texts of 8, 20 and 30 bytes.
+ * with the memtable minus without it, and the classes of objects with the largest differences. Arguments: the number of rows, and the rows
+ * of each partition. A row has five columns: a bigint, an int, and three texts of 8, 20 and 30 bytes.
  */
 public final class HeapPerRow
 {
