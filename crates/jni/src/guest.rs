@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use memtable::{AddressSpace, Memtable, MemtableFull, TrieMemtable, TrieOptions};
+use memtable::{AddressSpace, Memtable, MemtableFull, PutCounts, TrieMemtable, TrieOptions};
 use model::{BoxCursor, Mutation, ReadRange, RowObserver, Slices, Table, TableId, UnfilteredCursor};
 use sstable::{MessageEncoder, UpdateReader};
 use types::Token;
@@ -75,6 +75,8 @@ pub struct Usage {
     pub reusable_bytes: u64,
     /// Bytes taken from the system.
     pub committed_bytes: u64,
+    /// The updates by whether they found another writer; none for a table of the engine.
+    pub puts: PutCounts,
 }
 
 /// How an update changed the memory of a memtable.
@@ -300,6 +302,7 @@ impl Guest {
                     used_bytes: memory.used_bytes,
                     reusable_bytes: memory.reusable_bytes,
                     committed_bytes: memory.committed_bytes,
+                    puts: memtable.puts().into_iter().fold(PutCounts::default(), PutCounts::and),
                 })
             }
             Content::Stored(stored) => {
@@ -310,6 +313,7 @@ impl Guest {
                     used_bytes: stats.disk_bytes + stats.memtable_bytes,
                     reusable_bytes: 0,
                     committed_bytes: stats.memtable_committed_bytes,
+                    puts: PutCounts::default(),
                 })
             }
         }

@@ -89,6 +89,8 @@ fn an_update_that_is_applied_twice_changes_nothing_more() {
         let guest = Guest::open(vector.table, &[], 0).unwrap();
         guest.put(vector.update).unwrap();
         guest.put_observed(0, vector.update).unwrap();
+        let puts = guest.usage().unwrap().puts;
+        assert_eq!((puts.uncontended, puts.contended, puts.waited.as_nanos()), (2, 0, 0));
         let pages = guest.read(0, vector.request).unwrap().unwrap();
         assert_eq!(content(pages, 1 << 16), vector.page);
     }

@@ -19,6 +19,7 @@ import org.apache.cassandra.db.rows.BufferCell;
 import org.apache.cassandra.db.rows.Row;
 import org.apache.cassandra.db.rows.UnfilteredRowIterator;
 import org.apache.cassandra.index.transactions.UpdateTransaction;
+import org.apache.cassandra.metrics.TrieMemtableMetricsView;
 import org.apache.cassandra.schema.ColumnMetadata;
 import org.apache.cassandra.schema.TableMetadata;
 import org.apache.cassandra.schema.TableMetadataRef;
@@ -99,6 +100,11 @@ final class FullMemtables
         if (rowsRead() != rows)
             throw new AssertionError(rowsRead() + " rows in place of " + rows);
         discard();
+        TrieMemtableMetricsView metrics = new TrieMemtableMetricsView(table.keyspace, table.name);
+        long puts = metrics.uncontendedPuts.getCount();
+        // The one that was refused may count.
+        if (puts < rows || puts > rows + 1 || metrics.contendedPuts.getCount() != 0)
+            throw new AssertionError("metrics: " + puts + " writes in place of " + rows);
     }
 
     private void refuse()

@@ -191,6 +191,29 @@ final class MemtableHandle
         return new long[] { reply.content().getLong(), reply.content().getLong(24) };
     }
 
+    /** How many writes found no other writer of their shard, how many did, and how long these waited until they were applied. */
+    static final class Puts
+    {
+        final long uncontended, contended, waitedNanos;
+
+        Puts(long uncontended, long contended, long waitedNanos)
+        {
+            this.uncontended = uncontended;
+            this.contended = contended;
+            this.waitedNanos = waitedNanos;
+        }
+    }
+
+    /** The writes of a memtable that is not discarded and not of the engine. */
+    Puts puts()
+    {
+        Buffers.Reply reply = Buffers.reply();
+        long result = Native.usage(memtable, reply.address(), reply.capacity());
+        Reference.reachabilityFence(this);
+        reply.check(result);
+        return new Puts(reply.content().getLong(48), reply.content().getLong(56), reply.content().getLong(64));
+    }
+
     /** Notes the least timestamp of the rows that Cassandra has of a table of the engine itself; {@link Long#MAX_VALUE} if it has none. */
     void setOldestOfCassandra(long timestamp)
     {

@@ -59,6 +59,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         MEMORY_POOL.offHeap.limit - (long) (MEMORY_POOL.offHeap.limit * DatabaseDescriptor.getMemtableCleanupThreshold());
 
     private final MemtableHandle handle;
+    private final PutMetrics metrics;
     private final AtomicLong usedBytes = new AtomicLong();
     private final AtomicBoolean switchRequested = new AtomicBoolean();
     private volatile boolean isWritten;
@@ -67,6 +68,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
     {
         super(lowerBound, table, owner);
         this.handle = handle;
+        this.metrics = new PutMetrics(handle, table.keyspace, table.name);
     }
 
     @Override
@@ -148,7 +150,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         updateMin(minLocalDeletionTime, stats.minLocalDeletionTime);
         columnsCollector.update(update.columns());
         statsCollector.update(stats);
-        currentOperations.addAndGet(update.operationCount());
+        metrics.note(update.operationCount(), currentOperations.addAndGet(update.operationCount()));
         boolean isLarge = usedBytes.addAndGet(MemtableHandle.grownBytes(written)) > BYTES_MAX;
         if ((isLarge || MemtableHandle.isHalfFull(written)) && !switchRequested.getAndSet(true))
             owner.signalFlushRequired(this, ColumnFamilyStore.FlushReason.MEMTABLE_LIMIT);
@@ -344,6 +346,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
     @Override
     public void discard()
     {
+        metrics.follow();
         super.discard();
         handle.discard();
     }
