@@ -7,6 +7,10 @@ use sstable::SSTableError;
 /// A batch ends when it reaches this size, bytes, or its number of entries.
 const BYTES_MAX: usize = 64 << 10;
 
+/// A batch has room for this many entries of this many bytes from its first entry on. Most batches have no more.
+const FEW_ENTRIES: usize = 8;
+const FEW_BYTES: usize = 512;
+
 /// Some entries of one source, in their order.
 #[derive(Debug)]
 pub struct Batch {
@@ -92,17 +96,27 @@ impl Batch {
 
     /// Adds an entry. Its first `term_length` bytes are the term.
     pub fn push(&mut self, entry: &[u8], term_length: usize) {
-        self.bytes.truncate(self.kept_bytes());
+        self.begin_entry();
         self.bytes.extend_from_slice(entry);
         self.keep_last(term_length, UNKNOWN);
     }
 
     /// Reads an entry behind the others, where it is no part of the batch until it is kept.
     pub(crate) fn read<E>(&mut self, read: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<&[u8], E> {
-        let start = self.kept_bytes();
-        self.bytes.truncate(start);
+        let start = self.begin_entry();
         read(&mut self.bytes)?;
         Ok(&self.bytes[start..])
+    }
+
+    /// Removes what is behind the kept entries. Returns where the next one begins.
+    fn begin_entry(&mut self) -> usize {
+        if self.entries.is_empty() {
+            self.entries.reserve(FEW_ENTRIES);
+            self.bytes.reserve(FEW_BYTES);
+        }
+        let start = self.kept_bytes();
+        self.bytes.truncate(start);
+        start
     }
 
     /// Adds the entry that was read last. Its first `term_length` bytes are the term. The position is that of its

@@ -147,8 +147,9 @@ impl Candidates {
 /// The entries of one term in one source.
 pub struct Stream {
     source: Box<dyn Source>,
-    term: Vec<u8>,
+    /// All entries are before this. It begins with the term.
     end: Vec<u8>,
+    term_length: usize,
     may_block: bool,
     batch: Batch,
     at: usize,
@@ -163,8 +164,8 @@ impl Stream {
     ) -> Result<Stream, SSTableError> {
         let start = [terms.start.as_slice(), &keys.start].concat();
         let end = [terms.start.as_slice(), &keys.end].concat();
-        let term = terms.start.clone();
-        let mut stream = Stream { source, term, end, may_block, batch: Batch::default(), at: 0 };
+        let term_length = terms.start.len();
+        let mut stream = Stream { source, end, term_length, may_block, batch: Batch::default(), at: 0 };
         stream.fill(Bound::Included(&start))?;
         Ok(stream)
     }
@@ -191,7 +192,7 @@ impl Stream {
         if self.at < self.batch.len() || self.batch.is_last() {
             return Ok(false);
         }
-        let start = [self.term.as_slice(), key].concat();
+        let start = [&self.end[..self.term_length], key].concat();
         self.fill(Bound::Included(&start))?;
         Ok(true)
     }

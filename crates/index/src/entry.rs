@@ -15,6 +15,9 @@ use crate::nan::with_one_nan;
 /// A term is cut behind this number of bytes. Values that agree up to there have the same term.
 pub const TERM_BYTES_MAX: usize = 1024;
 
+/// The bytes that a term mostly has besides those of its value.
+const TERM_ROOM_BYTES: usize = 8;
+
 /// Terms that begin with a text are looked for by at most this number of its bytes.
 const BEGINNING_BYTES_MAX: usize = TERM_BYTES_MAX / 4;
 
@@ -54,9 +57,10 @@ pub struct TermRange {
 impl TermRange {
     /// The entries of a value.
     pub fn equal(ty: &CqlType, value: &[u8]) -> TermRange {
-        let (mut start, mut end) = (Vec::new(), Vec::new());
+        let mut start = Vec::with_capacity(value.len().min(TERM_BYTES_MAX) + TERM_ROOM_BYTES);
         push_term(ty, value, &mut start);
-        push_end(ty, value, &mut end);
+        let mut end = start.clone();
+        end_behind(&mut end);
         TermRange { start, end, is_one_term: true }
     }
 
@@ -88,8 +92,13 @@ impl TermRange {
 
 fn push_end(ty: &CqlType, value: &[u8], out: &mut Vec<u8>) {
     push_term(ty, value, out);
-    out.pop();
-    out.push(BEHIND_TERM);
+    end_behind(out);
+}
+
+/// Makes a term a bound behind its entries.
+fn end_behind(term: &mut Vec<u8>) {
+    term.pop();
+    term.push(BEHIND_TERM);
 }
 
 /// The keys between two positions of partitions.
@@ -150,6 +159,7 @@ pub fn decode_place(
 ) -> Result<Place, DecodeError> {
     let (mut rest, mut bytes) = (key, Vec::new());
     buffer.clear();
+    buffer.reserve(key.len());
     let token = decode_leading_key(&mut rest, buffer)?;
     let partition = PartitionKey::with_token(token, buffer);
     let at = key.len() - rest.len();
