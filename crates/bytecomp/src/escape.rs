@@ -12,13 +12,13 @@ const LAST_ZERO: u8 = 0xff;
 /// Follows a value without zeros.
 pub(crate) const END: u8 = ESCAPE;
 
-const WORD: usize = size_of::<u64>();
+pub(crate) const WORD: usize = size_of::<u64>();
 /// A byte of a word has at most two bytes in its escaped form, and the last stored word may reach beyond these.
 const ESCAPED_SIZE: usize = 3 * WORD;
 
 /// The bits that mark zero bytes of a word. The lowest mark is exact; marks above it may be false.
 #[inline]
-fn marks(word: u64) -> u64 {
+pub(crate) fn marks(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
     word.wrapping_sub(ONES) & !word & HIGH_BITS
@@ -102,6 +102,8 @@ fn escape_word(mut word: u64, mut length: usize, follows_zero: &mut bool, escape
 
 /// Appends the value whose escaped form comes next, and stops before the separator that follows it.
 pub(crate) fn decode(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    // A value is no longer than its escaped form.
+    out.reserve(reader.rest().len().min(ESCAPED_SIZE));
     loop {
         reader.copy_to_zero("the zero that ends a value", out)?;
         loop {
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_escaped_as_bytes_are() {
+    fn words_are_escaped_as_bytes_are_and_back() {
         for length in 0..=18 {
             for zeros in 0..1_u32 << length {
                 let value: Vec<u8> =
@@ -151,6 +153,11 @@ mod tests {
                 let mut out = Vec::new();
                 encode(&value, &mut out);
                 assert_eq!(out, escaped(&value), "{value:02x?}");
+                let (mut behind, mut decoded) = (out.clone(), Vec::new());
+                behind.extend_from_slice(&[0x38, 0, 0xff]);
+                let mut reader = Reader::new(&behind);
+                decode(&mut reader, &mut decoded).unwrap();
+                assert_eq!((decoded, reader.rest().len()), (value, 3), "{out:02x?}");
             }
         }
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::escape::{WORD, marks};
+
 /// Bytes that are not an encoding of the requested type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
@@ -82,12 +84,27 @@ impl<'a> Reader<'a> {
 
     /// Appends bytes up to the next zero, and skips it.
     pub(crate) fn copy_to_zero(&mut self, expected: &'static str, out: &mut Vec<u8>) -> Result<(), DecodeError> {
-        let Some(length) = self.rest().iter().position(|&byte| byte == self.mask) else {
-            return Err(DecodeError { offset: self.bytes.len(), expected, got: None });
-        };
-        self.copy(length, expected, out)?;
-        self.skip();
-        Ok(())
+        // Most values are short, and an append of constant length needs no call.
+        while let Some(word) = self.rest().first_chunk::<WORD>() {
+            let word = u64::from_le_bytes(*word) ^ u64::from_le_bytes([self.mask; WORD]);
+            let plain = marks(word).trailing_zeros() as usize / 8;
+            let end = out.len() + plain;
+            out.extend_from_slice(&word.to_le_bytes());
+            out.truncate(end);
+            self.at += plain;
+            if plain < WORD {
+                self.skip();
+                return Ok(());
+            }
+        }
+        while let Some(byte) = self.peek() {
+            self.skip();
+            if byte == 0 {
+                return Ok(());
+            }
+            out.push(byte);
+        }
+        Err(DecodeError { offset: self.bytes.len(), expected, got: None })
     }
 
     /// An error at the byte about to be read.
