@@ -1,7 +1,9 @@
 //! Blocks of entries. The term of an entry begins with what it has in common with the term before it, and so does its
 //! key: terms repeat or ascend, and keys often begin with the same bytes, whatever the term. A token that follows from
-//! the key is left out. Behind each entry may be the position of its partition. The layout is in FORMAT.md.
+//! the key is left out. Behind each entry may be the position of its partition. Some entries share nothing with the one
+//! before: a search begins at one of these. The layout is in FORMAT.md.
 
+use blockio::prefetch;
 use bytecomp::decode_leading_key;
 use bytecomp::separator::NEXT_COMPONENT;
 use sstable::TRIE_PAGE_BYTES;
@@ -20,10 +22,16 @@ const POSITION_SHIFT: u32 = 28;
 pub(crate) const POSITION_BYTES_MAX: usize = 7;
 /// The rest of the head is the length.
 const LENGTH_MASK: u32 = (1 << POSITION_SHIFT) - 1;
+/// The first entry behind this many bytes is one that shares nothing with the one before it.
+const RESTART_BYTES: usize = 512;
+/// The bytes of a place of such an entry, and of their number.
+const PLACE_BYTES: usize = 2;
 /// A separator and a token, which a key without its token lacks.
 const TOKEN_BYTES: usize = 9;
 /// The room for a part of an entry at first.
 const PART_BYTES: usize = 64;
+/// Most parts of entries have no more bytes that the part before does not have.
+const SHORT_BYTES: usize = 16;
 /// Half of a byte that says so is followed by the rest of a number.
 const MORE: usize = 15;
 
@@ -35,6 +43,8 @@ pub(crate) struct BlockWriter {
     term: Vec<u8>,
     key: Vec<u8>,
     has_tokens: bool,
+    /// The places of the entries, but the first, that share nothing with the one before them.
+    restarts: Vec<u16>,
     /// The number of bytes of each position.
     position_bytes: usize,
     /// A buffer.
@@ -61,14 +71,19 @@ impl BlockWriter {
         if self.is_empty() {
             self.has_tokens = has_tokens;
         }
+        let begun = self.restarts.last().map_or(0, |place| usize::from(*place));
+        let restarts = self.content.len() - begun >= RESTART_BYTES;
+        let (last_term, last_key): (&[u8], &[u8]) = if restarts { (&[], &[]) } else { (&self.term, &self.key) };
         self.added.clear();
-        push_part(&self.term, term, &mut self.added);
-        push_part(&self.key, key, &mut self.added);
+        push_part(last_term, term, &mut self.added);
+        push_part(last_key, key, &mut self.added);
         self.added.extend_from_slice(&position.to_be_bytes()[8 - self.position_bytes..]);
-        let fits = has_tokens == self.has_tokens && self.content.len() + self.added.len() <= CONTENT_BYTES;
+        let places = PLACE_BYTES * (self.restarts.len() + usize::from(restarts) + 1);
+        let fits = has_tokens == self.has_tokens && self.content.len() + self.added.len() + places <= CONTENT_BYTES;
         if !fits && !self.is_empty() {
             return false;
         }
+        self.restarts.extend(restarts.then_some(self.content.len() as u16));
         self.content.extend_from_slice(&self.added);
         self.term.clear();
         self.term.extend_from_slice(term);
@@ -79,6 +94,9 @@ impl BlockWriter {
 
     /// The bytes of the block, which is empty then.
     pub fn take(&mut self) -> Vec<u8> {
+        debug_assert!(self.restarts.is_empty() || self.content.len() <= CONTENT_BYTES, "places are of 16 bits");
+        let count = self.restarts.len() as u16;
+        self.content.extend(self.restarts.drain(..).chain([count]).flat_map(u16::to_be_bytes));
         let tokens = if self.has_tokens { WITH_TOKENS } else { 0 };
         let head = tokens | (self.position_bytes as u32) << POSITION_SHIFT | self.content.len() as u32;
         let mut bytes = head.to_be_bytes().to_vec();
@@ -132,7 +150,10 @@ impl BlockHead {
 /// The entries of a block while it is read.
 pub(crate) struct BlockReader<'b> {
     rest: &'b [u8],
+    /// The bytes of the entries.
     length: usize,
+    /// The places of the entries that share nothing with the one before.
+    restarts: &'b [[u8; PLACE_BYTES]],
     has_tokens: bool,
     position_bytes: usize,
     term: Vec<u8>,
@@ -152,19 +173,25 @@ pub(crate) struct Damage {
 
 impl<'b> BlockReader<'b> {
     /// A reader before the first entry of a block with this head.
-    pub fn new(content: &'b [u8], head: BlockHead) -> BlockReader<'b> {
+    pub fn new(content: &'b [u8], head: BlockHead) -> Result<BlockReader<'b>, Damage> {
+        let places = content.split_last_chunk().and_then(|(rest, count)| {
+            let start = rest.len().checked_sub(PLACE_BYTES * usize::from(u16::from_be_bytes(*count)))?;
+            Some(rest.split_at(start))
+        });
+        let damage = Damage { at: content.len(), expected: "the number of places within the block before this" };
+        let (rest, restarts) = places.ok_or(damage)?;
+        let (restarts, length) = (restarts.as_chunks().0, rest.len());
         let [term, key, partition] = [(); 3].map(|()| Vec::with_capacity(PART_BYTES));
         let BlockHead { has_tokens, position_bytes, .. } = head;
-        let length = content.len();
-        BlockReader { rest: content, length, has_tokens, position_bytes, term, key, position: UNKNOWN, partition }
+        Ok(BlockReader { rest, length, restarts, has_tokens, position_bytes, term, key, position: UNKNOWN, partition })
     }
 
-    /// A reader behind the entry where [`mark`](Self::mark) made this mark in the same block. `None` if it is behind
-    /// the block.
-    pub fn resume(content: &'b [u8], head: BlockHead, mark: Mark) -> Option<BlockReader<'b>> {
+    /// A reader behind the entry where [`mark`](Self::mark) made this mark in the same block.
+    pub fn resume(content: &'b [u8], head: BlockHead, mark: Mark) -> Result<BlockReader<'b>, Damage> {
         let Mark { at, term, key, .. } = mark;
-        let rest = content.get(at..)?;
-        Some(BlockReader { rest, term, key, ..BlockReader::new(content, head) })
+        let block = BlockReader::new(content, head)?;
+        let rest = block.rest.get(at..).ok_or(Damage { at, expected: "an entry within its block" })?;
+        Ok(BlockReader { rest, term, key, ..block })
     }
 
     /// The place behind the entry, in the block at this page. `None` if it is the last.
@@ -191,7 +218,10 @@ impl<'b> BlockReader<'b> {
         if self.position_bytes > 0 {
             let split = self.rest.split_at_checked(self.position_bytes);
             let (position, rest) = split.ok_or_else(|| damage("a position within its block"))?;
-            self.position = position.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+            self.position = match self.rest.first_chunk() {
+                Some(word) => u64::from_be_bytes(*word) >> (8 * (8 - position.len())),
+                None => position.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+            };
             self.rest = rest;
         }
         Ok(())
@@ -217,12 +247,13 @@ impl<'b> BlockReader<'b> {
     /// decides most comparisons.
     pub fn advance_to(&mut self, from: &[u8]) -> Result<bool, Damage> {
         debug_assert!(self.rest.len() == self.length, "nothing was read");
+        self.pass_those_before(from)?;
         // The bytes that the last term has in common with `from`, and its length.
         let (mut common, mut term_length) = (0, 0);
         while !self.rest.is_empty() {
             let at = self.length - self.rest.len();
             let term = Part::read(&mut self.rest).filter(|part| part.shared <= term_length);
-            let Part { shared, suffix } = term.ok_or(Damage { at, expected: "a term within its block" })?;
+            let Part { shared, suffix, .. } = term.ok_or(Damage { at, expected: "a term within its block" })?;
             self.read_behind_term(at)?;
             term_length = shared + suffix.len();
             if shared > common {
@@ -239,6 +270,27 @@ impl<'b> BlockReader<'b> {
             }
         }
         Ok(false)
+    }
+
+    /// Moves from the start of the block to the last entry that shares nothing with the one before, and whose term is
+    /// before `from`.
+    fn pass_those_before(&mut self, from: &[u8]) -> Result<(), Damage> {
+        let entries = self.rest;
+        entries.iter().step_by(RESTART_BYTES).for_each(prefetch);
+        let (mut low, mut high) = (0, self.restarts.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let at = usize::from(u16::from_be_bytes(self.restarts[middle]));
+            let damage = Damage { at, expected: "an entry that shares nothing with the one before it" };
+            let rest = entries.get(at..).ok_or(damage)?;
+            let term = Part::read(&mut &*rest).filter(|part| part.shared == 0).ok_or(damage)?.suffix;
+            if term < &from[..from.len().min(term.len())] {
+                (low, self.rest) = (middle + 1, rest);
+            } else {
+                high = middle;
+            }
+        }
+        Ok(())
     }
 
     /// Appends the whole entry to `out`.
@@ -267,6 +319,8 @@ struct Part<'b> {
     /// How many bytes it begins with are those of the part before.
     shared: usize,
     suffix: &'b [u8],
+    /// The suffix and all that is stored behind it.
+    tail: &'b [u8],
 }
 
 impl<'b> Part<'b> {
@@ -280,22 +334,29 @@ impl<'b> Part<'b> {
             number => Some(number),
         };
         let (shared, length) = (number(halves >> 4)?, number(halves & 15)?);
-        let (suffix, rest) = input.split_at_checked(length)?;
+        let tail = *input;
+        let (suffix, rest) = tail.split_at_checked(length)?;
         *input = rest;
-        Some(Part { shared, suffix })
+        Some(Part { shared, suffix, tail })
     }
 }
 
 /// Replaces a part of an entry with that of the next one. `None` if the bytes are wrong.
 #[inline]
 fn read_part(input: &mut &[u8], part: &mut Vec<u8>) -> Option<()> {
-    let Part { shared, suffix } = Part::read(input)?;
+    let Part { shared, suffix, tail } = Part::read(input)?;
     if shared > part.len() {
         return None;
     }
     part.truncate(shared);
-    if !suffix.is_empty() {
-        part.extend_from_slice(suffix);
+    match tail.first_chunk::<SHORT_BYTES>().filter(|_| suffix.len() <= SHORT_BYTES) {
+        _ if suffix.is_empty() => {}
+        // A copy of constant length needs no call.
+        Some(more) => {
+            part.extend_from_slice(more);
+            part.truncate(shared + suffix.len());
+        }
+        None => part.extend_from_slice(suffix),
     }
     Some(())
 }
@@ -344,7 +405,7 @@ mod tests {
             assert!(bytes.len() <= TRIE_PAGE_BYTES && added.len() > 20 && block.is_empty());
             let (content, head) = content_of(&bytes);
             assert_eq!((head.has_tokens, head.position_bytes), (!is_real, position_bytes));
-            let (mut reader, mut read) = (BlockReader::new(content, head), Vec::new());
+            let (mut reader, mut read) = (BlockReader::new(content, head).unwrap(), Vec::new());
             for (entry, length) in added {
                 assert!(reader.advance().unwrap());
                 read.clear();
@@ -376,7 +437,7 @@ mod tests {
                 let from = &whole[..if random.below(2) == 0 { whole.len() } else { random.below(whole.len()) }];
                 let is_before = |term: &[u8]| term < &from[..from.len().min(term.len())];
                 let first = added.iter().position(|(entry, length)| !is_before(&entry[..*length]));
-                let (mut reader, mut read) = (BlockReader::new(content, head), Vec::new());
+                let (mut reader, mut read) = (BlockReader::new(content, head).unwrap(), Vec::new());
                 let mut has_entry = reader.advance_to(from).unwrap();
                 for (entry, length) in &added[first.unwrap_or(added.len())..] {
                     assert!(has_entry);
@@ -404,8 +465,8 @@ mod tests {
         let mut entry = b"\x40red\x00\x38".to_vec();
         encode_decorated_key(murmur3::token(&[0, 0, 0, 1]), &[0, 0, 0, 1], &mut entry);
         entry.extend_from_slice(&[0x40, 0x80, 0, 0, 5, 0x38]);
-        let without = "00 00 00 16  06 40 72 65 64 00 38  0e 40 00 fe fe ff 01 00 38 40 80 00 00 05 38";
-        let with = "20 00 00 18  06 40 72 65 64 00 38  0e 40 00 fe fe ff 01 00 38 40 80 00 00 05 38  12 c0";
+        let without = "00 00 00 18  06 40 72 65 64 00 38  0e 40 00 fe fe ff 01 00 38 40 80 00 00 05 38  00 00";
+        let with = "20 00 00 1a  06 40 72 65 64 00 38  0e 40 00 fe fe ff 01 00 38 40 80 00 00 05 38  12 c0  00 00";
         for (example, position_bytes) in [(without, 0), (with, 2)] {
             let mut block = BlockWriter::new(position_bytes);
             assert!(block.add(&entry, 6, 4800));

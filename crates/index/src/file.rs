@@ -14,7 +14,7 @@ use crate::block::{BlockHead, BlockReader, Damage, HEAD_BYTES};
 use crate::paged::{Footer, FooterBytes, Form, Origin};
 
 /// The form of these files.
-pub(crate) const FORM: Form = Form { magic: b"ESPI", version: 5, segment_bytes: 32 };
+pub(crate) const FORM: Form = Form { magic: b"ESPI", version: 6, segment_bytes: 32 };
 
 /// Entries that were sorted together: blocks, and the trie that leads to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,9 +189,12 @@ impl Source for Part {
         while page < segment.end_page {
             let stored = self.file.block(page, segment, may_block)?;
             let damaged = |damage| self.file.damaged_block(page, damage);
-            let resumed = mark.take().and_then(|mark| BlockReader::resume(stored.content(), stored.head, mark));
-            let is_behind_start = wanted.is_reached || resumed.is_some();
-            let mut block = resumed.unwrap_or_else(|| BlockReader::new(stored.content(), stored.head));
+            let is_behind_start = wanted.is_reached || mark.is_some();
+            let block = match mark.take() {
+                Some(mark) => BlockReader::resume(stored.content(), stored.head, mark),
+                None => BlockReader::new(stored.content(), stored.head),
+            };
+            let mut block = block.map_err(damaged)?;
             let has_entry = if is_behind_start { block.advance() } else { block.advance_to(from) }.map_err(damaged)?;
             if has_entry && wanted.add(block, (page, stored.next_page), batch).map_err(damaged)? {
                 return Ok(());

@@ -136,13 +136,13 @@ fn a_file_of_another_column_part_sstable_or_version_is_refused() {
     let other = open_as(KEY, Origin { data_bytes: 101, ..origin() }).expect_err("it is of 100 bytes").to_string();
     assert_eq!(other, "7.db is corrupt at offset 8225: expected an SSTable of 101 bytes, got 100");
     let mut bytes = bytes_of(&disk);
-    bytes[8192 + 7] = 6;
+    bytes[8192 + 7] = 7;
     let end = bytes.len() - 16;
     let crc = crc32fast::hash(&bytes[8192..end]);
     bytes[end..end + 4].copy_from_slice(&crc.to_be_bytes());
     overwrite(&disk, &bytes);
-    let newer = open_as(KEY, origin()).expect_err("it is of version 6").to_string();
-    assert_eq!(newer, "7.db: version 6 of index files is not supported");
+    let newer = open_as(KEY, origin()).expect_err("it is of version 7").to_string();
+    assert_eq!(newer, "7.db: version 7 of index files is not supported");
 }
 
 #[test]
