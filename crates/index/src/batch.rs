@@ -94,10 +94,10 @@ impl Batch {
         self.mark.take()
     }
 
-    /// Adds an entry. Its first `term_length` bytes are the term.
-    pub fn push(&mut self, entry: &[u8], term_length: usize) {
+    /// Adds an entry of two parts. Its first `term_length` bytes are the term.
+    pub fn push(&mut self, entry: [&[u8]; 2], term_length: usize) {
         self.begin_entry();
-        self.bytes.extend_from_slice(entry);
+        entry.iter().for_each(|part| self.bytes.extend_from_slice(part));
         self.keep_last(term_length, UNKNOWN);
     }
 

@@ -42,8 +42,10 @@ impl Candidates {
             let sorted = SortedKeys::read(&sources, terms, keys, may_block, sorted_bytes_max)?;
             return Ok(sorted.map(Candidates::Sorted));
         }
-        let streams = sources.into_iter().map(|source| Stream::open(source, terms, keys, may_block));
-        Ok(Some(Candidates::Merged(streams.collect::<Result<_, _>>()?)))
+        let bounds = [&keys.start, &keys.end].map(|key| [terms.start.as_slice(), key].concat());
+        let streams = sources.into_iter().map(|source| Stream::open(source, terms.start.len(), &bounds, may_block));
+        let has_entries = |stream: &Result<Stream, _>| !matches!(stream, Ok(stream) if stream.batch.is_empty());
+        Ok(Some(Candidates::Merged(streams.filter(has_entries).collect::<Result<_, _>>()?)))
     }
 
     /// The rows within some partitions that two indexes of one memtable have, each for its value. `None` if they cannot
@@ -156,17 +158,16 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// The entries between two that begin with a term of this length. Without any, the batch is empty.
     fn open(
         source: Box<dyn Source>,
-        terms: &TermRange,
-        keys: &KeyBounds,
+        term_length: usize,
+        [start, end]: &[Vec<u8>; 2],
         may_block: bool,
     ) -> Result<Stream, SSTableError> {
-        let start = [terms.start.as_slice(), &keys.start].concat();
-        let end = [terms.start.as_slice(), &keys.end].concat();
-        let term_length = terms.start.len();
+        let end = end.clone();
         let mut stream = Stream { source, end, term_length, may_block, batch: Batch::default(), at: 0 };
-        stream.fill(Bound::Included(&start))?;
+        stream.fill(Bound::Included(start))?;
         Ok(stream)
     }
 
@@ -268,7 +269,7 @@ impl SortedKeys {
     /// Adds the entry of a batch with this index.
     fn add(&mut self, batch: &Batch, index: usize, source: u32, bounds: &KeyBounds) {
         let key = batch.key(index).unwrap_or_default();
-        if key < bounds.start.as_slice() || key >= bounds.end.as_slice() {
+        if !bounds.contain(key) {
             return;
         }
         let start = self.bytes.len() as u32;

@@ -127,6 +127,12 @@ impl KeyBounds {
         }
         KeyBounds { start, end }
     }
+
+    /// Whether a key is within. Mostly all keys are.
+    pub(crate) fn contain(&self, key: &[u8]) -> bool {
+        let has_start = self.start.is_empty() || key >= self.start.as_slice();
+        has_start && (self.end == [BEHIND_ALL] || key < self.end.as_slice())
+    }
 }
 
 fn push_bound(bound: &KeyBound, side: impl Fn(bool) -> Side, out: &mut Vec<u8>) {

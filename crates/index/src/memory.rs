@@ -5,7 +5,7 @@
 //! a logged write must always be applied.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -99,11 +99,11 @@ impl MemoryIndex {
     }
 
     /// The parts that have entries, each a source of its own.
-    pub fn parts(self: &Arc<Self>) -> Vec<MemoryPart> {
-        let shards = (0..self.shards.len()).filter(|shard| !self.shards[*shard].is_empty());
-        let overflow = (self.overflow_bytes.load(Ordering::Acquire) > 0).then_some(None);
-        let parts = shards.map(Some).chain(overflow);
-        parts.map(|shard| MemoryPart { index: self.clone(), shard }).collect()
+    pub fn parts(self: &Arc<Self>) -> impl Iterator<Item = MemoryPart> + use<> {
+        let (index, overflow) = (self.clone(), (!self.is_in_tries()).then_some(None));
+        let parts = (0..self.shards.len()).map(Some).chain(overflow);
+        let parts = parts.map(move |shard| MemoryPart { index: index.clone(), shard });
+        parts.filter(|part| part.shard.is_none_or(|shard| !part.index.shards[shard].is_empty()))
     }
 }
 
@@ -120,18 +120,43 @@ impl Source for MemoryPart {
             self.read_overflow(start, end, batch);
             return Ok(());
         };
+        let from = match start {
+            Bound::Included(from) | Bound::Excluded(from) => from,
+            Bound::Unbounded => &[],
+        };
+        // All entries of the range begin with what its bounds have in common: mostly a term. In the branch below that,
+        // nothing is read of the nodes beside it.
+        let shared = from.iter().zip(end).take_while(|(one, other)| one == other).count();
+        let (prefix, below) = from.split_at(shared);
         let pin = self.index.shards[shard].pin();
-        let mut cursor = pin.cursor(Bounds { start, end: Bound::Excluded(end) }, Direction::Forward);
+        let start = match start {
+            Bound::Excluded(_) => Bound::Excluded(below),
+            Bound::Included(_) if !below.is_empty() => Bound::Included(below),
+            _ => Bound::Unbounded,
+        };
+        let (bounds, branch) = ((start, Bound::Excluded(&end[shared..])), pin.tail(prefix));
+        if let Some((key, content)) = branch.leaf() {
+            if RangeBounds::<[u8]>::contains(&bounds, key) {
+                batch.push([prefix, key], term_length(content));
+            }
+            batch.end();
+            return Ok(());
+        }
+        let mut cursor = branch.cursor(Bounds { start: bounds.0, end: bounds.1 }, Direction::Forward);
         while !batch.is_full() {
             if !cursor.advance() {
                 batch.end();
                 break;
             }
-            let term_length = cursor.content().first_chunk().map_or(0, |length| u16::from_be_bytes(*length));
-            batch.push(cursor.key(), usize::from(term_length));
+            batch.push([prefix, cursor.key()], term_length(cursor.content()));
         }
         Ok(())
     }
+}
+
+/// What the trie has for an entry.
+fn term_length(content: &[u8]) -> usize {
+    content.first_chunk().map_or(0, |length| u16::from_be_bytes(*length).into())
 }
 
 impl MemoryPart {
@@ -145,7 +170,7 @@ impl MemoryPart {
                 if batch.is_full() {
                     return;
                 }
-                batch.push(entry, usize::from(*term_length));
+                batch.push([entry, &[]], usize::from(*term_length));
             }
         }
         batch.end();

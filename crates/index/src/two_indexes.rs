@@ -65,7 +65,7 @@ impl CommonKeys {
             let bounds = Bounds { start: self.start.as_ref().map(Vec::as_slice), end: Bound::Excluded(&self.end) };
             let mut common = Intersection::new(&tails[0], &tails[1], bounds, STEPS_MAX);
             while common.advance() {
-                self.batch.push(common.key(), 0);
+                self.batch.push([common.key(), &[]], 0);
                 if self.batch.is_full() {
                     let last = common.key().to_vec();
                     self.start = Bound::Excluded(last);

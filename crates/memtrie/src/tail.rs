@@ -48,6 +48,15 @@ impl<'a> Tail<'a> {
         node::get(self.memory?, self.root, key)
     }
 
+    /// The key and the content of the branch, if it is a leaf, which has no other. Without a cursor this costs little.
+    #[inline]
+    pub fn leaf(&self) -> Option<(&'a [u8], &'a [u8])> {
+        match view(self.memory?, self.root) {
+            View::Leaf { tail, content } => Some((tail, content)),
+            View::None | View::Chain { .. } | View::Prefix { .. } | View::Few | View::Many => None,
+        }
+    }
+
     /// A cursor over the keys within `bounds`.
     pub fn cursor<'b>(&self, bounds: Bounds<'b>, direction: Direction) -> Cursor<'b>
     where

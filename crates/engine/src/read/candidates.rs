@@ -56,7 +56,7 @@ impl IndexedValues<'_> {
 /// another value now, or be gone.
 pub struct IndexCandidates {
     candidates: Candidates,
-    indexer: Indexer,
+    indexer: Arc<Indexer>,
     table: Arc<Table>,
     sstable_count: usize,
     /// A buffer for a key.
@@ -271,9 +271,13 @@ fn only_memory(view: &View, keys: [IndexKey; 2]) -> Option<[Arc<MemoryIndex>; 2]
 
 /// Makes the entries of an index that `table`, the caller's version of the table, has. The types of the newest version
 /// have all fields of the keys that were written so far.
-fn indexer_of(store: &TableStore, table: &Table, index: &Index) -> Option<Indexer> {
-    let indexer = Indexer::of_index(&store.table.load_full(), index)?;
-    (table.index_key(index) == Some(indexer.key())).then_some(indexer)
+fn indexer_of(store: &TableStore, table: &Arc<Table>, index: &Index) -> Option<Arc<Indexer>> {
+    let newest = store.table.load();
+    if Arc::ptr_eq(&newest, table) {
+        return store.indexers.of(table, index);
+    }
+    let indexer = Indexer::of_index(&newest, index)?;
+    (table.index_key(index) == Some(indexer.key())).then(|| Arc::new(indexer))
 }
 
 /// Whether the clustering of one row may have entries of different bytes, because a user type in it may have got a

@@ -9,9 +9,9 @@ mod parts;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use index::Indexer;
-use model::{IndexKey, PartitionUpdate, Table};
+use model::{Index, IndexKey, PartitionUpdate, Table};
 use sstable::{SSTableId, SSTableReader};
 
 pub(crate) use parts::{IndexSource, PartMemory, WatchedFile, is_unreadable};
@@ -28,6 +28,33 @@ pub(crate) fn indexers_of(table: &Table) -> Vec<Indexer> {
         }
     }
     indexers
+}
+
+/// What makes the entries of a table's indexes, made once for the newest version of the table. Thread-safe.
+#[derive(Default)]
+pub(crate) struct KnownIndexers(ArcSwapOption<IndexersOfVersion>);
+
+struct IndexersOfVersion {
+    table: Arc<Table>,
+    /// In the order of the table's indexes.
+    indexers: Vec<Option<Arc<Indexer>>>,
+}
+
+impl KnownIndexers {
+    /// That of one of the table's indexes; `None` if the table does not have its column.
+    pub fn of(&self, table: &Arc<Table>, index: &Index) -> Option<Arc<Indexer>> {
+        let place = table.indexes().iter().position(|own| own.name == index.name)?;
+        debug_assert_eq!(table.indexes()[place], *index, "an index of this version of the table");
+        let known = self.0.load();
+        if let Some(known) = known.as_ref().filter(|known| Arc::ptr_eq(&known.table, table)) {
+            return known.indexers[place].clone();
+        }
+        let indexers = table.indexes().iter().map(|index| Indexer::of_index(table, index).map(Arc::new)).collect();
+        let made = Arc::new(IndexersOfVersion { table: table.clone(), indexers });
+        let indexer = made.indexers[place].clone();
+        self.0.store(Some(made));
+        indexer
+    }
 }
 
 /// The indexes of a memtable. Thread-safe.

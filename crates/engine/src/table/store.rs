@@ -20,7 +20,7 @@ use super::data_epoch::DataEpoch;
 use super::flush_size::FlushSize;
 use super::generation::Generation;
 use super::in_memory::{MemoryLimit, Resident};
-use super::indexes::StoreIndexes;
+use super::indexes::{KnownIndexers, StoreIndexes};
 use super::merges::Merges;
 use super::view::View;
 use crate::error::EngineError;
@@ -57,6 +57,8 @@ pub(crate) struct TableStore {
     view: ArcSwap<View>,
     /// The secondary indexes of SSTables.
     pub indexes: StoreIndexes,
+    /// What makes the entries that searches by index look for.
+    pub indexers: KnownIndexers,
     /// Counts of contended and uncontended writes at the shards of memtables that were dropped.
     past_puts: Mutex<Vec<PutCounts>>,
     /// Held while the view is replaced.
@@ -105,6 +107,7 @@ impl TableStore {
             files_distrusted: AtomicBool::new(false),
             view: ArcSwap::from_pointee(View { active, frozen: Vec::new(), sstables }),
             indexes: StoreIndexes::default(),
+            indexers: KnownIndexers::default(),
             past_puts: Mutex::new(Vec::new()),
             change: Mutex::new(()),
             flushing: Mutex::new(()),

@@ -81,7 +81,7 @@ fn candidates_are_the_rows_that_had_such_a_value_in_reading_order() {
                     },
                     None => KeyRange::all(),
                 };
-                let memory_parts = memory.parts().into_iter().map(|part| Box::new(part) as Box<dyn Source>);
+                let memory_parts = memory.parts().map(|part| Box::new(part) as Box<dyn Source>);
                 let parts = memory_parts.chain(file.parts().map(|part| Box::new(part) as Box<dyn Source>));
                 let bounds = KeyBounds::of(&keys);
                 let found = Candidates::open(parts.collect(), &range, &bounds, true, SORTED_BYTES_MAX).unwrap();
@@ -151,7 +151,7 @@ fn a_range_with_too_many_keys_to_sort_is_not_answered() {
         });
     }
     let open = |range: &TermRange, keys: &KeyRange, max: usize| {
-        let parts = memory.parts().into_iter().map(|part| Box::new(part) as Box<dyn Source>).collect();
+        let parts = memory.parts().map(|part| Box::new(part) as Box<dyn Source>).collect();
         Candidates::open(parts, range, &KeyBounds::of(keys), true, max).unwrap()
     };
     let all = TermRange::between(&CqlType::Int, None, None);
@@ -175,7 +175,7 @@ fn long_keys_of_which_a_batch_has_few_are_known_to_be_many() {
         entry.push(EXCLUDED);
         memory.put(key.token(), &entry, 4);
     }
-    let parts = memory.parts().into_iter().map(|part| Box::new(part) as Box<dyn Source>).collect();
+    let parts = memory.parts().map(|part| Box::new(part) as Box<dyn Source>).collect();
     let candidates = Candidates::open(parts, &term, &KeyBounds::of(&KeyRange::all()), true, 0).unwrap().unwrap();
     assert!(candidates.known_count() >= 300, "{}", candidates.known_count());
 }

@@ -42,7 +42,7 @@ fn index_of(table: &Arc<Table>, analysis: Analysis, texts: &[&str]) -> (Indexer,
 
 /// The places of the texts that a search gives, ascending.
 fn found(indexer: &Indexer, memory: &Arc<MemoryIndex>, terms: &TermRange) -> Vec<i32> {
-    let sources = memory.parts().into_iter().map(|part| Box::new(part) as Box<dyn Source>).collect();
+    let sources = memory.parts().map(|part| Box::new(part) as Box<dyn Source>).collect();
     let all = KeyBounds::of(&KeyRange::all());
     let mut candidates = Candidates::open(sources, terms, &all, true, 1 << 20).unwrap().unwrap();
     let mut places = Vec::new();
@@ -98,7 +98,7 @@ fn candidates_are_passed_over_up_to_a_key() {
     let (indexer, memory) = index_of(&table(), Analysis::NONE, &texts);
     for terms in [indexer.terms_of(b"even"), indexer.terms_between(Some(b"even"), Some(b"even"))] {
         let open = || {
-            let sources = memory.parts().into_iter().map(|part| Box::new(part) as Box<dyn Source>).collect();
+            let sources = memory.parts().map(|part| Box::new(part) as Box<dyn Source>).collect();
             Candidates::open(sources, &terms, &KeyBounds::of(&KeyRange::all()), true, 1 << 20).unwrap().unwrap()
         };
         let (mut all, mut keys) = (open(), Vec::new());
@@ -121,6 +121,6 @@ fn candidates_are_passed_over_up_to_a_key() {
         }
     }
     let mut batch = Batch::default();
-    memory.parts()[0].read(Bound::Unbounded, b"\xff", true, &mut batch).unwrap();
+    memory.parts().next().unwrap().read(Bound::Unbounded, b"\xff", true, &mut batch).unwrap();
     assert_eq!(batch.first_not_before(batch.len(), b""), batch.len());
 }

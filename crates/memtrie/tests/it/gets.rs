@@ -36,3 +36,27 @@ fn a_get_finds_its_key_and_no_other() {
         is_as_expected(&[0x40; 200]);
     }
 }
+
+/// What a branch says to be its leaf is its only key, wherever in a leaf the branch begins.
+#[test]
+fn a_branch_that_is_a_leaf_has_one_key() {
+    for seed in 0..20 {
+        let (random, trie, mut keys) = (&mut Random(seed), trie(), BTreeMap::new());
+        for number in 0..[1, 30, 300][random.below(3)] {
+            let key: Vec<u8> = (0..random.below(20)).map(|_| b"ab"[random.below(2)]).collect();
+            trie.writer().put(&key, &[number as u8]).unwrap();
+            keys.insert(key, vec![number as u8]);
+        }
+        let (pin, mut leaves) = (trie.pin(), 0);
+        for prefix in keys.keys().flat_map(|key| (0..=key.len()).map(|length| &key[..length])) {
+            if let Some((rest, content)) = pin.tail(prefix).leaf() {
+                let following = keys.range(prefix.to_vec()..);
+                let below: Vec<_> = following.take_while(|(key, _)| key.starts_with(prefix)).collect();
+                assert_eq!(below, [(&[prefix, rest].concat(), &content.to_vec())], "seed {seed}");
+                leaves += 1;
+            }
+        }
+        assert!(leaves >= keys.len() / 2, "seed {seed}: {leaves} leaves of {} keys", keys.len());
+        assert_eq!(pin.tail(b"c").leaf(), None);
+    }
+}

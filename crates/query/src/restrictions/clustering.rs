@@ -14,6 +14,7 @@ use super::index::pattern_of;
 use super::tuple::{TupleIn, TupleTerm};
 use crate::QueryError;
 use crate::execution::Execution;
+use crate::row_view::Source;
 use crate::terms::{Bound, Term};
 
 /// The values of an end of a slice, and whether rows with them are within.
@@ -266,7 +267,8 @@ impl ClusteringRestrictions {
         filter: &mut RowFilter,
         execution: &Execution<'_>,
     ) -> Result<(), QueryError> {
-        let mut add = |column: &Arc<Column>, comparison| filter.add(&self.table, column, comparison);
+        let mut add =
+            |column: &Arc<Column>, comparison| filter.add((column, Source::of(&self.table, column)), comparison);
         let supported = |column: &Column, value: Bound<'_>| match value {
             Bound::Bytes(bytes) => Ok(bytes.into_owned()),
             Bound::Null => Err(QueryError::invalid(format!("Unsupported null value for column {}", column.name))),

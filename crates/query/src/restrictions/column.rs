@@ -9,6 +9,7 @@ use super::filter::{Comparison, RowFilter};
 use super::index::{Analyses, pattern_of};
 use crate::QueryError;
 use crate::execution::Execution;
+use crate::row_view::Source;
 use crate::terms::{Bound, InTerms, Term};
 
 /// An end of a slice.
@@ -48,6 +49,8 @@ impl Contains {
 #[derive(Clone, Debug)]
 pub(super) struct ColumnRestriction {
     pub column: Arc<Column>,
+    /// Where a row has its value.
+    pub source: Source,
     pub kind: Kind,
 }
 
@@ -106,7 +109,8 @@ impl ColumnRestriction {
         execution: &Execution<'_>,
     ) -> Result<(), QueryError> {
         let mut add_part = |part: IndexPart, comparison: Comparison| {
-            filter.add_analysed(table, &self.column, comparison, analyses.of(&self.column.name, part));
+            let place = (&self.column, self.source);
+            filter.add_analysed(place, comparison, analyses.of(&self.column.name, part));
         };
         match &self.kind {
             Kind::Equal(term) => {
@@ -120,7 +124,7 @@ impl ColumnRestriction {
                         alternatives.push(self.supported(value, "value")?);
                     }
                 }
-                filter.add(table, &self.column, Comparison::In(alternatives));
+                filter.add((&self.column, self.source), Comparison::In(alternatives));
             }
             Kind::Slice { start, end } => {
                 for (bound, open, closed) in [(start, Operator::Gt, Operator::Gte), (end, Operator::Lt, Operator::Lte)]
@@ -128,13 +132,13 @@ impl ColumnRestriction {
                     if let Some(bound) = bound {
                         let operator = if bound.inclusive { closed } else { open };
                         let comparison = Comparison::Order(operator, self.value(&bound.term, execution)?);
-                        filter.add(table, &self.column, comparison);
+                        filter.add((&self.column, self.source), comparison);
                     }
                 }
             }
             Kind::Like(term) => {
                 let pattern = pattern_of(table, &self.column, &self.value(term, execution)?)?;
-                filter.add(table, &self.column, Comparison::Like(pattern));
+                filter.add((&self.column, self.source), Comparison::Like(pattern));
             }
             Kind::Contains(contains) => {
                 for term in &contains.values {
@@ -146,7 +150,7 @@ impl ColumnRestriction {
                 for (key, value) in &contains.entries {
                     let (key, value) = (key.bind(execution)?, value.bind(execution)?);
                     let (key, value) = (self.supported(key, "map key")?, self.supported(value, "map value")?);
-                    filter.add(table, &self.column, Comparison::Entry(key, value));
+                    filter.add((&self.column, self.source), Comparison::Entry(key, value));
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cql::ast::Operator;
 use engine::analysed;
-use model::{Analysis, Column, ColumnData, Table};
+use model::{Analysis, Column, ColumnData};
 use types::identifier::Quoted;
 use types::{CqlType, collection};
 
@@ -46,15 +46,15 @@ pub(crate) struct RowFilter {
 }
 
 impl RowFilter {
-    pub(super) fn add(&mut self, table: &Table, column: &Arc<Column>, comparison: Comparison) {
-        self.add_analysed(table, column, comparison, Analysis::NONE);
+    /// Adds a condition on the value of a column, which rows have at this place.
+    pub(super) fn add(&mut self, place: (&Arc<Column>, Source), comparison: Comparison) {
+        self.add_analysed(place, comparison, Analysis::NONE);
     }
 
     /// As [`add`](Self::add), of text that an index changes: an equality, or an element or a key that is contained.
     pub(super) fn add_analysed(
         &mut self,
-        table: &Table,
-        column: &Arc<Column>,
+        (column, source): (&Arc<Column>, Source),
         mut comparison: Comparison,
         analysis: Analysis,
     ) {
@@ -64,7 +64,7 @@ impl RowFilter {
         {
             *wanted = changed;
         }
-        let (name, source, ty) = (column.name.clone(), Source::of(table, column), column.ty.clone());
+        let (name, ty) = (column.name.clone(), column.ty.clone());
         let mut sorted = Vec::new();
         if let Comparison::In(values) = &comparison {
             sorted.extend(0..values.len());
@@ -86,6 +86,15 @@ impl RowFilter {
     /// The conditions as CQL.
     pub fn conditions(&self) -> impl Iterator<Item = String> + '_ {
         self.expressions.iter().map(Expression::to_cql)
+    }
+
+    /// The end of the regular columns that it tests, by index in the table's columns.
+    pub fn regulars_end(&self) -> usize {
+        let end = |expression: &Expression| match expression.source {
+            Source::Regular(index) => index.saturating_add(1),
+            Source::PartitionKey(_) | Source::Clustering(_) | Source::Static(_) => 0,
+        };
+        self.expressions.iter().map(end).max().unwrap_or(0)
     }
 
     /// The comparisons that a row may cost.

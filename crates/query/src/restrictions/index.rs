@@ -313,6 +313,8 @@ pub(super) struct IndexUse {
     pub is_possible: bool,
     /// Whether Cassandra would use an index.
     pub is_used: bool,
+    /// Whether an index has options that may change text.
+    pub has_options: bool,
     /// Whether the restrictions of the partition key are among those that Cassandra filters by.
     pub filters_partition: bool,
     /// Whether those of the clustering columns are.
@@ -333,6 +335,7 @@ impl Restrictions {
             let of_others = self.others.iter().any(|restriction| restriction.indexed(indexes).is_some());
             let is_possible = of_partition || of_others || self.has_clustering_index();
             self.indexes.is_possible = is_possible || self.has_nearest_index();
+            self.indexes.has_options = self.table.indexes().iter().any(|index| index.given_options().next().is_some());
         }
     }
 
@@ -343,7 +346,7 @@ impl Restrictions {
     /// How text is changed before rows are compared. As in Cassandra, a plain index leaves all text as it is, unless a
     /// storage-attached one is preferred to it.
     pub(super) fn analyses(&self) -> Analyses<'_> {
-        if !self.indexes.is_used || self.table.indexes().iter().all(|index| index.given_options().next().is_none()) {
+        if !self.indexes.is_used || !self.indexes.has_options {
             return Analyses::default();
         }
         let indexes = self.table_indexes();

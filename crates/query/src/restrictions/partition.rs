@@ -150,7 +150,7 @@ impl PartitionRestrictions {
     }
 
     fn keys(&self, execution: &Execution<'_>) -> Result<Vec<PartitionKey>, QueryError> {
-        if let [Some(ColumnRestriction { column, kind: Kind::Equal(term) })] = self.columns.as_slice() {
+        if let [Some(ColumnRestriction { column, kind: Kind::Equal(term), .. })] = self.columns.as_slice() {
             let value = term.bind(execution)?;
             return Ok(vec![serialize_key(&[key_bytes(&value, column)?])?]);
         }

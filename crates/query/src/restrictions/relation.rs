@@ -13,6 +13,7 @@ use super::partition::TokenRestriction;
 use super::tuple::{TupleIn, TupleTerm};
 use crate::names::{column_spec, find_column};
 use crate::preparing::Preparing;
+use crate::row_view::Source;
 use crate::terms::{InTerms, Term, prepare as prepare_term};
 use crate::{ColumnSpec, QueryError};
 
@@ -37,7 +38,7 @@ pub(super) fn prepare(
         Relation::SingleColumn { column, operator, value } => {
             let column = find_column(table, column)?;
             let kind = single(&column, *operator, value, relation, table, preparing)?;
-            Ok(of_column(column, kind))
+            Ok(of_column(table, column, kind))
         }
         Relation::SingleColumnIn { column, values } => {
             let column = find_column(table, column)?;
@@ -47,13 +48,13 @@ pub(super) fn prepare(
                 InTerms::Terms(mut terms) if terms.len() == 1 => Kind::Equal(terms.remove(0)),
                 values => Kind::In(values),
             };
-            Ok(of_column(column, kind))
+            Ok(of_column(table, column, kind))
         }
         Relation::MapElement { column, key, operator, value } => {
             let column = find_column(table, column)?;
             let (key_spec, value_spec) = map_entry_specs(&column, *operator, table)?;
             let entry = (prepare_term(key, &key_spec, preparing)?, prepare_term(value, &value_spec, preparing)?);
-            Ok(of_column(column, Kind::Contains(Contains { entries: vec![entry], ..Contains::default() })))
+            Ok(of_column(table, column, Kind::Contains(Contains { entries: vec![entry], ..Contains::default() })))
         }
         Relation::Token { columns, operator, value } => {
             token(columns, *operator, value, table, preparing).map(Restriction::Token)
@@ -70,9 +71,10 @@ pub(super) fn prepare(
 }
 
 /// A clustering column's restriction is a multi-column one of one column.
-fn of_column(column: Arc<Column>, kind: Kind) -> Restriction {
+fn of_column(table: &Table, column: Arc<Column>, kind: Kind) -> Restriction {
     if column.kind != ColumnKind::Clustering {
-        return Restriction::Column(ColumnRestriction { column, kind });
+        let source = Source::of(table, &column);
+        return Restriction::Column(ColumnRestriction { column, source, kind });
     }
     let tuple = |bound: TermBound| TupleBound { tuple: TupleTerm::Single(bound.term), inclusive: bound.inclusive };
     let kind = match kind {

@@ -124,9 +124,10 @@ impl Places {
 }
 
 impl Page<'_> {
-    /// The places within a segment that an index gives: of several indexes the one with the fewest places, without the
-    /// places that the others do not give. `None` if the whole segment is to be read.
-    pub(super) fn search(&self, segment: &Segment) -> Result<Option<Places>, QueryError> {
+    /// The places within a segment that an index gives: of several indexes the one with the fewest known
+    /// places, without the places that the others do not give. The segment is then the page's range. `None` if all of it is to
+    /// be read.
+    pub(super) fn search(&mut self, segment: &Segment) -> Result<Option<Places>, QueryError> {
         let plan = self.plan();
         let [_, ..] = plan.restrictions.indexed() else { return Ok(None) };
         let is_static_compact = plan.table.form() == TableForm::StaticCompact;
@@ -168,9 +169,9 @@ impl Page<'_> {
             rows: Vec::new(),
             count: 0,
         };
+        self.set_range(ReadRange { keys: segment.keys.clone(), slices: segment.slices.clone(), reversed: false });
         if let KeyRange::Range { .. } = segment.keys {
-            let range = ReadRange { keys: segment.keys.clone(), slices: segment.slices.clone(), reversed: false };
-            plan.check_index_files(file_count, &self.scan_of(&range), self.execution())?;
+            plan.check_index_files(file_count, &self.scan(), self.execution())?;
         }
         let (table, name) = (&plan.table, &places.index);
         self.execution().note(|| format!("Executing read on {}.{} using index {name}", table.keyspace, table.name));
@@ -235,12 +236,12 @@ impl Page<'_> {
         self.read_range(ReadRange { keys: KeyRange::Single(partition.clone()), slices, reversed: false }, is_resumed)
     }
 
-    /// Reads the rows at these places. Returns false if the page is full or the limit is reached.
+    /// Reads the rows at these places, which [`search`](Self::search) gave for the segment. Returns false if the page
+    /// is full or the limit is reached.
     pub(super) fn read_places(&mut self, segment: Segment, mut places: Places) -> Result<bool, QueryError> {
         let Segment { keys, slices, mut is_resumed } = segment;
         let mut goes_on = true;
         let single = self.may_read_single_rows();
-        self.set_range(ReadRange { keys: keys.clone(), slices: slices.clone(), reversed: false });
         while let Some(InPartition { partition, hint, rows }) = places.take(self, &slices)? {
             let is_whole = rows.is_none();
             if rows.as_ref().is_none_or(|rows| !rows.is_empty()) {

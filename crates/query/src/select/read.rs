@@ -142,12 +142,16 @@ fn recycle_data<'b>(mut data: Vec<Option<ColumnData<'_>>>) -> Vec<Option<ColumnD
 
 /// Writes a row's columns to `out`, by index in the table's current columns.
 fn spread<'r>(table: &Table, is_static: bool, row: Option<Row<'r>>, out: &mut Vec<Option<ColumnData<'r>>>) {
+    spread_first(table.columns(is_static).columns.len(), table, row, out);
+}
+
+/// As [`spread`], only the first `count` columns, or all if they are fewer.
+fn spread_first<'r>(count: usize, table: &Table, row: Option<Row<'r>>, out: &mut Vec<Option<ColumnData<'r>>>) {
     out.clear();
-    out.resize_with(table.columns(is_static).columns.len(), || None);
-    for (index, data) in row.into_iter().flat_map(|row| row.columns(table)) {
-        if let Some(slot) = out.get_mut(index) {
-            *slot = Some(data);
-        }
+    out.resize_with(count, || None);
+    let columns = row.into_iter().flat_map(|row| row.columns(table));
+    for (index, data) in columns.take_while(|(index, _)| *index < count) {
+        out[index] = Some(data);
     }
 }
 
@@ -352,14 +356,10 @@ impl<'p> Page<'p> {
         usize::try_from(remaining.min(page).min(of_partition)).ok()
     }
 
-    fn scan(&self) -> Scan<'_> {
-        self.scan_of(&self.range)
-    }
-
-    /// The read of a range so far.
-    pub(super) fn scan_of<'s>(&'s self, range: &'s ReadRange) -> Scan<'s> {
+    /// The read of the range so far.
+    pub(super) fn scan(&self) -> Scan<'_> {
         Scan {
-            range,
+            range: &self.range,
             filter: &self.filter,
             limits: &self.limits_at_start,
             live_rows: self.live_rows - self.live_before,
@@ -515,7 +515,7 @@ impl<'p> Page<'p> {
 
     fn take_view(&mut self, found: &Found<'_>, position: &Position<'_>) -> Result<(bool, Flow), QueryError> {
         let mut regulars = recycle_data(std::mem::take(&mut self.scratch.regulars));
-        spread(&self.plan.table, false, found.row, &mut regulars);
+        spread_first(self.viewed_regulars(), &self.plan.table, found.row, &mut regulars);
         let view = RowView {
             key: position.key,
             clustering: position.clustering,
@@ -543,6 +543,15 @@ impl<'p> Page<'p> {
         };
         self.scratch.regulars = recycle_data(regulars);
         Ok(taken)
+    }
+
+    /// How many regular columns, the first ones, a view of a row must have: where plain columns are copied, only those
+    /// that the filter tests.
+    fn viewed_regulars(&self) -> usize {
+        let is_copied =
+            self.plain.is_some() && self.group.is_none() && self.nearest.is_none() && self.plan.ordering.sort.is_none();
+        let all = self.plan.table.regulars().columns.len();
+        if is_copied { self.filter.regulars_end().min(all) } else { all }
     }
 
     /// Whether the page is full.

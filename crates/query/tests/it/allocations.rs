@@ -1,6 +1,7 @@
 //! The allocations of prepared statements.
 
-use query::{Answer, Consistency, Outcome, QueryOptions, ResponseBody, Turn, Value, Values};
+use blockio::SimulatedDisk;
+use query::{Answer, Consistency, Outcome, ProcessorOptions, QueryOptions, ResponseBody, Turn, Value, Values};
 
 use crate::node::TestNode;
 
@@ -163,4 +164,35 @@ fn local_quorum_allocates_what_one_does() {
         (0..50).map(once).min().unwrap()
     };
     assert_eq!(counted(Consistency::LocalQuorum), counted(Consistency::One));
+}
+
+/// What makes the entries of an index is made once, a part of the index without the value costs nothing, and a row by
+/// itself is read without a cursor.
+#[test]
+fn a_search_for_one_row_by_an_index_allocates_little() {
+    const PARTS: usize = 8;
+    let mut node = TestNode::with_engine(&SimulatedDisk::new(), "/node", ProcessorOptions::default(), |options| {
+        options.memtable_shards = PARTS;
+    });
+    node.create_keyspace();
+    node.run("CREATE TABLE t (k int PRIMARY KEY, a int, name text)");
+    ["a", "name"].iter().for_each(|column| drop(node.run(&format!("CREATE INDEX ON t ({column}) USING 'sai'"))));
+    for row in 0..STATEMENTS {
+        node.run(&format!("INSERT INTO t (k, a, name) VALUES ({row}, {row}, 'the name {row}')"));
+    }
+    let select = node.processor.prepare("SELECT k, a FROM t WHERE name = ?", Some("ks")).unwrap();
+    let search = |row: i32| {
+        let name = format!("the name {row}");
+        let values = [Value::Bytes(name.as_bytes())];
+        let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
+        let counted = allocation_counter::measure(|| {
+            let answer = node.execute(&select, &options).unwrap();
+            assert!(matches!(answer.body, ResponseBody::Rows(rows) if rows.row_count == 1));
+        });
+        counted.count_total
+    };
+    let counts: Vec<u64> = (0..STATEMENTS).map(search).collect();
+    let least = counts.iter().min().unwrap();
+    println!("{least} allocations of a search for one row in {PARTS} parts");
+    assert!(*least <= 41, "{counts:?}");
 }

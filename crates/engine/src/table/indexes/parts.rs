@@ -132,7 +132,7 @@ impl IndexSource {
     pub fn add_to(&self, sources: &mut Vec<Box<dyn Source>>) {
         match self {
             IndexSource::Memory(PartMemory::Entries(memory)) => {
-                sources.extend(memory.parts().into_iter().map(|part| Box::new(part) as Box<dyn Source>));
+                sources.extend(memory.parts().map(|part| Box::new(part) as Box<dyn Source>));
             }
             IndexSource::File(file) => {
                 if let PartFile::Entries(entries) = &file.file {
