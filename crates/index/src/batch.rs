@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use bytecomp::separator::NEXT_COMPONENT;
 use sstable::SSTableError;
 
 /// A batch ends when it reaches this size, bytes, or its number of entries.
@@ -154,6 +155,21 @@ impl Batch {
     pub(crate) fn known_count(&self, from: usize) -> usize {
         let known = self.len() - from;
         if self.is_last { known } else { known.max(Batch::ENTRIES_MAX) }
+    }
+
+    /// About how many entries with one term follow this index, all with keys before `end`. Entries are in the order of
+    /// their tokens, which are spread evenly, so the tokens that a batch covers tell how many have the others. If it
+    /// has one partition, as many as [`known_count`](Self::known_count) says.
+    pub(crate) fn estimated_count(&self, from: usize, end: &[u8]) -> usize {
+        let known = self.known_count(from);
+        let (Some(first), Some(last)) = (self.entries.get(from), self.entries.last()) else { return known };
+        let end = beginning(end).min(u64::from(NEXT_COMPONENT + 1) << 56);
+        let (covered, all) = (last.beginning - first.beginning, end.saturating_sub(first.beginning));
+        if self.is_last || covered == 0 {
+            return known;
+        }
+        let estimated = known as u128 * u128::from(all) / u128::from(covered);
+        usize::try_from(estimated).unwrap_or(usize::MAX).max(known)
     }
 
     /// The number of entries.

@@ -102,6 +102,15 @@ impl Candidates {
         }
     }
 
+    /// About how many keys follow: all that are known, and as many others as there are if keys are spread over the
+    /// tokens evenly. Keys that several sources have count for each.
+    pub fn estimated_count(&self) -> usize {
+        match self {
+            Candidates::Merged(streams) => streams.iter().map(Stream::estimated_count).fold(0, usize::saturating_add),
+            Candidates::Sorted(_) | Candidates::Common(_) => self.known_count(),
+        }
+    }
+
     /// Moves to the first key that is not less than this one. Returns how many batches were read for that. Fails where
     /// a source cannot be read.
     pub fn advance_to(&mut self, key: &[u8]) -> Result<usize, SSTableError> {
@@ -181,6 +190,10 @@ impl Stream {
 
     fn peek(&self) -> Option<&[u8]> {
         self.batch.key(self.at)
+    }
+
+    fn estimated_count(&self) -> usize {
+        self.batch.estimated_count(self.at, &self.end[self.term_length..])
     }
 
     fn hint(&self) -> Option<PartitionHint> {

@@ -109,6 +109,11 @@ impl IndexCandidates {
         self.candidates.known_count()
     }
 
+    /// About how many places follow. A row may count several times.
+    pub fn estimated_count(&self) -> usize {
+        self.candidates.estimated_count()
+    }
+
     /// Whether the index says where an SSTable probably has the partition of the next place.
     pub fn has_hint(&self) -> bool {
         self.candidates.hint().is_some()

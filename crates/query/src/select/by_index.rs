@@ -124,8 +124,8 @@ impl Places {
 }
 
 impl Page<'_> {
-    /// The places within a segment that an index gives: of several indexes the one with the fewest known
-    /// places, without the places that the others do not give. The segment is then the page's range. `None` if all of it is to
+    /// The places within a segment that an index gives: of several indexes the one with about the fewest places,
+    /// without the places that the others do not give. The segment is then the page's range. `None` if all of it is to
     /// be read.
     pub(super) fn search(&mut self, segment: &Segment) -> Result<Option<Places>, QueryError> {
         let plan = self.plan();
@@ -153,7 +153,7 @@ impl Page<'_> {
             found.push((indexed.index.name.clone(), candidates));
         }
         if !is_of_two {
-            found.sort_by_key(|(_, candidates)| candidates.known_count());
+            found.sort_by_key(|(_, candidates)| candidates.estimated_count());
         }
         let mut found = found.into_iter();
         let Some((index, mut candidates)) = found.next() else { return Ok(None) };
