@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memtable::{Memtable, TrieMemtable};
 use memtrie::TrieOptions;
 use model::{
-    Cell, ClusteringBound, ColumnData, ColumnKind, DeletionTime, KeyBound, KeyRange, Liveness, PartitionKey, PartitionUpdate,
-    PartitionUpdateBuilder, ReadRange, Row, RowBuilder, RowObserver, Side, Slice, Slices, Table, TableBuilder, TableId,
-    Unfiltered, push_component,
+    Cell, ClusteringBound, ColumnData, ColumnKind, DeletionTime, KeyBound, KeyRange, Liveness, PartitionKey,
+    PartitionUpdate, PartitionUpdateBuilder, ReadRange, Row, RowBuilder, RowObserver, Side, Slice, Slices, Table,
+    TableBuilder, TableId, Unfiltered, push_component,
 };
 use types::{CqlType, Token};
 
