@@ -144,9 +144,9 @@ pub extern "system" fn Java_espalier_cassandra_Native_handles(_: *mut c_void, _:
     HANDLES.load(Ordering::Relaxed)
 }
 
-/// `long open(long description, long length, long firsts, long firstsLength, long shardBytes, long out, long capacity)`:
-/// the handle of a new memtable. Its shards but the first one begin at the tokens `firsts`, and are as large as they can
-/// be if `shardBytes` is 0.
+/// `long open(long description, long length, long firsts, long firstsLength, long shardBytes, long out,
+/// long capacity)`: the handle of a new memtable. Its shards but the first one begin at the tokens `firsts`, and are as
+/// large as they can be if `shardBytes` is 0.
 ///
 /// # Safety
 /// Promises 1 and 2.

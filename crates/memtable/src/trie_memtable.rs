@@ -16,8 +16,8 @@ use crate::sharding::Division;
 use crate::statistics::Bounds;
 use crate::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts, RowPlace};
 
-/// A memtable whose shards are tries down to the row. Shards divide the tokens, equally if nothing else is said; each has
-/// one writer at a time.
+/// A memtable whose shards are tries down to the row. Shards divide the tokens, equally if nothing else is said; each
+/// has one writer at a time.
 pub struct TrieMemtable {
     layout: Layout,
     /// Which of the shards, of which there are as many as it says, has a token.
@@ -38,9 +38,9 @@ impl TrieMemtable {
         TrieMemtable::of_tries(table, Division::Equal(shard_count.max(1)), || Trie::new(options))
     }
 
-    /// A memtable whose shards divide the tokens at `firsts`: the first token of each shard but the first one; they must
-    /// rise. Many memtables share the addresses of a process: the shards are smaller, and then there is only one, if
-    /// there are many already. `options` are the limits of each shard.
+    /// A memtable whose shards divide the tokens at `firsts`: the first token of each shard but the first one; they
+    /// must rise. Many memtables share the addresses of a process: the shards are smaller, and then there is only one,
+    /// if there are many already. `options` are the limits of each shard.
     pub fn divided(
         table: &Arc<Table>,
         firsts: Box<[Token]>,

@@ -201,8 +201,8 @@ pub fn small_options(disk: &SimulatedDisk) -> EngineOptions {
     options
 }
 
-/// A disk with a stopped node of [`small_options`] that has the empty table of [`create_table`], and nothing in its log.
-/// Such a node is made once: each start of one whose log has the schema writes all SSTables of the schema.
+/// A disk with a stopped node of [`small_options`] that has the empty table of [`create_table`], and nothing in its
+/// log. Such a node is made once: each start of one whose log has the schema writes all SSTables of the schema.
 pub fn disk_with_table() -> SimulatedDisk {
     static MADE: OnceLock<SimulatedDisk> = OnceLock::new();
     let made = MADE.get_or_init(|| {
