@@ -9,6 +9,7 @@ usage: python -m proof.plugin.kill [--cases 200] [--seed 1] [--jar FILE] [--libr
 
 import argparse
 import shutil
+import signal
 import struct
 import sys
 import threading
@@ -30,6 +31,7 @@ ENGINE = {"memtable_space": "1MiB"}
 MERGED_BYTES_MIN = 3 << 19      # a memtable makes a smaller one
 # The plugin looks twice a second whether writes may skip Cassandra's log.
 SETTLE_SECONDS = 1.2
+REPORTED_EVERY = 10         # kills
 KINDS = ("stays", "moves in", "moves out", "moves in and out")
 
 
@@ -178,6 +180,8 @@ def prove(jar: Path, seed: int, cases: int, library: Path | None = None) -> tupl
             passed, failed = passed + is_right, failed + (not is_right)
             if not is_right:
                 print(f"FAIL case {number}, seed {seed}: {case.acknowledged} acknowledged; {case.lost[:10]}", flush=True)
+            if (number + 1) % REPORTED_EVERY == 0:
+                print(f"{number + 1} kills, {writes} acknowledged writes, {failed} failed", flush=True)
     print(f"{cases} kills, {writes} acknowledged writes; the kills met {files['whole']} SSTables of the engine, of which {files['merged']} "
           f"were merged, and {files['unfinished']} that a flush or a merge was writing, at {kills_while_writing} of the kills", flush=True)
     if cases and not files["whole"]:
@@ -193,6 +197,7 @@ def main() -> None:
     parser.add_argument("--jar", type=Path, default=JAR)
     parser.add_argument("--library", type=Path, help="a native library in place of the one in the jar")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))     # the node ends too
     passed, failed = prove(options.jar, options.seed, options.cases, options.library)
     print(f"{passed} passed, {failed} failed", flush=True)
     sys.exit(1 if failed else 0)
