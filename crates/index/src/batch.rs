@@ -164,7 +164,8 @@ impl Batch {
         let known = self.known_count(from);
         let (Some(first), Some(last)) = (self.entries.get(from), self.entries.last()) else { return known };
         let end = beginning(end).min(u64::from(NEXT_COMPONENT + 1) << 56);
-        let (covered, all) = (last.beginning - first.beginning, end.saturating_sub(first.beginning));
+        let covered = last.beginning.saturating_sub(first.beginning);
+        let all = end.saturating_sub(first.beginning);
         if self.is_last || covered == 0 {
             return known;
         }
