@@ -17,13 +17,15 @@ const UNCOUNTED_BYTES: u64 = 1 << 20;
 const RECORDS_MAX: u64 = 4;
 
 /// How much a mutation adds to indexes; nothing if it is little.
-#[inline]
 pub fn index_growth(mutation: &Mutation) -> IndexGrowth {
-    let indexed = mutation.updates().iter().filter(|update| !update.table().indexes().is_empty());
+    let indexed = mutation.updates().iter().filter(|update| is_indexed(update));
     indexed.fold(IndexGrowth::default(), |growth, update| growth + growth_of(update))
 }
 
-#[cold]
+fn is_indexed(update: &PartitionUpdate) -> bool {
+    !update.table().indexes().is_empty()
+}
+
 fn growth_of(update: &PartitionUpdate) -> IndexGrowth {
     if growth_bytes_max(update) <= UNCOUNTED_BYTES {
         return IndexGrowth::default();
@@ -46,13 +48,20 @@ impl Writes {
     /// [`EngineError::MutationTooLarge`] if the indexes would grow too much. A part of its updates may still fit.
     #[inline]
     pub(super) fn size_bytes(&self, mutation: &Mutation) -> Result<usize, EngineError> {
+        let growth_bytes = match mutation.updates().iter().any(is_indexed) {
+            true => self.checked_growth_bytes(mutation)?,
+            false => 0,
+        };
+        Ok(mutation.record_size() + growth_bytes)
+    }
+
+    #[cold]
+    fn checked_growth_bytes(&self, mutation: &Mutation) -> Result<usize, EngineError> {
         let growth_bytes = index_growth(mutation).size_bytes;
-        if growth_bytes > 0 {
-            let growth_bytes_max = self.shared.log().record_size_max().saturating_mul(RECORDS_MAX);
-            if growth_bytes > growth_bytes_max {
-                return Err(EngineError::too_large(mutation.updates(), growth_bytes, growth_bytes_max));
-            }
+        let growth_bytes_max = self.shared.log().record_size_max().saturating_mul(RECORDS_MAX);
+        match growth_bytes > growth_bytes_max {
+            true => Err(EngineError::too_large(mutation.updates(), growth_bytes, growth_bytes_max)),
+            false => Ok(growth_bytes as usize),
         }
-        Ok(mutation.record_size().saturating_add(growth_bytes as usize))
     }
 }
