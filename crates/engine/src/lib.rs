@@ -61,4 +61,4 @@ pub use table::in_memory::InMemoryStats;
 pub use transfer::{AdoptedTable, SnapshotInfo};
 pub use turn::Turn;
 pub use unsettled::Unsettled;
-pub use write::{CachedCounters, CounterCacheStats, Derive, Derived, index_growth};
+pub use write::{CachedCounters, CounterCacheStats, Derive, Derived, index_growth, may_grow_indexes};

@@ -39,7 +39,7 @@ use batch::Owner;
 use counters::CounterCache;
 pub use counters::{CachedCounters, CounterCacheStats};
 pub use derived::{Derive, Derived};
-pub use index_growth::index_growth;
+pub use index_growth::{index_growth, may_grow_indexes};
 use locks::PartitionLocks;
 pub(crate) use order::Durability;
 use order::Write;

@@ -1,5 +1,7 @@
 //! The entries of rows: from an update that is applied to a memtable, and from a cursor over an SSTable.
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Add;
 use std::sync::Arc;
 
@@ -11,8 +13,8 @@ use model::{
 };
 use types::{CqlType, collection};
 
-use crate::entry::{TERM_BYTES_MAX, TermRange, clustering_types, push_term};
-use crate::text::{SUFFIX_CHARACTERS, analysed, cut_suffix, cut_suffixes, terms};
+use crate::entry::{TermRange, clustering_types, push_term};
+use crate::text::{analysed, cut_suffix, cut_suffixes, each_term};
 
 /// Makes the entries of one index. Thread-safe.
 ///
@@ -154,39 +156,26 @@ impl Indexer {
         });
     }
 
-    /// How much an update would add to this index. That may be many times the update's own size: an entry has the whole
-    /// primary key of its row, and one row may have many entries.
-    pub fn growth(&self, update: &PartitionUpdate) -> IndexGrowth {
+    /// How much an update would add to an empty index. That may be many times the update's own size: an entry has the
+    /// whole primary key of its row, and one row may have many entries. Counting ends above `size_bytes_max`.
+    pub fn growth(&self, update: &PartitionUpdate, size_bytes_max: u64) -> IndexGrowth {
         let (table, key_bytes) = (update.table(), update.key().bytes().len());
-        let mut growth = IndexGrowth::default();
+        let mut counted = CountedEntries { growth: IndexGrowth::default(), size_bytes_max, terms: HashSet::new() };
         match self.column.kind {
             ColumnKind::PartitionKey | ColumnKind::Static => {
                 self.partition_values(table, update.key(), update.static_row(), &mut |value| {
-                    growth.add_entries(self.terms_growth(value), key_bytes);
+                    self.each_term(value, &mut |term| counted.add(term, key_bytes));
                 });
             }
             ColumnKind::Clustering | ColumnKind::Regular => update.rows().for_each(|row| {
                 let place_bytes = key_bytes + row.clustering.len();
-                self.row_values(table, row, &mut |value| growth.add_entries(self.terms_growth(value), place_bytes));
+                counted.terms.clear();
+                self.row_values(table, row, &mut |value| {
+                    self.each_term(value, &mut |term| counted.add(term, place_bytes));
+                });
             }),
         }
-        growth
-    }
-
-    /// The number of a value's terms, and their bytes together.
-    fn terms_growth(&self, value: &[u8]) -> IndexGrowth {
-        if !self.analysis.divides() && !self.analysis.has_suffixes {
-            let size_bytes =
-                if self.part.similarity().is_some() { value.len() } else { value.len().min(TERM_BYTES_MAX) };
-            return IndexGrowth { entries: 1, size_bytes: size_bytes as u64 };
-        }
-        let mut growth = IndexGrowth::default();
-        for term in terms(self.analysis, value) {
-            let suffixes = if self.analysis.has_suffixes { term.chars().count().saturating_sub(1) } else { 0 };
-            growth.entries += 1 + suffixes as u64;
-            growth.size_bytes += (term.len() + suffixes * SUFFIX_CHARACTERS) as u64;
-        }
-        growth
+        counted.growth
     }
 
     /// Passes the terms of a value to `take`.
@@ -195,7 +184,8 @@ impl Indexer {
         if !analysis.divides() && !analysis.has_suffixes {
             return take(&analysed(analysis, value));
         }
-        for term in terms(analysis, value) {
+        let Ok(text) = std::str::from_utf8(value) else { return };
+        for term in each_term(analysis, text) {
             take(term.as_bytes());
             if analysis.has_suffixes {
                 cut_suffixes(&term).for_each(|suffix| take(suffix.as_bytes()));
@@ -295,17 +285,6 @@ pub struct IndexGrowth {
     pub size_bytes: u64,
 }
 
-impl IndexGrowth {
-    /// The bytes of an entry in memory, beside its term and its place.
-    const ENTRY_BYTES: u64 = 64;
-
-    /// Adds entries with these terms and places of this size.
-    fn add_entries(&mut self, terms: IndexGrowth, place_bytes: usize) {
-        let of_places = terms.entries.saturating_mul(place_bytes as u64 + IndexGrowth::ENTRY_BYTES);
-        *self = *self + IndexGrowth { size_bytes: terms.size_bytes.saturating_add(of_places), ..terms };
-    }
-}
-
 impl Add for IndexGrowth {
     type Output = IndexGrowth;
 
@@ -315,6 +294,33 @@ impl Add for IndexGrowth {
             size_bytes: self.size_bytes.saturating_add(other.size_bytes),
         }
     }
+}
+
+/// The entries of an update that were counted so far.
+struct CountedEntries {
+    growth: IndexGrowth,
+    size_bytes_max: u64,
+    /// Hashes of the terms of the current row: an entry is there once.
+    terms: HashSet<u64>,
+}
+
+impl CountedEntries {
+    /// The bytes of an entry in memory, beside its term and its place.
+    const ENTRY_BYTES: usize = 64;
+
+    /// Adds the entry of a term with a place of this size, unless there are enough.
+    fn add(&mut self, term: &[u8], place_bytes: usize) {
+        if self.growth.size_bytes <= self.size_bytes_max && self.terms.insert(hash(term)) {
+            let size_bytes = (term.len() + place_bytes + CountedEntries::ENTRY_BYTES) as u64;
+            self.growth = self.growth + IndexGrowth { entries: 1, size_bytes };
+        }
+    }
+}
+
+fn hash(term: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    term.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The indexed value of an entry of a map: a tuple.

@@ -66,8 +66,9 @@ impl MemoryIndex {
 
     #[cold]
     fn put_aside(&self, entry: &[u8], term_length: u16) -> i64 {
-        let is_new = self.lock_overflow().insert(entry.to_vec(), term_length).is_none();
-        let growth = if is_new { entry.len() } else { 0 };
+        let mut overflow = self.lock_overflow();
+        let growth = if overflow.insert(entry.to_vec(), term_length).is_none() { entry.len() } else { 0 };
+        // Counted under the lock, so that a writer of the same entry returns when readers look for it there.
         self.overflow_bytes.fetch_add(growth as u64, Ordering::Release);
         growth as i64
     }

@@ -11,7 +11,7 @@ use unicode_normalization::{UnicodeNormalization, is_nfc};
 /// An index of divided text, or of suffixes, leaves out terms of more bytes, as Cassandra's SASI indexes do.
 const TERM_BYTES_MAX: usize = 1024;
 /// Suffixes that an index has of a term are cut behind this number of characters.
-pub(crate) const SUFFIX_CHARACTERS: usize = 8;
+const SUFFIX_CHARACTERS: usize = 8;
 
 /// Changes a value as an index with this analysis does that does not divide it: the case first, then the normal form,
 /// then what is beyond ASCII. A value that is no text is left as it is.
@@ -28,22 +28,26 @@ pub fn analysed(analysis: Analysis, value: &[u8]) -> Cow<'_, [u8]> {
 
 /// The terms of a value in an index with this analysis, in the order of the text. A value that is no text has none.
 pub fn terms(analysis: Analysis, value: &[u8]) -> Vec<String> {
-    let Ok(text) = std::str::from_utf8(value) else { return Vec::new() };
+    std::str::from_utf8(value).map_or_else(|_| Vec::new(), |text| each_term(analysis, text).collect())
+}
+
+/// The same, made one by one: a long text may have millions.
+pub(crate) fn each_term<'t>(analysis: Analysis, text: &'t str) -> Box<dyn Iterator<Item = String> + 't> {
     if analysis.is_none() {
-        return vec![text.to_owned()];
+        return Box::new(std::iter::once(text.to_owned()));
     }
-    let mut terms: Vec<String> = match analysis.division {
-        Division::Whole => vec![changed(analysis, text).into_owned()],
+    let terms: Box<dyn Iterator<Item = String>> = match analysis.division {
+        Division::Whole => Box::new(std::iter::once(changed(analysis, text).into_owned())),
         Division::Between(separator) => {
             let parts = text.split(separator).filter(|part| !part.is_empty());
-            parts.map(|part| changed(analysis, part).into_owned()).collect()
+            Box::new(parts.map(move |part| changed(analysis, part).into_owned()))
         }
-        Division::Words => words::of(text).filter_map(|word| words::term(analysis, word)).collect(),
+        Division::Words => Box::new(words::of(text).filter_map(move |word| words::term(analysis, word))),
     };
-    if analysis.divides() || analysis.has_suffixes {
-        terms.retain(|term| term.len() <= TERM_BYTES_MAX);
+    match analysis.divides() || analysis.has_suffixes {
+        true => Box::new(terms.filter(|term| term.len() <= TERM_BYTES_MAX)),
+        false => terms,
     }
-    terms
 }
 
 /// The suffixes of a term, without itself, each cut behind a few characters.

@@ -11,26 +11,39 @@ use super::Writes;
 use crate::error::EngineError;
 use crate::table::indexes::indexers_of;
 
-/// An update that cannot add more bytes than this to indexes is not counted.
+/// A mutation that cannot add more bytes than this to indexes is not counted.
 const UNCOUNTED_BYTES: u64 = 1 << 20;
 /// The largest growth by one mutation, as a multiple of the largest record of the log.
 const RECORDS_MAX: u64 = 4;
+/// [`index_growth`] ends above this size.
+const COUNTED_BYTES_MAX: u64 = 4 << 20;
 
-/// How much a mutation adds to indexes; nothing if it is little.
+/// Whether a mutation may add much to indexes, which [`index_growth`] counts.
+pub fn may_grow_indexes(mutation: &Mutation) -> bool {
+    mutation.updates().iter().filter(|update| is_indexed(update)).map(growth_bytes_max).sum::<u64>() > UNCOUNTED_BYTES
+}
+
+/// How much a mutation adds to indexes; nothing if it cannot be much, and some megabytes if it is more. It reads all of
+/// the mutation.
 pub fn index_growth(mutation: &Mutation) -> IndexGrowth {
-    let indexed = mutation.updates().iter().filter(|update| is_indexed(update));
-    indexed.fold(IndexGrowth::default(), |growth, update| growth + growth_of(update))
+    growth_up_to(mutation, COUNTED_BYTES_MAX)
+}
+
+fn growth_up_to(mutation: &Mutation, size_bytes_max: u64) -> IndexGrowth {
+    let mut growth = IndexGrowth::default();
+    if !may_grow_indexes(mutation) {
+        return growth;
+    }
+    for update in mutation.updates().iter().filter(|update| is_indexed(update)) {
+        for indexer in indexers_of(update.table()) {
+            growth = growth + indexer.growth(update, size_bytes_max.saturating_sub(growth.size_bytes));
+        }
+    }
+    growth
 }
 
 fn is_indexed(update: &PartitionUpdate) -> bool {
     !update.table().indexes().is_empty()
-}
-
-fn growth_of(update: &PartitionUpdate) -> IndexGrowth {
-    if growth_bytes_max(update) <= UNCOUNTED_BYTES {
-        return IndexGrowth::default();
-    }
-    indexers_of(update.table()).iter().fold(IndexGrowth::default(), |growth, indexer| growth + indexer.growth(update))
 }
 
 /// A limit of the growth that follows from the size of an update. An entry takes at least a byte of the update, and
@@ -57,8 +70,8 @@ impl Writes {
 
     #[cold]
     fn checked_growth_bytes(&self, mutation: &Mutation) -> Result<usize, EngineError> {
-        let growth_bytes = index_growth(mutation).size_bytes;
         let growth_bytes_max = self.shared.log().record_size_max().saturating_mul(RECORDS_MAX);
+        let growth_bytes = growth_up_to(mutation, growth_bytes_max).size_bytes;
         match growth_bytes > growth_bytes_max {
             true => Err(EngineError::too_large(mutation.updates(), growth_bytes, growth_bytes_max)),
             false => Ok(growth_bytes as usize),

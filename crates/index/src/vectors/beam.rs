@@ -17,6 +17,10 @@ const CERTAIN_PART: usize = 4;
 /// The width is multiplied by this when more points are asked for.
 const WIDER: usize = 2;
 
+/// A walk in a graph above ends after this many points, because nothing interrupts it. It needs a few hundred, unless
+/// many points are equal.
+const STEPS_ABOVE_MAX: usize = 2_000;
+
 /// The points of a graph and their neighbours.
 pub(crate) trait Nodes {
     /// How many there are.
@@ -166,7 +170,7 @@ impl Beam {
     fn descend(&mut self, nodes: &dyn Nodes, target: &Target) -> Result<(), SSTableError> {
         let Some(above) = nodes.above() else { return Ok(()) };
         let mut beam = Beam::with_width(above.count(), WIDTH_ABOVE);
-        while !beam.walk(&*above, target, usize::MAX)? {}
+        beam.walk(&*above, target, STEPS_ABOVE_MAX)?;
         for _ in 0..WIDTH_ABOVE {
             let Some(near) = beam.take() else { break };
             self.visit(below(near.node), nodes, target)?;

@@ -56,7 +56,7 @@ fn candidates_are_the_rows_that_had_such_a_value_in_reading_order() {
                         _ => on_disk.push((entry.to_vec(), length)),
                     }
                 });
-                assert_eq!(indexer.growth(&update).entries, put_count, "{name}");
+                assert_eq!(indexer.growth(&update, u64::MAX).entries, put_count, "{name}");
             }
             assert_eq!(growth, memory.used_bytes() as i64, "what puts report is what the index uses");
             let disk = disk();

@@ -30,11 +30,13 @@ fn index_of(table: &Arc<Table>, analysis: Analysis, texts: &[&str]) -> (Indexer,
         update.row(&[], &blob);
         let (update, mut count, mut bytes) = (update.build(), 0, 0);
         indexer.of_update(&update, &mut Vec::new(), |entry, term_length| {
-            memory.put(key.token(), entry, term_length);
-            (count, bytes) = (count + 1, bytes + entry.len() as u64);
+            if memory.put(key.token(), entry, term_length) > 0 {
+                (count, bytes) = (count + 1, bytes + entry.len() as u64);
+            }
         });
-        let growth = indexer.growth(&update);
+        let growth = indexer.growth(&update, u64::MAX);
         assert_eq!(growth.entries, count, "{text}");
+        assert!(indexer.growth(&update, 0).entries <= 1, "counting ends");
         assert!((bytes..bytes + 64 * count + 1).contains(&growth.size_bytes), "{growth:?} for {bytes} bytes of {text}");
     }
     (indexer, memory)

@@ -3,7 +3,7 @@
 //!
 //! The guardrails are off by default, so a small write is examined a second time only if one of them is set.
 
-use engine::{Indexer, index_growth};
+use engine::{Indexer, index_growth, may_grow_indexes};
 use model::{Index, IndexClass, IndexPart, Mutation, PartitionUpdate};
 use types::CqlType;
 
@@ -15,11 +15,17 @@ use crate::guardrail::{Guardrail, SAI_FROZEN_TERM_SIZE, SAI_STRING_TERM_SIZE, SA
 /// The bytes of a map's entry besides key and value: here, and in Cassandra.
 const ENTRY_BYTES: (usize, usize) = (8, 6);
 
+/// How much more it costs to count the terms of some bytes than to read them.
+const COUNTING_FACTOR: u64 = 8;
+
 /// Checks the terms of a write. One that adds many entries is counted as work, so that it is made on a thread that may
 /// be blocked.
 pub(super) fn check(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
-    let growth = index_growth(mutation);
-    execution.work(growth.entries + steps_of_bytes(growth.size_bytes as usize))?;
+    if may_grow_indexes(mutation) {
+        execution.work(COUNTING_FACTOR * steps_of_bytes(mutation.record_size()))?;
+        let growth = index_growth(mutation);
+        execution.work(growth.entries + steps_of_bytes(growth.size_bytes as usize))?;
+    }
     if execution.processor.watches_terms() { check_guardrails(mutation, execution) } else { Ok(()) }
 }
 

@@ -88,6 +88,11 @@ fn a_write_whose_entries_have_many_times_its_size_is_refused() {
         );
         assert!(node.rows("SELECT k FROM t").is_empty());
     }
+    // A value that is there often has one entry.
+    node.run("CREATE TABLE m (k text PRIMARY KEY, m map<int, int>)");
+    node.run("CREATE INDEX ON m (values(m))");
+    let pairs: Vec<_> = (0..5_000).map(|key| format!("{key}: {}", key % 10)).collect();
+    node.run(&format!("INSERT INTO m (k, m) VALUES ('{}', {{{}}})", "k".repeat(2_000), pairs.join(", ")));
     node.run(&insert("k", 4_000));
     for kind in ["", "UNLOGGED "] {
         let inserts: Vec<_> = ["a", "b", "c"].iter().map(|key| insert(&long(key), 20)).collect();
