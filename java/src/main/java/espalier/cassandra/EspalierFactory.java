@@ -146,8 +146,8 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
             NativeLibrary.ensureLoaded();
             try
             {
-                return new NativeMemtable(lowerBound, table, owner, MemtableHandle.open(table.get(),
-                                                                                                  owner.localRangeSplits(shards)));
+                MemtableHandle handle = MemtableHandle.open(table.get(), owner.localRangeSplits(shards));
+                return new NativeMemtable(lowerBound, table, owner, handle);
             }
             catch (IllegalStateException refused)
             {
