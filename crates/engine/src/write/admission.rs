@@ -46,16 +46,21 @@ impl<'w> Write<'w> {
 
     /// Admits the write once there are room and memory for it.
     pub async fn admit(self) -> Result<Admitted<'w>, EngineError> {
+        let size_bytes = self.writes.size_bytes(self.mutation)?;
         let room = in_memory::reserve(self.mutation, self.stores).await?;
-        self.admit_reserved(room).await
+        Ok(self.take_memory(room, size_bytes).await)
     }
 
-    /// Admits a write once there is memory. Its room is already reserved, by the write itself or by its batch.
+    /// Admits a write once there is memory. Its room is already reserved by its batch.
     pub async fn admit_reserved(self, room: Reservations) -> Result<Admitted<'w>, EngineError> {
-        self.check();
         let size_bytes = self.writes.size_bytes(self.mutation)?;
+        Ok(self.take_memory(room, size_bytes).await)
+    }
+
+    async fn take_memory(self, room: Reservations, size_bytes: usize) -> Admitted<'w> {
+        self.check();
         let memory = self.writes.shared.pool().take(size_bytes).await;
-        Ok(Admitted { write: self, room, memory, locks: HeldLocks::NONE })
+        Admitted { write: self, room, memory, locks: HeldLocks::NONE }
     }
 
     /// Admits a write for which an earlier attempt reserved room and memory.
