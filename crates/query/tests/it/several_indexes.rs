@@ -97,35 +97,44 @@ fn most_rows_that_one_of_the_indexes_lacks_are_not_read() {
     assert!(count < 10, "{count} of 501 rows were read");
 }
 
-/// Both have more rows than are read of an index at once.
+/// A node whose log has room for all writes, so that none are flushed.
+fn node_that_keeps_rows_in_memory() -> TestNode {
+    let options = ProcessorOptions::default();
+    let mut node = TestNode::with_engine(&SimulatedDisk::new(), "/node", options, |options| {
+        options.commitlog.total_space_bytes = 64 << 20;
+    });
+    node.create_keyspace();
+    node
+}
+
+/// All have more rows than are read of an index at once. The one with fewer is the first one once, and then the second.
 #[test]
 fn of_two_indexes_with_many_rows_the_one_with_fewer_is_read() {
-    let node = TestNode::with(&["CREATE TABLE t (p int PRIMARY KEY, x int, y int)"]);
-    for column in ["x", "y"] {
+    const ROWS: usize = 5_000;
+    let node = node_that_keeps_rows_in_memory();
+    node.run("CREATE TABLE t (p int PRIMARY KEY, x int, y int, z int)");
+    for column in ["x", "y", "z"] {
         node.run(&format!("CREATE INDEX of_{column} ON t ({column}) USING 'sai'"));
     }
-    for row in 0..5000 {
-        node.run(&format!("INSERT INTO t (p, x, y) VALUES ({row}, {}, {})", row % 2, row % 4));
+    for row in 0..ROWS {
+        let (half, quarter) = (row % 2, row % 4);
+        node.run(&format!("INSERT INTO t (p, x, y, z) VALUES ({row}, {quarter}, {half}, {quarter})"));
     }
     let table = node.processor.schema().table("ks", "t").unwrap().clone();
     node.processor.engine().flush(&table).unwrap();
-    for condition in ["x = 0 AND y = 0", "y = 0 AND x = 0"] {
+    assert_eq!(node.processor.engine().table_stats(&table).unwrap().sstable_count, 1, "all rows are in one file");
+    for (condition, fewer) in [("x = 0 AND y = 0", "of_x"), ("y = 0 AND z = 0", "of_z")] {
         let statement = format!("SELECT p FROM t WHERE {condition}");
-        assert_eq!(node.rows(&statement).len(), 5000 / 4);
-        let events = node.trace(&statement);
-        assert!(events.iter().any(|event| event.starts_with("Index of_y gave")), "{condition}: {events:?}");
+        assert_eq!(node.rows(&statement).len(), ROWS / 4);
+        let (events, expected) = (node.trace(&statement), format!("Index {fewer} gave"));
+        assert!(events.iter().any(|event| event.starts_with(&expected)), "{condition}: {events:?}");
     }
 }
 
 /// While all rows are in one memtable, only those are read that the first two indexes have both.
 #[test]
 fn rows_in_memory_that_one_of_two_indexes_lacks_are_never_read() {
-    // The log has room for all writes, so that none are flushed.
-    let options = ProcessorOptions::default();
-    let mut node = TestNode::with_engine(&SimulatedDisk::new(), "/node", options, |options| {
-        options.commitlog.total_space_bytes = 64 << 20;
-    });
-    node.create_keyspace();
+    let node = node_that_keeps_rows_in_memory();
     node.run("CREATE TABLE t (p int, c int, s int static, x int, y int, z int, PRIMARY KEY (p, c))");
     for column in ["x", "y", "z", "s"] {
         node.run(&format!("CREATE INDEX of_{column} ON t ({column}) USING 'sai'"));
