@@ -1,6 +1,8 @@
 """Mode `storage` of the plugin: the tables of `stored` are in our engine inside Cassandra, those of `stock` in Cassandra's own memtables and
 SSTables. The same statements go to both, and then every read is the same: written, after kill -9 without Cassandra's log, after a restart,
 altered, moved out of the mode and back, and truncated.
+
+Cassandra's settings for storage and snapshots are those of the configuration file that it ships with.
 """
 
 import shutil
@@ -8,7 +10,8 @@ import struct
 import time
 from pathlib import Path
 
-from proof.oracle.cassandra import Cassandra
+from proof import places
+from proof.oracle.cassandra import Cassandra, tool
 from proof.plugin.node import KEYSPACES as MEMTABLE_KEYSPACES, READS as ALL_READS, SCHEMA as ALL_SCHEMA, Proof, archive_log, memtables, rows
 from proof.wire import Connection, Error
 
@@ -20,10 +23,16 @@ TABLES = ("wide", "plain", "counts", "indexed")
 STREAMED = ("wide", "plain")
 BATCHES = ("BEGIN BATCH", "BEGIN UNLOGGED BATCH")
 INSERT = "INSERT INTO {ks}.indexed (k, c, v, w) VALUES (1, 1, 1, 'w1') USING TIMESTAMP 1"
+COPIED = "(k int, c int, u pair, f frozen<pair>, l list<frozen<pair>>, v text, PRIMARY KEY (k, c)) WITH memtable = "
+COPIED_ROW = ("INSERT INTO stored.copied (k, c, u, f, l, v) VALUES ({k}, {c}, {{a: {c}, b: 'u'}}, {{a: {k}, b: 'f', c: 3}}, [{{b: 'l'}}], 'v{k}') "
+              "USING TIMESTAMP 1")
+# As Cassandra's cassandra.yaml has them; the oracle's has other ones.
+AS_SHIPPED = {"uuid_sstable_identifiers_enabled": "false"}
 # Each range of tokens goes to SSTables of its own.
 SHARDS = "{'class': 'UnifiedCompactionStrategy', 'base_shard_count': '4', 'min_sstable_size': '0B'}"
 # The plugin looks twice a second whether writes may skip Cassandra's log.
 SETTLE_SECONDS = 3
+JMX_PORT = "cassandra.jmx.local.port"
 
 
 class StorageProof(Proof):
@@ -60,7 +69,7 @@ class StorageProof(Proof):
 
 def prove(jar, seed: int, statements: int, library=None) -> tuple[int, int]:
     """Returns how many checks passed and failed."""
-    with Cassandra.start(plugin=jar, durable=True, library=library) as node:
+    with Cassandra.start(plugin=jar, durable=True, library=library, sstable_format="nb", auto_snapshot=True, settings=AS_SHIPPED) as node:
         proof = StorageProof(node, seed)
         with Connection(node.host, node.port) as connection:
             for keyspace in KEYSPACES:
@@ -95,6 +104,7 @@ def write_and_crash(proof: StorageProof, statements: int) -> None:
     proof.node.end()
     refuse_starts(proof)
     proof.node.properties["cassandra.size_recorder_interval"] = "1"
+    proof.node.properties[JMX_PORT] = str(places.free_ports(1)[0])
     proof.node.launch()
     proof.compare("after a drain and starts that were refused")
     for name in ("size_estimates", "table_estimates"):
@@ -232,15 +242,48 @@ def move(proof: StorageProof, statements: int) -> None:
 
 
 def snapshot_and_truncate(proof: StorageProof) -> None:
-    node = proof.node
-    node.command("take_snapshot", "stored", "counts", "taken")
-    files = list((node.directory / "espalier").glob("data/t*/counts-*/snapshots/taken/*-Data.db"))
-    proof.check("a snapshot has the table's files", len(files) > 0)
-    with Connection(node.host, node.port) as connection:
+    take_snapshots(proof)
+    with Connection(proof.node.host, proof.node.port) as connection:
         proof.both(connection, "TRUNCATE {ks}.wide")
         proof.compare("truncated")
         proof.both(connection, "TRUNCATE {ks}.plain")
     proof.compare("both truncated")
+    proof.check("TRUNCATE leaves a snapshot", bool(files_of_snapshot(proof, "wide", "truncated-*")))
+
+
+def take_snapshots(proof: StorageProof) -> None:
+    """Cassandra has the files of a snapshot among its own: it removes them, and another table takes them in."""
+    node = proof.node
+    with Connection(node.host, node.port) as connection:
+        proof.alter(connection, f"CREATE TABLE stored.copied {COPIED} 'espalier_storage'")
+        proof.alter(connection, f"CREATE TABLE stored.restored {COPIED} 'default'")
+        for k in range(3):
+            for c in range(3):
+                proof.alter(connection, COPIED_ROW.format(k=k, c=c))
+        proof.alter(connection, "DELETE FROM stored.copied USING TIMESTAMP 2 WHERE k = 1 AND c = 1")
+        for when in ("a snapshot", "a snapshot under a name that was cleared"):
+            node.command("take_snapshot", "stored", "copied", "taken")
+            proof.check(f"{when} has the table's files", bool(files_of_snapshot(proof, "copied", "taken")))
+            if when == "a snapshot":
+                nodetool(proof, "clearsnapshot", "-t", "taken", "stored")
+                proof.check("a cleared snapshot has no files", not files_of_snapshot(proof, "copied", "*"))
+        directory, = {path.parent for path in files_of_snapshot(proof, "copied", "taken")}
+        node.import_tables("stored", "restored", directory)
+        written, restored = (rows(connection, f"SELECT * FROM stored.{table}") for table in ("copied", "restored"))
+        proof.check("a snapshot that is imported has the rows", len(written) == 8 and written == restored, f"{restored} in place of {written}")
+        left = list((node.directory / "espalier").glob("data/t*/*/snapshots/*"))
+        proof.check("the engine has no snapshots of its own", not left, str(left))
+        for table in ("copied", "restored"):
+            proof.alter(connection, f"DROP TABLE stored.{table}")
+
+
+def files_of_snapshot(proof: StorageProof, table: str, name: str) -> list[Path]:
+    return list((proof.node.directory / "data" / "stored").glob(f"{table}-*/snapshots/{name}/*-Data.db"))
+
+
+def nodetool(proof: StorageProof, *arguments: str) -> None:
+    done = tool("org.apache.cassandra.tools.NodeTool", "-h", "127.0.0.1", "-p", proof.node.properties[JMX_PORT], *arguments)
+    proof.check(f"nodetool {' '.join(arguments)}", done.returncode == 0, done.stdout + done.stderr)
 
 
 def stream(proof: StorageProof, statements: int) -> None:
@@ -286,6 +329,7 @@ def drop(proof: StorageProof) -> None:
         proof.alter(connection, "DROP TABLE stored.counts")
     wait_until(lambda: not has_files(proof, "counts"))
     proof.check("a dropped table has no files", not has_files(proof, "counts"))
+    proof.check("DROP TABLE leaves a snapshot", bool(files_of_snapshot(proof, "counts", "dropped-*")))
 
 
 def estimated(proof: StorageProof, name: str, table: str) -> tuple[int, int]:

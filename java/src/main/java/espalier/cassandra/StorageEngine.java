@@ -2,6 +2,7 @@ package espalier.cassandra;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.util.Collection;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
@@ -144,6 +145,12 @@ final class StorageEngine
             reply.check(Native.takeChanges(rest, reply.address(), reply.capacity()));
         }
         return StandardCharsets.UTF_8.decode(reply.content()).toString();
+    }
+
+    /** Where the engine keeps its files. */
+    Path directory()
+    {
+        return settings.directory;
     }
 
     /** Whether the engine has a table of that id. */

@@ -5,7 +5,6 @@ import java.io.UncheckedIOException;
 import java.util.Iterator;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
-import java.util.stream.Collectors;
 
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -16,7 +15,6 @@ import org.apache.cassandra.db.DataRange;
 import org.apache.cassandra.db.DecoratedKey;
 import org.apache.cassandra.db.PartitionPosition;
 import org.apache.cassandra.db.RegularAndStaticColumns;
-import org.apache.cassandra.db.SchemaCQLHelper;
 import org.apache.cassandra.db.Slices;
 import org.apache.cassandra.db.commitlog.CommitLog;
 import org.apache.cassandra.db.commitlog.CommitLogPosition;
@@ -36,7 +34,6 @@ import org.apache.cassandra.io.sstable.format.SSTableReader;
 import org.apache.cassandra.locator.TokenMetadata;
 import org.apache.cassandra.net.MessagingService;
 import org.apache.cassandra.schema.IndexMetadata;
-import org.apache.cassandra.schema.Schema;
 import org.apache.cassandra.schema.TableMetadataRef;
 import org.apache.cassandra.service.StorageService;
 import org.apache.cassandra.utils.FBUtilities;
@@ -329,9 +326,7 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     @Override
     public void performSnapshot(String name)
     {
-        String statements = SchemaCQLHelper.reCreateStatementsForSchemaCql(metadata(), Schema.instance.getKeyspaceMetadata(metadata().keyspace))
-                                           .collect(Collectors.joining("\n"));
-        handle.snapshot(Requests.snapshot(name, statements));
+        EngineSnapshot.addTo(name, (ColumnFamilyStore) owner, engine, handle);
     }
 
     /**
