@@ -3,7 +3,9 @@ package espalier.cassandra;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
 
+import org.apache.cassandra.config.Config;
 import org.apache.cassandra.config.Config.MemtableAllocationType;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.cql3.statements.schema.CreateTableStatement;
@@ -40,6 +42,37 @@ final class Refusals
         checkPartitioner(RandomPartitioner.instance, false);
         checkPartitioner(ByteOrderedPartitioner.instance, false);
         checkPartitioner(new LocalPartitioner(UTF8Type.instance), false);
+        Config config = DatabaseDescriptor.getRawConfig();
+        checkSetting("transparent_data_encryption_options", isOn -> config.transparent_data_encryption_options.enabled = isOn);
+        checkSetting("incremental_backups", isOn -> config.incremental_backups = isOn);
+    }
+
+    /** The first table of mode {@code storage} is refused, before an engine is opened. */
+    private static void checkSetting(String name, Consumer<Boolean> setting)
+    {
+        setting.accept(true);
+        String refusal = "";
+        try
+        {
+            created(EspalierMemtable.factory(new HashMap<>(Map.of("mode", "storage", "directory", "/nowhere"))),
+                    CreateTableStatement.parse(TABLE, "ks").build());
+        }
+        catch (ConfigurationException refused)
+        {
+            refusal = refused.getMessage();
+        }
+        finally
+        {
+            setting.accept(false);
+        }
+        if (!refusal.contains("not supported with " + name))
+            throw new AssertionError("with " + name + ": '" + refusal + "'");
+    }
+
+    private static Memtable created(Memtable.Factory factory, TableMetadata table)
+    {
+        return factory.create(new AtomicReference<>(CommitLogPosition.NONE), TableMetadataRef.forOfflineTools(table),
+                              new MemtableComparison.Owner());
     }
 
     private static void checkAllocation(MemtableAllocationType type)
@@ -71,8 +104,7 @@ final class Refusals
     {
         TableMetadata table = CreateTableStatement.parse(TABLE, "ks").partitioner(partitioner).build();
         Memtable.Factory factory = EspalierMemtable.factory(new HashMap<>(Map.of("mode", "memtable", "shards", "1")));
-        Memtable memtable = factory.create(new AtomicReference<>(CommitLogPosition.NONE), TableMetadataRef.forOfflineTools(table),
-                                           new MemtableComparison.Owner());
+        Memtable memtable = created(factory, table);
         if (isCarried ? !(memtable instanceof NativeMemtable) : !(memtable instanceof TrieMemtable))
             throw new AssertionError(partitioner.getClass() + ": " + memtable.getClass());
     }

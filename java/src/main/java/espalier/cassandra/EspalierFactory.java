@@ -98,7 +98,7 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
         if (!DatabaseDescriptor.isDaemonInitialized() || !StorageService.instance.isDaemonSetupCompleted())
             return;
         if (isStorage)
-            StorageFactory.refuseArchive();
+            StorageFactory.refuseSettings();
         try
         {
             StorageEngine.of(settings);

@@ -7,6 +7,7 @@ import com.google.common.base.Strings;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
+import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.db.commitlog.CommitLog;
 import org.apache.cassandra.db.commitlog.CommitLogPosition;
 import org.apache.cassandra.db.memtable.Memtable;
@@ -39,7 +40,7 @@ final class StorageFactory implements Memtable.Factory, StorageUser
     public Memtable create(AtomicReference<CommitLogPosition> lowerBound, TableMetadataRef reference, Memtable.Owner owner)
     {
         if (this.engine == null)
-            refuseArchive();
+            refuseSettings();
         StorageEngine engine = StorageEngine.of(settings);
         this.engine = engine;
         TableMetadata table = reference.get();
@@ -68,16 +69,27 @@ final class StorageFactory implements Memtable.Factory, StorageUser
         return stock.create(lowerBound, reference, owner);
     }
 
-    /** Cassandra's log, which is what is archived and restored to a point in time, does not have the rows of this mode. */
-    static void refuseArchive()
+    /** Throws a {@link ConfigurationException} if Cassandra would do with its own files what it cannot do with the engine's. */
+    static void refuseSettings()
+    {
+        String setting = unsupportedSetting();
+        if (setting != null)
+            throw new ConfigurationException("EspalierMemtable: mode 'storage' is not supported with " + setting);
+    }
+
+    private static String unsupportedSetting()
     {
         CommitLog log = CommitLog.instance;
-        String reason = !Strings.isNullOrEmpty(log.getArchiveCommand()) ? "archive_command"
-                      : !Strings.isNullOrEmpty(log.getRestoreCommand()) ? "restore_command"
-                      : log.getRestorePointInTime() != Long.MAX_VALUE ? "restore_point_in_time" : null;
-        if (reason != null)
-            throw new ConfigurationException("EspalierMemtable: mode 'storage' is not supported with " + reason
-                                             + " in commitlog_archiving.properties: Cassandra's commit log does not have the rows");
+        String archive = !Strings.isNullOrEmpty(log.getArchiveCommand()) ? "archive_command"
+                       : !Strings.isNullOrEmpty(log.getRestoreCommand()) ? "restore_command"
+                       : log.getRestorePointInTime() != Long.MAX_VALUE ? "restore_point_in_time" : null;
+        if (archive != null)
+            return archive + " in commitlog_archiving.properties: Cassandra's commit log does not have the rows";
+        if (DatabaseDescriptor.getEncryptionContext().isEnabled())
+            return "transparent_data_encryption_options: the engine's files are not encrypted";
+        if (DatabaseDescriptor.isIncrementalBackupsEnabled())
+            return "incremental_backups: Cassandra has no SSTables of the rows";
+        return null;
     }
 
     /** Why a table gets Cassandra's own memtable; null if it does not. */
