@@ -393,7 +393,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_countKeys(
 
 /// `long usage(long memtable, long out, long capacity)`: the reply has the number of partitions, the bytes in use,
 /// reusable and held, the writes that found no other writer and those that did, and the nanoseconds that these waited.
-/// All are 0 once the memtable was discarded.
+/// All are 0 once the memtable was discarded. The bytes in use of each shard follow, as far as there is room.
 ///
 /// # Safety
 /// Promises 2 and 3.
@@ -411,14 +411,15 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_usage(
     let memtable = unsafe { guest(memtable) };
     guard(out, |out| {
         let mut reply = Reply::new(out);
-        let numbers = memtable?.usage().map_or([0; 7], |usage| {
+        let usage = memtable?.usage();
+        let numbers = usage.as_ref().map_or([0; 7], |usage| {
             let puts = usage.puts;
             let waited_nanos = u64::try_from(puts.waited.as_nanos()).unwrap_or(u64::MAX);
             let (used, reusable) = (usage.used_bytes, usage.reusable_bytes);
             let committed = usage.committed_bytes;
             [usage.partition_count, used, reusable, committed, puts.uncontended, puts.contended, waited_nanos]
         });
-        numbers.iter().for_each(|number| {
+        numbers.iter().chain(usage.iter().flat_map(|usage| &usage.shard_bytes)).for_each(|number| {
             reply.push(&number.to_be_bytes(), 0);
         });
         reply.finish(0, Status::Content);

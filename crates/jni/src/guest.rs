@@ -65,7 +65,7 @@ struct Stored {
 }
 
 /// What a memtable holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Usage {
     /// The number of partitions; for a table of the engine an upper bound of it, 0 only if there is none.
     pub partition_count: u64,
@@ -77,6 +77,8 @@ pub struct Usage {
     pub committed_bytes: u64,
     /// The updates by whether they found another writer; none for a table of the engine.
     pub puts: PutCounts,
+    /// Bytes in use of each shard; none for a table of the engine.
+    pub shard_bytes: Vec<u64>,
 }
 
 /// How an update changed the memory of a memtable.
@@ -303,6 +305,7 @@ impl Guest {
                     reusable_bytes: memory.reusable_bytes,
                     committed_bytes: memory.committed_bytes,
                     puts: memtable.puts().into_iter().fold(PutCounts::default(), PutCounts::and),
+                    shard_bytes: memtable.used_bytes_of_shards(),
                 })
             }
             Content::Stored(stored) => {
@@ -314,6 +317,7 @@ impl Guest {
                     reusable_bytes: 0,
                     committed_bytes: stats.memtable_committed_bytes,
                     puts: PutCounts::default(),
+                    shard_bytes: Vec::new(),
                 })
             }
         }

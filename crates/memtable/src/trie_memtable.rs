@@ -83,6 +83,11 @@ impl TrieMemtable {
         self.shards[self.shard_of(token)].trie.is_half_full()
     }
 
+    /// The bytes in use of each shard, in the order of their tokens.
+    pub fn used_bytes_of_shards(&self) -> Vec<u64> {
+        self.shards.iter().map(|shard| shard.memory().used as u64).collect()
+    }
+
     pub(crate) fn layout(&self) -> &Layout {
         self.layout.newest()
     }

@@ -84,6 +84,20 @@ fn a_division_of_the_tokens_that_is_cut_or_does_not_rise_is_refused() {
 }
 
 #[test]
+fn the_shard_of_an_update_is_the_only_one_that_grows() {
+    let vector = &vectors()[0];
+    let token = i64::from_be_bytes(*vector.request[1..].first_chunk().unwrap());
+    let firsts: Vec<u8> = [token, token + 1].iter().flat_map(|first| first.to_be_bytes()).collect();
+    let guest = Guest::open(vector.table, &firsts, 0).unwrap();
+    let before = guest.usage().unwrap().shard_bytes;
+    guest.put(vector.update).unwrap();
+    let usage = guest.usage().unwrap();
+    let grown: Vec<_> = before.iter().zip(&usage.shard_bytes).map(|(before, after)| after > before).collect();
+    assert_eq!(grown, [false, true, false], "{before:?}, then {:?}", usage.shard_bytes);
+    assert_eq!(usage.shard_bytes.iter().sum::<u64>(), usage.used_bytes);
+}
+
+#[test]
 fn an_update_that_is_applied_twice_changes_nothing_more() {
     for vector in vectors() {
         let guest = Guest::open(vector.table, &[], 0).unwrap();

@@ -19,6 +19,7 @@ import org.apache.cassandra.db.rows.BufferCell;
 import org.apache.cassandra.db.rows.Row;
 import org.apache.cassandra.db.rows.UnfilteredRowIterator;
 import org.apache.cassandra.index.transactions.UpdateTransaction;
+import org.apache.cassandra.metrics.CassandraMetricsRegistry;
 import org.apache.cassandra.metrics.TrieMemtableMetricsView;
 import org.apache.cassandra.schema.ColumnMetadata;
 import org.apache.cassandra.schema.TableMetadata;
@@ -100,6 +101,9 @@ final class FullMemtables
         if (rowsRead() != rows)
             throw new AssertionError(rowsRead() + " rows in place of " + rows);
         discard();
+        long largest = largestShardBytes();
+        if (largest < (long) rows * VALUE_BYTES)
+            throw new AssertionError("metrics: a shard with " + rows + " rows has " + largest + " bytes");
         TrieMemtableMetricsView metrics = new TrieMemtableMetricsView(table.keyspace, table.name);
         long puts = metrics.uncontendedPuts.getCount();
         // The one that was refused may count.
@@ -116,6 +120,16 @@ final class FullMemtables
         if (Memtable.getMemoryUsage(memtable).ownsOffHeap != 0)
             throw new AssertionError("a refused write keeps memory of the pool");
         discard();
+        if (largestShardBytes() >= VALUE_BYTES)
+            throw new AssertionError("metrics: an empty shard has " + largestShardBytes() + " bytes");
+    }
+
+    /** What Cassandra shows of the last flush. */
+    private long largestShardBytes()
+    {
+        String end = "Shard sizes during last flushMax." + table.keyspace + "." + table.name;
+        return CassandraMetricsRegistry.Metrics.getGauges((name, metric) -> name.endsWith(end)).values().stream()
+                                               .mapToLong(gauge -> (Long) gauge.getValue()).sum();
     }
 
     private void discard()

@@ -181,7 +181,7 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
     @Override
     public TableMetrics.ReleasableMetric createMemtableMetrics(TableMetadataRef table)
     {
-        return stock.createMemtableMetrics(table);
+        return ShardMetrics.released(table.get(), stock.createMemtableMetrics(table));
     }
 
     @Override

@@ -191,27 +191,37 @@ final class MemtableHandle
         return new long[] { reply.content().getLong(), reply.content().getLong(24) };
     }
 
-    /** How many writes found no other writer of their shard, how many did, and how long these waited until they were applied. */
-    static final class Puts
+    /** What metrics tell of the shards of a memtable. */
+    static final class Shards
     {
+        /** How many writes found no other writer of their shard, how many did, and how long these waited. */
         final long uncontended, contended, waitedNanos;
+        /** The bytes in use of each shard. */
+        final long[] usedBytes;
 
-        Puts(long uncontended, long contended, long waitedNanos)
+        Shards(long uncontended, long contended, long waitedNanos, long[] usedBytes)
         {
             this.uncontended = uncontended;
             this.contended = contended;
             this.waitedNanos = waitedNanos;
+            this.usedBytes = usedBytes;
         }
     }
 
-    /** The writes of a memtable that is not discarded and not of the engine. */
-    Puts puts()
+    /** The shards of a memtable that is not discarded and not of the engine. */
+    Shards shards()
     {
         Buffers.Reply reply = Buffers.reply();
         long result = Native.usage(memtable, reply.address(), reply.capacity());
         Reference.reachabilityFence(this);
         reply.check(result);
-        return new Puts(reply.content().getLong(48), reply.content().getLong(56), reply.content().getLong(64));
+        ByteBuffer content = reply.content();
+        for (int number = 0; number < 4; number++)
+            content.getLong();
+        long uncontended = content.getLong(), contended = content.getLong(), waitedNanos = content.getLong();
+        long[] usedBytes = new long[content.remaining() / Long.BYTES];
+        content.asLongBuffer().get(usedBytes);
+        return new Shards(uncontended, contended, waitedNanos, usedBytes);
     }
 
     /** Notes the least timestamp of the rows that Cassandra has of a table of the engine itself; {@link Long#MAX_VALUE} if it has none. */

@@ -59,7 +59,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         MEMORY_POOL.offHeap.limit - (long) (MEMORY_POOL.offHeap.limit * DatabaseDescriptor.getMemtableCleanupThreshold());
 
     private final MemtableHandle handle;
-    private final PutMetrics metrics;
+    private final ShardMetrics metrics;
     private final AtomicLong usedBytes = new AtomicLong();
     private final AtomicBoolean switchRequested = new AtomicBoolean();
     private volatile boolean isWritten;
@@ -68,7 +68,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
     {
         super(lowerBound, table, owner);
         this.handle = handle;
-        this.metrics = new PutMetrics(handle, table.keyspace, table.name);
+        this.metrics = new ShardMetrics(handle, table.get());
     }
 
     @Override
@@ -346,7 +346,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
     @Override
     public void discard()
     {
-        metrics.follow();
+        metrics.flushed();
         super.discard();
         handle.discard();
     }
