@@ -63,6 +63,7 @@ plugin:
 	@cp target/release/libespalier_jni.so java/target/native/linux/$(ARCH)/
 	@mvn --batch-mode --quiet -f java/pom.xml package
 
+plugin-kill: CASES = 200
 plugin-kill: install plugin
 	@$(PYTHON) -m proof.plugin.kill --seed $(SEED) --cases $(CASES)
 

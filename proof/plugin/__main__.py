@@ -2,7 +2,7 @@
 one whose tables are in our engine, one with little memory and many writers, and one that is killed.
 
 usage: python -m proof.plugin [--seed 1] [--seeds 3] [--updates 600] [--statements 250] [--kills 3]
-       [--only memtables|node|storage|pressure|kill ...] [--jar FILE] [--library FILE]
+       [--only memtables|node|storage|pressure|kill ...] [--jar FILE] [--library FILE] [--java FILE]
 """
 
 import argparse
@@ -18,6 +18,7 @@ from proof.plugin import kill, node, pressure, storage
 HERE = Path(__file__).resolve().parent
 JAR = places.ROOT / "java" / "target" / "espalier-cassandra-0.1.0.jar"
 STORED_SEEDS = 2
+OLDEST_JAVA = "11"      # of those in which Cassandra 5.0 runs
 TOTALS = re.compile(r"^(\d+) passed, (\d+) failed$")
 # Cassandra's own native calls warn too; the trace below a warning says whose it is.
 WARNING_OF_JNI = re.compile(r"^(?:WARNING|FATAL ERROR) in native method.*\n(?:\s+(?:at|-).*\n)*?\s+at espalier\.cassandra\.", re.MULTILINE)
@@ -32,7 +33,8 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=("memtables", "node", "storage", "pressure", "kill"))
     parser.add_argument("--jar", type=lambda file: Path(file).resolve(), default=JAR)
-    parser.add_argument("--library", type=Path, help="a native library in place of the one in the jar")
+    parser.add_argument("--library", type=lambda file: Path(file).resolve(), help="a native library in place of the one in the jar")
+    parser.add_argument("--java", default="java", help="the Java, 11 or later, in which `memtables` run")
     options = parser.parse_args()
     proofs = {"memtables": lambda: compare_memtables(options),
               "node": lambda: node.prove(options.jar, options.seed, options.statements),
@@ -54,13 +56,13 @@ def compare_memtables(options: argparse.Namespace) -> tuple[int, int]:
     classes = directory / "classes"
     classes.mkdir()
     library = places.CASSANDRA / "lib"
-    subprocess.run(["javac", "-nowarn", "-d", classes, "-cp", f"{options.jar}:{library}/*", *sorted(HERE.glob("java/espalier/*/*.java"))],
-                   check=True)
+    subprocess.run(["javac", "-nowarn", "--release", OLDEST_JAVA, "-d", classes, "-cp", f"{options.jar}:{library}/*",
+                    *sorted(HERE.glob("java/espalier/*/*.java"))], check=True)
     native, storage_port, ssl = places.free_ports(3)
     cassandra.write_configuration(directory, native, storage_port, ssl, True)
     cassandra.add_plugin(directory)
     # The programs are short: what better code would save is less than what it costs.
-    command = ["java", "-Xcheck:jni", "-ea", "-XX:TieredStopAtLevel=1", *cassandra.java_flags(1024, [options.jar, classes]),
+    command = [options.java, "-Xcheck:jni", "-ea", "-XX:TieredStopAtLevel=1", *cassandra.java_flags(1024, [options.jar, classes]),
                f"-Dcassandra.config=file://{directory}/cassandra.yaml", f"-Dcassandra.storagedir={directory}",
                f"-Dlogback.configurationFile=file://{HERE.parent}/oracle/logback.xml"]
     if options.library:
