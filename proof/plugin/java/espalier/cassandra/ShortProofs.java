@@ -30,6 +30,7 @@ public final class ShortProofs
         proofs.put("memtables without room", FullMemtables::check);
         proofs.put("refused configurations and tables", Refusals::check);
         proofs.put("the tokens of shards", TokensOfShards::check);
+        proofs.put("what indexes are told", IndexCalls::check);
         int failed = 0;
         for (Map.Entry<String, ProofOfOne> proof : proofs.entrySet())
             try

@@ -6,11 +6,15 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Function;
 
 import org.apache.cassandra.config.DatabaseDescriptor;
+import org.apache.cassandra.db.Clustering;
 import org.apache.cassandra.db.ColumnFamilyStore;
 import org.apache.cassandra.db.DataRange;
 import org.apache.cassandra.db.DecoratedKey;
@@ -178,14 +182,26 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
             Iterator<RangeTombstone> ranges = deletions.rangeIterator(false);
             while (ranges.hasNext())
                 indexer.onRangeTombstone(ranges.next());
+            Function<Clustering<?>, Row> rows = rowsOf(update);
             for (Change change : changes)
-                change.tell(update, indexer);
+                change.tell(rows.apply(change.row.clustering()), indexer);
         }
         finally
         {
             indexer.commit();
         }
         return written;
+    }
+
+    /** The rows that an update has, by their clusterings. {@code getRow} adds what the update deletes beside them. */
+    private static Function<Clustering<?>, Row> rowsOf(PartitionUpdate update)
+    {
+        if (update.deletionInfo().isLive())
+            return update::getRow;
+        Map<Clustering<?>, Row> rows = new TreeMap<>(update.metadata().comparator);
+        for (Row row : update)
+            rows.put(row.clustering(), row);
+        return clustering -> clustering == Clustering.STATIC_CLUSTERING ? update.staticRow() : rows.get(clustering);
     }
 
     /** A row that an update changed. */
@@ -204,9 +220,8 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         }
 
         /** Rows that only lost what the update deletes are left out: Cassandra's memtables keep them beside the deletion. */
-        private void tell(PartitionUpdate update, UpdateTransaction indexer)
+        private void tell(Row written, UpdateTransaction indexer)
         {
-            Row written = update.getRow(row.clustering());
             if (written == null || written.isEmpty())
                 return;
             if (isNew)
