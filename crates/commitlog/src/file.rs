@@ -19,7 +19,7 @@ use crate::{Corruption, LogError, LogOptions};
 pub const FILE_NAME: &str = "commitlog.log";
 /// The file's name while it is incomplete.
 const NEW_FILE_NAME: &str = "commitlog.log.new";
-/// The file to which salvage moves a log that it cannot read at all, or the superblocks of one that it can.
+/// The file in which a salvage keeps a log that it cannot read, or the superblocks of a log that it can read.
 pub(crate) const DAMAGED_FILE_NAME: &str = "commitlog.damaged";
 /// How many bytes are prewritten at once.
 pub(crate) const CHUNK_SIZE: usize = 1 << 20;

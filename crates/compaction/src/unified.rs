@@ -9,7 +9,7 @@ use crate::options::UnifiedOptions;
 /// The assumed size of a flush if nothing is known.
 const FLUSH_SIZE_MIN: u64 = 1 << 20;
 
-/// All merges that could begin, the largest overlap first; of equals the lowest level.
+/// All merges that could begin, ordered by descending overlap, and then by level.
 pub(crate) fn picks(options: &UnifiedOptions, tables: &[TableMetadata], flush_size_bytes: u64) -> Vec<Pick> {
     let mut picks = Vec::new();
     for (level, members) in levels(options, tables, flush_size_bytes).into_iter().enumerate() {
@@ -114,7 +114,7 @@ impl<'t> Bucket<'t> {
     }
 }
 
-/// The merge that a bucket needs, if it does.
+/// The merge that a bucket needs, if there is one.
 fn pick(options: &UnifiedOptions, level: usize, bucket: &Bucket<'_>) -> Option<Pick> {
     let overlap = bucket.overlap();
     if overlap < options.threshold(level) {

@@ -1,14 +1,14 @@
-//! Entries that are read from a source at once, and what a source is.
+//! Batches of entries, and the sources from which they are read.
 
 use std::ops::Bound;
 
 use bytecomp::separator::NEXT_COMPONENT;
 use sstable::SSTableError;
 
-/// A batch ends when it reaches this size, bytes, or its number of entries.
+/// A batch is full when it has this many bytes, or its greatest number of entries.
 const BYTES_MAX: usize = 64 << 10;
 
-/// A batch has room for this many entries of this many bytes from its first entry on. Most batches have no more.
+/// The entries, and their bytes, for which a batch allocates memory with its first entry. Most batches need no more.
 const FEW_ENTRIES: usize = 8;
 const FEW_BYTES: usize = 512;
 
@@ -22,13 +22,13 @@ pub struct Batch {
     mark: Option<Mark>,
 }
 
-/// Where a file is read on behind the last entry of a batch: a place in a block, and the parts of the entry before it
-/// as they are stored there.
+/// The place after the last entry of a batch, from which the next batch is read. It has the stored parts of that last
+/// entry too, because the next entry is stored as a difference from them.
 #[derive(Debug)]
 pub(crate) struct Mark {
     /// The page of the block.
     pub page: u64,
-    /// The place in its content.
+    /// The offset in the block's content.
     pub at: usize,
     pub term: Vec<u8>,
     pub key: Vec<u8>,
@@ -40,12 +40,12 @@ impl Default for Batch {
     }
 }
 
-/// In place of a position that is not known.
+/// Stands for a position that is not known.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct BatchEntry {
-    /// The beginning of the key, which mostly decides the order.
+    /// The first bytes of the key, which decide most comparisons.
     beginning: u64,
     /// The position of the partition in the SSTable, or [`UNKNOWN`].
     position: u64,
@@ -53,7 +53,8 @@ struct BatchEntry {
     term_length: u32,
 }
 
-/// The first eight bytes of a key, with zeros behind a shorter one. A key with a smaller number is smaller.
+/// The first eight bytes of a key as a number. A shorter key is padded with zeros. A key with a smaller number is
+/// smaller.
 #[inline]
 pub(crate) fn beginning(key: &[u8]) -> u64 {
     match key.first_chunk() {
@@ -63,10 +64,10 @@ pub(crate) fn beginning(key: &[u8]) -> u64 {
 }
 
 impl Batch {
-    /// The number of entries at which a batch ends, unless another one is asked for.
+    /// The number of entries at which a batch is full, unless the caller chooses another one.
     pub(crate) const ENTRIES_MAX: usize = 512;
 
-    /// An empty batch that ends when it has this number of entries.
+    /// An empty batch that is full when it has this number of entries.
     pub(crate) fn with_entries_max(entries_max: usize) -> Batch {
         debug_assert!(entries_max > 0, "a batch has entries");
         Batch { bytes: Vec::new(), entries: Vec::new(), entries_max, is_last: false, mark: None }
@@ -78,19 +79,20 @@ impl Batch {
         self.mark = None;
     }
 
-    /// Removes all entries, so that the same source can fill the batch with entries behind them.
+    /// Removes all entries, so that the same source can fill the batch with the entries that follow.
     pub fn clear_to_read_on(&mut self) {
         self.bytes.clear();
         self.entries.clear();
         self.is_last = false;
     }
 
-    /// Notes where the source is read on.
+    /// Sets the place from which the source continues.
     pub(crate) fn set_mark(&mut self, mark: Mark) {
         self.mark = Some(mark);
     }
 
-    /// Where the source is read on, if it noted that. The next entry that it gives is not before this place.
+    /// The place from which the source continues, if the source has set it. The next entry of the source is at this
+    /// place or later.
     pub(crate) fn take_mark(&mut self) -> Option<Mark> {
         self.mark.take()
     }
@@ -102,14 +104,14 @@ impl Batch {
         self.keep_last(term_length, UNKNOWN);
     }
 
-    /// Reads an entry behind the others, where it is no part of the batch until it is kept.
+    /// Appends the bytes of an entry to the buffer. The entry becomes a part of the batch when it is kept.
     pub(crate) fn read<E>(&mut self, read: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<&[u8], E> {
         let start = self.begin_entry();
         read(&mut self.bytes)?;
         Ok(&self.bytes[start..])
     }
 
-    /// Removes what is behind the kept entries. Returns where the next one begins.
+    /// Removes the bytes after the kept entries. Returns where the next entry begins.
     fn begin_entry(&mut self) -> usize {
         if self.entries.is_empty() {
             self.entries.reserve(FEW_ENTRIES);
@@ -135,7 +137,7 @@ impl Batch {
         self.entries.last().map_or(0, |last| last.end as usize)
     }
 
-    /// Whether a source must add no more.
+    /// Whether the batch is full.
     pub fn is_full(&self) -> bool {
         self.entries.len() >= self.entries_max || self.kept_bytes() >= BYTES_MAX
     }
@@ -150,16 +152,16 @@ impl Batch {
         self.is_last
     }
 
-    /// How many entries are known to follow this index. If the batch is not the last one, these are at least as many as
-    /// a full batch has, although it may have few because they are long.
+    /// How many entries are known to follow this index. If the batch is not the last one, this is at least the greatest
+    /// number of entries of a batch, although a batch of long entries has fewer.
     pub(crate) fn known_count(&self, from: usize) -> usize {
         let known = self.len() - from;
         if self.is_last { known } else { known.max(Batch::ENTRIES_MAX) }
     }
 
     /// About how many entries with one term follow this index, all with keys before `end`. Entries are in the order of
-    /// their tokens, which are spread evenly, so the tokens that a batch covers tell how many have the others. If it
-    /// has one partition, as many as [`known_count`](Self::known_count) says.
+    /// their tokens, which are spread evenly, so the number is estimated from the part of the tokens that the batch
+    /// covers. If the batch has one partition, the estimate is [`known_count`](Self::known_count).
     pub(crate) fn estimated_count(&self, from: usize, end: &[u8]) -> usize {
         let known = self.known_count(from);
         let (Some(first), Some(last)) = (self.entries.get(from), self.entries.last()) else { return known };
@@ -200,8 +202,8 @@ impl Batch {
         self.entries.get(index).map(|entry| entry.position).filter(|position| *position != UNKNOWN)
     }
 
-    /// The index, not below `from`, of the first entry whose key is not before this one. All entries have one term. It
-    /// is mostly near, so steps from `from` on become longer.
+    /// The index, not below `from`, of the first entry whose key is not before this one. All entries have the same
+    /// term. The entry is usually near, so this is a galloping search.
     pub fn first_not_before(&self, from: usize, key: &[u8]) -> usize {
         let beginning = beginning(key);
         let is_before = |index: usize| match self.entries.get(index) {
@@ -229,14 +231,14 @@ impl Batch {
 
 /// The entries of one index in one source, in byte order. It is read batch by batch.
 pub trait Source: Send + Sync {
-    /// Adds the entries from `start` on and before `end` to an empty batch, until that is full or there are no more,
-    /// which it notes there. They must be behind the entries that the batch had before
-    /// [`clear_to_read_on`](Batch::clear_to_read_on). With `may_block` false it fails where it would
-    /// have to wait for a device.
+    /// Adds the entries from `start` to `end` (exclusive) to an empty batch, until the batch is full. If there are no
+    /// more entries, it marks the batch as the last one. The range must follow the entries that the batch had before
+    /// [`clear_to_read_on`](Batch::clear_to_read_on). With `may_block` false it fails where it would have to wait for a
+    /// device.
     fn read(&self, start: Bound<&[u8]>, end: &[u8], may_block: bool, batch: &mut Batch) -> Result<(), SSTableError>;
 
-    /// The number of the open SSTable that positions are in: see [`sstable::SSTableReader::number`]. `None` if they are
-    /// not known.
+    /// The number of the open SSTable to which positions refer ([`sstable::SSTableReader::number`]). `None` if the
+    /// source has no positions.
     fn sstable(&self) -> Option<u64> {
         None
     }

@@ -1,7 +1,7 @@
-//! Blocks of entries. The term of an entry begins with what it has in common with the term before it, and so does its
-//! key: terms repeat or ascend, and keys often begin with the same bytes, whatever the term. A token that follows from
-//! the key is left out. Behind each entry may be the position of its partition. Some entries share nothing with the one
-//! before: a search begins at one of these. The layout is in FORMAT.md.
+//! Blocks of entries. The term and the key of an entry are stored as differences from those of the entry before it:
+//! terms repeat or ascend, and keys often begin with the same bytes. A token that can be computed from the key is not
+//! stored. The position of an entry's partition may follow the entry. Restart entries, at which a search begins, are
+//! stored completely. The layout is in FORMAT.md.
 
 use blockio::prefetch;
 use bytecomp::decode_leading_key;
@@ -17,22 +17,22 @@ pub(crate) const HEAD_BYTES: usize = 4;
 const CONTENT_BYTES: usize = TRIE_PAGE_BYTES - HEAD_BYTES;
 /// Set in the head of a block whose entries have their tokens.
 const WITH_TOKENS: u32 = 1 << 31;
-/// Where the head has the number of bytes of each position, and the most that there may be.
+/// The bits of the head that have the number of bytes of each position, and the greatest number.
 const POSITION_SHIFT: u32 = 28;
 pub(crate) const POSITION_BYTES_MAX: usize = 7;
-/// The rest of the head is the length.
+/// The bits of the head that have the length.
 const LENGTH_MASK: u32 = (1 << POSITION_SHIFT) - 1;
-/// The first entry behind this many bytes is one that shares nothing with the one before it.
+/// The first entry after this many bytes is a restart entry.
 const RESTART_BYTES: usize = 512;
-/// The bytes of a place of such an entry, and of their number.
+/// The bytes of the place of a restart entry, and of the number of restart entries.
 const PLACE_BYTES: usize = 2;
-/// A separator and a token, which a key without its token lacks.
+/// The bytes that are left out of a key without its token: a separator and the token.
 const TOKEN_BYTES: usize = 9;
-/// The room for a part of an entry at first.
+/// The bytes that are allocated for a part of an entry at first.
 const PART_BYTES: usize = 64;
-/// Most parts of entries have no more bytes that the part before does not have.
+/// Most suffixes of parts have at most this many bytes.
 const SHORT_BYTES: usize = 16;
-/// Half of a byte that says so is followed by the rest of a number.
+/// The value of a half byte that is followed by the rest of a number.
 const MORE: usize = 15;
 
 /// The entries of a block while it is written.
@@ -43,7 +43,7 @@ pub(crate) struct BlockWriter {
     term: Vec<u8>,
     key: Vec<u8>,
     has_tokens: bool,
-    /// The places of the entries, but the first, that share nothing with the one before them.
+    /// The places of the restart entries except the first entry.
     restarts: Vec<u16>,
     /// The number of bytes of each position.
     position_bytes: usize,
@@ -62,8 +62,8 @@ impl BlockWriter {
         self.content.is_empty()
     }
 
-    /// Adds an entry with the position of its partition. Returns false if it does not fit any more. The first entry
-    /// fits always.
+    /// Adds an entry with the position of its partition. Returns false if the block is full. The first entry always
+    /// fits.
     pub fn add(&mut self, entry: &[u8], term_length: usize, position: u64) -> bool {
         let (term, key) = entry.split_at(term_length);
         let has_tokens = !implies_token(key);
@@ -92,7 +92,7 @@ impl BlockWriter {
         true
     }
 
-    /// The bytes of the block, which is empty then.
+    /// Takes the bytes of the block. The writer is empty afterwards.
     pub fn take(&mut self) -> Vec<u8> {
         debug_assert!(self.restarts.is_empty() || self.content.len() <= CONTENT_BYTES, "places are of 16 bits");
         let count = self.restarts.len() as u16;
@@ -107,13 +107,13 @@ impl BlockWriter {
     }
 }
 
-/// Whether the token of a key follows from the rest of it.
+/// Whether the token of a key can be computed from the rest of the key.
 fn implies_token(key: &[u8]) -> bool {
     let (mut rest, mut bytes) = (key, Vec::new());
     decode_leading_key(&mut rest, &mut bytes).is_ok_and(|token| token == murmur3::token(&bytes))
 }
 
-/// Appends what a part of an entry has behind its common beginning with the part before.
+/// Appends a part of an entry as its difference from the part before: the length of the common prefix, and the suffix.
 fn push_part(before: &[u8], part: &[u8], out: &mut Vec<u8>) {
     let shared = before.iter().zip(part).take_while(|(one, other)| one == other).count();
     let numbers = [shared, part.len() - shared];
@@ -127,7 +127,7 @@ fn push_part(before: &[u8], part: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&part[shared..]);
 }
 
-/// What the head of a block says of its content.
+/// The decoded head of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHead {
     /// The bytes of the content.
@@ -152,7 +152,7 @@ pub(crate) struct BlockReader<'b> {
     rest: &'b [u8],
     /// The bytes of the entries.
     length: usize,
-    /// The places of the entries that share nothing with the one before.
+    /// The places of the restart entries.
     restarts: &'b [[u8; PLACE_BYTES]],
     has_tokens: bool,
     position_bytes: usize,
@@ -164,7 +164,7 @@ pub(crate) struct BlockReader<'b> {
     partition: Vec<u8>,
 }
 
-/// Wrong bytes: where they are in the content, and what should be there.
+/// Damage: the offset of the wrong bytes in the content, and what is expected there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Damage {
     pub at: usize,
@@ -186,7 +186,7 @@ impl<'b> BlockReader<'b> {
         Ok(BlockReader { rest, length, restarts, has_tokens, position_bytes, term, key, position: UNKNOWN, partition })
     }
 
-    /// A reader behind the entry where [`mark`](Self::mark) made this mark in the same block.
+    /// A reader after the entry at which [`mark`](Self::mark) made this mark in the same block.
     pub fn resume(content: &'b [u8], head: BlockHead, mark: Mark) -> Result<BlockReader<'b>, Damage> {
         let Mark { at, term, key, .. } = mark;
         let block = BlockReader::new(content, head)?;
@@ -194,7 +194,7 @@ impl<'b> BlockReader<'b> {
         Ok(BlockReader { rest, term, key, ..block })
     }
 
-    /// The place behind the entry, in the block at this page. `None` if it is the last.
+    /// The place after the entry, in the block at this page. `None` if the entry is the last one.
     pub fn mark(self, page: u64) -> Option<Mark> {
         let at = self.length - self.rest.len();
         (!self.rest.is_empty()).then_some(Mark { page, at, term: self.term, key: self.key })
@@ -210,7 +210,7 @@ impl<'b> BlockReader<'b> {
         self.position
     }
 
-    /// Reads what is stored behind the term.
+    /// Reads the parts of the entry that follow the term.
     #[inline]
     fn read_behind_term(&mut self, at: usize) -> Result<(), Damage> {
         let damage = |expected| Damage { at, expected };
@@ -227,7 +227,7 @@ impl<'b> BlockReader<'b> {
         Ok(())
     }
 
-    /// Moves to the next entry. Returns false behind the last.
+    /// Moves to the next entry. Returns false after the last one.
     #[inline]
     pub fn advance(&mut self) -> Result<bool, Damage> {
         if self.rest.is_empty() {
@@ -240,11 +240,11 @@ impl<'b> BlockReader<'b> {
         Ok(true)
     }
 
-    /// Moves from the start of the block to the first entry whose term is not before `from`, of which no more bytes are
-    /// compared than the term has. Returns false if there is none.
+    /// Moves from the start of the block to the first entry whose term is not before `from`. Only the bytes of `from`
+    /// up to the length of the term are compared. Returns false if there is none.
     ///
-    /// Terms before that are not copied. A term stores how many bytes it shares with the one before it, and this number
-    /// decides most comparisons.
+    /// Terms before that entry are not copied. A term stores the length of its common prefix with the term before it,
+    /// and this number decides most comparisons.
     pub fn advance_to(&mut self, from: &[u8]) -> Result<bool, Damage> {
         debug_assert!(self.rest.len() == self.length, "nothing was read");
         self.pass_those_before(from)?;
@@ -272,8 +272,7 @@ impl<'b> BlockReader<'b> {
         Ok(false)
     }
 
-    /// Moves from the start of the block to the last entry that shares nothing with the one before, and whose term is
-    /// before `from`.
+    /// Moves from the start of the block to the last restart entry whose term is before `from`.
     fn pass_those_before(&mut self, from: &[u8]) -> Result<(), Damage> {
         let entries = self.rest;
         entries.iter().step_by(RESTART_BYTES).for_each(prefetch);
@@ -316,10 +315,10 @@ impl<'b> BlockReader<'b> {
 
 /// A part of an entry as it is stored.
 struct Part<'b> {
-    /// How many bytes it begins with are those of the part before.
+    /// The length of the common prefix with the part before.
     shared: usize,
     suffix: &'b [u8],
-    /// The suffix and all that is stored behind it.
+    /// The suffix and the bytes that follow it.
     tail: &'b [u8],
 }
 
@@ -341,7 +340,7 @@ impl<'b> Part<'b> {
     }
 }
 
-/// Replaces a part of an entry with that of the next one. `None` if the bytes are wrong.
+/// Replaces a part of an entry with the same part of the next entry. `None` if the bytes are wrong.
 #[inline]
 fn read_part(input: &mut &[u8], part: &mut Vec<u8>) -> Option<()> {
     let Part { shared, suffix, tail } = Part::read(input)?;

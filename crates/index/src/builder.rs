@@ -1,4 +1,4 @@
-//! Builds the index files of one SSTable: while its rows are written, or from a scan of them.
+//! Builds the index files of one SSTable, while its rows are written or from a scan of them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::paged::{Origin, stopped};
 use crate::vectors::{VectorOptions, VectorWriter};
 use crate::writer::IndexWriter;
 
-/// The rows between two questions whether a build should go on.
+/// The number of rows between two checks of whether a build should continue.
 const ROWS_PER_LOOK: u32 = 1024;
 
 /// The name of the file with these entries, in the directory of its SSTable's indexes.
@@ -31,9 +31,9 @@ pub fn file_name(key: IndexKey) -> String {
     format!("{}{part}{analysis}.db", key.column.0)
 }
 
-/// Takes the rows of an SSTable and writes its index files, one for each index. It holds about 32 MiB of entries for
-/// each of them, of vectors several times as much, and puts more entries aside in a temporary file. The files that
-/// are not complete are removed if this is dropped.
+/// Takes the rows of an SSTable and writes its index files, one for each index. For each index it holds about 32 MiB of
+/// entries in memory, and several times as much for vectors; further entries are written to a temporary file. If it is
+/// dropped, incomplete files are removed.
 pub struct IndexBuilder<'i> {
     parts: Vec<(&'i Indexer, PartWriter)>,
     /// Whether the build should continue. Once this has returned false, the build fails soon.
@@ -75,8 +75,8 @@ impl PartWriter {
 }
 
 impl<'i> IndexBuilder<'i> {
-    /// Starts the files of these indexes in a directory that exists. A file that is there is replaced when the new one
-    /// is complete. `goes_on` is asked from time to time, and may return false to stop the build.
+    /// Starts the files of these indexes in a directory that exists. An existing file is replaced when the new one is
+    /// complete. `goes_on` is called from time to time, and may return false to stop the build.
     pub fn create(
         disk: &Arc<dyn Disk>,
         directory: &Path,
@@ -114,8 +114,8 @@ impl<'i> IndexBuilder<'i> {
         })
     }
 
-    /// Takes all rows of a cursor that has not begun. Entries of a table without clustering have the positions of their
-    /// partitions, if the cursor reads the SSTable: only there does a position lead to a row.
+    /// Takes all rows of a cursor at its beginning. The entries have the positions of their partitions if the cursor
+    /// reads the SSTable and its table has no clustering: only then does a position lead to a row.
     pub fn scan(&mut self, cursor: &mut dyn UnfilteredCursor) -> Result<(), SSTableError> {
         let table = cursor.table().clone();
         while cursor.advance_partition()? {
@@ -142,7 +142,7 @@ impl<'i> IndexBuilder<'i> {
         if (self.goes_on)() { Ok(()) } else { Err(stopped()) }
     }
 
-    /// Completes the files, durably but for their names: the caller syncs the directory.
+    /// Completes the files and makes their contents durable. The caller syncs the directory.
     pub fn finish(mut self, origin: &Origin) -> Result<(), SSTableError> {
         self.parts.into_iter().try_for_each(|(indexer, writer)| match writer {
             PartWriter::Entries(writer) => writer.finish(indexer.key(), origin, &mut self.goes_on),

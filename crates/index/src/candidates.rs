@@ -1,4 +1,4 @@
-//! The candidates that the sources of one index, or of two, give together, in the order in which the table is read.
+//! The candidates of all sources of one index, or of two indexes, in the order in which the table is read.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use crate::batch::{Batch, Source, UNKNOWN, beginning};
 use crate::entry::{KeyBounds, TermRange};
 use crate::two_indexes::CommonKeys;
 
-/// The most bytes of keys that are sorted for a range of values. A range with more is not answered by an index.
+/// The greatest size of the keys that are sorted for a range of values, bytes. An index does not answer a larger range.
 pub const SORTED_BYTES_MAX: usize = 64 << 20;
 
-/// The most entries of a source that are sorted where the thread may not be blocked.
+/// The greatest number of entries of a source that are sorted on a thread that may not be blocked.
 const FEW_ENTRIES: usize = 128;
 
-/// The keys of candidates, ascending and each once.
+/// The keys of candidates in ascending order, without duplicates.
 pub enum Candidates {
-    /// Of one term: its entries are sorted in every source.
+    /// The entries of one term, which are sorted in every source.
     Merged(Vec<Stream>),
-    /// Of several terms: all were read and sorted.
+    /// The entries of several terms, all of which were read and sorted.
     Sorted(SortedKeys),
-    /// Of two indexes of a memtable.
+    /// The common keys of two indexes of a memtable.
     Common(Box<CommonKeys>),
 }
 
 impl Candidates {
-    /// The candidates for a range of values within some partitions. `None` if the keys would have to be sorted and the
-    /// range has more than `sorted_bytes_max` bytes of them (at most [`SORTED_BYTES_MAX`]), within the partitions or
-    /// not, because all of them are read; then every row is a candidate. Where the thread may not be blocked, also if
-    /// they are more than a few.
+    /// The candidates for a range of values within some partitions. Returns `None`, which makes every row a candidate,
+    /// if the keys would have to be sorted and the range has more than `sorted_bytes_max` bytes of them (at most
+    /// [`SORTED_BYTES_MAX`]). All keys of the range count, because keys of other partitions are read too. On a thread
+    /// that may not be blocked, a few keys are sorted at most.
     pub fn open(
         sources: Vec<Box<dyn Source>>,
         terms: &TermRange,
@@ -48,8 +48,8 @@ impl Candidates {
         Ok(Some(Candidates::Merged(streams.filter(has_entries).collect::<Result<_, _>>()?)))
     }
 
-    /// The rows within some partitions that two indexes of one memtable have, each for its value. `None` if they cannot
-    /// be found without reading all entries of one of them.
+    /// The rows within some partitions that two indexes of one memtable both have, each for its own value. `None` if
+    /// they cannot be found without reading all entries of one of the indexes.
     pub fn of_two(indexes: [Arc<MemoryIndex>; 2], terms: [&TermRange; 2], keys: &KeyBounds) -> Option<Candidates> {
         CommonKeys::open(indexes, terms, keys).map(|common| Candidates::Common(Box::new(common)))
     }
@@ -78,7 +78,8 @@ impl Candidates {
         }
     }
 
-    /// Where an SSTable has the partition of the next key, if its index says so. Other sources may have it too.
+    /// The place of the next key's partition in an SSTable, if the SSTable's index has it. Other sources may have the
+    /// partition too.
     pub fn hint(&self) -> Option<PartitionHint> {
         match self {
             Candidates::Merged(streams) => match streams.as_slice() {
@@ -93,7 +94,7 @@ impl Candidates {
         }
     }
 
-    /// How many keys are known to follow: all of them if there are few. Keys that several sources have count for each.
+    /// How many keys are known to follow: all of them if there are few. A key in several sources counts several times.
     pub fn known_count(&self) -> usize {
         match self {
             Candidates::Merged(streams) => streams.iter().map(|stream| stream.batch.known_count(stream.at)).sum(),
@@ -102,8 +103,8 @@ impl Candidates {
         }
     }
 
-    /// About how many keys follow: all that are known, and as many others as there are if keys are spread over the
-    /// tokens evenly. Keys that several sources have count for each.
+    /// An estimate of how many keys follow: the known ones, and others on the assumption that keys are spread evenly
+    /// over the tokens. A key in several sources counts several times.
     pub fn estimated_count(&self) -> usize {
         match self {
             Candidates::Merged(streams) => streams.iter().map(Stream::estimated_count).fold(0, usize::saturating_add),
@@ -111,8 +112,8 @@ impl Candidates {
         }
     }
 
-    /// Moves to the first key that is not less than this one. Returns how many batches were read for that. Fails where
-    /// a source cannot be read.
+    /// Moves to the first key that is not less than this one. Returns how many batches that read. Fails where a source
+    /// cannot be read.
     pub fn advance_to(&mut self, key: &[u8]) -> Result<usize, SSTableError> {
         match self {
             Candidates::Merged(streams) => {
@@ -129,13 +130,13 @@ impl Candidates {
         }
     }
 
-    /// Moves behind the next key. Fails where a source cannot be read.
+    /// Moves past the next key. Fails where a source cannot be read.
     pub fn advance(&mut self) -> Result<(), SSTableError> {
         match self {
             Candidates::Merged(streams) => {
                 let keys = streams.iter().enumerate().filter_map(|(place, stream)| Some((stream.peek()?, place)));
                 let Some((_, least)) = keys.min() else { return Ok(()) };
-                // Streams before this one have greater keys, or none.
+                // Streams before this index have greater keys, or none.
                 for place in least + 1..streams.len() {
                     if streams[place].peek() == streams[least].peek() {
                         streams[place].advance()?;
@@ -158,7 +159,7 @@ impl Candidates {
 /// The entries of one term in one source.
 pub struct Stream {
     source: Box<dyn Source>,
-    /// All entries are before this. It begins with the term.
+    /// The exclusive end of the entries. It begins with the term.
     end: Vec<u8>,
     term_length: usize,
     may_block: bool,
@@ -167,7 +168,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The entries between two that begin with a term of this length. Without any, the batch is empty.
+    /// The entries of a range whose entries all begin with a term of this length. The batch is empty if there are none.
     fn open(
         source: Box<dyn Source>,
         term_length: usize,
@@ -200,7 +201,7 @@ impl Stream {
         Some(PartitionHint { sstable: self.source.sstable()?, position: self.batch.position(self.at)? })
     }
 
-    /// Moves to the first key that is not less than this one. Returns whether a batch was read for that.
+    /// Moves to the first key that is not less than this one. Returns whether that read a batch.
     fn advance_to(&mut self, key: &[u8]) -> Result<bool, SSTableError> {
         self.at = self.batch.first_not_before(self.at, key);
         if self.at < self.batch.len() || self.batch.is_last() {
@@ -226,14 +227,14 @@ pub struct SortedKeys {
     bytes: Vec<u8>,
     places: Vec<SortedPlace>,
     at: usize,
-    /// The SSTables of the sources, as far as these know them.
+    /// The SSTables of the sources that have positions.
     sstables: Vec<Option<u64>>,
 }
 
 /// Where a key is.
 #[derive(Clone, Copy)]
 struct SortedPlace {
-    /// The beginning of the key, which mostly decides the order.
+    /// The first bytes of the key, which decide most comparisons.
     beginning: u64,
     /// The position of the partition in the SSTable of the source, or [`UNKNOWN`].
     position: u64,

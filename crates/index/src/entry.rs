@@ -12,13 +12,13 @@ use types::CqlType;
 
 use crate::nan::with_one_nan;
 
-/// A term is cut behind this number of bytes. Values that agree up to there have the same term.
+/// The greatest length of a term, bytes. Values that agree up to there have the same term.
 pub const TERM_BYTES_MAX: usize = 1024;
 
-/// The bytes that a term mostly has besides those of its value.
+/// The usual number of bytes of a term in addition to those of its value.
 const TERM_ROOM_BYTES: usize = 8;
 
-/// Terms that begin with a text are looked for by at most this number of its bytes.
+/// A search for terms with a prefix uses at most this number of the prefix's bytes.
 const BEGINNING_BYTES_MAX: usize = TERM_BYTES_MAX / 4;
 
 /// Follows every entry of a term and precedes those of greater terms.
@@ -37,18 +37,18 @@ pub(crate) fn push_term(ty: &CqlType, value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The types of the clustering columns, in the form of the encoder.
+/// The types of the clustering columns, in the form that the encoder takes.
 pub(crate) fn clustering_types(table: &Table) -> Vec<ClusteringColumnType> {
     let columns = table.clustering().iter();
     columns.map(|column| ClusteringColumnType { cql_type: column.ty.clone(), reversed: column.reversed }).collect()
 }
 
-/// The entries of one value, or of all values between two.
+/// The range of entries of one value, or of all values between two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TermRange {
-    /// The first entry is not before this.
+    /// The inclusive start of the range.
     pub(crate) start: Vec<u8>,
-    /// All entries are before this.
+    /// The exclusive end of the range.
     pub(crate) end: Vec<u8>,
     /// Whether all entries have the term `start`.
     pub(crate) is_one_term: bool,
@@ -64,7 +64,8 @@ impl TermRange {
         TermRange { start, end, is_one_term: true }
     }
 
-    /// The entries of the values between two, both included, since cut terms do not distinguish their values.
+    /// The entries of the values between two. Both are included, because a term of the greatest length may stand for
+    /// several values.
     pub fn between(ty: &CqlType, first: Option<&[u8]>, last: Option<&[u8]>) -> TermRange {
         let (mut start, mut end) = (Vec::new(), Vec::new());
         first.iter().for_each(|value| push_term(ty, value, &mut start));
@@ -77,12 +78,13 @@ impl TermRange {
 }
 
 impl TermRange {
-    /// The entries of texts that begin with this one, and of others if it is long or has a zero in it.
+    /// The entries of the texts that begin with this one. If the text is long or contains a zero, the range has entries
+    /// of other texts too.
     pub fn beginning(ty: &CqlType, text: &[u8]) -> TermRange {
         let length = text.iter().position(|byte| *byte == 0).unwrap_or(text.len()).min(BEGINNING_BYTES_MAX);
         let mut start = Vec::new();
         push_term(ty, &text[..length], &mut start);
-        // The end of the component, and the terminator behind it.
+        // The end of the component, and the terminator that follows it.
         start.truncate(start.len() - 2);
         let mut end = start.clone();
         end.push(BEHIND_ALL);
@@ -95,7 +97,7 @@ fn push_end(ty: &CqlType, value: &[u8], out: &mut Vec<u8>) {
     end_behind(out);
 }
 
-/// Makes a term a bound behind its entries.
+/// Turns a term into a bound that follows its entries.
 fn end_behind(term: &mut Vec<u8>) {
     term.pop();
     term.push(BEHIND_TERM);
@@ -128,7 +130,7 @@ impl KeyBounds {
         KeyBounds { start, end }
     }
 
-    /// Whether a key is within. Mostly all keys are.
+    /// Whether a key is within the bounds. Usually all keys are.
     pub(crate) fn contain(&self, key: &[u8]) -> bool {
         let has_start = self.start.is_empty() || key >= self.start.as_slice();
         has_start && (self.end == [BEHIND_ALL] || key < self.end.as_slice())
@@ -145,19 +147,20 @@ fn push_bound(bound: &KeyBound, side: impl Fn(bool) -> Side, out: &mut Vec<u8>) 
     }
 }
 
-/// What a candidate's key names.
+/// The row or partition that a candidate's key names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The partition.
     pub partition: PartitionKey,
-    /// The serialized clustering of the row, equal to that of the row and not always of the same bytes; `None` for the
-    /// whole partition.
+    /// The serialized clustering of the row, or `None` for the whole partition. It compares as equal to the clustering
+    /// of the stored row, but its bytes may differ.
     pub clustering: Option<Vec<u8>>,
-    /// Where an SSTable probably has the partition.
+    /// A hint of where an SSTable has the partition.
     pub hint: Option<PartitionHint>,
 }
 
-/// Decodes the key of a candidate: an entry without its term. The place has no hint. The buffer's content is replaced.
+/// Decodes the key of a candidate: an entry without its term. The result has no hint. The content of `buffer` is
+/// replaced.
 pub fn decode_place(
     clustering: &[ClusteringColumnType],
     key: &[u8],

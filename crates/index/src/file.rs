@@ -1,5 +1,4 @@
-//! Reads index files. The layout is in FORMAT.md. Bytes are untrusted: whatever is wrong is an error that names the
-//! place.
+//! Reads index files. The layout is in FORMAT.md. Bytes are untrusted: damage is an error that names the place.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -16,11 +15,11 @@ use crate::paged::{Footer, FooterBytes, Form, Origin};
 /// The form of these files.
 pub(crate) const FORM: Form = Form { magic: b"ESPI", version: 6, segment_bytes: 32 };
 
-/// Entries that were sorted together: blocks, and the trie that leads to them.
+/// Entries that were sorted together: their blocks, and a trie over the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub first_page: u64,
-    /// The page behind the last block.
+    /// The page after the last block.
     pub end_page: u64,
     /// The position of the trie's root.
     pub root: u64,
@@ -78,7 +77,7 @@ impl IndexFile {
         (0..self.segments.len()).map(move |segment| Part { file: file.clone(), segment })
     }
 
-    /// Reads every page; fails at the first that is damaged. Blocks on the disk.
+    /// Reads every page. Fails at the first damaged one. Blocks on the disk.
     pub fn verify(self: &Arc<Self>) -> Result<(), SSTableError> {
         for page in 0..self.pages.length() / TRIE_PAGE_BYTES as u64 {
             self.pages.read(page * TRIE_PAGE_BYTES as u64, TRIE_PAGE_BYTES, true)?;
@@ -134,13 +133,13 @@ impl IndexFile {
 struct Block {
     bytes: BlockBytes,
     head: BlockHead,
-    /// The page behind the block.
+    /// The page after the block.
     next_page: u64,
 }
 
 /// The head and the content of a block.
 enum BlockBytes {
-    /// Of one page, as it lies in the cache.
+    /// A block of one page, which is shared with the cache.
     Cached(TriePage),
     Copied(Vec<u8>),
 }
@@ -182,7 +181,7 @@ impl Source for Part {
             Bound::Unbounded => (&[][..], true),
         };
         let floor = self.file.pages.floor(segment.root, from, may_block)?.unwrap_or(segment.first_page);
-        // Behind the mark nothing is read twice, unless a block that begins behind it has the first entry.
+        // After the mark nothing is read twice, unless the first entry is in a later block.
         let mut mark = batch.take_mark().filter(|mark| mark.page >= floor);
         let mut page = mark.as_ref().map_or(floor, |mark| mark.page);
         let mut wanted = Wanted { from, is_included, end, is_reached: false };
@@ -206,17 +205,17 @@ impl Source for Part {
     }
 }
 
-/// The entries that are wanted of a file.
+/// The entries of a file that a read wants.
 struct Wanted<'w> {
     from: &'w [u8],
     is_included: bool,
     end: &'w [u8],
-    /// Whether all entries that follow are behind the first wanted one.
+    /// Whether all further entries follow the first wanted one.
     is_reached: bool,
 }
 
 impl Wanted<'_> {
-    /// Adds those of a block from its current entry on. Returns whether the batch is complete.
+    /// Adds the wanted entries of a block, from its current entry on. Returns whether the batch is complete.
     fn add(
         &mut self,
         mut block: BlockReader<'_>,

@@ -1,4 +1,4 @@
-//! The entries of rows: from an update that is applied to a memtable, and from a cursor over an SSTable.
+//! Makes the entries of rows, from an update that is applied to a memtable or from a cursor over an SSTable.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,10 +18,10 @@ use crate::text::{analysed, cut_suffix, cut_suffixes, each_term};
 
 /// Makes the entries of one index. Thread-safe.
 ///
-/// A regular or clustering column has an entry for each row, a static column or one of the partition key an entry for
-/// each partition. A collection that is not frozen has one for each of its values, keys or entries. Cells that are
-/// deletions have none. Expired cells have one, because an indexer has no clock. The entry of a vector begins with the
-/// vector as it is.
+/// A regular or clustering column has an entry for each row. A static column, or a column of the partition key, has one
+/// for each partition. A collection that is not frozen has one for each of its values, keys or entries. Deleted cells
+/// have no entry. Expired cells have one, because an indexer has no clock. The entry of a vector begins with the
+/// serialized vector.
 #[derive(Debug)]
 pub struct Indexer {
     column: Arc<Column>,
@@ -34,19 +34,19 @@ pub struct Indexer {
 }
 
 impl Indexer {
-    /// For a part of a column of the table, with values as they are. The column is no counter, and not frozen if it has
-    /// such a part.
+    /// An indexer of a part of a column, without changes of its values. The column is not a counter. If the part is of
+    /// a collection's elements, the collection is not frozen.
     pub fn new(table: &Table, column: &Arc<Column>, part: IndexPart) -> Indexer {
         Indexer::with_analysis(table, column, part, Analysis::NONE)
     }
 
-    /// For an index of the table; `None` if the table does not have its column.
+    /// The indexer of an index; `None` if the table does not have the column of the index.
     pub fn of_index(table: &Table, index: &Index) -> Option<Indexer> {
         let column = table.column(&index.column)?;
         Some(Indexer::with_analysis(table, column, index.part, index.analysis(&column.ty)))
     }
 
-    /// As [`new`](Self::new), with values that are text and are changed so.
+    /// As [`new`](Self::new), for text that is changed by this analysis.
     pub fn with_analysis(table: &Table, column: &Arc<Column>, part: IndexPart, analysis: Analysis) -> Indexer {
         debug_assert_eq!(column.is_complex(), part.is_of_collection(), "only collections of many cells have parts");
         Indexer {
@@ -59,7 +59,7 @@ impl Indexer {
         }
     }
 
-    /// What it has entries of.
+    /// The column, its indexed part, and the analysis.
     pub fn key(&self) -> IndexKey {
         IndexKey { column: self.column.id, part: self.part, analysis: self.analysis }
     }
@@ -69,18 +69,18 @@ impl Indexer {
         TermRange::equal(&self.value_type, &analysed(self.analysis, value))
     }
 
-    /// The entries of this term, which is text that was changed already.
+    /// The entries of this term, which is text that was analyzed already.
     pub fn entries_of_term(&self, term: &[u8]) -> TermRange {
         TermRange::equal(&self.value_type, term)
     }
 
-    /// The entries of the terms that begin with this text, which was changed already.
+    /// The entries of the terms that begin with this text, which was analyzed already.
     pub fn terms_that_begin(&self, text: &[u8]) -> TermRange {
         TermRange::beginning(&self.value_type, text)
     }
 
-    /// The entries of the terms that contain this text, which was changed already, and of others. With `at_the_end` it
-    /// is what they end with. The index must have suffixes.
+    /// The entries of the terms that contain this text, or end with it if `at_the_end` is true, and of some other
+    /// terms. The text was analyzed already. The index must have suffixes.
     pub fn terms_that_contain(&self, text: &[u8], at_the_end: bool) -> TermRange {
         debug_assert!(self.analysis.has_suffixes, "only suffixes show what a term contains");
         let cut = std::str::from_utf8(text).map_or(text, |text| cut_suffix(text).as_bytes());
@@ -90,22 +90,22 @@ impl Indexer {
         }
     }
 
-    /// The entries of the indexed values between two, both included; without one of them there is no limit.
+    /// The entries of the indexed values between two, both included. A missing bound is no limit.
     pub fn terms_between(&self, first: Option<&[u8]>, last: Option<&[u8]>) -> TermRange {
         TermRange::between(&self.value_type, first, last)
     }
 
-    /// Whether its entries are of rows, and not of whole partitions.
+    /// Whether its entries name rows, and not whole partitions.
     pub fn is_of_rows(&self) -> bool {
         matches!(self.column.kind, ColumnKind::Clustering | ColumnKind::Regular)
     }
 
-    /// The types of the clustering, with which the places of candidates are decoded.
+    /// The types of the clustering columns, with which the keys of candidates are decoded.
     pub fn clustering(&self) -> &[ClusteringColumnType] {
         &self.clustering
     }
 
-    /// Passes the entries of an update to `put`, with the lengths of their terms. `entry` is a buffer.
+    /// Passes the entries of an update to `put`, with the lengths of their terms. `entry` is a buffer for them.
     pub fn of_update(&self, update: &PartitionUpdate, entry: &mut Vec<u8>, mut put: impl FnMut(&[u8], usize)) {
         let (table, key) = (update.table(), update.key());
         match self.column.kind {
@@ -156,8 +156,8 @@ impl Indexer {
         });
     }
 
-    /// How much an update would add to an empty index. That may be many times the update's own size: an entry has the
-    /// whole primary key of its row, and one row may have many entries. Counting ends above `size_bytes_max`.
+    /// The growth of an empty index by an update. It may be many times the update's own size, because an entry contains
+    /// the whole primary key of its row, and one row may have many entries. Counting ends above `size_bytes_max`.
     pub fn growth(&self, update: &PartitionUpdate, size_bytes_max: u64) -> IndexGrowth {
         let (table, key_bytes) = (update.table(), update.key().bytes().len());
         let mut counted = CountedEntries { growth: IndexGrowth::default(), size_bytes_max, terms: HashSet::new() };
@@ -193,7 +193,7 @@ impl Indexer {
         }
     }
 
-    /// Passes the indexed values of an update to `take`, as the index changes them.
+    /// Passes the indexed values of an update to `take`, after the analysis.
     pub fn values_of_update(&self, update: &PartitionUpdate, take: &mut dyn FnMut(&[u8])) {
         let mut take = |value: &[u8]| take(&analysed(self.analysis, value));
         if update.row_count() > 0 || update.static_row().is_some() {
@@ -231,7 +231,7 @@ impl Indexer {
     /// Passes the values of a row to `take`, if the column belongs to rows.
     fn row_values(&self, table: &Table, row: RowRef<'_>, take: &mut dyn FnMut(&[u8])) {
         match self.column.kind {
-            // Whatever was not a deletion when it was written was alive at the epoch.
+            // With the epoch as the current time, every cell is live that was not written as a deletion.
             ColumnKind::Clustering if row.row.is_live(table, 0) => {
                 self.clustering_value(row).into_iter().for_each(take);
             }
@@ -262,8 +262,8 @@ impl Indexer {
         }
     }
 
-    /// Writes the term and the partition's position; the length of the term. A vector stands for itself, because
-    /// vectors are not looked for by order.
+    /// Writes the term and the partition's position. Returns the length of the term. The term of a vector is the vector
+    /// itself, because vectors are not searched by order.
     fn begin(&self, value: &[u8], key: &PartitionKey, entry: &mut Vec<u8>) -> usize {
         entry.clear();
         match self.part {
@@ -276,12 +276,12 @@ impl Indexer {
     }
 }
 
-/// How much a write adds to indexes.
+/// The growth of indexes by a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexGrowth {
     /// The number of entries, some of which may exist already.
     pub entries: u64,
-    /// The memory that they take, about.
+    /// An estimate of their memory.
     pub size_bytes: u64,
 }
 
@@ -296,19 +296,19 @@ impl Add for IndexGrowth {
     }
 }
 
-/// The entries of an update that were counted so far.
+/// The entries of an update that have been counted so far.
 struct CountedEntries {
     growth: IndexGrowth,
     size_bytes_max: u64,
-    /// Hashes of the terms of the current row: an entry is there once.
+    /// Hashes of the terms of the current row, so that a repeated term counts once.
     terms: HashSet<u64>,
 }
 
 impl CountedEntries {
-    /// The bytes of an entry in memory, beside its term and its place.
+    /// The bytes of an entry in memory in addition to its term and its key.
     const ENTRY_BYTES: usize = 64;
 
-    /// Adds the entry of a term with a place of this size, unless there are enough.
+    /// Adds the entry of a term with a key of this size, unless the limit was reached.
     fn add(&mut self, term: &[u8], place_bytes: usize) {
         if self.growth.size_bytes <= self.size_bytes_max && self.terms.insert(hash(term)) {
             let size_bytes = (term.len() + place_bytes + CountedEntries::ENTRY_BYTES) as u64;

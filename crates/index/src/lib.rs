@@ -5,11 +5,12 @@
 //! (the byte-comparable value), then the primary key, in byte order. So the entries of one term are in the order in
 //! which the table is read, and a range of values is a range of entries.
 //!
-//! What an index gives are *candidates*: the keys of rows that had the value in one source. The row may have been
-//! overwritten, deleted or expired since. Callers read it from all sources and test it again, so an entry is never
-//! removed. For the same reason an index may have too many entries, and must never miss one: long terms are cut.
+//! An index returns *candidates*: the keys of rows that had the value in one source. The row may have been overwritten,
+//! deleted or expired since. Callers read it from all sources and test it again, so entries are never removed. For the
+//! same reason an index may return too many candidates, as it does for long values, whose terms are cut. It must never
+//! miss one.
 //!
-//! An index can have entries of changed text ([`analysed`], [`terms`]), which does not depend on case, for example.
+//! The text of an index may be analyzed ([`analysed`], [`terms`]), so that searches ignore case, for example.
 //!
 //! Start with `entry.rs` (the form of entries), then [`Indexer`] (the entries of a row), [`MemoryIndex`],
 //! [`IndexBuilder`], [`IndexFile`] and [`Candidates`] (the sources of one index together).

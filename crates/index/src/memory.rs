@@ -1,8 +1,8 @@
 //! The part of an index that belongs to a memtable.
 //!
 //! Tries divide the tokens equally, as the shards of a memtable do, so that writers of different tokens seldom wait for
-//! one another. Readers take no lock. Where the system refuses a trie more memory, entries go to a sorted map, because
-//! a logged write must always be applied.
+//! one another. Readers take no lock. If the system refuses a trie more memory, entries go to a sorted map, because a
+//! logged write must always be applied.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
@@ -15,7 +15,7 @@ use types::Token;
 
 use crate::batch::{Batch, Source};
 
-/// The addresses that the trie of a shard reserves. A memtable is flushed long before it has as many bytes.
+/// The address space that the trie of a shard reserves, bytes. A memtable is flushed long before it is as large.
 const OPTIONS: TrieOptions =
     TrieOptions { layout: memtrie::Layout::Adaptive, blocks_bytes_max: 256 << 20, blobs_bytes_max: 1 << 30 };
 
@@ -68,7 +68,8 @@ impl MemoryIndex {
     fn put_aside(&self, entry: &[u8], term_length: u16) -> i64 {
         let mut overflow = self.lock_overflow();
         let growth = if overflow.insert(entry.to_vec(), term_length).is_none() { entry.len() } else { 0 };
-        // Counted under the lock, so that a writer of the same entry returns when readers look for it there.
+        // The bytes are counted under the lock. So when another writer of the same entry returns, readers already
+        // search the map.
         self.overflow_bytes.fetch_add(growth as u64, Ordering::Release);
         growth as i64
     }
@@ -83,7 +84,7 @@ impl MemoryIndex {
         ((u128::from(position) * self.shards.len() as u128) >> 64) as usize
     }
 
-    /// What it holds, bytes.
+    /// The size of the index, bytes.
     pub fn used_bytes(&self) -> u64 {
         let in_tries: u64 = self.shards.iter().map(|trie| trie.memory().used as u64).sum();
         in_tries + self.overflow_bytes.load(Ordering::Relaxed)
@@ -99,7 +100,7 @@ impl MemoryIndex {
         self.overflow_bytes.load(Ordering::Acquire) == 0
     }
 
-    /// The parts that have entries, each a source of its own.
+    /// The shards that have entries, each as a source, and the map.
     pub fn parts(self: &Arc<Self>) -> impl Iterator<Item = MemoryPart> + use<> {
         let (index, overflow) = (self.clone(), (!self.is_in_tries()).then_some(None));
         let parts = (0..self.shards.len()).map(Some).chain(overflow);
@@ -108,7 +109,7 @@ impl MemoryIndex {
     }
 }
 
-/// The entries of one shard, or those that no shard had room for.
+/// The entries of one shard, or those of the map.
 #[derive(Clone, Debug)]
 pub struct MemoryPart {
     index: Arc<MemoryIndex>,
@@ -125,8 +126,8 @@ impl Source for MemoryPart {
             Bound::Included(from) | Bound::Excluded(from) => from,
             Bound::Unbounded => &[],
         };
-        // All entries of the range begin with what its bounds have in common: mostly a term. In the branch below that,
-        // nothing is read of the nodes beside it.
+        // All entries of the range begin with the common prefix of its bounds, which usually is a term. The cursor
+        // stays in the branch of that prefix, so it reads no nodes of other branches.
         let shared = from.iter().zip(end).take_while(|(one, other)| one == other).count();
         let (prefix, below) = from.split_at(shared);
         let pin = self.index.shards[shard].pin();
@@ -155,7 +156,7 @@ impl Source for MemoryPart {
     }
 }
 
-/// What the trie has for an entry.
+/// The value that the trie stores for an entry.
 fn term_length(content: &[u8]) -> usize {
     content.first_chunk().map_or(0, |length| u16::from_be_bytes(*length).into())
 }

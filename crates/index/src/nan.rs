@@ -1,5 +1,5 @@
-//! NaN is one value of a float or a double, as the types compare it, but it has many forms: clients send different
-//! ones. The byte-comparable encoding keeps the form, so terms are made of values whose NaNs all have the same one.
+//! All NaNs of a type compare as equal, but their bytes differ: clients send different ones. The byte-comparable
+//! encoding keeps the bytes, so NaNs are replaced by one of them before terms are made.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,8 @@ use types::vint::read_uvint;
 const FLOAT: [u8; 4] = 0x7fc0_0000_u32.to_be_bytes();
 const DOUBLE: [u8; 8] = 0x7ff8_0000_0000_0000_u64.to_be_bytes();
 
-/// The value with each NaN in it in one form. It keeps its length, and what is no value of the type is left as it is.
+/// The value with every NaN in it replaced by the same one. Its length does not change. Bytes that are not a value of
+/// the type are not changed.
 pub(crate) fn with_one_nan<'v>(ty: &CqlType, value: &'v [u8]) -> Cow<'v, [u8]> {
     if !ty.any(&|part| matches!(part, CqlType::Float | CqlType::Double)) {
         return Cow::Borrowed(value);
@@ -58,7 +59,8 @@ fn behind_count(collection: &mut [u8]) -> &mut [u8] {
     collection.get_mut(4..).unwrap_or_default()
 }
 
-/// Changes parts, up to the first that has no type. `skip` skips one with its length and returns its bytes.
+/// Replaces the NaNs of a value's parts, up to the first part that has no type. `skip` skips a part with its length,
+/// and returns the part's bytes.
 fn change_parts<'t>(
     parts: &mut [u8],
     skip: impl Fn(&mut &[u8]) -> Option<usize>,
@@ -75,12 +77,12 @@ fn change_parts<'t>(
     }
 }
 
-/// Skips a part that stands behind its length as an i32.
+/// Skips a part that follows its length as an i32.
 fn skip_part(input: &mut &[u8]) -> Option<usize> {
     read_part(input).map(|part| part.map_or(0, <[u8]>::len))
 }
 
-/// Skips an element of a vector that stands behind its length as a uvint.
+/// Skips an element of a vector that follows its length as a uvint.
 fn skip_vector_part(input: &mut &[u8]) -> Option<usize> {
     let length = usize::try_from(read_uvint(input)?).ok()?;
     *input = input.get(length..)?;

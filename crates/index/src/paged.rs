@@ -1,5 +1,5 @@
-//! What all files of this crate have in common: pages with checksums, and behind them a footer that says what the file
-//! belongs to. The layout is in FORMAT.md. Bytes are untrusted: whatever is wrong is an error that names the place.
+//! The common layout of all files of this crate: pages with checksums, then a footer that names the SSTable and the
+//! index of the file. FORMAT.md describes it. Bytes are untrusted: damage is an error that names the place.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use types::Similarity;
 
 /// The position of the footer and the magic number.
 const TAIL_BYTES: usize = 12;
-/// More than a footer has besides checksums of pages and segments.
+/// A limit for the size of a footer without the checksums of pages and the segments, bytes.
 const FOOTER_HEAD_BYTES_MAX: u64 = 1024;
-/// How much of another text than the expected one an error shows.
+/// The number of characters that an error shows of a text that differs from the expected one.
 const TEXT_SHOWN_BYTES: usize = 64;
 
-/// The SSTable of an index file. A file that belongs to another one is refused.
+/// The SSTable of an index file. A file of another SSTable is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Its id, which no other SSTable ever has.
+    /// The id of the SSTable, which is unique.
     pub sstable: SSTableId,
     /// The bytes of its data, uncompressed.
     pub data_bytes: u64,
@@ -29,13 +29,13 @@ pub struct Origin {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Form {
     pub magic: &'static [u8; 4],
-    /// Files of another version are refused, and made again.
+    /// The version. Files of another version are refused, and built again.
     pub version: u32,
-    /// The bytes that the footer has for each segment.
+    /// The size of a segment's part of the footer, bytes.
     pub segment_bytes: usize,
 }
 
-/// How a file names the part of the column.
+/// The name of the column's indexed part in a file.
 pub(crate) fn part_number(part: IndexPart) -> u32 {
     match part {
         IndexPart::Whole => 0,
@@ -77,7 +77,7 @@ impl PagedWriter {
         Ok(PagedWriter { disk, path, temporary, file, length: 0, crcs: Vec::new(), is_complete: false })
     }
 
-    /// The length of the file so far, which is a number of pages.
+    /// The length of the file so far: a multiple of the page size.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -137,7 +137,7 @@ fn push_text(text: &str, out: &mut Vec<u8>) {
 impl Drop for PagedWriter {
     fn drop(&mut self) {
         if !self.is_complete {
-            // Best effort: the next start removes what stays behind.
+            // An error is ignored, because the next start removes temporary files.
             let _ = self.disk.remove_file(&self.temporary);
         }
     }
@@ -145,7 +145,7 @@ impl Drop for PagedWriter {
 
 /// A footer that was read, whose checksum is right.
 pub(crate) struct FooterBytes {
-    /// Where the footer begins, and the pages end.
+    /// The offset of the footer, which is the end of the pages.
     pub position: u64,
     bytes: Vec<u8>,
 }
@@ -189,7 +189,7 @@ impl FooterBytes {
         Ok(FooterBytes { position, bytes })
     }
 
-    /// Its content.
+    /// The content of the footer.
     pub fn content<'a>(&'a self, file: &'a str) -> Footer<'a> {
         Footer { file, position: self.position, bytes: &self.bytes, at: 0 }
     }
@@ -227,7 +227,7 @@ impl Footer<'_> {
         Ok(f32::from_be_bytes(self.take(what)?))
     }
 
-    /// Reads a text with its length. Fails if it is not the wanted one.
+    /// Reads a text with its length. Fails if it is not the expected one.
     fn text(&mut self, what: &'static str, wanted: &str, expected: impl Fn() -> String) -> Result<(), SSTableError> {
         let length = self.u32(what)? as usize;
         let text = self.bytes.get(self.at..).and_then(|rest| rest.get(..length)).unwrap_or_default();
@@ -239,8 +239,8 @@ impl Footer<'_> {
         Ok(())
     }
 
-    /// Checks what the file belongs to, and reads the checksums of its pages and the number of its segments, which
-    /// follow.
+    /// Checks to which SSTable and index the file belongs. Then reads the checksums of its pages and the number of its
+    /// segments.
     pub fn head(&mut self, form: Form, key: IndexKey, origin: &Origin) -> Result<(Vec<u32>, usize), SSTableError> {
         if &self.take::<4>("a magic number")? != form.magic {
             return Err(self.damaged("the magic number before this", "another"));

@@ -1,7 +1,7 @@
 //! Sorted runs of entries in a temporary file, and how they are merged.
 //!
-//! A run has its entries one behind the other: u64 position, u32 length, u16 length of the term, bytes. Integers are
-//! big-endian. The file is never read by another process.
+//! A run is a sequence of entries: u64 position, u32 length, u16 length of the term, bytes. Integers are big-endian.
+//! The file is never read by another process.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -15,7 +15,7 @@ use sstable::{Corruption, SSTableError};
 
 /// The bytes before an entry.
 const HEAD_BYTES: usize = 14;
-/// The bytes of a run that are written or read at a time.
+/// The size of a write or read of a run, bytes.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// An entry with the position of its partition in the SSTable, or [`UNKNOWN`](crate::batch::UNKNOWN).
@@ -26,7 +26,7 @@ pub(crate) struct SortedEntry<'e> {
     pub position: u64,
 }
 
-/// Where a run is in the file.
+/// The place of a run in the file.
 #[derive(Clone, Copy)]
 pub(crate) struct Run {
     start: u64,
@@ -88,7 +88,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Passes the entries of some runs to `take`, in their order. Fails if the disk does not give back what was
+    /// Merges some runs, and passes their entries to `take` in order. Fails if the disk returns other bytes than were
     /// written.
     pub fn merge(
         &self,
@@ -115,17 +115,18 @@ impl Runs {
 
 impl Drop for Runs {
     fn drop(&mut self) {
-        // Best effort: the file is emptied when the index is built again.
+        // An error is ignored, because the next build of the index truncates the file.
         let _ = self.disk.remove_file(&self.path);
     }
 }
 
-/// A run at one of its entries. The greatest reader is the one with the least entry, because a heap gives its greatest.
+/// A reader of a run, positioned on an entry. Readers compare in reverse order of their entries, so a heap returns the
+/// one with the least entry.
 struct RunReader<'f> {
     file: &'f dyn File,
     run: Run,
     crc: Hasher,
-    /// What was read and is not behind the reader, and where that ends in the file.
+    /// The bytes that were read and not consumed, and the offset of their end in the file.
     buffer: Vec<u8>,
     end: u64,
     /// The entry in the buffer, and its head's numbers.
@@ -146,7 +147,7 @@ impl<'f> RunReader<'f> {
         SortedEntry { bytes: &self.buffer[self.entry.clone()], term_length, position }
     }
 
-    /// Moves to the next entry. Returns false behind the last.
+    /// Moves to the next entry. Returns false after the last one.
     fn advance(&mut self) -> Result<bool, SSTableError> {
         let start = self.entry.end;
         if start == self.buffer.len() && self.end == self.run.end {
@@ -163,7 +164,7 @@ impl<'f> RunReader<'f> {
         Ok(true)
     }
 
-    /// Makes `length` bytes from `start` of the buffer on available. Returns where they are then.
+    /// Makes `length` bytes from `start` of the buffer available. Returns their new start.
     fn hold(&mut self, start: usize, length: usize) -> Result<usize, SSTableError> {
         if self.buffer.len() - start >= length {
             return Ok(start);

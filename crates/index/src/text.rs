@@ -1,4 +1,4 @@
-//! The text that an index has entries of, and looks for, instead of the text that was written.
+//! The analysis of text: it turns a written text, or a searched one, into the terms of an index.
 
 mod ascii;
 mod words;
@@ -8,13 +8,14 @@ use std::borrow::Cow;
 use model::{Analysis, Division, LetterCase};
 use unicode_normalization::{UnicodeNormalization, is_nfc};
 
-/// An index of divided text, or of suffixes, leaves out terms of more bytes, as Cassandra's SASI indexes do.
+/// The greatest size of a term of tokenized text or of a suffix, bytes. Larger ones are left out, as in Cassandra's
+/// SASI indexes.
 const TERM_BYTES_MAX: usize = 1024;
-/// Suffixes that an index has of a term are cut behind this number of characters.
+/// The greatest length of a suffix in an index, characters. Longer ones are cut.
 const SUFFIX_CHARACTERS: usize = 8;
 
-/// Changes a value as an index with this analysis does that does not divide it: the case first, then the normal form,
-/// then what is beyond ASCII. A value that is no text is left as it is.
+/// Analyzes a value without tokenizing it: first the case, then the normal form, then the characters beyond ASCII. A
+/// value that is not text is not changed.
 pub fn analysed(analysis: Analysis, value: &[u8]) -> Cow<'_, [u8]> {
     if analysis.is_none() {
         return Cow::Borrowed(value);
@@ -26,12 +27,12 @@ pub fn analysed(analysis: Analysis, value: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The terms of a value in an index with this analysis, in the order of the text. A value that is no text has none.
+/// The terms of a value in an index with this analysis, in the order of the text. A value that is not text has none.
 pub fn terms(analysis: Analysis, value: &[u8]) -> Vec<String> {
     std::str::from_utf8(value).map_or_else(|_| Vec::new(), |text| each_term(analysis, text).collect())
 }
 
-/// The same, made one by one: a long text may have millions.
+/// As [`terms`], but made one at a time, because a long text may have millions.
 pub(crate) fn each_term<'t>(analysis: Analysis, text: &'t str) -> Box<dyn Iterator<Item = String> + 't> {
     if analysis.is_none() {
         return Box::new(std::iter::once(text.to_owned()));
@@ -50,12 +51,12 @@ pub(crate) fn each_term<'t>(analysis: Analysis, text: &'t str) -> Box<dyn Iterat
     }
 }
 
-/// The suffixes of a term, without itself, each cut behind a few characters.
+/// The proper suffixes of a term, each cut after a few characters.
 pub(crate) fn cut_suffixes(term: &str) -> impl Iterator<Item = &str> {
     term.char_indices().skip(1).map(|(start, _)| cut_suffix(&term[start..]))
 }
 
-/// A suffix as an index has it.
+/// A suffix in the form that an index stores.
 pub(crate) fn cut_suffix(suffix: &str) -> &str {
     let end = suffix.char_indices().nth(SUFFIX_CHARACTERS).map_or(suffix.len(), |(end, _)| end);
     &suffix[..end]

@@ -1,7 +1,7 @@
-//! The rows that two indexes of one memtable have, each for one value of its own.
+//! The rows that are in two indexes of one memtable, in each for a value of its own.
 //!
-//! Both indexes have an entry of such a row in the tries of one shard, with the same key behind different terms. These
-//! branches are descended together, which reads far less than all entries of both.
+//! Both indexes have an entry of such a row in the tries of the same shard, with the same key after different terms.
+//! The branches of the two terms are intersected, which reads far less than all entries of both.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::entry::{KeyBounds, TermRange};
 /// The steps of an intersection under one pin: a fraction of a millisecond.
 const STEPS_MAX: usize = 1024;
 
-/// The keys of such rows, ascending. They are read in batches, which may have none.
+/// The keys of such rows, ascending. They are read in batches. A batch may be empty.
 pub struct CommonKeys {
     indexes: [Arc<MemoryIndex>; 2],
     terms: [Vec<u8>; 2],
-    /// The shard that is read next, and the key where that begins.
+    /// The shard that is read next, and the key from which it is read.
     shard: usize,
     start: Bound<Vec<u8>>,
     end: Vec<u8>,
@@ -28,8 +28,8 @@ pub struct CommonKeys {
 }
 
 impl CommonKeys {
-    /// The common keys within some partitions, of which the first batch is read. `None` if a search is for more than
-    /// one term, or if a trie was full.
+    /// The common keys within some partitions. The first batch is read at once. `None` if one of the ranges has more
+    /// than one term, or if a trie was full.
     pub(crate) fn open(indexes: [Arc<MemoryIndex>; 2], terms: [&TermRange; 2], keys: &KeyBounds) -> Option<CommonKeys> {
         let are_divided_alike = indexes[0].tries().len() == indexes[1].tries().len();
         let are_in_tries = indexes.iter().all(|index| index.is_in_tries());
@@ -85,7 +85,7 @@ impl CommonKeys {
         self.batch.key(self.at)
     }
 
-    /// How many are known to follow, of which there are at least as many as a full batch has if more are to be read.
+    /// How many keys are known to follow. If more are to be read, this is at least the size of a full batch.
     pub(crate) fn known_count(&self) -> usize {
         self.batch.known_count(self.at)
     }

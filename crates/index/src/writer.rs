@@ -14,15 +14,16 @@ use crate::file::{FORM, Segment};
 use crate::paged::{Origin, PagedWriter, stopped};
 use crate::runs::{Run, Runs, SortedEntry};
 
-/// The number of entries between two questions whether the build should continue.
+/// The number of entries between two checks of whether the build should continue.
 const ENTRIES_PER_QUESTION: u64 = 4096;
 
-/// When entries are put aside while a file is written.
+/// The limits at which entries in memory are written to a temporary file.
 #[derive(Clone, Copy, Debug)]
 pub struct WriterLimits {
-    /// The bytes of entries that are sorted in memory. More of them make another run, and runs are merged at the end.
+    /// The size of the entries that are sorted in memory, bytes. Larger indexes have several runs, which are merged at
+    /// the end.
     pub run_bytes: usize,
-    /// The most runs that are merged to one segment. Each needs 64 KiB of memory meanwhile.
+    /// The greatest number of runs that are merged into one segment. Each needs 64 KiB of memory during the merge.
     pub runs_max: usize,
 }
 
@@ -42,7 +43,7 @@ pub struct IndexWriter {
     /// The entries of the next run, in order of arrival.
     bytes: Vec<u8>,
     entries: Vec<Unsorted>,
-    /// Those before, if there are more than one run.
+    /// The runs before them, if there are several.
     runs: Option<Runs>,
 }
 
@@ -70,8 +71,8 @@ impl IndexWriter {
         Ok(IndexWriter { disk, path, file, limits, bytes: Vec::new(), entries: Vec::new(), runs: None })
     }
 
-    /// Adds an entry, with the position of its partition in the SSTable's data if that may be used. Entries come in any
-    /// order, and the same one may come again.
+    /// Adds an entry, with the position of its partition in the SSTable's data if that may be used. Entries may be
+    /// added in any order, and several times.
     pub fn add(&mut self, entry: &[u8], term_length: usize, position: Option<u64>) -> Result<(), SSTableError> {
         debug_assert!(term_length <= entry.len(), "a term is a part of its entry");
         if !self.entries.is_empty() && self.bytes.len() + entry.len() > self.limits.run_bytes {
@@ -86,7 +87,7 @@ impl IndexWriter {
     }
 
     /// Writes the rest and gives the file its name. The bytes are durable when this returns; the name is once the
-    /// directory is synced. `goes_on` is asked from time to time, and may return false to stop the build.
+    /// directory is synced. `goes_on` is called from time to time, and may return false to stop the build.
     pub fn finish(
         mut self,
         key: IndexKey,
@@ -107,7 +108,7 @@ impl IndexWriter {
         }
         self.put_aside()?;
         (self.bytes, self.entries) = (Vec::new(), Vec::new());
-        // Their file is gone when this returns, before the index file has its name.
+        // The temporary file is removed here, before the index file gets its name.
         let Some(runs) = self.runs.take() else { return Ok(Vec::new()) };
         let groups = runs.as_slice().chunks(self.limits.runs_max);
         groups.map(|group| merged_segment(&mut self.file, &runs, group, goes_on)).collect()
@@ -137,7 +138,7 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Sorts the entries in memory, each once.
+    /// Sorts the entries in memory, and removes duplicates.
     fn sort(&mut self) {
         let IndexWriter { bytes, entries, .. } = self;
         let entry = |place: &Unsorted| &bytes[place.start as usize..place.end as usize];
@@ -199,7 +200,7 @@ impl<'f> SegmentWriter<'f> {
         SegmentWriter { file, first_page, block, separators: Vec::new(), previous: Vec::new(), entry_count: 0 }
     }
 
-    /// Adds the next entry. The same one may come again.
+    /// Adds the next entry. A repeated entry is ignored.
     fn add(&mut self, entry: SortedEntry<'_>) -> Result<(), SSTableError> {
         let SortedEntry { bytes, term_length, position } = entry;
         if self.entry_count > 0 && self.previous == bytes {

@@ -33,7 +33,7 @@ const ANSWER_COPIES: u64 = 2;
 /// The bytes of an answer that need no memory beyond the statement's free part.
 pub(crate) const FREE_ANSWER_BYTES: usize = (FREE_BYTES / ANSWER_COPIES) as usize;
 
-/// The steps in which a statement takes more memory.
+/// The amount by which a statement takes more memory at a time, bytes.
 const GRANTED_STEP_BYTES: u64 = 256 << 10;
 
 /// The number of steps between two checks of the time limit and the client.

@@ -71,7 +71,7 @@ fn is_not_ours_to_sync(error: &io::Error) -> bool {
 fn sync_file_system(directory: &Path) -> Result<(), DiskError> {
     let synced = fs::File::open(directory).and_then(|handle| Ok(rustix::fs::syncfs(handle)?));
     match synced {
-        // This process cannot have written anything there.
+        // This process cannot have written there.
         Err(e) if is_not_ours_to_sync(&e) => Ok(()),
         synced => synced.map_err(|e| DiskError::new("sync the file system of", directory, None, e)),
     }

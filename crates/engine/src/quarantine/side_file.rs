@@ -152,7 +152,7 @@ impl SideFiles {
     }
 }
 
-/// A file that is being written. Dropped before it is finished, it is left for the next start to remove.
+/// A file that is being written. If it is dropped before it is finished, the next start removes it.
 pub(crate) struct SideFileWriter {
     disk: Arc<dyn Disk>,
     file: Box<dyn File>,

@@ -51,7 +51,7 @@ fn quarantine_beside_a_part(fails: bool) -> (bool, bool, usize) {
             std::thread::yield_now();
         }
         let part = scope.spawn(|| quarantine.set_part_aside(&update(&table, 2)));
-        // The part has some time to come too early.
+        // This gives the part time to be set aside too early.
         let start = Instant::now();
         while !part.is_finished() && start.elapsed() < Duration::from_millis(300) {
             std::thread::yield_now();

@@ -10,7 +10,7 @@ use crate::error::EngineError;
 use crate::shared::Shared;
 
 /// The places of rows that had vectors similar to a given one in some memtable or SSTable, the most similar first. The
-/// row may have another vector now, or be gone, and a place may come again.
+/// row may have another vector now, or be deleted, and a place may be returned several times.
 pub struct NearestCandidates {
     search: NearestSearch,
     indexer: Indexer,
@@ -23,7 +23,7 @@ pub struct NearestCandidates {
 pub enum NearestStep {
     /// The next place, and how similar its vector was.
     Place(Place, f32),
-    /// No place yet. The number is about how many vectors were compared.
+    /// No place yet. The number estimates how many vectors were compared.
     Nothing(u64),
     /// There are no more places.
     End,
@@ -49,8 +49,8 @@ impl NearestCandidates {
     }
 }
 
-/// The places within `keys` of the rows with the most similar vectors, of which about `count` will be asked for. `None`
-/// if the index is not complete yet. The thread must be one that may be blocked.
+/// Searches for the places within `keys` of the rows with the most similar vectors. About `count` of them will be asked
+/// for. `None` if the index is not complete yet. The thread must be one that may be blocked.
 pub(crate) fn nearest(
     shared: &Shared,
     table: &Arc<Table>,

@@ -1,11 +1,11 @@
-//! Batches that are larger than a record of the log may be.
+//! Logged batches that are larger than the largest log record.
 //!
-//! A logged batch is one record, and there whole or not at all. One that is larger is kept in `system.batches` first,
-//! where Cassandra keeps every logged batch, cut into elements of `mutations`. `version` is written last and says that
-//! all of it is there. Then its updates are written one by one, and the row is deleted. A start finishes the batches
-//! that it finds whole, and deletes the others, of which no update was written. What a batch has for a table that was
-//! truncated after the batch was started is left out then. A batch that tables in memory have no room for is refused
-//! before anything of it is kept.
+//! A logged batch is usually one log record, so it survives a crash completely or not at all. A larger batch is first
+//! stored in `system.batches`, where Cassandra stores every logged batch, in pieces that are elements of the column
+//! `mutations`. The column `version` is written last and marks the stored batch as complete. Then the updates of the
+//! batch are written one by one, and the row is deleted. A start of the node finishes complete batches, and deletes
+//! incomplete ones, of which no update was written. It skips the updates of tables that were truncated after the batch
+//! began. A batch for which tables in memory have no room is refused before any piece is stored.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -24,39 +24,39 @@ use crate::read;
 use crate::system::{SystemRow, SystemWrite};
 use crate::table::in_memory::{self, Reservations};
 
-/// The version of `mutations`: a record of ours, the position of the log at which the batch was started (i64 segment,
-/// i32 offset), and a CRC-32 of both behind them, cut anywhere. Without the checksum, a salvaged log that lost an
-/// element would make another record of the rest. Cassandra's versions are greater.
+/// The version of `mutations` with all parts: the mutation in the form of a log record, the log position at which the
+/// batch began (i64 segment, i32 offset), and a CRC-32 of both. The elements are pieces of these bytes of any length.
+/// If a salvaged log has lost an element, the checksum shows it. Cassandra's versions are greater.
 const VERSION: i32 = 3;
-/// The same without the position.
+/// The version without the position.
 const VERSION_WITHOUT_POSITION: i32 = 2;
-/// The record alone.
+/// The version with the record alone.
 const VERSION_UNCHECKED: i32 = 1;
-/// The length of a position.
+/// The length of an encoded log position.
 const POSITION_BYTES: usize = 12;
-/// What a record holds beside an element: far less than this.
+/// A limit for the bytes of a log record that are not part of its element.
 const PIECE_OVERHEAD: u64 = 1024;
 const PIECE_SIZE_MAX: usize = 1 << 20;
 
-/// What lives as long as a batch is under way.
+/// A value that is kept alive until a batch is complete.
 pub(super) type Owner = Arc<dyn Any + Send + Sync>;
 
-/// A batch on its way: dropped, it is finished in the background.
+/// A batch that is being written. If it is dropped, it is finished in the background.
 struct LargeBatch {
     writes: Arc<Writes>,
     owner: Owner,
     id: Uuid,
-    /// What is still to be written, last first.
+    /// The updates that are not written yet, in reverse order.
     rest: Vec<PartitionUpdate>,
-    /// Of tables in memory, for all of it.
+    /// The room in tables in memory for the whole batch.
     room: Reservations,
-    /// All of it is in `system.batches`.
+    /// Whether the whole batch is in `system.batches`.
     is_kept: bool,
-    /// Nobody finishes it after its owner.
+    /// Whether dropping this leaves nothing to be done in the background.
     is_last: bool,
 }
 
-/// A batch that a start found whole.
+/// A complete batch that a start found in `system.batches`.
 struct Kept {
     record: Vec<u8>,
     /// Its updates of tables that exist.
@@ -67,7 +67,7 @@ struct Kept {
 /// When a batch was started.
 enum BatchStart {
     At(LogPosition),
-    /// In this millisecond since the epoch. Batches of earlier versions have no position.
+    /// The millisecond since the epoch. Batches of earlier versions have no position.
     In(i64),
 }
 
@@ -82,7 +82,7 @@ impl BatchStart {
 }
 
 impl Writes {
-    /// Writes a batch that is larger than a log record may be, by way of `system.batches`.
+    /// Writes a batch that is larger than the largest log record: first to `system.batches`, then to its tables.
     pub(super) async fn write_stored_batch(
         self: &Arc<Writes>,
         owner: Owner,
@@ -106,13 +106,14 @@ impl Writes {
         Ok(())
     }
 
-    /// Writes an update of a batch that holds the room in tables in memory for all of it.
+    /// Writes an update of a batch, which has reserved the room in tables in memory for all its updates.
     async fn write_part(&self, part: &Mutation) -> Result<(), EngineError> {
         let stores = self.stores_of(part)?;
         order::drive_reserved(Write { writes: self, mutation: part, stores: &stores }, Reservations::default()).await
     }
 
-    /// Whether each update has its table, and fits a record and its indexes by itself.
+    /// Checks that the table of each update exists, and that each update by itself fits a log record and the limit of
+    /// its indexes.
     fn check_parts(&self, mutation: &Mutation) -> Result<(), EngineError> {
         self.stores_of(mutation)?;
         for update in mutation.updates() {
@@ -123,18 +124,18 @@ impl Writes {
         Ok(())
     }
 
-    /// Finishes the batches that the node left behind, before anybody writes. `truncated` has the tables that were
-    /// truncated, with the position of the log and the time in milliseconds since the epoch.
+    /// Finishes the batches of the node's previous run. It is called before clients can write. `truncated` has the
+    /// tables that were truncated, with the position of the log and the time in milliseconds since the epoch.
     pub fn finish_batches(&self, truncated: &[(TableId, LogPosition, i64)]) -> Result<(), EngineError> {
         for row in self.kept_batches()? {
             let (Some(id), version) = (row.uuid("id"), row.int("version")) else { continue };
             match version {
-                // Another's.
+                // This row is a batch of Cassandra.
                 Some(version) if !(VERSION_UNCHECKED..=VERSION).contains(&version) => continue,
                 Some(version) => match self.read_kept(id, row.get("mutations").unwrap_or_default(), version) {
                     Ok(kept) => self.write_kept(kept, truncated)?,
                     Err(error) => {
-                        // Its row stays: it may be of another version of this program.
+                        // The row is kept, because another version of this program may be able to read it.
                         self.shared.note_fault(format!("the batch {id} in system.batches is not finished: {error}"));
                         continue;
                     }
@@ -146,7 +147,7 @@ impl Writes {
         Ok(())
     }
 
-    /// The rows of `system.batches`; none if the table is quarantined, as it is here if it cannot be read.
+    /// The rows of `system.batches`. If they cannot be read, the table is quarantined. A quarantined table has no rows.
     fn kept_batches(&self) -> Result<Vec<SystemRow>, EngineError> {
         match read::system_rows(&self.shared, "system", "batches") {
             Err(EngineError::Quarantined { .. }) => Ok(Vec::new()),
@@ -226,14 +227,14 @@ fn decode_position(bytes: &[u8]) -> Option<LogPosition> {
     Some(LogPosition { segment, offset })
 }
 
-/// When a batch was started, in milliseconds since the epoch: its id says so.
+/// The time in a batch's id, which is when it was started, in milliseconds since the epoch.
 fn started_millis(id: Uuid) -> i64 {
     let (seconds, nanos) = id.get_timestamp().map_or((0, 0), |started| started.to_unix());
     i64::try_from(seconds * 1000 + u64::from(nanos / 1_000_000)).unwrap_or(i64::MAX)
 }
 
 impl LargeBatch {
-    /// Has all of the batch in `system.batches`.
+    /// Stores the batch in `system.batches`.
     async fn keep(&mut self, mutation: &Mutation) -> Result<(), EngineError> {
         let mut record = Vec::with_capacity(mutation.record_size() + POSITION_BYTES + size_of::<u32>());
         mutation.write_record(&mut record);
@@ -254,19 +255,20 @@ impl LargeBatch {
         Ok(())
     }
 
-    /// The path of an element: time-based, in order.
+    /// The cell path of an element: a time-based UUID that ascends with the number.
     fn place(&self, number: u64) -> Uuid {
         let node: [u8; 6] = std::array::from_fn(|i| self.id.as_bytes()[10 + i]);
         Uuid::new_v1(uuid::Timestamp::from_gregorian_time(number, 0), &node)
     }
 
-    /// Writes what is still to be written.
+    /// Writes the remaining updates.
     async fn finish(mut self) -> Result<(), EngineError> {
         while let Some(update) = self.rest.last() {
             match self.writes.write_part(&Mutation::from(update.clone())).await {
-                // A table that was dropped meanwhile takes its part with it.
+                // The update of a table that was dropped meanwhile is dropped too.
                 Ok(()) | Err(EngineError::UnknownTable(_)) => {}
-                // Setting its part aside waits for a repair that is under way: the background does that.
+                // The update of a quarantined table is set aside. That waits for a running repair of the table, so it
+                // is done in the background.
                 Err(error @ EngineError::Quarantined { .. }) if !self.is_last => return Err(error),
                 Err(EngineError::Quarantined { .. }) if !self.writes.quarantine.set_part_aside(update)? => continue,
                 Err(EngineError::Quarantined { .. }) => {}
@@ -284,8 +286,8 @@ impl LargeBatch {
 }
 
 impl Drop for LargeBatch {
-    /// The client left before the batch was complete. The rest is written in the background; parts that cannot be
-    /// written now are found by the next start.
+    /// Finishes a batch whose caller gave up. The remaining updates are written in the background. The next start finds
+    /// those that cannot be written now.
     fn drop(&mut self) {
         if self.is_last {
             return;

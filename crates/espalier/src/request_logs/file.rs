@@ -48,7 +48,7 @@ struct Queue {
     bytes_max: u64,
     entries: Entries,
     bytes: u64,
-    /// The files for entries from this place on.
+    /// The files for the entries from this index on.
     next: Option<(usize, Files)>,
     is_closed: bool,
 }
@@ -58,7 +58,8 @@ impl Queue {
         self.entries.is_empty() && self.next.is_none()
     }
 
-    /// All entries for the files so far; then the files after them, and their entries.
+    /// Takes all entries. Returns those for the current files, and, if the files were changed, the new files with their
+    /// entries.
     fn take(&mut self) -> (Entries, Option<(Files, Entries)>) {
         self.bytes = 0;
         let mut entries = std::mem::take(&mut self.entries);

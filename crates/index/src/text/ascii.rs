@@ -1,8 +1,8 @@
-//! Characters beyond ASCII that look like some of ASCII, as Lucene's `ASCIIFoldingFilter` knows them.
+//! Replacement of characters beyond ASCII by similar ones of ASCII, as Lucene's `ASCIIFoldingFilter` does it.
 
 use std::sync::OnceLock;
 
-/// Lines of a replacement of ASCII, a tab and the characters that it replaces.
+/// Each line has a replacement in ASCII, a tab, and the characters that it replaces.
 const TABLE: &str = include_str!("ascii.txt");
 
 /// The characters with their replacements, by character.

@@ -1,4 +1,4 @@
-//! Words of a text, as Cassandra's `StandardAnalyzer` gives them.
+//! The words of a text, as Cassandra's `StandardAnalyzer` finds them.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -10,10 +10,10 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::changed;
 
-/// Longer words are left out. They are counted in the units of UTF-16.
+/// The greatest length of a word, in units of UTF-16. Longer words are left out.
 const WORD_UNITS_MAX: usize = 255;
 
-/// Lines of a language and its stop words, with tabs between them: the lists that Cassandra has, by Jacques Savoy.
+/// Each line has a language and its stop words, separated by tabs. These are the lists of Cassandra, by Jacques Savoy.
 const STOP_WORDS: &str = include_str!("stop_words.txt");
 
 /// The words.
@@ -21,8 +21,8 @@ pub(super) fn of(text: &str) -> impl Iterator<Item = &str> {
     text.unicode_words().filter(|word| word.len() <= WORD_UNITS_MAX || word.encode_utf16().count() <= WORD_UNITS_MAX)
 }
 
-/// The term of a word; `None` if it is left out. Letters change their case first; a word of no term is looked for after
-/// that, and then the stem is taken.
+/// The term of a word; `None` if the word is left out. First the case is changed, then stop words are left out, then
+/// the stem is taken.
 pub(super) fn term(analysis: Analysis, word: &str) -> Option<String> {
     let case = Analysis { case: analysis.case, ..Analysis::NONE };
     let term = changed(case, word);
@@ -45,7 +45,7 @@ fn is_stop_word(language: Language, word: &str) -> bool {
     all.contains(&(language.code(), word))
 }
 
-/// The stemmer of a language; `None` if Cassandra has none. Finnish has this code there.
+/// The stemmer of a language; `None` if Cassandra has none. Cassandra's code of Finnish is `fl`.
 fn stemmer(language: Language) -> Option<Stemmer> {
     Some(Stemmer::create(match language.code() {
         "da" => Algorithm::Danish,

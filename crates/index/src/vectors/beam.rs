@@ -1,5 +1,5 @@
-//! A walk through a graph that gives points in order of their distance, and continues as long as the caller asks for
-//! more.
+//! A best-first walk through a graph. It returns points in order of their distance, and continues as long as the caller
+//! asks for more.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -10,9 +10,9 @@ use sstable::SSTableError;
 use super::graph::{WIDTH_ABOVE, below};
 use super::space::Target;
 
-/// The least number of the nearest points that a walk keeps. It ends when all of them were looked at.
+/// The least number of nearest points that a walk keeps. It ends when the neighbours of all of them were visited.
 pub(crate) const WIDTH_MIN: usize = 64;
-/// A walk that keeps some number of points gives this part of them, because the last ones are the least certain.
+/// The part of the kept points that a walk returns: the last ones are the least certain.
 const CERTAIN_PART: usize = 4;
 /// The width is multiplied by this when more points are asked for.
 const WIDER: usize = 2;
@@ -23,10 +23,10 @@ const STEPS_ABOVE_MAX: usize = 2_000;
 
 /// The points of a graph and their neighbours.
 pub(crate) trait Nodes {
-    /// How many there are.
+    /// The number of points.
     fn count(&self) -> usize;
 
-    /// Where walks begin; `None` if there is no graph.
+    /// The point at which walks begin; `None` if there is no graph.
     fn entry(&self) -> Option<u32>;
 
     /// The graph above this one; `None` if there is none.
@@ -68,27 +68,28 @@ impl PartialOrd for Near {
     }
 }
 
-/// A walk. Its memory grows with the number of points that it visited.
+/// A walk. Its memory grows with the number of visited points.
 #[derive(Debug)]
 pub(crate) struct Beam {
-    /// A bit for each point.
+    /// A bit for each point: whether it was visited.
     visited: Vec<u64>,
     /// The distances of all points that were visited.
     distances: Vec<f32>,
-    /// The points whose neighbours were not read yet.
+    /// The kept points whose neighbours were not read yet.
     open: BinaryHeap<Reverse<Near>>,
-    /// The points that were visited and not given.
+    /// The visited points that were not returned yet.
     ready: BinaryHeap<Reverse<Near>>,
-    /// The points that were beyond the bound when they were visited. They are neither open nor ready before the walk is
+    /// The points that were beyond the bound when they were visited. They become open and ready when the walk gets
     /// wider.
     beyond: Vec<Near>,
-    /// The distances of the nearest points, as many as the width says. The greatest is the bound of the walk.
+    /// The distances of the nearest points, of which there are at most as many as the width. The greatest is the bound
+    /// of the walk.
     nearest: BinaryHeap<Bound>,
     width: usize,
     given: usize,
-    /// How many points were visited in the graphs above.
+    /// The number of visited points in the graphs above.
     seen_above: usize,
-    /// Where there is no graph, the next point to measure, and the points before it until all were measured.
+    /// Without a graph: the next point to measure, and the points before it until all are measured.
     next: u32,
     all: Vec<Near>,
     neighbours: Vec<u32>,
@@ -112,7 +113,7 @@ impl PartialOrd for Bound {
 }
 
 impl Beam {
-    /// A walk among `count` points that begins with a width, and will be asked for about `wanted` points.
+    /// A walk among `count` points with this initial width, which will be asked for about `wanted` points.
     pub fn new(count: usize, width: usize, wanted: usize) -> Beam {
         Beam::with_width(count, WIDTH_MIN.max(width).max(wanted.saturating_mul(CERTAIN_PART)))
     }
@@ -135,7 +136,7 @@ impl Beam {
         }
     }
 
-    /// Walks on, measuring about `steps` points. Returns whether the nearest point of the rest is known.
+    /// Continues the walk, and measures about `steps` points. Returns whether the next nearest point is known.
     pub fn walk(&mut self, nodes: &dyn Nodes, target: &Target, steps: usize) -> Result<bool, SSTableError> {
         let Some(entry) = nodes.entry() else { return self.scan_all(nodes, target, steps) };
         if self.distances.is_empty() {
@@ -200,7 +201,7 @@ impl Beam {
 
     fn visit(&mut self, node: u32, nodes: &dyn Nodes, target: &Target) -> Result<(), SSTableError> {
         let (word, bit) = (node as usize / 64, 1 << (node % 64));
-        // A neighbour that is not there was refused when it was read.
+        // The reader of the graph has refused neighbours that do not exist.
         let Some(word) = self.visited.get_mut(word) else { return Ok(()) };
         if *word & bit != 0 {
             return Ok(());
@@ -240,24 +241,24 @@ impl Beam {
         }
     }
 
-    /// The nearest point of the rest, if [`Beam::walk`] said that it is known; `None` if all were given.
+    /// The next nearest point, if [`Beam::walk`] returned that it is known; `None` if all points were returned.
     pub fn peek(&self) -> Option<Near> {
         self.ready.peek().map(|Reverse(near)| *near)
     }
 
-    /// Takes what `peek` returns. The next one is known when the walk has continued.
+    /// Takes the point that `peek` returns. The next one is known when the walk has continued.
     pub fn take(&mut self) -> Option<Near> {
         let Reverse(near) = self.ready.pop()?;
         self.given += 1;
         Some(near)
     }
 
-    /// The number of points that it visited, with those in the graphs above.
+    /// The number of visited points, including those in the graphs above.
     pub fn seen_count(&self) -> usize {
         self.distances.len() + self.seen_above
     }
 
-    /// The bytes that it holds.
+    /// The memory of the walk, bytes.
     pub fn held_bytes(&self) -> usize {
         let near = self.open.capacity() + self.ready.capacity() + self.beyond.capacity() + self.all.capacity();
         size_of_val(&*self.visited) + near * size_of::<Near>() + (self.distances.len() + self.nearest.len()) * 4

@@ -1,5 +1,5 @@
-//! Reads files of vectors. The layout is in VECTORS.md. Bytes are untrusted: pages have checksums, and whatever a page
-//! says is checked against the footer, so that a damaged file gives an error and no walk leaves its segment.
+//! Reads files of vectors. The layout is in VECTORS.md. Bytes are untrusted: pages have checksums, and the numbers in a
+//! page are checked against the footer. So a damaged file is an error, and no walk leaves its segment.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -28,7 +28,7 @@ const DIMENSION_MAX: u32 = 1 << 16;
 
 const PAGE: u64 = TRIE_PAGE_BYTES as u64;
 
-/// Vectors that were written together: their points with the graph, their keys, and where the keys end.
+/// Vectors that were written together: their points with the graph, their keys, and the ends of the keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Segment {
     pub first_page: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Segment {
     /// Where walks through the graph begin.
     pub entry: u32,
     pub dimension: u32,
-    /// How many of the nearest points a walk keeps.
+    /// The number of nearest points that a walk keeps.
     pub width: u32,
     /// See [`Space::squared_length`].
     pub squared_length: f32,
@@ -83,7 +83,7 @@ impl Segment {
     }
 }
 
-/// Where the nodes of a segment lie.
+/// The layout of a segment's nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     pub coordinates: usize,
@@ -97,7 +97,7 @@ impl Layout {
         self.coordinates * 4 + neighbours
     }
 
-    /// The position of a node behind the segment's first page. No node crosses a page that fits one.
+    /// The offset of a node from the segment's first page. A node that fits a page does not cross one.
     pub fn position(self, node: u32) -> u64 {
         let node = u64::from(node);
         match (TRIE_PAGE_BYTES / self.node_bytes()) as u64 {
@@ -214,7 +214,7 @@ struct FileSearch {
     segment: usize,
     target: Target,
     beam: Beam,
-    /// For the bytes of a node that is in several pages.
+    /// A buffer for a node in several pages.
     buffer: RefCell<Vec<u8>>,
 }
 
@@ -292,7 +292,7 @@ impl Nodes for FileNodes<'_> {
         let mut node = nodes.start;
         while node < nodes.end {
             let position = self.position(node);
-            // Those that follow it in its page.
+            // The following points of the same page.
             let count = ((PAGE - position % PAGE) / size as u64).clamp(1, u64::from(nodes.end - node)) as u32;
             self.file.pages.with(position, size * count as usize, buffer, |bytes| {
                 let points = bytes.chunks(size).zip(node..);

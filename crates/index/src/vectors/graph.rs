@@ -1,12 +1,13 @@
 //! Building a graph over points, in which a walk finds the nearest points to a target.
 //!
-//! A graph over many points has another one above it, over about each 16th of them, and so on, as the layers of HNSW. A
-//! walk begins near the points that it found above: where points lie in clusters, nearly all neighbours of a point
-//! are of its own cluster, and a walk in one graph would have to be very wide to come to the right one.
+//! A graph over many points has another one above it, over about one in 16 of them, and so on, like the layers of HNSW.
+//! A walk begins near the points that it found in the graph above. This matters for points in clusters: nearly all
+//! neighbours of a point belong to its own cluster, so a walk in a single graph would have to be very wide to reach the
+//! right one.
 //!
-//! Points are added in random order, those of the graph above first: the points near a new one are searched for in the
-//! graph so far, and of them those become its neighbours that lie in different directions. In the end every point can
-//! be reached from the entry.
+//! Points are added in random order, those of the graph above first. The points near a new one are searched in the
+//! graph so far. Those of them that lie in different directions become its neighbours. In the end every point can be
+//! reached from the entry.
 
 use types::similarity::squared_distance;
 
@@ -14,19 +15,19 @@ use types::similarity::squared_distance;
 pub(crate) const DEGREE_MAX: usize = 32;
 /// The most neighbours while points are added. The rest of the places are for points that could not be reached.
 const DEGREE_BUILT: usize = 28;
-/// How many neighbours a point may collect before the best ones are chosen again.
+/// The number of neighbours that a point may collect before the best ones are chosen again.
 const DEGREE_SLACK: usize = 36;
-/// How many near points a search for neighbours keeps. It is Cassandra's `construction_beam_width`.
+/// The number of near points that a search for neighbours keeps: Cassandra's `construction_beam_width`.
 const BEAM: usize = 100;
-/// A point is left out as a neighbour if another neighbour is this much nearer to it (of squared distances). With more
-/// than this no point of a cluster in many dimensions is left out for another, and then those at its border are
-/// neighbours of none.
+/// A candidate is left out if it is this much nearer to another neighbour than to the point (a factor of squared
+/// distances). With a greater factor no point of a cluster in many dimensions would be left out, and the points at its
+/// border would be neighbours of none.
 const SPREAD: f32 = 1.05;
 /// The graph above has one of this many points.
 const PART: usize = 16;
 /// A graph above has at least this many points.
 const ABOVE_MIN: usize = 2;
-/// How many near points a search in a graph above keeps.
+/// The number of near points that a search in a graph above keeps.
 pub(crate) const WIDTH_ABOVE: usize = 8;
 /// The number of points between two checks of whether the build should continue.
 const POINTS_PER_LOOK: usize = 64;
@@ -75,12 +76,12 @@ impl Above {
     }
 }
 
-/// How many points the graph above one of `count` points has; `None` if there is none.
+/// The number of points of the graph above one of `count` points; `None` if there is none.
 pub(crate) fn count_above(count: usize) -> Option<usize> {
     Some(count / PART).filter(|above| *above >= ABOVE_MIN)
 }
 
-/// The number of a point of the graph above in the graph below it: a random one of `PART` that follow one another,
+/// The number that a point of the graph above has in the graph below: a random one of `PART` consecutive numbers,
 /// because clusters may recur in the order of rows.
 pub(crate) fn below(above: u32) -> u32 {
     let mut mixed = u64::from(above).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -91,12 +92,12 @@ pub(crate) fn below(above: u32) -> u32 {
 /// A point and its distance from another.
 type Near = (f32, u32);
 
-/// Builds a graph of at least one point. `None` if `goes_on` says that it should not.
+/// Builds a graph of at least one point. `None` if `goes_on` stops the build.
 pub(crate) fn build(points: &Points<'_>, goes_on: &mut dyn FnMut() -> bool) -> Option<Graph> {
     build_from(points, middle(points), goes_on)
 }
 
-/// Builds a graph with this entry, after the one above it.
+/// Builds the graphs above, and then this graph with this entry.
 fn build_from(points: &Points<'_>, entry: u32, goes_on: &mut dyn FnMut() -> bool) -> Option<Graph> {
     let above = match count_above(points.len()) {
         Some(count) => Some(Box::new(build_above(points, count as u32, goes_on)?)),
@@ -152,7 +153,7 @@ struct Search {
     /// The number of the last search that saw each point.
     seen: Vec<u32>,
     number: u32,
-    /// The nearest points that the current search found, and whether their neighbours were looked at.
+    /// The nearest points that the current search found, and whether their neighbours were visited.
     near: Vec<(Near, bool)>,
 }
 
@@ -173,7 +174,7 @@ impl Search {
         }
     }
 
-    /// Takes a point into `near` if it is one of the nearest to a target.
+    /// Adds a point to `near` if it is one of the nearest to a target.
     fn see(&mut self, points: &Points<'_>, other: u32, target: &[f32], width: usize) {
         if std::mem::replace(&mut self.seen[other as usize], self.number) == self.number {
             return;
@@ -209,7 +210,7 @@ struct Builder<'p> {
 }
 
 impl<'p> Builder<'p> {
-    /// A graph of the points that the graph above has.
+    /// A graph of the points that are in the graph above.
     fn new(points: &'p Points<'p>, above: Option<&'p Above>) -> Builder<'p> {
         let mut neighbours = vec![Vec::new(); points.len()];
         for (node, others) in above.iter().flat_map(|above| above.graph.neighbours.iter().enumerate()) {
@@ -239,7 +240,8 @@ impl<'p> Builder<'p> {
         self.search.run(self.points, &self.neighbours, starts, self.points.point(node), BEAM);
     }
 
-    /// The neighbours of a point among candidates, which come with their distances from it, the nearest first.
+    /// Chooses the neighbours of a point among candidates, which are given with their distances from it, the nearest
+    /// first.
     fn choose(&self, candidates: &[Near]) -> Vec<u32> {
         let mut chosen: Vec<u32> = Vec::with_capacity(DEGREE_SLACK);
         for (distance, candidate) in candidates {
@@ -254,7 +256,7 @@ impl<'p> Builder<'p> {
         chosen
     }
 
-    /// Makes a point a neighbour of a node, which may lose others.
+    /// Makes a point a neighbour of a node, which may lose other neighbours.
     fn link(&mut self, node: u32, other: u32) {
         let neighbours = &mut self.neighbours[node as usize];
         neighbours.push(other);

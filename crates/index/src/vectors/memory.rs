@@ -1,5 +1,5 @@
-//! The vectors of a memtable: lists with their keys, in the order of arrival. A search looks at all of them, because
-//! a memtable is flushed before a graph would save more in searches than its upkeep costs in writes.
+//! The vectors of a memtable: lists with their keys, in the order of arrival. A search compares all of them. A memtable
+//! is flushed before a graph would save more in searches than it would cost in writes.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -12,7 +12,7 @@ use types::{Similarity, Token};
 
 use super::search::VectorSource;
 
-/// A chunk is closed when its vectors and keys have this size, bytes. The last one of a list is copied for a search.
+/// The size of vectors and keys at which a chunk is closed, bytes. A search copies the last chunk of a list.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The vectors of one index for one memtable. Thread-safe: any number of threads may add and search.
@@ -29,12 +29,12 @@ struct Chunks {
     last: Chunk,
 }
 
-/// Vectors that follow one another, and their keys.
+/// Consecutive vectors, and their keys.
 #[derive(Clone, Debug, Default)]
 struct Chunk {
     floats: Vec<f32>,
     keys: Vec<u8>,
-    /// Where each key ends.
+    /// The end of each key.
     ends: Vec<u32>,
 }
 
@@ -57,8 +57,9 @@ impl VectorMemory {
         VectorMemory { similarity, shards, used_bytes: AtomicU64::new(0) }
     }
 
-    /// Adds an entry of a partition with this token. Its first `vector_length` bytes are the serialized vector. One
-    /// that cannot be compared is left out. Searches see it when this returns. Returns by how many bytes it grew.
+    /// Adds an entry of a partition with this token. Its first `vector_length` bytes are the serialized vector. A
+    /// vector that cannot be compared is left out. Searches see the entry when this returns. Returns the growth in
+    /// bytes.
     pub fn put(&self, token: Token, entry: &[u8], vector_length: usize) -> i64 {
         let Some((vector, key)) = entry.split_at_checked(vector_length) else { return 0 };
         let mut chunks = lock(&self.shards[token.0.unsigned_abs() as usize % self.shards.len()]);
@@ -79,7 +80,7 @@ impl VectorMemory {
         growth as i64
     }
 
-    /// What it holds, bytes.
+    /// The size of the index, bytes.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Relaxed)
     }
@@ -108,7 +109,7 @@ struct MemorySearch {
     similarity: Similarity,
     wanted: Vec<f32>,
     chunks: Vec<Arc<Chunk>>,
-    /// The next chunk to look at.
+    /// The next chunk to compare.
     next: usize,
     ready: BinaryHeap<Scored>,
 }

@@ -1,33 +1,33 @@
-//! The rows with similar vectors that all sources of an index give together, the most similar first.
+//! A search for the rows with the most similar vectors in all sources of an index, the most similar first.
 
 use sstable::SSTableError;
 
 use crate::entry::KeyBounds;
 
-/// How many vectors a source looks at before it lets the caller look at its limits.
+/// The number of vectors that a source compares before the caller checks its limits.
 const STEPS: usize = 1024;
 
 /// The vectors of one index in one source, in order of their similarity to a wanted one.
 pub trait VectorSource: Send {
-    /// Looks at about `steps` more vectors. Returns whether the best one of the rest is known.
+    /// Compares about `steps` more vectors. Returns whether the next best one is known.
     fn search(&mut self, steps: usize) -> Result<bool, SSTableError>;
 
-    /// How similar the best one of the rest is; `None` behind the last.
+    /// The similarity of the next best vector; `None` after the last one.
     fn best(&self) -> Option<f32>;
 
-    /// Moves past the best one, and replaces `key` with its key. The next best one has to be searched for.
+    /// Moves past the best vector, and replaces `key` with its key. The next best one must be searched.
     fn take(&mut self, key: &mut Vec<u8>) -> Result<(), SSTableError>;
 
     /// The bytes that the search holds.
     fn held_bytes(&self) -> usize;
 }
 
-/// What a step of a search came to.
+/// The result of a step of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Found {
-    /// The next row. Its vector in some source is this similar.
+    /// The next row, and the similarity of its vector in some source.
     Candidate(f32),
-    /// No candidate yet. The number is about how many vectors were compared.
+    /// No candidate yet. The number estimates how many vectors were compared.
     Nothing(u64),
     /// There are no more rows.
     End,

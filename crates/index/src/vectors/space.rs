@@ -1,9 +1,10 @@
-//! Similarity as distance: vectors become points, of which the nearest to a target is the most similar to it.
+//! Similarity as distance: vectors are mapped to points, so that the nearest point to a target is the most similar
+//! vector.
 //!
-//! Graphs need distances that obey the triangle inequality. Under cosine similarity a point is the vector at length 1.
-//! Under dot products it has one coordinate more, which makes all points of a segment as long as the longest vector;
-//! the target has zero there. Then the nearest point has the greatest product with the target, and searches compare
-//! products: the distances would lose their last digits to the square of the longest vector's length.
+//! Graphs need distances that obey the triangle inequality. With cosine similarity, a point is the vector scaled to
+//! length 1. With dot products, a point has an additional coordinate that makes all points of a segment as long as the
+//! longest vector, and the target has zero there. Then the nearest point has the greatest product with the target.
+//! Searches compare the products, because distances would lose digits to the square of the longest vector's length.
 
 use types::Similarity;
 use types::similarity::{dot_product, dot_product_to_bytes, length, squared_distance, squared_distance_to_bytes};
@@ -12,25 +13,25 @@ use types::similarity::{dot_product, dot_product_to_bytes, length, squared_dista
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Space {
     pub similarity: Similarity,
-    /// Under dot products the square of every point's length, else 0.
+    /// With dot products the square of every point's length, otherwise 0.
     pub squared_length: f32,
 }
 
-/// What is searched for.
+/// The target of a search.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     similarity: Similarity,
-    /// As a point; without the additional coordinate under dot products, because it is zero.
+    /// The target as a point. With dot products the additional coordinate is left out, because it is zero.
     point: Vec<f32>,
 }
 
-/// How many coordinates the point of a vector has.
+/// The number of coordinates of a vector's point.
 pub(crate) fn coordinates(similarity: Similarity, dimension: usize) -> usize {
     dimension + usize::from(similarity == Similarity::DotProduct)
 }
 
 impl Space {
-    /// The space of vectors of this dimension, which follow one another.
+    /// The space of these vectors, all of this dimension and one after the other.
     pub fn of(similarity: Similarity, dimension: usize, vectors: &[f32]) -> Space {
         let squared_length = match similarity {
             Similarity::DotProduct => {
@@ -69,12 +70,12 @@ impl Space {
 }
 
 impl Target {
-    /// A point itself, to which others are as near as their distance says.
+    /// A point as a target.
     pub fn of_point(point: &[f32]) -> Target {
         Target { similarity: Similarity::Euclidean, point: point.to_vec() }
     }
 
-    /// A number that is less for points that are nearer: the square of the distance, or the negative product.
+    /// A number that is smaller for nearer points: the square of the distance, or the negative product.
     pub fn distance(&self, point: &[f32]) -> f32 {
         match self.similarity {
             Similarity::DotProduct => -dot_product(&self.point, &point[..self.point.len().min(point.len())]),

@@ -1,7 +1,7 @@
-//! How many points a walk through a graph has to keep, so that it finds nearly all of the nearest.
+//! Chooses how many points a walk through a graph must keep to find nearly all of the nearest.
 //!
-//! That depends on the vectors: few are enough where they lie in clusters, and many are needed where all are about as
-//! far from one another. So a writer tries some widths with points of the segment, whose nearest points it knows.
+//! The number depends on the vectors: it is small if they lie in clusters, and large if their distances are all about
+//! the same. So a writer tries some widths with points of the segment whose nearest points it has computed.
 
 use std::collections::BinaryHeap;
 
@@ -11,15 +11,15 @@ use super::beam::{Beam, Near, Nodes, WIDTH_MIN};
 use super::graph::{Graph, Points};
 use super::space::Target;
 
-/// How many points are looked for, and how many of the nearest of each.
+/// The number of points that are searched, and how many nearest points of each.
 const SAMPLES: usize = 40;
 const NEAREST: usize = 10;
-/// The part of the nearest points that a walk has to find. It is more than 95 %, because a point of the graph is found
-/// more easily than another one.
+/// The part of the nearest points that a walk must find. It is more than 95 %, because points of the graph are found
+/// more easily than others.
 const RECALL: f32 = 0.98;
 /// The widest walk that is tried.
 const WIDTH_MAX: usize = 1 << 13;
-/// A graph is worth its while if a walk sees at most this part of all points.
+/// A graph pays if a walk visits at most this part of all points.
 const SEEN_PART: usize = 2;
 
 /// Points in memory with their graph.

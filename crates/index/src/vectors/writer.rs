@@ -16,12 +16,12 @@ use super::space::{Space, coordinates};
 use super::width;
 use crate::paged::{Origin, PagedWriter, stopped};
 
-/// When a file has graphs, and how large they are.
+/// The sizes from which a file has graphs and further segments.
 #[derive(Clone, Copy, Debug)]
 pub struct VectorOptions {
-    /// The bytes of vectors and keys that are held in memory. More of them make another segment.
+    /// The size of vectors and keys that are held in memory, bytes. At this size a segment is written.
     pub segment_bytes: usize,
-    /// A segment with fewer vectors has no graph: looking at all of them takes less time.
+    /// A segment with fewer vectors has no graph, because comparing all of them takes less time.
     pub graph_min: usize,
     /// Whether every other segment has a graph with the narrowest walks, whether or not that pays. For tests.
     pub always_graph: bool,
@@ -46,7 +46,7 @@ pub struct VectorWriter {
     /// The vectors of the next segment, one after the other, and their keys.
     vectors: Vec<f32>,
     keys: Vec<u8>,
-    /// Where each key ends.
+    /// The end of each key.
     ends: Vec<u32>,
 }
 
@@ -64,7 +64,7 @@ impl VectorWriter {
     }
 
     /// Adds an entry. Its first `vector_length` bytes are the serialized vector, and the rest is the key. All vectors
-    /// have the same dimension. One that cannot be compared is left out. `goes_on` is asked from time to time.
+    /// have the same dimension. A vector that cannot be compared is left out. `goes_on` is called from time to time.
     pub fn add(
         &mut self,
         entry: &[u8],
@@ -143,7 +143,7 @@ impl VectorWriter {
         Ok(())
     }
 
-    /// A graph, and the width of walks through it; `None` if looking at all points takes less time.
+    /// A graph, and the width of walks through it; `None` if comparing all points takes less time.
     fn build(
         &self,
         points: &Points<'_>,
@@ -160,7 +160,7 @@ impl VectorWriter {
     fn write_nodes(&mut self, layout: Layout, points: &Points<'_>, graph: Option<&Graph>) -> Result<(), SSTableError> {
         let mut out = Vec::new();
         for node in 0..points.len() as u32 {
-            // A node that does not fit the page begins the next one.
+            // A node that does not fit the rest of the page begins the next page.
             let position = layout.position(node) - layout.position(0);
             let written = position % WRITTEN_BYTES.next_multiple_of(layout.unit_bytes()) as u64;
             if written == 0 && !out.is_empty() {
@@ -180,7 +180,7 @@ impl VectorWriter {
 }
 
 impl Layout {
-    /// The bytes after which nodes lie at the same places of their pages.
+    /// The distance in bytes after which the layout of nodes in pages repeats.
     fn unit_bytes(self) -> usize {
         self.node_bytes().next_multiple_of(TRIE_PAGE_BYTES)
     }

@@ -39,9 +39,9 @@ pub(super) struct KeptBorder {
 pub(super) struct Version {
     pub deletion: DeletionTime,
     pub static_row: Option<Arc<[u8]>>,
-    /// By the position that its byte-comparable clustering gives a row.
+    /// The rows, by position: the byte-comparable clustering.
     rows: RedBlackTreeMapSync<Position, Arc<KeptRow>>,
-    /// By the position of a bound.
+    /// The borders, by the position of the bound.
     borders: RedBlackTreeMapSync<Position, Arc<KeptBorder>>,
     bytes: usize,
 }

@@ -1,4 +1,4 @@
-//! Groups of addresses, which an operator looks at and changes.
+//! Groups of addresses: the operator's commands to show and change them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,7 +16,8 @@ impl Processor {
         Ok(self.read_access_book(&mut false)?.blocks)
     }
 
-    /// Creates a group of these blocks, or replaces its blocks. It holds at once.
+    /// Creates a group of these blocks, or replaces the blocks of an existing group. Logins are checked with it at
+    /// once.
     pub fn update_cidr_group(&self, group: &str, blocks: &[String]) -> Result<(), QueryError> {
         let parsed = blocks.iter().map(|text| {
             cidr_block(text).ok_or_else(|| QueryError::invalid(format!("{text} is not a valid CIDR String")))
@@ -28,7 +29,7 @@ impl Processor {
         Ok(())
     }
 
-    /// Deletes a group. It does not hold from then on.
+    /// Deletes a group. Logins are no longer checked with it.
     pub fn drop_cidr_group(&self, group: &str) -> Result<(), QueryError> {
         let _one_at_a_time = self.auth().one_at_a_time();
         if !self.cidr_groups()?.contains_key(group) {
@@ -45,7 +46,7 @@ impl Processor {
         Ok(book.groups_of(address).into_iter().map(str::to_owned).collect())
     }
 
-    /// Reads the groups again, whose rows may have been written directly.
+    /// Reads the groups again, because clients may have written their rows directly.
     pub fn reload_cidr_groups(&self) -> Result<(), QueryError> {
         let (_one_at_a_time, begun) = (self.auth().one_at_a_time(), Instant::now());
         let blocks = self.cidr_groups()?;

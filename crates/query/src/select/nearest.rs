@@ -24,7 +24,7 @@ use crate::{Consistency, QueryError, vector_index};
 /// The greatest LIMIT of an order by similarity.
 const LIMIT_MAX: u64 = 1000;
 
-/// A LIMIT that Cassandra takes for none.
+/// A LIMIT that Cassandra takes as none.
 const NO_LIMIT: u64 = i32::MAX as u64;
 
 /// How far a score of an index may be from that of the row, relative to it.
@@ -180,7 +180,7 @@ pub(super) struct NearestRows<'n> {
     bytes: usize,
 }
 
-/// A row of the answer. The greatest is the first to be left out.
+/// A row of the answer. The greatest one is left out first.
 struct Kept {
     score: f32,
     /// The number of rows that were kept before.
@@ -227,7 +227,7 @@ impl NearestRows<'_> {
         self.kept.len() >= self.limit
     }
 
-    /// Whether there are as many rows as are asked for, and none of a lower score than this would take their places.
+    /// Whether the answer has all its rows, and no row with a lower score than this would replace one of them.
     pub fn is_settled(&self, score: f32) -> bool {
         let is_worse = |worst: &Kept| score < worst.score - INEXACTNESS * (1.0 + worst.score.abs());
         self.is_full() && self.kept.peek().is_none_or(is_worse)

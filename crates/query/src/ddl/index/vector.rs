@@ -33,7 +33,7 @@ fn refuse(message: impl Into<String>) -> Result<(), QueryError> {
     Err(QueryError::invalid(message.into()))
 }
 
-/// The index as one of vectors, if its column has vectors. The options are checked later.
+/// Makes an index one of vectors if its column has vectors. The options are checked later.
 pub(super) fn part(index: Index, column: &Column) -> Index {
     match column.ty {
         CqlType::Vector { .. } => index.clone().of_vectors().unwrap_or(index),
@@ -41,7 +41,7 @@ pub(super) fn part(index: Index, column: &Column) -> Index {
     }
 }
 
-/// Checks the options of vectors, if there are any.
+/// Checks the options of indexes of vectors, if there are any.
 pub(super) fn check_options(index: &Index, column: &Column, value_type: &CqlType) -> Result<(), QueryError> {
     let given = |option: &str| index.given_options().find(|(key, _)| *key == option).map(|(_, value)| value);
     if !OPTIONS.iter().any(|option| given(option).is_some()) {
