@@ -279,7 +279,7 @@ impl Config {
         }
     }
 
-    /// What is watched of the disk.
+    /// The thresholds of the disk's usage.
     pub fn disk_watch(&self) -> Watch {
         let (warn, fail) = (self.disk_usage_warn_percentage, self.disk_usage_fail_percentage);
         Watch { data: self.data_directory.clone(), warn, fail, disk_max_bytes: self.disk_usage_max_bytes }

@@ -1,7 +1,7 @@
 //! Watches how much of the disk the data takes, for the thresholds of `data_disk_usage_percentage`.
 //!
-//! As in Cassandra, the percentage is that of the data in what it and the free space of its file system have together,
-//! or in `data_disk_usage_max_disk_size` if that is less.
+//! As in Cassandra, this is a percentage of the sum of the data and the free space of its file system, or of
+//! `data_disk_usage_max_disk_size` if that is less.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use blockio::Disk;
 use query::{DiskUsage, DiskUsageState};
 
-/// The time between two looks at the disk, as in Cassandra.
+/// The time between two checks of the disk, as in Cassandra.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// What is watched.
+/// The directory and the thresholds that are watched.
 #[derive(Clone, Debug)]
 pub struct Watch {
     /// The directory of the node.
@@ -27,7 +27,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Sets the state again and again; returns only if no threshold is set.
+    /// Sets the state repeatedly. Returns only if no threshold is set.
     pub async fn run(self, usage: Arc<DiskUsage>) {
         if self.warn.is_none() && self.fail.is_none() {
             return;

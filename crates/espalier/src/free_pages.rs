@@ -1,9 +1,9 @@
 //! The pages that the allocator keeps of freed memory.
 //!
-//! jemalloc keeps them for some seconds, in the arena of the thread that had them, where other threads cannot use them.
-//! Requests with large values then make the process much larger than what its memory budgets count. A [`Watch`]
-//! observes the resident memory: each time it has grown by a step, all free pages are given back to the system. What
-//! has grown then is in use, and the next step begins there.
+//! jemalloc keeps them for some seconds in the arena of the thread that freed them, where other threads cannot use
+//! them. Requests with large values then make the process much larger than its memory budgets count. A [`Watch`]
+//! observes the resident memory. Each time it has grown by a step, all free pages are returned to the system. The
+//! memory that remains is in use, and the next step begins there.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use tikv_jemalloc_ctl::{Access, AsName, Mib};
 
-/// The time between two looks: at a gigabyte a second the memory grows by 20 MiB in between.
+/// The time between two checks: at a gigabyte a second the memory grows by 20 MiB in between.
 const PERIOD: Duration = Duration::from_millis(20);
-/// The time between two looks while the memory does not grow.
+/// The time between two checks while the memory does not grow.
 const IDLE_PERIOD: Duration = Duration::from_millis(100);
 const STEP_BYTES_MIN: u64 = 16 << 20;
 /// A step is the memory of all requests divided by this.

@@ -11,7 +11,7 @@ use query::{AuditFilter, AuditOptions, Processor};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// What the configuration says about the logs.
+/// The configuration of the logs.
 #[derive(Debug)]
 struct Configured {
     auditing: Auditing,
@@ -23,8 +23,8 @@ struct Configured {
 /// The logs that are on, with their options.
 #[derive(Debug, Default)]
 struct Open {
-    /// The choice of requests on which a command that turns the audit log on is based, if it is not that of the
-    /// configuration any more.
+    /// The choice of requests to which a command that turns the audit log on adds its options, if it is no longer that
+    /// of the configuration.
     filter: Option<AuditFilter>,
     audit: Option<OpenAudit>,
     queries: Option<(FullQueryLogging, Arc<LogFile>)>,
@@ -41,7 +41,7 @@ struct OpenAudit {
     is_configured: bool,
 }
 
-/// What a command gets while another one opens, changes or closes a log.
+/// The error of a command while another one opens, changes or closes a log.
 const BUSY: &str = "another command changes the logs of requests";
 
 /// The logs of requests of a node.
@@ -50,7 +50,7 @@ pub struct RequestLogs {
     configured: Configured,
     /// Held by the command that changes the logs, which may wait for their device.
     changes: Mutex<()>,
-    /// Held for a moment only.
+    /// Held only briefly.
     open: Mutex<Open>,
 }
 

@@ -70,8 +70,8 @@ pub fn serve(flags: Serve) -> Result<(), String> {
     ended
 }
 
-/// The connections of which a thread makes a turn before it looks whether others have become ready. A turn may take
-/// some milliseconds, and tokio's own default is 61 of them.
+/// The number of connections that a thread serves before it checks whether others have become ready. A turn of a
+/// connection may take some milliseconds, and tokio's default is 61 of them.
 const POLLS_PER_LOOK_AT_SOCKETS: u32 = 4;
 
 /// Opens a stopped node's engine, as `serve` would.
@@ -125,8 +125,8 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let audit = if config.read_only { None } else { request_logs.start_audit()? };
     let mut options = server_options(&config, request_memory.clone());
     options.tls = certificates.as_ref().map(|certificates| certificates.for_server());
-    // The control socket is there before the port, because scripts that find the port open send commands at once. A
-    // read-only node has no control socket, which would be a new file.
+    // The control socket is created before the port is opened, because scripts that find the port open send commands at
+    // once. A read-only node has no control socket, which would be a new file.
     let admin = match config.read_only {
         true => None,
         false => Some(AdminSocket::bind(&data).map_err(|error| format!("{}: {error}", data.display()))?),

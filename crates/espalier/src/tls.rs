@@ -1,8 +1,8 @@
 //! TLS for clients: what the configuration says of it, and the certificates in force.
 //!
-//! The start fails if something is wrong with them. Later the files are looked at from time to time, and by
-//! `espalier reloadssl`. New connections use the new certificates, and the others stay. While the new ones are wrong,
-//! the old ones stay in force.
+//! The start fails if something is wrong with them. Later the files are checked from time to time, and read again by
+//! `espalier reloadssl`. New connections use the new certificates, and existing connections stay. If the new
+//! certificates are wrong, the old ones stay in force.
 
 mod der;
 mod java_store;
@@ -19,10 +19,10 @@ use std::time::{Duration, SystemTime};
 use stores::Trusted;
 use tokio::sync::watch;
 
-/// How often files are looked at; the same as Cassandra's.
+/// How often files are checked; the same as Cassandra's.
 const RELOAD_PERIOD: Duration = Duration::from_secs(600);
 
-/// A text that is not shown.
+/// A secret text, which is not shown in debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
@@ -92,7 +92,7 @@ impl Encryption {
         self.optional.unwrap_or_else(|| !self.enabled && (self.private_key.is_some() || self.keystore.exists()))
     }
 
-    /// Whether only the existence of a key store says that clients may connect with TLS.
+    /// Whether clients may connect with TLS only because a key store exists.
     fn is_implied(&self) -> bool {
         !self.enabled && self.optional.is_none()
     }
@@ -179,8 +179,9 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Reads them. `None` if clients do not use TLS, or if no option asks for it and the key store that happens to be
-    /// there cannot be read: `cassandra.yaml` may lie beside one with another password. The log then says so.
+    /// Reads the certificates. `None` if clients do not use TLS. It is also `None`, with a message in the log, if no
+    /// option asks for TLS and the key store cannot be read: `cassandra.yaml` may be beside a key store with another
+    /// password.
     pub fn load(encryption: &Encryption) -> Result<Option<Arc<Certificates>>, String> {
         if !encryption.is_used() {
             return Ok(None);
@@ -197,7 +198,7 @@ impl Certificates {
         Ok(Some(Arc::new(Certificates { encryption: encryption.clone(), is_optional, current, seen })))
     }
 
-    /// What the server needs to know of them.
+    /// The configuration for the server.
     pub fn for_server(&self) -> server::Tls {
         server::Tls { config: self.current.subscribe(), optional: self.is_optional }
     }
@@ -207,7 +208,7 @@ impl Certificates {
         self.is_optional
     }
 
-    /// Reads them again. After an error the old ones stay in force.
+    /// Reads the certificates again. After an error the old ones stay in force.
     pub fn reload(&self) -> Result<(), String> {
         let modified = self.encryption.modified();
         let read = self.encryption.read()?;
@@ -216,7 +217,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// Reads them again if a file has changed; whether it did.
+    /// Reads the certificates again if a file has changed. Returns whether one has.
     fn reload_if_changed(&self) -> Result<bool, String> {
         let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match self.encryption.modified() == seen {
@@ -225,7 +226,7 @@ impl Certificates {
         }
     }
 
-    /// Looks at the files from time to time; never returns.
+    /// Checks the files from time to time. Never returns.
     pub async fn watch(self: Arc<Certificates>) {
         loop {
             tokio::time::sleep(RELOAD_PERIOD).await;

@@ -113,7 +113,7 @@ impl Default for AuthOptions {
     }
 }
 
-/// The time in which a direct write of rows is certainly done.
+/// The time after which a direct write of rows is certainly complete.
 const DIRECT_WRITE_TIME: Duration = Duration::from_secs(20);
 
 /// A client that has logged in.
@@ -132,13 +132,13 @@ pub struct Login {
 pub(crate) struct Auth {
     options: AuthOptions,
     book: RwLock<RoleBook>,
-    /// Derived from the book. It is locked for a moment only, after the book.
+    /// A cache of the authorities that were derived from the book. It is locked after the book, and only briefly.
     authorities: Mutex<AuthorityByRole>,
-    /// A change of the book ends an epoch.
+    /// The number of the current epoch. A change of the book ends it.
     epoch: AtomicU32,
-    /// One statement at a time changes roles.
+    /// Held by the one statement that changes roles.
     changes: Mutex<()>,
-    /// Until then the tables are read again and again, because rows of `system_auth` were written directly.
+    /// The tables are read repeatedly until this time, because rows of `system_auth` were written directly.
     outdated_until: Mutex<Option<Instant>>,
     ids: Mutex<HashMap<Arc<str>, u32>>,
     verified: Mutex<Verified>,
@@ -160,8 +160,8 @@ impl Auth {
         self.book.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a role has according to the book, which the caller has locked. It is derived once after a change of the
-    /// book: a role may have thousands of others.
+    /// The authority of a role according to the book, which the caller has locked. It is derived once after each change
+    /// of the book, because a role may have been granted thousands of others.
     fn authority_of(&self, role: &str, book: &RoleBook) -> Arc<Authority> {
         let known = || self.authorities.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(authority) = known().get(role) {
@@ -172,7 +172,7 @@ impl Auth {
         authority
     }
 
-    /// What a role has.
+    /// The authority of a role.
     fn authority(&self, role: &str) -> Arc<Authority> {
         self.authority_of(role, &self.book())
     }

@@ -12,8 +12,8 @@ pub(crate) fn find<'t>(table: &'t Table, column: &str) -> Option<&'t Index> {
     table.indexes().iter().find(|index| *index.column == *column && index.part.similarity().is_some())
 }
 
-/// Refuses a vector that cannot be compared with others. The texts are those that Cassandra logs; its clients get
-/// only a failure without a reason.
+/// Refuses a vector that cannot be compared with others. The texts are those of Cassandra's log. Its clients get only a
+/// failure without a reason.
 pub(crate) fn check(similarity: Similarity, vector: &[f32]) -> Result<(), QueryError> {
     similarity.check(vector).map_err(|reason| {
         QueryError::invalid(match reason {

@@ -279,7 +279,7 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    /// Waits for the next event. Ends the connection if it is in the way of others, or is idle for too long.
+    /// Waits for the next event. Ends the connection if it delays others, or is idle for too long.
     fn rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let buffers_bytes = self.decoder.buffer().capacity() + self.encoder.capacity_bytes();
         let holds_much = buffers_bytes.max(self.held_bytes()) > FREE_BYTES;

@@ -27,7 +27,7 @@ struct Logins {
     turn: Arc<Semaphore>,
 }
 
-/// A place, until it is dropped.
+/// A place for one hash. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct HashPlace {
     _place: OwnedSemaphorePermit,
@@ -35,7 +35,7 @@ pub(crate) struct HashPlace {
     _login: CountedLogin,
 }
 
-/// Counts a login of a role until it is dropped.
+/// A counted login of a role. Dropping it ends the count.
 #[derive(Debug)]
 struct CountedLogin {
     places: Arc<HashPlaces>,

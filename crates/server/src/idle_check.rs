@@ -45,11 +45,11 @@ pub(crate) struct IdleCheck {
 /// How far the start of a connection has come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Start {
-    /// STARTUP has not come.
+    /// STARTUP has not arrived.
     AwaitsStartup,
     /// STARTUP was accepted, and the client has to log in.
     AwaitsLogin,
-    /// The client's login is checked, or waits for that.
+    /// The client's login is being checked, or waits to be checked.
     ChecksLogin,
     /// Requests are accepted.
     Done,
@@ -71,7 +71,7 @@ impl Start {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionState {
     pub(crate) start: Start,
-    /// A request has request_started to arrive.
+    /// A request has begun to arrive.
     pub(crate) is_missing_some: bool,
     /// Answers wait for the socket.
     pub(crate) is_sending: bool,

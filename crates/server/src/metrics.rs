@@ -63,7 +63,7 @@ pub struct Metrics {
     pub connections_paused: Counter,
     /// Connections cut because there were as many as the limits allow.
     pub connections_refused: Counter,
-    /// Connections closed because they were in the way of others, or did not start in time.
+    /// Connections closed because they delayed others, or did not start in time.
     pub connections_closed: Counter,
     /// Requests answered with a timeout.
     pub timeouts: Counter,

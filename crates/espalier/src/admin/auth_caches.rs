@@ -1,11 +1,11 @@
-//! The verbs about what a node remembers of roles. Nothing is cached in the sense of Cassandra: roles and permissions
-//! are in memory, and rows that were written directly are read from time to time. These verbs read them at once.
+//! The verbs about Cassandra's caches of roles. Here all roles and permissions are in memory, and rows that were
+//! written directly are read from time to time. These verbs read them at once.
 
 use super::{Request, Verb};
 use query::{Processor, QueryError};
 use std::fmt::Write;
 
-/// Executes such a verb. The roles that the request names, or all, hold as the tables have them.
+/// Executes such a verb. Afterwards the roles that the request names, or all roles, are as the tables have them.
 pub(super) fn execute(processor: &Processor, request: &Request) -> Result<String, QueryError> {
     let restricted: Vec<bool> = request.roles.iter().map(|role| processor.has_cidr_restriction(role)).collect();
     processor.reload_roles()?;
@@ -17,7 +17,7 @@ pub(super) fn execute(processor: &Processor, request: &Request) -> Result<String
     Ok(String::new())
 }
 
-/// What nodetool prints about groups of addresses.
+/// The output of nodetool for the verb about groups of addresses.
 fn invalidated(roles: &[String], known: &[bool]) -> String {
     if roles.is_empty() {
         return "Invalidated CIDR permissions cache\n".to_owned();

@@ -69,7 +69,7 @@ pub(super) fn status(node: &NodeState) -> String {
         })
 }
 
-/// A line for each fault that the start found and that is no quarantined table.
+/// A line for each fault that the start found, except for quarantined tables.
 fn faults(engine: &Engine) -> impl Iterator<Item = (&'static str, String)> {
     engine.faults().into_iter().map(|fault| ("Fault", fault))
 }

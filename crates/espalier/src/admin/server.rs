@@ -29,7 +29,7 @@ pub struct NodeState {
     pub started: Instant,
     /// DRAIN was executed: no more writes.
     pub drained: AtomicBool,
-    /// Of TLS, if clients use it.
+    /// The certificates, if clients use TLS.
     pub certificates: Option<Arc<Certificates>>,
     pub request_logs: Arc<RequestLogs>,
     pub processor: Arc<Processor>,

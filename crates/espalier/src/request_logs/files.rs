@@ -12,7 +12,7 @@ use types::text::{Separator, format_timestamp};
 /// The current file is renamed before its period is over if it reaches this part of the size of all files.
 const CURRENT_PART: u64 = 4;
 
-/// Lines are written once they are this long together, so that a long queue is not in memory twice.
+/// Lines are written when their total length reaches this, so that a long queue is not in memory twice.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// The files of a log in one directory. Only the log's thread uses them.
@@ -208,7 +208,7 @@ pub(super) fn remove_all(kind: Kind, directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file to append to it. Whatever else has its name is refused: a pipe or a device could block the node, and a
+/// Opens a file to append to it. Anything else of this name is refused: a pipe or a device could block the node, and a
 /// link could lead to another file.
 fn open_current(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use query::AuditFilter;
 use types::text::{Separator, format_timestamp};
 
-/// Which log.
+/// The kind of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The audit log.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// The least time between two looks at tables that were written directly.
+/// The least time between two reads of tables that were written directly.
 const REFRESH_MIN: Duration = Duration::from_millis(100);
 
 /// Reads the roles. A node that cannot read them does not start, since no client could log in.
@@ -38,7 +38,7 @@ pub(super) async fn start(config: &Config, processor: &Arc<Processor>) -> Result
     Ok(())
 }
 
-/// The time between two looks at tables that were written directly.
+/// The time between two reads of tables that were written directly.
 pub(super) fn refresh_period(config: &Config) -> Duration {
     config.roles_validity.min(config.permissions_validity).max(REFRESH_MIN)
 }

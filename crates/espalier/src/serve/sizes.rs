@@ -5,7 +5,7 @@ use query::{Guardrails, Violation};
 use server::LogRateLimit;
 use std::sync::Arc;
 
-/// The messages of each level in a minute. A compaction may find a large partition in every megabyte.
+/// The number of messages of each level in a minute. A compaction may find a large partition in every megabyte.
 const MESSAGES_MAX: u32 = 1000;
 
 /// Logs what violates the guardrails.

@@ -21,7 +21,7 @@ struct Case {
     seen: Seen,
 }
 
-/// What is seen with the key and not by default.
+/// The effect that is seen with the key and not by default.
 enum Seen {
     /// The last of the statements is answered with this text.
     Answer(&'static [&'static str], &'static str),
@@ -59,7 +59,7 @@ impl Case {
         [self.also.to_vec(), [self.also, &[(self.key, self.value)]].concat()].map(|settings| configuration(&settings))
     }
 
-    /// What is wrong, unless the default and the value of the key differ as the case says.
+    /// Checks that the default and the value of the key differ as the case expects.
     fn check(&self) -> Result<(), String> {
         let Case { key, value, .. } = self;
         let [default, set] = self.configurations();
@@ -112,7 +112,7 @@ fn configuration(settings: &[(&str, &str)]) -> Result<Config, String> {
     Config::load(None, environment)
 }
 
-/// What the start makes of a configuration.
+/// The parts that a start makes of a configuration.
 struct Parts {
     config: Config,
     engine: EngineOptions,
@@ -137,7 +137,7 @@ impl Parts {
     }
 }
 
-/// What each case finds.
+/// The statements that create the tables of the cases.
 const SETUP: [&str; 3] = [
     "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 1}",
     "CREATE TABLE ks.t (k int, c int, v text, l list<int>, PRIMARY KEY (k, c))",

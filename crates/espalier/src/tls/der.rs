@@ -1,4 +1,4 @@
-//! As much of DER as keys need: reading a value, writing one, and completing keys that Java writes.
+//! The part of DER that keys need: reading a value, writing one, and completing keys that Java writes.
 
 const INTEGER: u8 = 0x02;
 /// The tag of bytes.
@@ -100,7 +100,7 @@ fn add_iterations(mut input: &[u8], depth: u32, sum: &mut u64) -> bool {
                 content.iter().fold(0_u64, |number, byte| number.saturating_mul(256).saturating_add((*byte).into()));
             *sum = sum.saturating_add(number);
         } else if depth > 0 && (tag & CONSTRUCTED != 0 || (tag == OCTET_STRING && content.first() == Some(&SEQUENCE))) {
-            // Bytes may be values in turn. If they only look like it, what was found in them is forgotten.
+            // Bytes may contain further values. If they only look like values, their iterations do not count.
             let before = *sum;
             if !add_iterations(content, depth - 1, sum) && tag == OCTET_STRING {
                 *sum = before;
@@ -123,7 +123,7 @@ mod tests {
         let store = value(SEQUENCE, &[value(INTEGER, &[3]), value(0xA0, &inner), parameters(&[1, 0])].concat());
         assert_eq!(derivation_iterations(&store), 10_256);
         assert_eq!(derivation_iterations(&parameters(&[0x7f; 20])), u64::MAX);
-        // Salts that begin like a value are no reason to look away.
+        // Iterations are found even if a salt begins like a value.
         let salt = [value(OCTET_STRING, &[SEQUENCE, 200, 1]), value(INTEGER, &[5])].concat();
         assert_eq!(derivation_iterations(&value(SEQUENCE, &salt)), 5);
         for end in 0..store.len() {

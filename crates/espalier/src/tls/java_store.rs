@@ -31,7 +31,7 @@ const WRONG_PASSWORD: &str = "Keystore was tampered with, or password was incorr
 const WRONG_KEY_PASSWORD: &str = "Cannot recover key";
 const BROKEN: &str = "this store of the type JKS is damaged";
 
-/// What a store has.
+/// The contents of a store.
 pub(super) struct JavaStore {
     /// The first private key, still protected, and its certificate followed by those of its issuers.
     identity: Option<(Vec<u8>, Vec<Vec<u8>>)>,
@@ -90,7 +90,7 @@ fn read_entries(content: &[u8]) -> Option<JavaStore> {
     input.0.is_empty().then_some(store)
 }
 
-/// The rest of a store.
+/// The unread rest of a store.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -122,7 +122,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What the algorithm of the protection made of a key.
+/// The encrypted bytes of a key; `None` if another algorithm protects it.
 fn protected_key(key: &[u8]) -> Option<&[u8]> {
     let mut input = key;
     let mut info = der::take(&mut input, SEQUENCE)?;

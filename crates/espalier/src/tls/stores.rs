@@ -15,7 +15,7 @@ use std::path::Path;
 use x509_parser::revocation_list::CertificateRevocationList;
 use x509_parser::time::ASN1Time;
 
-/// The largest store that is read.
+/// The largest store that is read, bytes.
 const STORE_SIZE_BYTES_MAX: u64 = 16 << 20;
 
 /// The iterations of a key derivation. More would take seconds.
@@ -55,7 +55,7 @@ pub(super) fn identity(options: &Encryption) -> Result<Identity, String> {
     Ok(identity)
 }
 
-/// What a trust store has.
+/// The contents of a trust store.
 pub(super) struct Trusted {
     /// The certificates that clients' certificates may come from.
     pub(super) roots: RootCertStore,

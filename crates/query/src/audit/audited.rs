@@ -6,8 +6,8 @@ use super::Auditor;
 use super::entry::Entry;
 use crate::{ErrorKind, QueryError};
 
-/// The entries of a request, of which one kind is made when its answer is known. If it is dropped before, because
-/// nobody waits for the answer any more, the failure is entered.
+/// The possible entries of a request. Its outcome decides which of them are written. If this is dropped before the
+/// outcome is known, because nobody waits for the answer any more, the request is entered as a failure.
 #[must_use]
 pub(crate) struct Audited {
     auditor: Arc<Auditor>,
@@ -24,7 +24,7 @@ impl Audited {
         Audited { auditor: Arc::clone(auditor), done, failed: Some(failed), forgotten: None }
     }
 
-    /// The same with the entry that is made if the client has to prepare the statement again.
+    /// Sets the entry for the case that the client has to prepare the statement again.
     pub(super) fn or_forgotten(mut self, entry: Entry) -> Audited {
         self.forgotten = Some(entry);
         self

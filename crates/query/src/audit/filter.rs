@@ -26,9 +26,9 @@ impl Choice {
             && (self.includes_all() || name.is_some_and(|name| self.included.contains(name)))
     }
 
-    /// Whether an entry is entered that shows one name and concerns others. What is shown may be the client's choice,
-    /// as the keyspace of its session is. So it can include an entry, and only the names that the entry concerns
-    /// exclude it, if all of them are excluded.
+    /// Whether an entry that shows one name and concerns others is entered. The client may have chosen the shown name,
+    /// such as the keyspace of its session. So the shown name can include the entry, but not exclude it. The entry is
+    /// excluded if all the names that it concerns are.
     fn admits_all(&self, shown: Option<&str>, concerned: &[Arc<str>]) -> bool {
         let is_excluded = !concerned.is_empty() && concerned.iter().all(|name| self.excluded.contains(&**name));
         let mut names = shown.into_iter().chain(concerned.iter().map(|name| &**name));
@@ -89,7 +89,7 @@ mod tests {
         assert!(!choice.admits(None));
         let excluding = Choice { included: names(&[]), excluded: names(&["b"]) };
         assert!(excluding.admits(Some("a")) && excluding.admits(None) && !excluding.admits(Some("b")));
-        // As in Cassandra, a name that is excluded too includes nothing, and so does not leave out the others.
+        // As in Cassandra, an included name has no effect if it is also excluded, so other names are still entered.
         let both = Choice { included: names(&["b"]), excluded: names(&["b"]) };
         assert!(both.admits(Some("a")) && both.admits(None) && !both.admits(Some("b")));
         assert!(both.admits_all(Some("a"), &[]) && !both.admits_all(None, &["b".into()]));

@@ -85,7 +85,7 @@ impl AccessBook {
     }
 }
 
-/// A CIDR block as an operator writes it, without the bits behind its prefix. A block of mapped addresses
+/// Parses a CIDR block as an operator writes it, and clears the bits after its prefix. A block of mapped addresses
 /// (`::ffff:10.0.0.0/104`) is the one of IPv4, as in Cassandra.
 pub fn cidr_block(text: &str) -> Option<IpNet> {
     /// The bits before the address of IPv4 in a mapped one.
@@ -132,8 +132,8 @@ impl RoleBook {
         }
     }
 
-    /// Whether a role may log in. One that was dropped, or lost its LOGIN, may be connected still. As in Cassandra, it
-    /// may then connect to no place.
+    /// Whether a role may log in. A client may still be connected with a role that was dropped or has lost LOGIN. As in
+    /// Cassandra, such a role has access to no data center and from no address.
     fn can_log_in(&self, role: &str) -> bool {
         self.roles.get(role).is_some_and(|role| role.can_login)
     }

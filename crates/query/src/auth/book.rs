@@ -85,7 +85,7 @@ impl RoleBook {
         found
     }
 
-    /// What the role has, by itself and through others.
+    /// The authority of a role, by itself and through others.
     pub fn authority_of(&self, role: &str) -> Authority {
         let roles = self.all_of(role);
         if roles.iter().any(|role| self.roles[*role].is_superuser) {
@@ -100,7 +100,7 @@ impl RoleBook {
     }
 }
 
-/// What a role has, by itself and through the roles that were granted to it.
+/// The authority of a role, by itself and through the roles that were granted to it.
 #[derive(Debug, Default)]
 pub(super) struct Authority {
     pub is_superuser: bool,
@@ -114,7 +114,7 @@ impl Authority {
         if self.is_superuser {
             return resource.chain().any(|resource| resource.applicable().contains(permission));
         }
-        // What is granted on all keyspaces is not granted on the node's own.
+        // Permissions on all keyspaces do not include the node's own keyspaces.
         let own = resource.data_keyspace().is_some_and(is_own_keyspace);
         let holding = |resource: &Resource| !(own && *resource == Resource::AllKeyspaces);
         let granted = |resource: Resource| self.permissions.get(&resource.name()).copied();
@@ -122,11 +122,11 @@ impl Authority {
     }
 }
 
-/// What roles have, as far as it was asked for since the last change of the book.
+/// A cache of the authorities that were asked for since the last change of the book.
 #[derive(Debug, Default)]
 pub(super) struct AuthorityByRole {
     by_role: HashMap<String, Arc<Authority>>,
-    /// The roles and their permissions, together.
+    /// The number of roles and of their permissions.
     size: usize,
 }
 

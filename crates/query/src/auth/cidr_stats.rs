@@ -1,4 +1,4 @@
-//! What the checks of addresses found, and how long they took, with Cassandra's names.
+//! Statistics of the checks of addresses: their results and times, with Cassandra's names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use crate::Processor;
 
-/// The last times of this number are kept for percentiles.
+/// The number of times that are kept for percentiles.
 const TIMES_MAX: usize = 1024;
 
 /// The groups that are counted. There may be more if an operator makes and deletes many.
 const GROUPS_MAX: usize = 10_000;
 
-/// What stands for an address in no group.
+/// The name under which addresses in no group are counted.
 const NO_GROUP: &str = "Undefined";
 
-/// Times of one kind: nanoseconds each, the newest in place of the oldest.
+/// Times of one kind, nanoseconds. A new time replaces the oldest one.
 #[derive(Debug, Default)]
 struct Times {
     nanos: Vec<u64>,

@@ -285,7 +285,7 @@ mod tests {
             assert_eq!(error.message, refused(name).message);
             assert_eq!(COMPUTED.take(), [COST], "{name}");
         }
-        // The password of a role without LOGIN is hashed before that is said.
+        // The password of a role without LOGIN is hashed before the login is refused.
         let error = processor.check_login(b"\0no_login\0right", None, None).unwrap_err();
         assert_eq!((error.message.as_str(), COMPUTED.take()), ("no_login is not permitted to log in", vec![COST]));
     }

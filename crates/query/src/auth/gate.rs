@@ -158,7 +158,7 @@ impl Processor {
         Err(QueryError::unauthorized(text))
     }
 
-    /// Gives the creator of an object all permissions on it, and takes all permissions on a dropped object away.
+    /// Grants the creator of an object all permissions on it, and revokes all permissions on a dropped object.
     pub(crate) fn follow_schema_change(
         &self,
         change: &SchemaChange,
@@ -184,7 +184,8 @@ impl Processor {
         }
     }
 
-    /// Takes the permissions on keyspaces and tables away that do not exist: the node ended after it dropped them.
+    /// Revokes the permissions on keyspaces and tables that do not exist. They are left over if the node ended right
+    /// after a drop.
     pub(super) fn revoke_what_a_drop_left(&self) -> Result<(), QueryError> {
         let gone: BTreeSet<String> = {
             let (book, schema) = (self.auth().book(), self.engine().borrow_schema());
@@ -196,7 +197,7 @@ impl Processor {
         gone.iter().filter_map(|name| Resource::from_name(name)).try_for_each(|object| self.revoke_all_on(&object))
     }
 
-    /// Takes all permissions on an object, and on what it contains, away from all roles.
+    /// Revokes all permissions on an object, and on the objects that it contains, from all roles.
     pub(super) fn revoke_all_on(&self, object: &Resource) -> Result<(), QueryError> {
         let name = object.name();
         let holders: Vec<(String, String)> = {

@@ -82,7 +82,7 @@ fn of_schema(statement: &Statement, keyspace: Option<&str>, engine: &Engine) -> 
         Statement::DropIndex(drop) => {
             let (keyspace, schema) = (in_keyspace(&drop.index)?, engine.borrow_schema());
             let known = schema.keyspace(&keyspace);
-            // One that is not there may be dropped by everybody.
+            // Dropping an index that does not exist needs no permission.
             let Some(table) = known.and_then(|known| table_of_index(known, drop.index.name.as_str())) else {
                 return Ok(None);
             };

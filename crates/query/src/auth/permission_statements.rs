@@ -31,7 +31,7 @@ pub(super) fn revoke(change: &PermissionsChange, execution: &Execution<'_>) -> R
     Ok(ResponseBody::Void)
 }
 
-/// Who gives or takes permissions must be allowed to, and must have them.
+/// A role that grants or revokes permissions must have them itself, and AUTHORIZE on the same object.
 fn authorize(change: &PermissionsChange, execution: &Execution<'_>) -> Result<Resource, QueryError> {
     let resource = Resource::named(&change.resource, execution.keyspace)?;
     if let Some(user) = &execution.client.user {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use cql::ast::{QualifiedName, Statement};
 
-/// What stands for everything that follows the word PASSWORD, or the name of the table of roles.
+/// Replaces everything that follows the word PASSWORD, or the name of the table of roles.
 pub(crate) const HIDDEN: &str = " *******";
 
 const PASSWORD: &str = "password";
@@ -25,7 +25,8 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
     let has = |word| place_behind(word, text).is_some();
     let compares_hashes = |end: &usize| place_behind(HASH, &text[*end..]).is_some();
     let end = match cql::parse(text).map(|parsed| parsed.statement) {
-        // It may be a statement about a role with a mistake, or such a write with one. Messages of errors are neither.
+        // The text may be a wrong statement about a role, or a wrong write to the table of roles. Other texts that are
+        // not statements, such as error messages, are not cut.
         Err(_) => password.or(roles.filter(|end| {
             let is_write = has("insert") || has("update");
             (has("system_auth") || has(HASH)) && (is_write || (has("where") && compares_hashes(end)))
@@ -41,7 +42,7 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The place behind a word of ASCII letters.
+/// The end of the first occurrence of a word of ASCII letters, in any case.
 fn place_behind(word: &str, text: &str) -> Option<usize> {
     let place = text.as_bytes().windows(word.len()).position(|found| found.eq_ignore_ascii_case(word.as_bytes()))?;
     Some(place + word.len())

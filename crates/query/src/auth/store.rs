@@ -129,7 +129,7 @@ impl Processor {
         Ok(book)
     }
 
-    /// The role as the tables have it, which may have rows of later times than a change.
+    /// The role as the tables have it after a change. Their rows may have later timestamps than the change.
     pub(super) fn read_role(&self, name: &str) -> Result<Option<Role>, QueryError> {
         let rows = self.ask(&format!("{ROLES} WHERE role = ?"), &[Value::Bytes(name.as_bytes())])?;
         let row = rows.first().and_then(|row| role_of(row.get(1..)?));
@@ -326,7 +326,7 @@ impl Processor {
         modification.add_to(updates, &Execution::new(self, &schema, parts, values, None, BLOCKING))
     }
 
-    /// Returns when the updates are durable.
+    /// Writes the updates. They are durable when this returns.
     fn write_updates(&self, updates: Updates) -> Result<(), QueryError> {
         match updates.into_mutation() {
             Some(mutation) => Ok(engine::block_on(self.engine().write_parts(&mutation))?),
@@ -346,7 +346,7 @@ fn next_cell(cells: &mut &[u8]) -> Option<Vec<u8>> {
     Some(value.to_vec())
 }
 
-/// The role of these columns of [`ROLES`], and the columns after them.
+/// The role in these columns of [`ROLES`], and the remaining columns.
 fn role_of(columns: &[Option<Vec<u8>>]) -> Option<(Role, &[Option<Vec<u8>>])> {
     let [is_superuser, can_login, salted_hash, member_of, ttls @ ..] = columns else { return None };
     let is_true = |value: &Option<Vec<u8>>| value.as_deref().is_some_and(|bytes| bytes.first() == Some(&1));

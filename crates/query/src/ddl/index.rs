@@ -75,7 +75,7 @@ pub(super) fn create(create: &CreateIndex, execution: &Execution<'_>) -> Result<
     Ok(unless_unchanged(created, execution))
 }
 
-/// The index; `None` if it is there already and need not be made. `class` is the name of a class with its options.
+/// The index; `None` if it exists already and need not be created. `class` is the name of a class with its options.
 fn define(
     create: &CreateIndex,
     class: Option<(&str, &BTreeMap<String, String>)>,
@@ -136,7 +136,7 @@ fn define(
     Ok(Some(index))
 }
 
-/// Refuses a class of indexes that is not there.
+/// Refuses a class of indexes that does not exist.
 fn known_class(class: &str) -> Result<IndexClass, QueryError> {
     let unknown = || QueryError::configuration(format!("Unable to find custom indexer class '{class}'"));
     IndexClass::of_name(class).ok_or_else(unknown)
@@ -155,7 +155,7 @@ fn has_index(keyspace: &Keyspace, name: &str) -> bool {
     keyspace.tables.values().flat_map(|table| table.indexes()).any(|index| *index.name == *name)
 }
 
-/// The name of an index that was given none.
+/// The default name of an index.
 fn free_name(keyspace: &Keyspace, table: &Table, column: &Column) -> String {
     let base: String = format!("{}_{}_idx", table.name, column.name)
         .chars()

@@ -280,7 +280,7 @@ fn speculative_retry(text: &str) -> Result<String, QueryError> {
     }
 }
 
-/// The number of a percentile, whatever it is; `None` if the text is none.
+/// The number in the text of a percentile, which may be out of range; `None` if the text is not a percentile.
 fn percentile(upper: &str) -> Option<f64> {
     plain_number(upper.strip_suffix("PERCENTILE").or_else(|| upper.strip_suffix('P'))?)
 }

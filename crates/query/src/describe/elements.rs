@@ -154,7 +154,7 @@ impl<'a> Describer<'a> {
         self.sorted(names, |name| name)
     }
 
-    /// Things in the order of their names. Their number counts as work and as memory.
+    /// Sorts things by their names. Their number counts as work and as memory.
     fn sorted<T>(&self, things: impl Iterator<Item = T>, name: impl Fn(&T) -> &str) -> Result<Vec<T>, QueryError> {
         let mut things: Vec<T> = things.collect();
         self.execution.work(steps_of_expressions(things.len()))?;

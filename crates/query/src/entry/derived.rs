@@ -42,7 +42,7 @@ pub(super) fn takes_a_thread(partitions: &[(TableId, Token)]) -> bool {
     partitions.len() > PARTITIONS_LOCKED_MAX
 }
 
-/// What an update takes besides its bytes, at most: its key, its struct and what the allocator adds.
+/// A limit for the memory of an update besides its bytes: its key, its struct and the overhead of the allocator.
 const UPDATE_BYTES: usize = 128;
 
 /// A modification that owns all that its execution needs.
@@ -67,7 +67,7 @@ impl Drop for EndReads {
     }
 }
 
-/// What of a modification of counters is derived.
+/// The result that is derived from a modification of counters.
 #[derive(Clone, Copy)]
 enum Stage {
     /// The totals, which are written.

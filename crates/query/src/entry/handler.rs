@@ -22,13 +22,13 @@ pub trait Authentication {
     }
 
     /// Begins to check a client's message to the authenticator, or its certificate (DER), which TLS has verified. This
-    /// takes no time worth mentioning if an implementation puts off what does.
+    /// must take little time: an implementation leaves the rest to [`log_in`](Self::log_in).
     fn begin_login(&self, token: &[u8], address: Option<SocketAddr>, certificate: Option<&[u8]>) -> LoginStart {
         LoginStart::Done(self.log_in(token, address, certificate))
     }
 
-    /// Checks all of it. This takes some ten milliseconds of processor time if a password is hashed, or seconds if its
-    /// role has a hash that costs so much.
+    /// Checks a login completely. This takes some ten milliseconds of processor time if a password is hashed, or
+    /// seconds if the hash of its role has a high cost.
     fn log_in(
         &self,
         _token: &[u8],
@@ -60,7 +60,7 @@ pub struct KeptForms<'k, P> {
 }
 
 impl<P> KeptForms<'_, P> {
-    /// Nothing is kept, and the statement will not be.
+    /// No form is kept, and the statement will not be kept either.
     pub const NOTHING: Self = KeptForms { qualified: None, in_keyspace: None, size_bytes_max: u64::MAX };
 }
 
@@ -84,8 +84,8 @@ pub trait QueryHandler: Authentication + Send + Sync + 'static {
     fn begin(self: &Arc<Self>, request: &Request<'_, Self::Plan>, turn: Turn<'_>, out: Option<&mut Vec<u8>>)
     -> Outcome;
 
-    /// Prefetches the memory that these statements, which are begun right after, will access. The values of a statement
-    /// are requested only where that is worth it. This is a hint: statements may be begun without it.
+    /// Prefetches the memory that these statements will access. They are begun right afterwards. The values of a
+    /// statement are requested only if a prefetch pays. This is a hint: statements may be begun without it.
     fn prefetch<'c>(
         &self,
         _coming: impl Iterator<Item = (&'c Prepared<Self::Plan>, impl FnOnce() -> Option<Values<'c>>)>,

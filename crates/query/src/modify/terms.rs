@@ -15,7 +15,7 @@ use crate::guardrail::{Guardrail, SAI_FROZEN_TERM_SIZE, SAI_STRING_TERM_SIZE, SA
 /// The bytes of a map's entry besides key and value: here, and in Cassandra.
 const ENTRY_BYTES: (usize, usize) = (8, 6);
 
-/// How much more it costs to count the terms of some bytes than to read them.
+/// The cost of counting the terms of some bytes, as a multiple of the cost of reading them.
 const COUNTING_FACTOR: u64 = 8;
 
 /// Checks the terms of a write. One that adds many entries is counted as work, so that it is made on a thread that may

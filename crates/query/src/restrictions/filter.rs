@@ -33,9 +33,9 @@ struct Expression {
     source: Source,
     ty: CqlType,
     comparison: Comparison,
-    /// How the row's text is changed before it is compared. The text of the comparison is changed already.
+    /// The analysis of the row's text before it is compared. The text of the comparison was analyzed already.
     analysis: Analysis,
-    /// Of IN the places of its values in their order.
+    /// For IN: the places of its values in ascending order.
     sorted: Vec<usize>,
 }
 
@@ -183,7 +183,7 @@ impl Expression {
         }
     }
 
-    /// Whether it holds of the changed text of the row.
+    /// Whether the comparison holds for the analyzed text of the row.
     fn holds_of_analysed(&self, row: &RowView<'_>) -> bool {
         let is = |value: &[u8], wanted: &[u8]| *analysed(self.analysis, value) == *wanted;
         match &self.comparison {

@@ -6,10 +6,10 @@ use crate::QueryError;
 
 const WILDCARD: u8 = b'%';
 
-/// Where a text must contain the wanted one.
+/// The place at which a text must contain the wanted one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// It is the wanted one.
+    /// The text is the wanted one.
     Whole,
     /// `abc%`
     Start,

@@ -37,7 +37,7 @@ pub(super) enum TokenRestriction {
 #[derive(Debug)]
 pub(super) struct PartitionRestrictions {
     table: Arc<Table>,
-    /// By place in the key.
+    /// The restrictions of columns, by place in the key.
     columns: Vec<Option<ColumnRestriction>>,
     token: Option<TokenRestriction>,
 }

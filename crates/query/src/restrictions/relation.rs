@@ -1,4 +1,4 @@
-//! From a relation as written to a restriction of its columns.
+//! Turns a written relation into a restriction of its columns.
 
 use std::sync::Arc;
 
@@ -143,7 +143,7 @@ fn slice(operator: Operator, term: Term) -> Kind {
     }
 }
 
-/// Whether a column of this type may be restricted so.
+/// Refuses an operator that cannot restrict a column of this type.
 fn check_receiver(column: &Column, operator: Operator) -> Result<(), QueryError> {
     let (name, ty) = (&column.name, &column.ty);
     let refuse = |message: String| Err(QueryError::invalid(message));

@@ -13,7 +13,7 @@ use crate::{ColumnSpec, QueryError, Value};
 /// Values for columns that follow each other.
 #[derive(Clone, Debug)]
 pub(super) enum TupleTerm {
-    /// Of one column, not written as a tuple.
+    /// The value of one column, not written as a tuple.
     Single(Term),
     /// One term per column.
     Terms(Vec<Term>),

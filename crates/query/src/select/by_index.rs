@@ -33,27 +33,27 @@ pub(super) struct Places {
     next: Option<IndexPlace>,
     /// The places that follow.
     ahead: VecDeque<IndexPlace>,
-    /// How many are read ahead next; 0 if that is not worth it.
+    /// How many are read ahead next; 0 if reading ahead does not pay.
     ahead_count: usize,
     /// The most rows of a partition that are read next.
     rows_max: usize,
     /// A buffer for the rows of a partition.
     rows: Vec<Vec<u8>>,
-    /// How many it gave.
+    /// The number of places that the index has given.
     count: u64,
 }
 
 /// Some places of one partition.
 struct InPartition {
     partition: PartitionKey,
-    /// Where an SSTable probably has it.
+    /// A hint of where an SSTable has the partition.
     hint: Option<PartitionHint>,
     /// The serialized clusterings of the rows; `None` if all of the partition's are asked for.
     rows: Option<Vec<Vec<u8>>>,
 }
 
 impl Places {
-    /// How many are known: all of them if there are few.
+    /// How many places are known: all of them if there are few.
     pub fn known_count(&self) -> usize {
         self.ahead.len() + self.candidates.known_count()
     }
@@ -124,9 +124,9 @@ impl Places {
 }
 
 impl Page<'_> {
-    /// The places within a segment that an index gives: of several indexes the one with about the fewest places,
-    /// without the places that the others do not give. The segment is then the page's range. `None` if all of it is to
-    /// be read.
+    /// The places within a segment that an index gives. Of several indexes, the one with about the fewest places is
+    /// used, and the places that the others do not give are left out. The segment is then the page's range. `None` if
+    /// all rows of the segment are to be read.
     pub(super) fn search(&mut self, segment: &Segment) -> Result<Option<Places>, QueryError> {
         let plan = self.plan();
         let [_, ..] = plan.restrictions.indexed() else { return Ok(None) };
@@ -179,7 +179,7 @@ impl Page<'_> {
         Ok(Some(places))
     }
 
-    /// Whether it is worth it to prefetch the memory of several partitions together.
+    /// Whether it pays to prefetch the memory of several partitions together.
     fn reads_ahead(&self, candidates: &IndexCandidates) -> bool {
         let engine = self.execution().processor.engine();
         candidates.known_count() > 1 && (candidates.has_hint() || engine.has_large_memtables(&self.plan().table))

@@ -1,8 +1,8 @@
 //! Reading the rows that an index of vectors gives, the most similar first.
 //!
-//! Each is read as a row merged from all sources, tested by the filter and compared by its current vector. The search
-//! ends when LIMIT rows are kept and the next one would not be better than the worst of them. So deleted and
-//! overwritten rows, and those that the filter leaves out, only prolong the search.
+//! Each row is merged from all sources, tested by the filter, and compared by its current vector. The search ends when
+//! LIMIT rows are kept and the next one would not be better than the worst of them. So deleted and overwritten rows,
+//! and rows that the filter rejects, only prolong the search.
 
 use std::collections::HashSet;
 
@@ -28,8 +28,9 @@ impl Page<'_> {
         }
     }
 
-    /// A search by similarity in a segment; `None` if its rows, or those at the places that another index gives, are to
-    /// be read and sorted. This is the case for one partition, which the graphs do not know, and for few places.
+    /// A search by similarity in a segment. `None` if it is better to read and sort the segment's rows, or those at the
+    /// places that another index gives: for one partition, because graphs are not divided by partitions, and for few
+    /// places.
     fn search_nearest(
         &self,
         segment: &Segment,

@@ -125,7 +125,7 @@ impl SelectPlan {
         let (keyspace, data_center) = (&self.table.keyspace, &execution.processor.options().node.data_center);
         let check = match partitions {
             Partitions::Keys(_) => consistency::check_read,
-            // A serial level of a scan is that of a quorum, and nothing else is done for it.
+            // A scan at a serial level is a scan at a quorum.
             Partitions::Range(_) => consistency::check_alive,
         };
         check(level, execution.schema, keyspace, data_center)
@@ -198,7 +198,7 @@ impl SelectPlan {
     }
 
     /// Whether there is certainly nothing to read. Such a SELECT has no pages. If static columns are selected, an empty
-    /// list of rows still causes a read.
+    /// list of rows is read all the same.
     fn reads_nothing(&self, partitions: &Partitions, slices: &Slices) -> bool {
         !self.is_grouping() && self.names_nothing(partitions, slices)
     }

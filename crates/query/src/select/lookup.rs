@@ -107,8 +107,8 @@ impl Answer<'_> {
         self.take(row, &clustering[..self.context.table.clustering().len()])
     }
 
-    /// Takes the rows of a cursor, and none that were taken before. `None` if there is anything but rows, which
-    /// [`SelectPlan::execute`] counts, or if the cursor fails.
+    /// Takes the rows of a cursor except those that were taken before. `None` if the cursor fails, or returns anything
+    /// but rows, which [`SelectPlan::execute`] counts.
     fn take_all(&mut self, mut cursor: BoxCursor<'static>) -> Option<()> {
         self.cells.truncate(self.cells_before);
         (self.count, self.is_answered) = (0, true);

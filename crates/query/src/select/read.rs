@@ -254,7 +254,7 @@ impl<'p> Page<'p> {
         Ok(goes_on)
     }
 
-    /// Reads the rows of a segment as they lie. Returns false if the page is full or the limit is reached.
+    /// Reads the rows of a segment in order. Returns false if the page is full or the limit is reached.
     pub(super) fn read_all(&mut self, segment: Segment) -> Result<bool, QueryError> {
         let Segment { keys, slices, is_resumed } = segment;
         let range = ReadRange { keys, slices, reversed: self.plan.ordering.is_reversed };

@@ -89,7 +89,7 @@ fn list_of(elements: &[Cow<'_, [u8]>]) -> Vec<u8> {
     collection::list(elements.iter().map(AsRef::as_ref))
 }
 
-/// A list or a set, whose literals differ little.
+/// The kind of a literal of elements, because those of lists and sets differ little.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CollectionKind {
     List,

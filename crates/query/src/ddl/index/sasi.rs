@@ -90,7 +90,7 @@ fn check_analyzer(index: &Index, column: &Column, is_text: bool) -> Result<(), Q
     Ok(())
 }
 
-/// Refuses what is no number of megabytes. The number has no effect: nothing is collected for a compaction.
+/// Refuses a value that is not a number of megabytes. The number has no effect: nothing is collected for a compaction.
 fn check_memory(index: &Index) -> Result<(), QueryError> {
     let number = index.options.get("max_compaction_flush_memory_in_mb").map(|number| number.parse::<i64>());
     if !matches!(number, Some(Err(_))) {
