@@ -109,7 +109,7 @@ impl Drop for Compaction {
     }
 }
 
-/// Waits for a task. Returns None when the thread must end.
+/// Waits for a task. Returns `None` when the thread must end.
 fn next_task((requests, changed): &Queue) -> Option<Task> {
     let mut requests = lock(requests);
     loop {
@@ -155,7 +155,7 @@ enum Merged {
 /// The next work on a table.
 struct Chosen {
     inputs: Vec<Arc<SSTableReader>>,
-    /// The tokens at which the output is split. None if the inputs are dropped without reading them.
+    /// The tokens at which the output is split. `None` if the inputs are dropped without reading them.
     boundaries: Option<Vec<types::Token>>,
 }
 

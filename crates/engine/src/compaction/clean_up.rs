@@ -19,22 +19,23 @@ type Inputs = Vec<Arc<SSTableReader>>;
 /// The SSTables of a table, by what a clean-up finds in them.
 #[derive(Default)]
 struct Found {
-    /// Those that have partitions to remove, oldest first.
+    /// SSTables with some partitions to remove, oldest first.
     mixed: Inputs,
-    /// Those that have nothing else, while the log may still hold their records.
+    /// SSTables with nothing but partitions to remove, whose records the log may still hold.
     covering: Inputs,
-    /// Those that have none.
+    /// SSTables without partitions to remove.
     clean: Inputs,
 }
 
 impl Compaction {
-    /// Removes the partitions outside of `kept` from the SSTables that a table has now. Those that have such partitions
-    /// are rewritten one after another, oldest first, so that a deletion mostly outlasts what it shadows. Each is
-    /// replaced as a whole or not at all.
+    /// Removes the partitions outside of `kept` from the SSTables that a table has now. The SSTables that have such
+    /// partitions are rewritten one after another, oldest first, so that a deletion usually outlasts the data that it
+    /// shadows. Each SSTable is replaced as a whole or not at all.
     ///
-    /// One of which nothing would be left, while the log may still hold its records, is merged in the end with one that
-    /// covers these records from then on, or with all if nothing of that one is left either. It stays if nothing of the
-    /// whole table would be left. Returns false if it stays, or if the merges were stopped. Blocks until all is done.
+    /// If nothing of an SSTable would be left, but the log may still hold its records, another SSTable has to cover
+    /// these records. So it is merged at the end with another SSTable, or with all others if nothing of that one is
+    /// left either. It stays if nothing of the whole table would be left. Returns false if an SSTable stays, or if the
+    /// merges were stopped. Blocks until all merges are done.
     pub fn clean_up(&self, store: &TableStore, kept: &TokenRanges) -> Result<bool, EngineError> {
         let one_at_a_time = lock(&store.compacting_all);
         let mut cleaned = Ok(false);
@@ -51,7 +52,8 @@ impl Compaction {
         cleaned
     }
 
-    /// Rewrites what `plan` makes of a table's SSTables. Returns whether no partition to remove is left in them.
+    /// Executes the merges that `plan` returns for a table's SSTables. Returns whether no partition to remove is left
+    /// in them.
     fn rewrite(
         &self,
         store: &TableStore,
@@ -104,8 +106,8 @@ impl Found {
         self.mixed.iter().map(|sstable| vec![sstable.clone()]).collect()
     }
 
-    /// All that is left to clean up, with one of the others: the smallest one that has cells without an end, if there
-    /// is such a one, since a merge mostly leaves something of it.
+    /// One merge of the SSTables that are left to clean up with one of the others. If there is one with cells that
+    /// never expire, the smallest of these is taken, because a merge usually leaves something of it.
     fn with_another(&self) -> Vec<Inputs> {
         let lasting = |sstable: &&Arc<SSTableReader>| {
             (sstable.statistics().stats.max_local_deletion_time, Reverse(sstable.data_length_bytes()))
@@ -117,7 +119,7 @@ impl Found {
         self.left_with(&self.clean)
     }
 
-    /// One merge of all that is left to clean up and these others, or none if nothing is left.
+    /// One merge of the SSTables that are left to clean up with these others; none if nothing is left to clean up.
     fn left_with<'f>(&'f self, others: impl IntoIterator<Item = &'f Arc<SSTableReader>>) -> Vec<Inputs> {
         let left: Inputs = self.mixed.iter().chain(&self.covering).cloned().collect();
         match left.is_empty() {
@@ -127,7 +129,7 @@ impl Found {
     }
 }
 
-/// Whether an SSTable holds a partition in one of some intervals of tokens; first and last token of each.
+/// Whether an SSTable holds a partition in one of these intervals of tokens, which are given by first and last token.
 fn holds_any(
     sstable: &Arc<SSTableReader>,
     table: &Arc<Table>,

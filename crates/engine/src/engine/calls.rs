@@ -74,8 +74,8 @@ impl Engine {
     }
 
     /// The places of rows within `keys` that may have one of some values, by an index of the table. `None` if the index
-    /// is not complete yet, or has too many for a range of values: then all rows have to be read. Where the thread may
-    /// not be blocked, more than a few are too many for a range.
+    /// is not complete yet, or if a range of values has too many places: then all rows have to be read. On a thread
+    /// that may not be blocked, more than a few places of a range are too many.
     ///
     /// The caller then has to read the rows and check their values: a row may have been changed or deleted, or be
     /// expired. Rows that are written meanwhile may be missing.
@@ -134,8 +134,8 @@ impl Engine {
         read::prefetch(&self.shared, table, keys);
     }
 
-    /// As [`prefetch`](Self::prefetch), for reads of partitions that SSTables probably have at these places, as far as
-    /// their data is cached. Waits for no device.
+    /// As [`prefetch`](Self::prefetch), for reads only. It also prefetches the cached data of SSTables at these places,
+    /// where they probably have the partitions. Waits for no device.
     pub fn prefetch_hinted(&self, table: &Table, keys: &[&PartitionKey], hints: &[PartitionHint]) {
         read::prefetch_hinted(&self.shared, table, keys, hints);
     }
@@ -179,9 +179,9 @@ impl Engine {
         self.writes.derive_unlocked(derive, may_block).await
     }
 
-    /// The counters of a partition in the counter cache, from now on. `None` if there is no such cache, if the table is
-    /// not served, or if it has no SSTables: reading a memtable costs less than the cache. Called under the lock of the
-    /// partition, before it is read.
+    /// The counters of a partition in the counter cache. `None` if there is no such cache, if the table is not served,
+    /// or if it has no SSTables: reading a memtable costs less than the cache. Call it under the lock of the partition,
+    /// before the partition is read.
     pub fn cached_counters(&self, table: &Table, key: &PartitionKey) -> Option<CachedCounters<'_>> {
         let schema = self.shared.borrow_schema();
         let store = schema.catalog().store(table).ok()?;
@@ -209,9 +209,8 @@ impl Engine {
         read::writes_wait(&self.shared)
     }
 
-    /// Writes that this thread begins during the lifetime of the returned value go to the log together. Other writes do
-    /// not wait for them, nor do they for any that begins later. The value collects the positions for which writes wait
-    /// that are polled with `waker`.
+    /// Writes that this thread begins during the lifetime of the returned value go to the log together. The value
+    /// collects the positions for which writes wait that are polled with `waker`.
     pub fn hold_log(&self, waker: &Waker) -> LogHold {
         self.shared.log().hold_wake_ups(waker)
     }
@@ -259,14 +258,14 @@ impl Engine {
         self.compaction.compact(&store)
     }
 
-    /// Flushes the memtable and removes all partitions outside of `kept` from the table's SSTables. Those that have
-    /// some are rewritten one after another, each as a whole or not at all, so that an error or a crash leaves what
-    /// was not rewritten yet. The others are rewritten only if the log still needs one of which nothing would be
-    /// left. Rows that are written meanwhile stay.
+    /// Flushes the memtable and removes all partitions outside of `kept` from the table's SSTables. SSTables that have
+    /// such partitions are rewritten one after another, each as a whole or not at all, so that after an error or a
+    /// crash the remaining ones are unchanged. Other SSTables are rewritten only if an SSTable of which nothing would
+    /// be left has records that the log still holds. Rows that are written meanwhile stay.
     ///
-    /// Returns whether all such partitions are gone. Some may be left if a truncation, a drop or a shutdown stopped
-    /// the merges, or if the log still needs an SSTable with nothing else. Blocks until the merges are complete.
-    /// Refused for a table that lives in memory.
+    /// Returns whether all such partitions are gone. Some may be left if a truncation, a drop or a shutdown stopped the
+    /// merges, or if the log still holds the records of an SSTable that has nothing else. Blocks until the merges are
+    /// complete. Fails for a table that lives in memory.
     pub fn clean_up(&self, table: &Table, kept: &TokenRanges) -> Result<bool, EngineError> {
         let store = self.shared.store(table)?;
         if store.resident().is_some() {

@@ -19,7 +19,7 @@ use crate::turn::Turn;
 /// More than a core's own cache.
 const LARGE_MEMTABLES_BYTES: u64 = 2 << 20;
 
-/// What becomes of the rows of a read.
+/// The use of the rows of a read.
 #[derive(Clone, Copy)]
 enum Purpose {
     /// They are merged with rows of other places, which may need every deletion.

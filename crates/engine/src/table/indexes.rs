@@ -30,7 +30,7 @@ pub(crate) fn indexers_of(table: &Table) -> Vec<Indexer> {
     indexers
 }
 
-/// What makes the entries of a table's indexes, made once for the newest version of the table. Thread-safe.
+/// The indexers of a table, which are made once for its newest version. Thread-safe.
 #[derive(Default)]
 pub(crate) struct KnownIndexers(ArcSwapOption<IndexersOfVersion>);
 
@@ -41,7 +41,7 @@ struct IndexersOfVersion {
 }
 
 impl KnownIndexers {
-    /// That of one of the table's indexes; `None` if the table does not have its column.
+    /// The indexer of one of the table's indexes; `None` if the table does not have its column.
     pub fn of(&self, table: &Arc<Table>, index: &Index) -> Option<Arc<Indexer>> {
         let place = table.indexes().iter().position(|own| own.name == index.name)?;
         debug_assert_eq!(table.indexes()[place], *index, "an index of this version of the table");

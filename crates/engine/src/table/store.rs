@@ -57,7 +57,7 @@ pub(crate) struct TableStore {
     view: ArcSwap<View>,
     /// The secondary indexes of SSTables.
     pub indexes: StoreIndexes,
-    /// What makes the entries that searches by index look for.
+    /// The indexers that make the entries for which searches look.
     pub indexers: KnownIndexers,
     /// Counts of contended and uncontended writes at the shards of memtables that were dropped.
     past_puts: Mutex<Vec<PutCounts>>,

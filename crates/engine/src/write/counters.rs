@@ -1,17 +1,19 @@
-//! The counter cache: what counters hold, so that an increment need not read it from the tables.
+//! The counter cache: the current values of counters, so that an increment need not read them from the tables.
 //!
 //! A statement looks its counters up under the locks of their partitions, unless writes that were decided under these
-//! locks are not visible yet. What it does not find it reads, and puts here. When its write becomes visible, the totals
-//! of the write replace those that are here. A write that fails changes nothing here, as it changes nothing in the
-//! tables. A counter that is not here is not added by a write, because only a read shows whether a deletion hides it.
+//! locks are not visible yet. It reads the counters that it does not find from the tables, and adds them to the cache.
+//! When its write becomes visible, the new totals replace the cached ones. A write that fails changes neither the
+//! tables nor the cache. A write does not add counters to the cache, because only a read shows whether a deletion hides
+//! a counter.
 //!
 //! The key of an entry has two epochs, and an entry is only found in the epochs in which it was made:
 //!
-//! - that of the table's data, which ends when rows come or go otherwise than by writes: a truncation, an import;
+//! - that of the table's data, which ends when rows are added or removed other than by writes: by a truncation or an
+//!   import;
 //! - that of the partition's stripe, which ends with each deletion in one of its partitions.
 //!
-//! An epoch ends after the change is visible, and a statement notes the epochs before it reads. So what it reads before
-//! the change is never found after it. Entries of past epochs are evicted in time.
+//! An epoch ends after the change is visible, and a statement notes the epochs before it reads. So entries from before
+//! the change are never found after it. Entries of past epochs are evicted in time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,7 +30,7 @@ const ENTRY_OVERHEAD_BYTES: u64 = 96;
 /// An entry with a short key, for the estimate of their number, bytes.
 const ENTRY_BYTES: u64 = 160;
 
-/// What is known of a counter that no deletion hides.
+/// The cached state of a counter that no deletion hides.
 #[derive(Clone, Copy, Debug)]
 struct KnownCounter {
     count: NodeCount,
@@ -61,7 +63,7 @@ pub(crate) struct CounterCache {
 /// Numbers of the counter cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterCacheStats {
-    /// The number of counters that it holds, with those that it will not find any more.
+    /// The number of counters that it holds, including those of past epochs.
     pub entries: u64,
     /// The memory that it takes, bytes.
     pub size_bytes: u64,
@@ -88,7 +90,7 @@ impl CounterCache {
         }
     }
 
-    /// The counters of a partition, as they are now and until the next epoch; `None` if there is no cache.
+    /// The counters of a partition in the present epochs; `None` if there is no cache.
     pub fn partition(&self, store: &TableStore, key: &PartitionKey) -> Option<CachedCounters<'_>> {
         let entries = self.entries.as_ref()?;
         let bytes = key.bytes();
@@ -127,7 +129,7 @@ impl CounterCache {
         update.rows().for_each(|row| counters.replace_row(row.clustering, row.row, table));
     }
 
-    /// Forgets everything.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.entries.iter().for_each(Entries::clear);
     }
@@ -155,7 +157,7 @@ pub struct CachedCounters<'c> {
 }
 
 impl CachedCounters<'_> {
-    /// What this node has counted in a counter. Static counters have an empty clustering.
+    /// The node's total of a counter. Static counters have an empty clustering.
     pub fn get(&mut self, clustering: &[u8], column: ColumnId) -> Option<NodeCount> {
         self.find(clustering, column);
         let found = self.entries.get(&self.key[..]);
@@ -164,8 +166,8 @@ impl CachedCounters<'_> {
         found.map(|known| known.count)
     }
 
-    /// Notes what was read since this was made: a live counter, and the timestamp of its cell, microseconds. The lock
-    /// of the partition must be held.
+    /// Adds a live counter that was read since this was made, with the timestamp of its cell, microseconds. The lock of
+    /// the partition must be held.
     pub fn put(&mut self, clustering: &[u8], column: ColumnId, count: NodeCount, timestamp: i64) {
         self.find(clustering, column);
         self.entries.insert(self.key[..].into(), KnownCounter { count, visible_from: timestamp });

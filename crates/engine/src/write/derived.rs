@@ -20,9 +20,9 @@ use crate::table::{ReadEpoch, Taken};
 use crate::turn::Turn;
 use crate::unsettled::Unsettled;
 
-/// What a write derives from what it reads.
+/// The result that a write derives from its reads.
 pub struct Derived<A> {
-    /// What is written; `None` if nothing is.
+    /// The mutation; `None` if nothing is written.
     pub mutation: Option<Mutation>,
     /// The answer to the client, once the mutation is visible.
     pub answer: A,
@@ -32,14 +32,14 @@ pub struct Derived<A> {
 pub trait Derive: Send + Sync + 'static {
     /// The answer.
     type Answer: Send + 'static;
-    /// Why there is none.
+    /// The error if there is none.
     type Error: From<EngineError> + Send + 'static;
 
     /// The partitions that it reads and writes.
     fn partitions(&self) -> Vec<(TableId, Token)>;
 
-    /// Reads, decides, and makes the mutation, while no other write does so in these partitions. It may be called again
-    /// if nothing came of it.
+    /// Reads, decides, and makes the mutation, while no other write does so in these partitions. It is called again if
+    /// the mutation could not be written.
     fn derive(&self, turn: Turn<'_>) -> Result<Derived<Self::Answer>, Self::Error>;
 
     /// The number of the client that it is for. Clients have their turns on the threads that read for writes.
@@ -51,7 +51,7 @@ pub trait Derive: Send + Sync + 'static {
     fn would_wait(error: &Self::Error) -> bool;
 }
 
-/// What an attempt reserved for its write, which the next attempt will use.
+/// The room and the memory that an attempt reserved for its write. The next attempt uses them.
 struct Reserved<'w> {
     room: Reservations,
     memory: Taken<'w>,
@@ -73,7 +73,7 @@ impl Writes {
         let mut reserved = None;
         loop {
             let locks = self.locks.lock(&partitions).await;
-            // Noted first: the updates that are only in the log are read here too.
+            // The epochs are noted before anything is read, including the updates that are only in the log.
             let read = self.epochs_of(&partitions);
             let unsettled = Arc::new(locks.unsettled());
             match self.derive(derive, &unsettled, may_block).await {
@@ -113,8 +113,8 @@ impl Writes {
         tables.iter().filter_map(|table| catalog.stores().get(table)).map(ReadEpoch::of).collect()
     }
 
-    /// Reads and decides under the locks, with what is not visible yet. With `may_block` it waits for devices on this
-    /// thread, otherwise on one of the pool.
+    /// Reads and decides under the locks. It also reads the updates that are not visible yet. With `may_block` it waits
+    /// for devices on this thread, otherwise on a thread of the pool.
     async fn derive<D: Derive>(
         &self,
         derive: &Arc<D>,
@@ -135,7 +135,7 @@ impl Writes {
         }
     }
 
-    /// Gives the locks back, and waits until everything that was read under them is durable and visible.
+    /// Releases the locks, and waits until everything that was read under them is durable and visible.
     async fn settle(&self, locks: HeldLocks, unsettled: &Unsettled) -> Result<(), EngineError> {
         if unsettled.is_empty() {
             return Ok(());
@@ -153,9 +153,9 @@ impl Writes {
         durable.map_err(|error| self.shared.log_failed(error))
     }
 
-    /// Writes a mutation under these locks, which follows from what was read in these epochs. Returns false if it did
-    /// not come to that: then the locks were given back before it waited for memory, for room in the log or for the end
-    /// of a truncation, and the mutation must be derived again.
+    /// Writes a mutation under these locks, which follows from reads in these epochs. Returns false if it was not
+    /// written: then the locks were released while it waited for memory, for room in the log or for the end of a
+    /// truncation, and the mutation must be derived again.
     async fn attempt<'w>(
         &'w self,
         mutation: Arc<Mutation>,

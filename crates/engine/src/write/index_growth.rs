@@ -15,7 +15,7 @@ use crate::table::indexes::indexers_of;
 const UNCOUNTED_BYTES: u64 = 1 << 20;
 /// The largest growth by one mutation, as a multiple of the largest record of the log.
 const RECORDS_MAX: u64 = 4;
-/// [`index_growth`] ends above this size.
+/// The size above which [`index_growth`] ends.
 const COUNTED_BYTES_MAX: u64 = 4 << 20;
 
 /// Whether a mutation may add much to indexes, which [`index_growth`] counts.
@@ -23,8 +23,8 @@ pub fn may_grow_indexes(mutation: &Mutation) -> bool {
     mutation.updates().iter().filter(|update| is_indexed(update)).map(growth_bytes_max).sum::<u64>() > UNCOUNTED_BYTES
 }
 
-/// How much a mutation adds to indexes; nothing if it cannot be much, and some megabytes if it is more. It reads all of
-/// the mutation.
+/// The growth of indexes by a mutation. Nothing is counted if the growth cannot be large, and counting ends at some
+/// megabytes. It reads all of the mutation.
 pub fn index_growth(mutation: &Mutation) -> IndexGrowth {
     growth_up_to(mutation, COUNTED_BYTES_MAX)
 }

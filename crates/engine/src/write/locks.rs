@@ -38,7 +38,7 @@ const STRIPE_BITS: u32 = 12;
 /// The locks of one engine.
 pub(crate) struct PartitionLocks {
     stripes: Box<[Mutex<Stripe>]>,
-    /// The places that were given out in the orders of all locks.
+    /// The number of places that were given out in the orders of all locks.
     places: AtomicU64,
 }
 
@@ -115,7 +115,7 @@ impl PartitionLocks {
         Arc::new(PartitionLocks { stripes: (0..count).map(|_| Mutex::default()).collect(), places: AtomicU64::new(0) })
     }
 
-    /// Takes the locks of these partitions, once all who came before have left them.
+    /// Takes the locks of these partitions, after all earlier takers have left them.
     pub async fn lock(self: &Arc<Self>, partitions: &[(TableId, Token)]) -> HeldLocks {
         let mut stripes: Vec<usize> = partitions.iter().map(|(table, token)| self.stripe_of(*table, *token)).collect();
         stripes.sort_unstable();

@@ -1,7 +1,8 @@
 //! Threads for reads that precede writes and would have to wait for a device.
 //!
-//! A write that reads first is driven by a connection, on a thread that must not wait. If what it reads is not at hand,
-//! a thread of this pool reads it. These threads wait for devices alone: a job never takes a lock on a partition.
+//! A write that reads first is driven by a connection, on a thread that must not wait. If it needs data that is not in
+//! memory, a thread of this pool reads the data. These threads wait for devices alone: a job never takes a lock on a
+//! partition.
 //!
 //! The jobs of each client wait in a queue of their own, and the queues are served in turn. So a client with a thousand
 //! reads delays the read of another by one of them. No client has all threads at a time.
@@ -16,7 +17,7 @@ use std::thread;
 use crate::error::EngineError;
 use crate::lock::lock;
 
-/// Further reads wait for a thread.
+/// The number of threads. Further reads wait for one.
 const THREADS_MAX: usize = 32;
 /// The most threads that read for one client at a time.
 const THREADS_PER_CLIENT_MAX: usize = THREADS_MAX * 3 / 4;
@@ -25,10 +26,10 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads, which are started when there are jobs for them.
 #[derive(Default)]
-pub(super) struct Readers(Arc<Shop>);
+pub(super) struct Readers(Arc<JobQueue>);
 
 #[derive(Default)]
-struct Shop {
+struct JobQueue {
     state: Mutex<State>,
     has_changed: Condvar,
 }
@@ -151,7 +152,7 @@ impl Drop for Readers {
     }
 }
 
-impl Shop {
+impl JobQueue {
     fn add(self: &Arc<Self>, client: u64, job: Job) {
         let mut state = lock(&self.state);
         if state.is_closed {
@@ -161,7 +162,7 @@ impl Shop {
         state.push(client, job);
         if state.waiting > state.idle_threads && state.threads < THREADS_MAX {
             let shop = Arc::clone(self);
-            // A thread that cannot be started is done without, if there are others.
+            // If a thread cannot be started, the others are enough.
             let started = thread::Builder::new().name("write-reader".into()).spawn(move || shop.work());
             state.threads += usize::from(started.is_ok());
             if state.threads == 0 {
@@ -192,7 +193,7 @@ impl Shop {
     }
 }
 
-/// Where the result of a job is put.
+/// The place for the result of a job.
 struct Slot<R> {
     state: Mutex<(JobState<R>, Option<Waker>)>,
 }
@@ -204,11 +205,11 @@ enum JobState<R> {
     Lost,
 }
 
-/// Puts the result there. If it is dropped before, the result is lost.
+/// Stores the result. If this is dropped before, the result is lost.
 struct Sender<R>(Arc<Slot<R>>);
 
 impl<R> Sender<R> {
-    /// Whether somebody still waits for the result.
+    /// Whether the caller still waits for the result.
     fn has_receiver(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
