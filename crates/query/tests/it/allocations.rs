@@ -171,10 +171,10 @@ fn local_quorum_allocates_what_one_does() {
 #[test]
 fn a_search_for_one_row_by_an_index_allocates_little() {
     const PARTS: usize = 8;
-    let mut node = TestNode::with_engine(&SimulatedDisk::new(), "/node", ProcessorOptions::default(), |options| {
+    let node = TestNode::with_engine(&SimulatedDisk::new(), "/node", ProcessorOptions::default(), |options| {
         options.memtable_shards = PARTS;
-    });
-    node.create_keyspace();
+    })
+    .with_keyspace();
     node.run("CREATE TABLE t (k int PRIMARY KEY, a int, name text)");
     ["a", "name"].iter().for_each(|column| drop(node.run(&format!("CREATE INDEX ON t ({column}) USING 'sai'"))));
     for row in 0..STATEMENTS {

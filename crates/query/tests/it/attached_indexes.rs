@@ -105,8 +105,7 @@ fn a_storage_attached_index_is_checked_as_in_cassandra() {
 #[test]
 fn a_storage_attached_index_is_stored_and_described_as_in_cassandra() {
     let disk = SimulatedDisk::new();
-    let mut node = TestNode::on_disk(&disk);
-    node.create_keyspace();
+    let mut node = TestNode::on_disk(&disk).with_keyspace();
     TABLES.iter().for_each(|table| drop(node.run(table)));
     node.run("CREATE INDEX one ON t (v) USING 'SAI'");
     node.run("CREATE CUSTOM INDEX two ON t (w) USING 'StorageAttachedIndex' WITH OPTIONS = {'case_sensitive': 'false', 'ascii': 'true'}");
@@ -143,8 +142,7 @@ fn a_storage_attached_index_is_stored_and_described_as_in_cassandra() {
 fn the_default_class_is_that_of_indexes_without_using() {
     let with_default = |default_index_class| {
         let options = ProcessorOptions { default_index_class, ..ProcessorOptions::default() };
-        let mut node = TestNode::with_options(options);
-        node.create_keyspace();
+        let node = TestNode::with_options(options).with_keyspace();
         TABLES.iter().for_each(|table| drop(node.run(table)));
         node
     };

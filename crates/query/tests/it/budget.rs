@@ -19,8 +19,7 @@ const ROWS_PER_BATCH: usize = 1_000;
 /// A node with one partition of `rows` rows.
 fn node_with_rows(rows: usize, options: ProcessorOptions) -> TestNode {
     let options = ProcessorOptions { batch_size_fail_threshold_bytes: u64::MAX, ..options };
-    let mut node = TestNode::with_options(options);
-    node.create_keyspace();
+    let node = TestNode::with_options(options).with_keyspace();
     node.run("CREATE TABLE t (k int, c int, v int, PRIMARY KEY (k, c))");
     let places: Vec<usize> = (0..rows).collect();
     for places in places.chunks(ROWS_PER_BATCH) {
@@ -181,8 +180,7 @@ fn reads_of_partitions_and_of_ranges_have_time_limits_of_their_own() {
 }
 
 fn blobs(options: ProcessorOptions) -> TestNode {
-    let mut node = TestNode::with_options(options);
-    node.create_keyspace();
+    let node = TestNode::with_options(options).with_keyspace();
     node.run("CREATE TABLE b (k int, c int, b blob, PRIMARY KEY (k, c))");
     for (key, clustering) in (0..2).flat_map(|key| (0..10).map(move |clustering| (key, clustering))) {
         node.run(&format!("INSERT INTO b (k, c, b) VALUES ({key}, {clustering}, 0x{})", "ab".repeat(1_000)));

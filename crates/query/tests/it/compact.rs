@@ -16,8 +16,7 @@ fn options() -> ProcessorOptions {
 }
 
 fn node(statements: &[&str]) -> TestNode {
-    let mut node = TestNode::with_options(options());
-    node.create_keyspace();
+    let node = TestNode::with_options(options()).with_keyspace();
     statements.iter().for_each(|statement| drop(node.run(statement)));
     node
 }
@@ -78,8 +77,7 @@ fn tables_with_compact_storage_answer_the_same_from_sstables() {
 #[test]
 fn all_forms_survive_a_restart() {
     let disk = SimulatedDisk::new();
-    let mut node = TestNode::in_directory(&disk, "/node", options());
-    node.create_keyspace();
+    let mut node = TestNode::in_directory(&disk, "/node", options()).with_keyspace();
     for statement in [
         "CREATE TABLE sc (k int PRIMARY KEY, a int, b text) WITH COMPACT STORAGE",
         "CREATE TABLE d0 (k int, c int, PRIMARY KEY (k, c)) WITH COMPACT STORAGE",
@@ -111,8 +109,7 @@ fn all_forms_survive_a_restart() {
 #[test]
 fn all_forms_live_in_memory() {
     let disk = SimulatedDisk::new();
-    let mut node = TestNode::in_directory(&disk, "/node", options());
-    node.create_keyspace();
+    let mut node = TestNode::in_directory(&disk, "/node", options()).with_keyspace();
     let memory = "WITH COMPACT STORAGE AND caching = 'none' \
                   AND compaction = {'class': 'MemoryOnlyStrategy', 'size_limit_in_mb': 1}";
     for columns in [
@@ -249,8 +246,7 @@ fn dropping_compact_storage_and_creating_such_tables_can_be_forbidden() {
     let guardrails = query::Guardrails { flags, ..query::Guardrails::default() };
     let table = "CREATE TABLE t (k int PRIMARY KEY, a int) WITH COMPACT STORAGE";
     let refused = "Guardrail compact_tables violated: Creation of new COMPACT STORAGE tables is not allowed";
-    let mut node = TestNode::with_options(ProcessorOptions { guardrails, ..ProcessorOptions::default() });
-    node.create_keyspace();
+    let node = TestNode::with_options(ProcessorOptions { guardrails, ..ProcessorOptions::default() }).with_keyspace();
     assert_eq!(node.failure(table), refused);
     let node = TestNode::with(&[table]);
     let refused = "DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.";

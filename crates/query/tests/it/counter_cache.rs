@@ -16,8 +16,8 @@ const ADD: &str = "UPDATE t SET c = c + 1, s = s + 1 WHERE k = 1 AND ck = 1";
 fn node_with_cache(size_bytes: u64) -> TestNode {
     let options = ProcessorOptions::default();
     let disk = SimulatedDisk::new();
-    let mut node = TestNode::with_engine(&disk, "/node", options, |options| options.counter_cache_bytes = size_bytes);
-    node.create_keyspace();
+    let node = TestNode::with_engine(&disk, "/node", options, |options| options.counter_cache_bytes = size_bytes)
+        .with_keyspace();
     node.run(TABLE);
     node
 }

@@ -103,8 +103,8 @@ fn elements_are_in_the_order_of_their_names_without_regard_to_case() {
 
 #[test]
 fn a_page_ends_with_the_element_that_reaches_the_limit_of_bytes() {
-    let mut node = TestNode::with_options(ProcessorOptions { page_max_bytes: 1, ..ProcessorOptions::default() });
-    node.create_keyspace();
+    let node =
+        TestNode::with_options(ProcessorOptions { page_max_bytes: 1, ..ProcessorOptions::default() }).with_keyspace();
     fill(&node, 3);
     let first = page(&node, "DESCRIBE KEYSPACE ks", 5000, None);
     assert_eq!(first.row_count, 1);

@@ -153,8 +153,7 @@ struct History {
 impl History {
     fn new(seed: u64) -> History {
         let disk = SimulatedDisk::new();
-        let mut node = TestNode::on_disk(&disk);
-        node.create_keyspace();
+        let node = TestNode::on_disk(&disk).with_keyspace();
         node.run("CREATE TABLE t (k int, c int, PRIMARY KEY (k, c))");
         History { random: Random(seed), disk, node, model: Model::default(), log: Vec::new() }
     }

@@ -199,8 +199,8 @@ fn selects_that_need_more_than_a_slice_use_a_cursor() {
 
 #[test]
 fn deleted_ranges_are_skipped_up_to_the_warning_threshold() {
-    let mut node = TestNode::with_options(ProcessorOptions { tombstone_warn_threshold: 6, ..Default::default() });
-    node.create_keyspace();
+    let node =
+        TestNode::with_options(ProcessorOptions { tombstone_warn_threshold: 6, ..Default::default() }).with_keyspace();
     node.run("CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c))");
     let value = "x".repeat(200);
     (0..400).for_each(|row| drop(node.run(&format!("INSERT INTO t (k, c, v) VALUES (1, {row}, '{value}')"))));

@@ -11,12 +11,15 @@ fn with_guardrails(guardrails: Guardrails) -> ProcessorOptions {
     ProcessorOptions { guardrails, ..ProcessorOptions::default() }
 }
 
+/// A node with these guardrails and the keyspace `ks`.
+fn node_with(guardrails: Guardrails) -> TestNode {
+    TestNode::with_options(with_guardrails(guardrails)).with_keyspace()
+}
+
 #[test]
 fn many_partitions_and_many_combinations_warn_and_then_fail() {
     let guardrail = Guardrail { warn: Some(1), fail: Some(2) };
-    let options = with_guardrails(Guardrails { partition_keys_in_select: guardrail, ..Guardrails::default() });
-    let mut node = TestNode::with_options(options);
-    node.create_keyspace();
+    let node = node_with(Guardrails { partition_keys_in_select: guardrail, ..Guardrails::default() });
     node.run("CREATE TABLE t (k int, c int, PRIMARY KEY (k, c))");
     let warnings = |statement: &str| node.try_run(statement, &QueryOptions::default()).unwrap().warnings;
     assert_eq!(warnings("SELECT * FROM t WHERE k = 1"), Vec::<String>::new());
@@ -31,9 +34,7 @@ fn many_partitions_and_many_combinations_warn_and_then_fail() {
         "Guardrail partition_keys_in_select violated: Aborting query with partition keys in IN clause on table t, number of partition keys 3 exceeds fail threshold of 2."
     );
 
-    let options = with_guardrails(Guardrails { in_select_cartesian_product: guardrail, ..Guardrails::default() });
-    let mut node = TestNode::with_options(options);
-    node.create_keyspace();
+    let node = node_with(Guardrails { in_select_cartesian_product: guardrail, ..Guardrails::default() });
     node.run("CREATE TABLE t (k int, c int, PRIMARY KEY (k, c))");
     assert_eq!(
         node.failure("SELECT * FROM t WHERE k = 1 AND c IN (1, 2, 3)"),
@@ -44,15 +45,14 @@ fn many_partitions_and_many_combinations_warn_and_then_fail() {
 #[test]
 fn sizes_of_the_schema_and_of_pages_warn_and_then_fail() {
     let limit = |warn, fail| Guardrail { warn: Some(warn), fail: Some(fail) };
-    let mut node = TestNode::with_options(with_guardrails(Guardrails {
+    let node = node_with(Guardrails {
         keyspaces: limit(1, 2),
         tables: limit(1, 2),
         columns_per_table: limit(2, 3),
         fields_per_udt: limit(1, 2),
         page_size: limit(10, 20),
         ..Guardrails::default()
-    }));
-    node.create_keyspace();
+    });
     let keyspace = |name: &str| {
         format!("CREATE KEYSPACE {name} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")
     };
@@ -111,8 +111,7 @@ fn sizes_of_the_schema_and_of_pages_warn_and_then_fail() {
 #[test]
 fn an_index_without_a_partition_is_not_used_where_that_is_not_allowed() {
     let flags = Flags { non_partition_restricted_index_query_enabled: false, ..Flags::default() };
-    let mut node = TestNode::with_options(with_guardrails(Guardrails { flags, ..Guardrails::default() }));
-    node.create_keyspace();
+    let node = node_with(Guardrails { flags, ..Guardrails::default() });
     node.run("CREATE TABLE t (k int, c int, v int, PRIMARY KEY (k, c))");
     node.run("CREATE INDEX ON t (v)");
     node.run("SELECT * FROM t WHERE v = 1 AND k = 1");
@@ -149,8 +148,7 @@ fn statements_that_are_not_allowed_are_refused() {
         use_statements_enabled: false,
         ..Flags::default()
     };
-    let mut node = TestNode::with_options(with_guardrails(Guardrails { flags: none, ..Guardrails::default() }));
-    node.create_keyspace();
+    let node = node_with(Guardrails { flags: none, ..Guardrails::default() });
     node.run("CREATE TABLE t (k int, c int, v int, l list<int>, PRIMARY KEY (k, c))");
     let timestamps = "Guardrail user_timestamps violated: User provided timestamps (USING TIMESTAMP) is not allowed";
     let drops = "Guardrail drop_truncate_table_enabled violated: DROP and TRUNCATE TABLE functionality is not allowed";
@@ -193,13 +191,12 @@ fn statements_that_are_not_allowed_are_refused() {
 #[test]
 fn written_values_and_collections_warn_and_then_fail() {
     let limit = |warn, fail| Guardrail { warn: Some(warn), fail: Some(fail) };
-    let mut node = TestNode::with_options(with_guardrails(Guardrails {
+    let node = node_with(Guardrails {
         column_value_size: limit(20, 30),
         collection_size: limit(80, 140),
         items_per_collection: limit(2, 3),
         ..Guardrails::default()
-    }));
-    node.create_keyspace();
+    });
     node.run("CREATE TABLE t (k int PRIMARY KEY, v text, l list<int>, m map<text, int>, f frozen<set<int>>)");
     let warned = |statement: &str, warning: &str| {
         assert_eq!(node.run(statement).warnings, [format!("Guardrail {warning}")], "{statement}");
@@ -247,12 +244,7 @@ fn written_values_and_collections_warn_and_then_fail() {
 fn timestamps_far_from_the_clock_warn_and_then_fail() {
     const HOUR: u64 = 3_600_000_000;
     let limit = Guardrail { warn: Some(HOUR), fail: Some(2 * HOUR) };
-    let mut node = TestNode::with_options(with_guardrails(Guardrails {
-        maximum_timestamp: limit,
-        minimum_timestamp: limit,
-        ..Guardrails::default()
-    }));
-    node.create_keyspace();
+    let node = node_with(Guardrails { maximum_timestamp: limit, minimum_timestamp: limit, ..Guardrails::default() });
     node.run("CREATE TABLE t (k int PRIMARY KEY, v int)");
     let insert = |timestamp: i64| format!("INSERT INTO t (k, v) VALUES (1, 1) USING TIMESTAMP {timestamp}");
     let failure = node.failure(&insert(i64::MAX));
@@ -278,13 +270,12 @@ fn timestamps_far_from_the_clock_warn_and_then_fail() {
 fn replicas_compression_and_missing_ttls_warn_and_fail() {
     let limit = |warn, fail| Guardrail { warn: Some(warn), fail: Some(fail) };
     let flags = Flags { uncompressed_tables_enabled: false, zero_ttl_on_twcs_warned: true, ..Flags::default() };
-    let mut node = TestNode::with_options(with_guardrails(Guardrails {
+    let node = node_with(Guardrails {
         minimum_replication_factor: limit(1, 1),
         maximum_replication_factor: limit(2, 3),
         flags,
         ..Guardrails::default()
-    }));
-    node.create_keyspace();
+    });
     let keyspace = |factor: u32| {
         format!(
             "CREATE KEYSPACE r{factor} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {factor}}}"
@@ -324,8 +315,7 @@ fn consistency_levels_warn_or_are_refused_in_every_kind_of_statement() {
         ..Default::default()
     };
     let guardrails = Guardrails { read_consistency_levels, write_consistency_levels, ..Guardrails::default() };
-    let mut node = TestNode::with_options(with_guardrails(guardrails));
-    node.create_keyspace();
+    let node = node_with(guardrails);
     node.run("CREATE TABLE t (p int, c int, v text, PRIMARY KEY (p, c))");
     let at = |consistency| QueryOptions { consistency, ..QueryOptions::default() };
     let warnings = |statement: &str| node.try_run(statement, &at(Consistency::One)).unwrap().warnings;
@@ -367,8 +357,7 @@ fn properties_of_tables_warn_are_ignored_or_are_refused() {
         ignored: properties(&["bloom_filter_fp_chance", "speculative_retry"]),
         disallowed: properties(&["crc_check_chance", "read_repair"]),
     };
-    let mut node = TestNode::with_options(with_guardrails(Guardrails { table_properties, ..Guardrails::default() }));
-    node.create_keyspace();
+    let node = node_with(Guardrails { table_properties, ..Guardrails::default() });
     assert_eq!(node.run("CREATE TABLE t (p int PRIMARY KEY)").warnings, Vec::<String>::new());
     assert_eq!(
         node.run("CREATE TABLE t1 (p int PRIMARY KEY) WITH comment = 'x' AND gc_grace_seconds = 5").warnings,
@@ -400,8 +389,7 @@ fn properties_of_tables_warn_are_ignored_or_are_refused() {
 #[test]
 fn vectors_in_new_columns_and_fields_warn_and_then_fail() {
     let vector_dimensions = Guardrail { warn: Some(3), fail: Some(5) };
-    let mut node = TestNode::with_options(with_guardrails(Guardrails { vector_dimensions, ..Guardrails::default() }));
-    node.create_keyspace();
+    let node = node_with(Guardrails { vector_dimensions, ..Guardrails::default() });
     let warning = |what: &str, dimensions: u32| {
         format!(
             "Guardrail vector_dimensions violated: {what} has a vector of {dimensions} dimensions, this exceeds the warning threshold of 3."
@@ -427,8 +415,7 @@ fn vectors_in_new_columns_and_fields_warn_and_then_fail() {
     assert_eq!(node.failure("ALTER TABLE v1 ADD x vector<float, 6>"), failure("Column x"));
 
     let flags = Flags { vector_type_enabled: false, ..Flags::default() };
-    let mut node = TestNode::with_options(with_guardrails(Guardrails { flags, ..Guardrails::default() }));
-    node.create_keyspace();
+    let node = node_with(Guardrails { flags, ..Guardrails::default() });
     let refused = "Guardrail vector_type_enabled violated: Column p is not allowed";
     assert_eq!(node.failure("CREATE TABLE t (p vector<int, 2> PRIMARY KEY)"), refused);
 }

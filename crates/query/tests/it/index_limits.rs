@@ -7,9 +7,7 @@ use query::{Guardrail, Guardrails, ProcessorOptions};
 use crate::node::TestNode;
 
 fn node(guardrails: Guardrails) -> TestNode {
-    let mut node = TestNode::with_options(ProcessorOptions { guardrails, ..ProcessorOptions::default() });
-    node.create_keyspace();
-    node
+    TestNode::with_options(ProcessorOptions { guardrails, ..ProcessorOptions::default() }).with_keyspace()
 }
 
 #[test]
@@ -69,8 +67,7 @@ fn written_terms_warn_and_then_fail() {
 #[test]
 fn a_write_whose_entries_have_many_times_its_size_is_refused() {
     let options = ProcessorOptions { batch_size_fail_threshold_bytes: 1 << 20, ..ProcessorOptions::default() };
-    let mut node = TestNode::with_options(options);
-    node.create_keyspace();
+    let node = TestNode::with_options(options).with_keyspace();
     node.run("CREATE TABLE t (k text PRIMARY KEY, s set<int>)");
     node.run("CREATE INDEX ON t (values(s))");
     let insert = |key: &str, count: usize| {

@@ -89,8 +89,7 @@ fn node_on(disk: &SimulatedDisk) -> TestNode {
 impl Test {
     fn new(seed: u64) -> Test {
         let disk = SimulatedDisk::new();
-        let mut node = node_on(&disk);
-        node.create_keyspace();
+        let node = node_on(&disk).with_keyspace();
         node.run("CREATE TYPE pair (x int, y text)");
         let order = "WITH CLUSTERING ORDER BY (c1 ASC, c2 DESC)";
         for table in TABLES {

@@ -21,8 +21,7 @@ struct Test {
 
 impl Test {
     fn new(seed: u64) -> Test {
-        let mut node = TestNode::new();
-        node.create_keyspace();
+        let node = TestNode::new().with_keyspace();
         for table in TABLES {
             node.run(&format!("CREATE TABLE {table} (k int PRIMARY KEY, a int, b text)"));
         }

@@ -314,8 +314,7 @@ fn without_masking_no_column_is_masked_and_masks_that_exist_hide_nothing() {
 #[test]
 fn without_authentication_all_clients_see_unmasked_values() {
     let options = ProcessorOptions { dynamic_data_masking_enabled: true, ..ProcessorOptions::default() };
-    let mut node = TestNode::with_options(options);
-    node.create_keyspace();
+    let node = TestNode::with_options(options).with_keyspace();
     node.run("CREATE TABLE t (k int PRIMARY KEY, v int MASKED WITH DEFAULT)");
     node.run("INSERT INTO t (k, v) VALUES (1, 5)");
     assert_eq!(node.rows("SELECT v FROM t WHERE k = 1 AND v = 5 ALLOW FILTERING"), ["5"]);

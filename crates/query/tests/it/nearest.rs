@@ -112,8 +112,7 @@ fn an_index_of_vectors_is_checked_as_in_cassandra() {
 #[test]
 fn an_index_of_vectors_is_stored_and_described_as_in_cassandra() {
     let disk = SimulatedDisk::new();
-    let mut node = TestNode::on_disk(&disk);
-    node.create_keyspace();
+    let mut node = TestNode::on_disk(&disk).with_keyspace();
     node.run("CREATE TABLE t (k int PRIMARY KEY, v vector<float, 2>)");
     node.run("CREATE INDEX vi ON t (v) USING 'sai' WITH OPTIONS = {'similarity_function': 'Dot_Product'}");
     node.run("INSERT INTO t (k, v) VALUES (1, [1, 2])");
@@ -346,8 +345,7 @@ fn searches_in_graphs_find_nearly_all_through_updates_flushes_merges_and_restart
         node.use_keyspace("ks");
         node
     };
-    let mut node = TestNode::on_disk(&disk);
-    node.create_keyspace();
+    let mut node = TestNode::on_disk(&disk).with_keyspace();
     node.run(&format!("CREATE TABLE t (k int PRIMARY KEY, v vector<float, {DIMENSION}>)"));
     node.run("CREATE INDEX ON t (v) USING 'sai' WITH OPTIONS = {'similarity_function': 'euclidean'}");
     let mut random = Random(seed(7));

@@ -32,8 +32,7 @@ fn now_seconds() -> i32 {
 impl Test {
     fn new(seed: u64) -> Test {
         let disk = SimulatedDisk::new();
-        let mut node = TestNode::on_disk(&disk);
-        node.create_keyspace();
+        let node = TestNode::on_disk(&disk).with_keyspace();
         for table in TABLES {
             node.run(&format!("CREATE TABLE {table} (p int, c int, a int, v vector<float, 3>, PRIMARY KEY (p, c))"));
         }

@@ -66,10 +66,15 @@ impl TestNode {
 
     /// A node with the keyspace `ks`, which is the client's, and these tables.
     pub fn with(statements: &[&str]) -> TestNode {
-        let mut node = TestNode::new();
-        node.create_keyspace();
+        let node = TestNode::new().with_keyspace();
         statements.iter().for_each(|statement| drop(node.run(statement)));
         node
+    }
+
+    /// The same node with the keyspace `ks`, which is the client's.
+    pub fn with_keyspace(mut self) -> TestNode {
+        self.create_keyspace();
+        self
     }
 
     /// Creates the keyspace `ks` and makes it the client's.

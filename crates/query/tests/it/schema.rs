@@ -312,8 +312,7 @@ fn table_options_of_old_cassandra_are_accepted_with_a_warning() {
 
 #[test]
 fn many_columns_are_added_and_dropped_at_once() {
-    let mut node = TestNode::new();
-    node.create_keyspace();
+    let node = TestNode::new().with_keyspace();
     let columns = |count: usize| (0..count).map(|n| format!("c{n} int")).collect::<Vec<_>>().join(", ");
     assert_eq!(
         node.failure(&format!("CREATE TABLE t (k int PRIMARY KEY, {})", columns(40_000))),

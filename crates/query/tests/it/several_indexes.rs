@@ -100,11 +100,10 @@ fn most_rows_that_one_of_the_indexes_lacks_are_not_read() {
 /// A node whose log has room for all writes, so that none are flushed.
 fn node_that_keeps_rows_in_memory() -> TestNode {
     let options = ProcessorOptions::default();
-    let mut node = TestNode::with_engine(&SimulatedDisk::new(), "/node", options, |options| {
+    TestNode::with_engine(&SimulatedDisk::new(), "/node", options, |options| {
         options.commitlog.total_space_bytes = 64 << 20;
-    });
-    node.create_keyspace();
-    node
+    })
+    .with_keyspace()
 }
 
 /// All have more rows than are read of an index at once. The one with fewer is the first one once, and then the second.
@@ -199,8 +198,7 @@ fn a_storage_attached_index_that_is_preferred_to_a_plain_one_decides_how_text_is
     let without_case = "USING 'sai' WITH OPTIONS = {'case_sensitive': 'false'}";
     for prefers_attached_indexes in [false, true] {
         let options = ProcessorOptions { prefers_attached_indexes, ..ProcessorOptions::default() };
-        let mut node = TestNode::with_options(options);
-        node.create_keyspace();
+        let node = TestNode::with_options(options).with_keyspace();
         node.run("CREATE TABLE t (k int PRIMARY KEY, v text, w text, x int, y int)");
         ["(v)", "(x)"].iter().for_each(|target| drop(node.run(&format!("CREATE INDEX ON t {target}"))));
         ["(v)", "(w)"].iter().for_each(|target| drop(node.run(&format!("CREATE INDEX ON t {target} {without_case}"))));

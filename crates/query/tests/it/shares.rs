@@ -84,8 +84,7 @@ fn increments_that_are_counted_in_parts_take_memory_of_their_client() {
 #[test]
 fn a_write_that_reads_first_goes_to_another_thread_if_its_keys_exceed_its_turn() {
     let options = ProcessorOptions { batch_size_fail_threshold_bytes: 1 << 20, ..ProcessorOptions::default() };
-    let mut node = TestNode::with_options(options);
-    node.create_keyspace();
+    let node = TestNode::with_options(options).with_keyspace();
     node.run("CREATE TABLE t (k int PRIMARY KEY, c counter)");
     let update = format!("UPDATE t SET c = c + 1 WHERE k IN ({})", numbers(0..3_000));
     run_on_connection(&node, &update, &[]).unwrap();
@@ -163,8 +162,7 @@ fn lists_of_many_partitions_are_changed_in_parts() {
 #[test]
 fn a_thread_waits_for_the_log_until_the_deadline_of_its_write() {
     let disk = SimulatedDisk::new();
-    let mut node = TestNode::in_directory(&disk, "/node", ProcessorOptions::default());
-    node.create_keyspace();
+    let node = TestNode::in_directory(&disk, "/node", ProcessorOptions::default()).with_keyspace();
     node.run("CREATE TABLE t (k int PRIMARY KEY)");
     let statements = ["INSERT INTO t (k) VALUES (1)", "INSERT INTO t (k) VALUES (2) IF NOT EXISTS"];
     for (statement, k) in statements.iter().zip(1..) {

@@ -37,8 +37,7 @@ fn node() -> TestNode {
         tombstone_failure_threshold: u64::MAX,
         ..ProcessorOptions::default()
     };
-    let mut node = TestNode::with_options(options);
-    node.create_keyspace();
+    let node = TestNode::with_options(options).with_keyspace();
     node.run(
         "CREATE TABLE t (k int, c int, v int, s map<int, int> static, m map<int, int>, e set<int>, l list<int>, \
          f frozen<map<int, int>>, PRIMARY KEY (k, c))",

@@ -225,8 +225,7 @@ fn tables_of_all_types_and_their_rows_survive_a_flush_a_compaction_and_restarts(
     let (mut accepted, mut written) = (0, 0);
     for seed in seeds(0..6) {
         let (mut random, disk) = (Random(seed), SimulatedDisk::new());
-        let mut node = node_on(&disk);
-        node.create_keyspace();
+        let mut node = node_on(&disk).with_keyspace();
         for name in NAMES.split_whitespace() {
             let statement = format!("CREATE TYPE {} (a int)", quoted(name));
             node.run(&statement);
@@ -270,8 +269,7 @@ fn values_of_an_extended_type_stay_distinct() {
         "compaction = {'class': 'MemoryOnlyStrategy', 'size_limit_in_mb': 8}",
     ] {
         let disk = SimulatedDisk::new();
-        let mut node = node_on(&disk);
-        node.create_keyspace();
+        let mut node = node_on(&disk).with_keyspace();
         node.run("CREATE TYPE u (a int)");
         node.run(&format!(
             "CREATE TABLE t (k int PRIMARY KEY, m map<frozen<u>, int>, s set<frozen<u>>) WITH {options}"

@@ -11,8 +11,7 @@ use crate::node::{TestNode, rows_of, texts};
 fn compare(part: &str, flushed: bool) {
     let fixture: Json = serde_json::from_str(include_str!("../from_cassandra/text-indexes.json")).unwrap();
     let options = ProcessorOptions { sasi_indexes_enabled: true, ..ProcessorOptions::default() };
-    let mut node = TestNode::with_options(options);
-    node.create_keyspace();
+    let node = TestNode::with_options(options).with_keyspace();
     let (mut differences, mut was_select) = (Vec::new(), false);
     for step in fixture[part].as_array().unwrap() {
         let statement = step["cql"].as_str().unwrap();

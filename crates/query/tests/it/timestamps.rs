@@ -158,8 +158,7 @@ fn of_keyspace(mut node: TestNode) -> TestNode {
 fn timestamps_at_their_edges_survive_flush_merge_replay_and_export() {
     for seed in testkit::seeds(0..6) {
         let (mut disk, mut random, mut model) = (SimulatedDisk::new(), Random(seed), Model::default());
-        let mut node = TestNode::on_disk(&disk);
-        node.create_keyspace();
+        let mut node = TestNode::on_disk(&disk).with_keyspace();
         node.run(TABLE);
         for step in 0..60 {
             write(&node, &mut model, &mut random);

@@ -70,8 +70,7 @@ fn writes_larger_than_the_log_accepts_are_refused_as_a_whole() {
 #[test]
 fn batches_larger_than_a_record_of_the_log_are_written() {
     let options = ProcessorOptions { batch_size_fail_threshold_bytes: 1 << 20, ..ProcessorOptions::default() };
-    let mut node = TestNode::with_options(options);
-    node.create_keyspace();
+    let node = TestNode::with_options(options).with_keyspace();
     node.run(TABLE);
     let text = "x".repeat(50 << 10);
     for (kind, first) in [("", 0), ("UNLOGGED ", 10)] {
@@ -87,8 +86,7 @@ fn batches_larger_than_a_record_of_the_log_are_written() {
 #[test]
 fn a_batch_with_a_part_that_is_larger_than_a_record_is_refused_whole() {
     let options = ProcessorOptions { batch_size_fail_threshold_bytes: 1 << 20, ..ProcessorOptions::default() };
-    let mut node = TestNode::with_options(options);
-    node.create_keyspace();
+    let node = TestNode::with_options(options).with_keyspace();
     node.run("CREATE TABLE pairs (a text, b int, d blob, c int, v text, PRIMARY KEY ((a, b, d), c))");
     let insert = |b: i32, c: i32, length: usize| {
         let text = "x".repeat(length << 10);
