@@ -120,12 +120,11 @@ mod tests {
 
     #[test]
     fn the_data_is_measured_against_the_size_that_the_disk_may_have() {
-        let directory = std::env::temp_dir().join(format!("espalier-disk-usage-{}", std::process::id()));
-        std::fs::create_dir_all(directory.join("below")).unwrap();
+        let directory = testkit::TemporaryDirectory::create();
+        std::fs::create_dir(directory.join("below")).unwrap();
         std::fs::write(directory.join("one"), [0; 600]).unwrap();
         std::fs::write(directory.join("below/other"), [0; 300]).unwrap();
-        let watch = Watch { data: directory.clone(), warn: None, fail: None, disk_max_bytes: Some(1000) };
+        let watch = Watch { data: directory.0.clone(), warn: None, fail: None, disk_max_bytes: Some(1000) };
         assert_eq!(watch.percentage().unwrap(), 90);
-        std::fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -201,22 +201,24 @@ impl BloomFilter {
 
 #[cfg(test)]
 mod tests {
+    use testkit::Random;
+
+    use super::*;
+
     #[test]
     fn remainders_are_those_of_division() {
-        let mut number = 1_u64;
+        let mut random = Random(1);
         for divisor in [64, 128, 192, 6400, 1 << 20, 12_345_664, 64 * u64::from(u32::MAX), 1 << 37] {
             let by = Divisor::new(divisor);
             for edge in [0, 1, divisor - 1, divisor, divisor + 1, 1 << 63, (1 << 63) - 1, u64::MAX] {
                 assert_eq!(by.remainder(edge), edge % divisor, "{edge} % {divisor}");
             }
             for _ in 0..1000 {
-                number = number.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let number = random.number();
                 assert_eq!(by.remainder(number), number % divisor, "{number} % {divisor}");
             }
         }
     }
-
-    use super::*;
 
     #[test]
     fn sizes_are_cassandras() {

@@ -301,6 +301,7 @@ mod tests {
     use std::path::Path;
 
     use blockio::{Disk, File, OpenOptions, SimulatedDisk, SystemDisk};
+    use testkit::Random;
 
     use super::*;
     use crate::cache::BlockCache;
@@ -379,13 +380,9 @@ mod tests {
 
     #[test]
     fn noise_is_refused_or_harmless() {
-        let mut state = 1_u64;
-        let mut random = || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) as u8
-        };
+        let mut random = Random(1);
         for length in 0..400 {
-            let mut bytes: Vec<u8> = (0..length).map(|_| random()).collect();
+            let mut bytes: Vec<u8> = (0..length).map(|_| random.number() as u8).collect();
             if length >= 60 {
                 // A plausible footer makes the random bytes before it be walked.
                 let keys = length as u64 - 28;

@@ -1,5 +1,41 @@
-//! Support for the tests of other crates: seeded random numbers, so that a failure is repeated from its seed.
+//! Support for the tests of other crates: seeded random numbers, so that a failure is repeated from its seed; temporary
+//! directories; and a part of disks for tests.
 #![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A new directory of a test. It is removed with everything in it when this is dropped.
+#[derive(Debug)]
+pub struct TemporaryDirectory(pub PathBuf);
+
+impl TemporaryDirectory {
+    /// Creates an empty directory.
+    ///
+    /// # Panics
+    ///
+    /// If the system refuses that.
+    pub fn create() -> TemporaryDirectory {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("espalier-test-{}-{number}", std::process::id()));
+        // An earlier process with the same id may have been killed.
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a temporary directory can be created");
+        TemporaryDirectory(path)
+    }
+
+    /// Returns the path of a file or directory in it.
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for TemporaryDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
 
 /// SplitMix64: seeded, and the same on every machine.
 #[derive(Clone, Debug)]
@@ -19,6 +55,11 @@ impl Random {
     /// Returns true once in `count` times on average.
     pub fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
+    }
+
+    /// Returns true `percent` times in a hundred on average.
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
     }
 }
 

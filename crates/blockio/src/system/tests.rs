@@ -1,30 +1,14 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
+use testkit::TemporaryDirectory;
+
 use super::*;
 use crate::{AlignedBuffer, BlockRead, BlockRing, CompletedWrite, Frame, QueueMeans, ReadAhead};
 
-/// A temporary directory, removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("espalier-blockio-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        SystemDisk::new().create_dir_all(&path).unwrap();
-        Scratch(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn open_modes_have_their_documented_effects() {
-    let dir = Scratch::new("modes");
+    let dir = TemporaryDirectory::create();
     let path = dir.0.join("f");
     let kind = |options| SystemDisk::new().open(&path, options).map(|_| ()).map_err(|e| e.kind());
     assert_eq!(kind(OpenOptions::read()), Err(DiskErrorKind::NotFound));
@@ -44,19 +28,19 @@ fn open_modes_have_their_documented_effects() {
 
 #[test]
 fn files_and_directories_are_their_owners_alone() {
-    let dir = Scratch::new("owner");
-    let (disk, inner) = (SystemDisk::new(), dir.0.join("a/b"));
+    let dir = TemporaryDirectory::create();
+    let (disk, inner) = (SystemDisk::new(), dir.join("a/b/c"));
     disk.create_dir_all(&inner).unwrap();
     disk.open(&inner.join("f"), OpenOptions::create_new().blocks()).unwrap();
     let _lock = disk.lock_dir(&inner).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!([mode(&dir.0), mode(&dir.0.join("a")), mode(&inner)], [0o700; 3]);
+    assert_eq!([mode(&dir.join("a")), mode(&dir.join("a/b")), mode(&inner)], [0o700; 3]);
     assert_eq!([mode(&inner.join("f")), mode(&inner.join(LOCK_FILE))], [0o600; 2]);
 }
 
 #[test]
 fn a_pipe_is_refused_and_not_waited_for() {
-    let dir = Scratch::new("pipe");
+    let dir = TemporaryDirectory::create();
     let pipe = dir.0.join("pipe");
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
@@ -66,7 +50,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
 
 #[test]
 fn names_are_listed_linked_renamed_and_removed() {
-    let dir = Scratch::new("names");
+    let dir = TemporaryDirectory::create();
     let at = |name: &str| dir.0.join(name);
     SystemDisk::new().create_dir_all(&at("b/c")).unwrap();
     SystemDisk::new().open(&at("a"), OpenOptions::create_new()).unwrap();
@@ -86,7 +70,7 @@ fn names_are_listed_linked_renamed_and_removed() {
 
 #[test]
 fn a_held_directory_is_refused_and_names_its_holder() {
-    let dir = Scratch::new("lock");
+    let dir = TemporaryDirectory::create();
     let lock = SystemDisk::new().lock_dir(&dir.0).unwrap();
     let refused = SystemDisk::new().lock_dir(&dir.0).unwrap_err();
     assert_eq!(refused.kind(), DiskErrorKind::Locked);
@@ -97,7 +81,7 @@ fn a_held_directory_is_refused_and_names_its_holder() {
 
 #[test]
 fn block_writes_are_read_back_in_every_mode() {
-    let dir = Scratch::new("blocks");
+    let dir = TemporaryDirectory::create();
     for (name, options) in [("direct", OpenOptions::create_new().blocks()), ("plain", OpenOptions::create_new())] {
         let file = SystemDisk::new().open(&dir.0.join(name), options).unwrap();
         let mut buffer = AlignedBuffer::new(3 * BLOCK_SIZE);
@@ -132,7 +116,7 @@ fn frames(count: u64) -> Vec<Frame> {
 
 #[test]
 fn all_queued_writes_complete_with_and_without_a_ring() {
-    let dir = Scratch::new("queue");
+    let dir = TemporaryDirectory::create();
     let block = BLOCK_SIZE as u64;
     for (name, disk) in [("ring", SystemDisk::new()), ("plain", SystemDisk::without_ring())] {
         for (kind, options) in [("direct", OpenOptions::create_new().blocks()), ("buffered", OpenOptions::create_new())]
@@ -168,7 +152,7 @@ fn all_queued_writes_complete_with_and_without_a_ring() {
 
 #[test]
 fn a_queue_is_woken_by_another_thread_once_per_wake_up() {
-    let dir = Scratch::new("wake");
+    let dir = TemporaryDirectory::create();
     for (name, disk) in [("ring", SystemDisk::new()), ("plain", SystemDisk::without_ring())] {
         let file = disk.open(&dir.0.join(name), OpenOptions::create_new().blocks()).unwrap();
         let mut queue = file.block_queue().unwrap();
@@ -184,7 +168,7 @@ fn a_queue_is_woken_by_another_thread_once_per_wake_up() {
 
 #[test]
 fn a_dropped_queue_finishes_its_writes_and_reports_failures() {
-    let dir = Scratch::new("drop");
+    let dir = TemporaryDirectory::create();
     let file = SystemDisk::new().open(&dir.0.join("f"), OpenOptions::create_new().blocks()).unwrap();
     let mut queue = file.block_queue().unwrap();
     for frame in frames(20) {
@@ -203,7 +187,7 @@ fn a_dropped_queue_finishes_its_writes_and_reports_failures() {
 
 #[test]
 fn reads_that_bypass_the_page_cache_return_the_same_bytes() {
-    let dir = Scratch::new("direct-reads");
+    let dir = TemporaryDirectory::create();
     let path = dir.0.join("f");
     let length = 3 * DIRECT_READ_BYTES + 2 * BLOCK_SIZE + 77;
     let bytes: Vec<u8> = (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
@@ -231,7 +215,7 @@ fn reads_that_bypass_the_page_cache_return_the_same_bytes() {
 
 #[test]
 fn a_read_that_may_not_wait_returns_cached_bytes_or_would_block() {
-    let dir = Scratch::new("waiting");
+    let dir = TemporaryDirectory::create();
     let path = dir.0.join("f");
     let bytes: Vec<u8> = (0..3 * BLOCK_SIZE as u32).map(|number| (number / 7) as u8).collect();
     let file = SystemDisk::new().open(&path, OpenOptions::create_new()).unwrap();
@@ -254,7 +238,7 @@ fn a_read_that_may_not_wait_returns_cached_bytes_or_would_block() {
 
 #[test]
 fn a_read_past_the_cache_returns_the_same_bytes() {
-    let dir = Scratch::new("once");
+    let dir = TemporaryDirectory::create();
     let path = dir.0.join("f");
     let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i.wrapping_mul(i) / 11) as u8).collect();
     SystemDisk::new().open(&path, OpenOptions::create_new()).unwrap().write_at(&bytes, 0).unwrap();
@@ -285,7 +269,7 @@ fn file_of(path: &Path, length: usize) -> Vec<u8> {
 #[test]
 fn read_ahead_returns_the_file_wherever_it_is_cached() {
     const PIECE: usize = 3 * BLOCK_SIZE;
-    let dir = Scratch::new("ahead");
+    let dir = TemporaryDirectory::create();
     for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE, 5 * PIECE + 5_000] {
         let path = dir.0.join(length.to_string());
         let bytes = file_of(&path, length);
@@ -319,7 +303,7 @@ fn read_ahead_returns_the_file_wherever_it_is_cached() {
 
 #[test]
 fn the_buffer_of_an_abandoned_read_stays_allocated_until_it_ends() {
-    let dir = Scratch::new("abandoned");
+    let dir = TemporaryDirectory::create();
     let path = dir.0.join("f");
     file_of(&path, 64 * BLOCK_SIZE);
     for _ in 0..50 {
@@ -332,7 +316,7 @@ fn the_buffer_of_an_abandoned_read_stays_allocated_until_it_ends() {
 
 #[test]
 fn residence_in_the_page_cache_is_reported() {
-    let dir = Scratch::new("cached");
+    let dir = TemporaryDirectory::create();
     let path = dir.0.join("f");
     file_of(&path, 8 * BLOCK_SIZE);
     let file = fs::File::open(&path).unwrap();

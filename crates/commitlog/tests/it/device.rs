@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use blockio::{Disk, Fault, OpenOptions, SimulatedDisk, SystemDisk};
 use commitlog::{CommitLog, LogError, LogInspector, LogOptions, SyncMode};
+use testkit::TemporaryDirectory;
 use uuid::Uuid;
 
 const SEGMENT: u32 = 64 << 10;
@@ -86,11 +87,10 @@ fn a_device_fills_and_comes_back() {
     let path = Path::new("/dev/log");
     device(&disk, path, &used(400_000));
     fills_and_comes_back(Arc::new(disk), path, Path::new("/log"));
-    let directory = std::env::temp_dir().join(format!("espalier-commitlog-device-{}", std::process::id()));
+    let directory = TemporaryDirectory::create();
     let path = directory.join("device");
     device(&SystemDisk::new(), &path, &used(400_000));
     fills_and_comes_back(Arc::new(SystemDisk::new()), &path, &directory.join("log"));
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -142,13 +142,12 @@ fn a_damaged_log_on_a_device_is_refused_and_salvage_restores_it_from_blocks() {
 
 #[test]
 fn two_nodes_do_not_share_a_device() {
-    let directory = std::env::temp_dir().join(format!("espalier-commitlog-device-lock-{}", std::process::id()));
+    let directory = TemporaryDirectory::create();
     let path = directory.join("device");
     device(&SystemDisk::new(), &path, &used(400_000));
     let (_log, _) = CommitLog::open(Arc::new(SystemDisk::new()), options(&path, directory.join("a"))).unwrap();
     let refused = CommitLog::open(Arc::new(SystemDisk::new()), options(&path, directory.join("b"))).unwrap_err();
     assert!(refused.to_string().contains("is in use by another process"), "{refused}");
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 /// The device stays blank until the new log is complete, whenever the power is cut.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use blockio::SystemDisk;
 use commitlog::{CommitLog, LogError, LogOptions, LogPosition, PositionInterval, SyncMode};
+use testkit::TemporaryDirectory;
 use uuid::Uuid;
 
 /// Set in the child process: its sync mode.
@@ -76,14 +77,14 @@ fn child() {
 
 #[test]
 fn acknowledged_records_of_a_killed_process_are_replayed() {
-    let directory = std::env::temp_dir().join(format!("espalier-commitlog-kill-{}", std::process::id()));
+    let directory = TemporaryDirectory::create();
     let mut replayed_before = BTreeSet::new();
     for round in 0..4u64 {
         // A log may be opened in another mode than it was written in.
         let mode_name = if round % 2 == 0 { "batch" } else { "each" };
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "kill::child", "--nocapture"])
-            .env(CHILD, &directory)
+            .env(CHILD, &directory.0)
             .env(MODE, mode_name)
             .stdout(Stdio::piped())
             .spawn()
@@ -100,7 +101,7 @@ fn acknowledged_records_of_a_killed_process_are_replayed() {
         child.wait().unwrap();
         assert!(acknowledged.len() > 500);
         let (log, mut replay) =
-            CommitLog::open(Arc::new(SystemDisk::new()), options(directory.clone(), SyncMode::Batch)).unwrap();
+            CommitLog::open(Arc::new(SystemDisk::new()), options(directory.0.clone(), SyncMode::Batch)).unwrap();
         let mut replayed = BTreeSet::new();
         while let Some(record) = replay.next_record().unwrap() {
             let number = |at: usize| u64::from_be_bytes(record.data[at..at + 8].try_into().unwrap());
@@ -115,7 +116,6 @@ fn acknowledged_records_of_a_killed_process_are_replayed() {
         assert!(matches!(log.shutdown(), Ok(()) | Err(LogError::Closed(_))));
         replayed_before = replayed;
     }
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 /// Reads a line of the child's output; the last line may be cut.

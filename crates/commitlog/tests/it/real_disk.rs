@@ -1,7 +1,6 @@
 //! The log on the machine's own disk.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,27 +9,11 @@ use blockio::SystemDisk;
 use commitlog::{
     CommitLog, LogError, LogInspector, LogOptions, LogPosition, PositionInterval, Replay, SyncMode, Walked, log_path,
 };
+use testkit::TemporaryDirectory;
 use uuid::Uuid;
 
-/// A temporary directory, removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("espalier-commitlog-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Scratch(path)
-    }
-
-    fn options(&self, sync: SyncMode) -> LogOptions {
-        LogOptions { segment_size_bytes: 256 << 10, total_space_bytes: 8 << 20, sync, ..LogOptions::new(&self.0) }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn options(directory: &TemporaryDirectory, sync: SyncMode) -> LogOptions {
+    LogOptions { segment_size_bytes: 256 << 10, total_space_bytes: 8 << 20, sync, ..LogOptions::new(&directory.0) }
 }
 
 fn open(options: &LogOptions) -> (CommitLog, Replay) {
@@ -59,8 +42,8 @@ const MODES: [SyncMode; 4] = [
 fn records_of_many_threads_are_replayed_in_every_mode() {
     let disks = [SystemDisk::new(), SystemDisk::without_ring()];
     for (index, (disk, sync)) in disks.iter().flat_map(|disk| MODES.map(|sync| (disk, sync))).enumerate() {
-        let dir = Scratch::new(&format!("threads-{index}"));
-        let options = dir.options(sync);
+        let dir = TemporaryDirectory::create();
+        let options = options(&dir, sync);
         let open = |options: &LogOptions| CommitLog::open(Arc::new(*disk), options.clone()).unwrap();
         let (log, replay) = open(&options);
         assert_eq!(replayed(replay).len(), 0);
@@ -105,8 +88,8 @@ fn records_of_many_threads_are_replayed_in_every_mode() {
 
 #[test]
 fn flushed_segments_are_used_again_and_the_log_stays_within_its_space() {
-    let dir = Scratch::new("reuse");
-    let options = LogOptions { total_space_bytes: 4 * (256 << 10), ..dir.options(SyncMode::Batch) };
+    let dir = TemporaryDirectory::create();
+    let options = LogOptions { total_space_bytes: 4 * (256 << 10), ..options(&dir, SyncMode::Batch) };
     let (log, _) = open(&options);
     let table = Uuid::from_u128(7);
     let mut start = log.position();
@@ -137,8 +120,8 @@ impl Drop for StopAtEnd<'_> {
 #[test]
 fn inspection_finds_no_damage_in_a_log_in_use() {
     for (index, sync) in [SyncMode::Batch, SyncMode::Each].into_iter().enumerate() {
-        let dir = Scratch::new(&format!("inspected-{index}"));
-        let options = LogOptions { total_space_bytes: 4 * (256 << 10), ..dir.options(sync) };
+        let dir = TemporaryDirectory::create();
+        let options = LogOptions { total_space_bytes: 4 * (256 << 10), ..options(&dir, sync) };
         let (log, _) = open(&options);
         let table = Uuid::from_u128(7);
         let stop = AtomicBool::new(false);
@@ -180,11 +163,11 @@ fn inspection_finds_no_damage_in_a_log_in_use() {
 
 #[test]
 fn a_full_log_refuses_appends_until_a_flush() {
-    let dir = Scratch::new("full");
+    let dir = TemporaryDirectory::create();
     let options = LogOptions {
         total_space_bytes: 2 * (256 << 10),
         append_timeout: Duration::from_millis(30),
-        ..dir.options(SyncMode::Batch)
+        ..options(&dir, SyncMode::Batch)
     };
     let (log, _) = open(&options);
     let [quiet, busy] = [Uuid::from_u128(1), Uuid::from_u128(2)];
@@ -219,8 +202,8 @@ fn a_full_log_refuses_appends_until_a_flush() {
 
 #[test]
 fn a_record_above_half_a_segment_is_refused_with_its_sizes() {
-    let dir = Scratch::new("large");
-    let (log, _) = open(&dir.options(SyncMode::Batch));
+    let dir = TemporaryDirectory::create();
+    let (log, _) = open(&options(&dir, SyncMode::Batch));
     assert_eq!(log.record_size_max(), 128 << 10);
     let most = (128 << 10) - 16 - 16;
     log.append(&[Uuid::nil()], &vec![1; most]).unwrap();
@@ -234,8 +217,8 @@ fn a_record_above_half_a_segment_is_refused_with_its_sizes() {
 
 #[test]
 fn a_second_log_on_the_directory_is_refused() {
-    let dir = Scratch::new("second");
-    let options = dir.options(SyncMode::Batch);
+    let dir = TemporaryDirectory::create();
+    let options = options(&dir, SyncMode::Batch);
     let (log, _) = open(&options);
     let second = CommitLog::open(Arc::new(SystemDisk::new()), options.clone());
     assert!(matches!(&second, Err(LogError::Disk(e)) if e.kind() == blockio::DiskErrorKind::Locked), "{second:?}");
@@ -245,8 +228,8 @@ fn a_second_log_on_the_directory_is_refused() {
 
 #[test]
 fn another_hosts_log_is_refused() {
-    let dir = Scratch::new("host");
-    let ours = LogOptions { host_id: Some(Uuid::from_u128(1)), ..dir.options(SyncMode::Batch) };
+    let dir = TemporaryDirectory::create();
+    let ours = LogOptions { host_id: Some(Uuid::from_u128(1)), ..options(&dir, SyncMode::Batch) };
     drop(open(&ours));
     let theirs = LogOptions { host_id: Some(Uuid::from_u128(2)), ..ours.clone() };
     let refused = CommitLog::open(Arc::new(SystemDisk::new()), theirs);
@@ -257,21 +240,21 @@ fn another_hosts_log_is_refused() {
 
 #[test]
 fn a_closed_log_refuses_appends() {
-    let dir = Scratch::new("shutdown");
-    let (log, _) = open(&dir.options(SyncMode::Periodic { period: Duration::from_secs(10) }));
+    let dir = TemporaryDirectory::create();
+    let (log, _) = open(&options(&dir, SyncMode::Periodic { period: Duration::from_secs(10) }));
     let at = log.append(&[Uuid::nil()], b"kept").unwrap();
     log.shutdown().unwrap();
     assert!(matches!(log.append(&[], b"x"), Err(LogError::Closed(_))));
     log.shutdown().unwrap();
     drop(log);
-    let (_log, replay) = open(&dir.options(SyncMode::Batch));
+    let (_log, replay) = open(&options(&dir, SyncMode::Batch));
     assert_eq!(replayed(replay).into_keys().collect::<Vec<_>>(), [at.position]);
 }
 
 #[test]
 fn another_layout_takes_effect_once_the_log_is_empty() {
-    let dir = Scratch::new("layout");
-    let small = dir.options(SyncMode::Batch);
+    let dir = TemporaryDirectory::create();
+    let small = options(&dir, SyncMode::Batch);
     let large = LogOptions { segment_size_bytes: 512 << 10, ..small.clone() };
     let (log, _) = open(&small);
     log.append(&[Uuid::nil()], b"kept").unwrap();

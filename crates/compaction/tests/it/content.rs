@@ -10,25 +10,13 @@ use model::{
     RowBuilder, RowRef, Side, Table, TableBuilder, TableId, TableOptions, Unfiltered, UnfilteredCursor, push_component,
 };
 use sstable::{BlockCache, CommitLogPosition, Descriptor, SSTableId, SSTableReader, SSTableWriter, WriterOptions};
+use testkit::Random;
 use types::CqlType;
 use uuid::Uuid;
 
 pub const DIR: &str = "/data/ks/t";
 const PARTITIONS: usize = 6;
 const ROWS: usize = 12;
-
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % limit
-    }
-
-    fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-}
 
 pub fn schema(gc_grace_seconds: i32) -> Arc<Table> {
     let options = TableOptions { gc_grace_seconds, ..TableOptions::default() };

@@ -14,10 +14,11 @@ use model::{
 use sstable::{
     Descriptor, EncodingBase, SSTableId, SSTableReader, SSTableWriter, WriterOptions, replace_tables, verify,
 };
+use testkit::Random;
 use types::CqlType;
 use uuid::Uuid;
 
-use crate::content::{DIR, Random, disk, open};
+use crate::content::{DIR, disk, open};
 
 const NOW: u32 = 2000;
 const PARTITIONS: i32 = 8;
@@ -73,7 +74,7 @@ struct Inputs {
 
 impl Inputs {
     fn chance(&mut self, percent: usize) -> bool {
-        self.random.below(100) < percent
+        self.random.chance(percent)
     }
 
     fn timestamp(&mut self) -> i64 {

@@ -7,19 +7,20 @@ use std::sync::{Arc, Mutex};
 use blockio::{Disk, Fault, OpenOptions, SimulatedDisk};
 use engine::{DiskFailureHook, DiskFailureKind, Engine, EngineError, EngineOptions};
 use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices, Table, UnfilteredCursor};
+use testkit::TemporaryDirectory;
 
-use crate::fixture::{Directory, clustering, create_table, insert, open_with, options, rows, small_options};
+use crate::fixture::{clustering, create_table, insert, open_with, options, rows, small_options};
 
 type Reported = Arc<Mutex<Vec<(DiskFailureKind, String)>>>;
 
-fn component(directory: &Directory, name: &str) -> PathBuf {
+fn component(directory: &TemporaryDirectory, name: &str) -> PathBuf {
     let tables = std::fs::read_dir(directory.0.join("data/ks")).unwrap();
     let files = tables.flat_map(|table| std::fs::read_dir(table.unwrap().path()).unwrap());
     let mut paths = files.map(|file| file.unwrap().path());
     paths.find(|path| path.to_string_lossy().ends_with(name)).unwrap()
 }
 
-fn reporting(directory: &Directory) -> (EngineOptions, Reported) {
+fn reporting(directory: &TemporaryDirectory) -> (EngineOptions, Reported) {
     let reported = Reported::default();
     let hook_reports = reported.clone();
     let mut options = options(directory);
@@ -30,7 +31,7 @@ fn reporting(directory: &Directory) -> (EngineOptions, Reported) {
 }
 
 /// A stopped node with one SSTable of a user's table.
-fn filled(directory: &Directory) {
+fn filled(directory: &TemporaryDirectory) {
     let engine = Engine::open(options(directory)).unwrap();
     let table = create_table(&engine);
     insert(&engine, &table, 1, 1, "one", 10);
@@ -39,7 +40,7 @@ fn filled(directory: &Directory) {
 
 #[test]
 fn an_sstable_that_cannot_be_opened_stops_the_start_or_its_table() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     filled(&directory);
     let statistics = component(&directory, "Statistics.db");
     let whole = std::fs::read(&statistics).unwrap();
@@ -180,7 +181,7 @@ fn damage_in_one_place_affects_no_other_rows() {
 
 #[test]
 fn a_merge_reports_damage_and_keeps_its_inputs() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     filled(&directory);
     let data = component(&directory, "Data.db");
     let mut bytes = std::fs::read(&data).unwrap();

@@ -1,7 +1,6 @@
 //! An engine in a temporary directory, and short functions to write and read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,27 +11,11 @@ use model::{
     PartitionUpdateBuilder, ReadRange, RowBuilder, Slice, Table, TableBuilder, TableId, TableOptions, Unfiltered,
     UnfilteredCursor, push_component,
 };
+use testkit::TemporaryDirectory;
 use types::CqlType;
 use uuid::Uuid;
 
-/// A directory that is removed when the value is dropped.
-pub struct Directory(pub PathBuf);
-
-impl Directory {
-    pub fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("espalier-engine-{}", Uuid::new_v4()));
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-pub fn options(directory: &Directory) -> EngineOptions {
+pub fn options(directory: &TemporaryDirectory) -> EngineOptions {
     let mut options = EngineOptions::new(Arc::new(SystemDisk::new()), &directory.0);
     options.commitlog.segment_size_bytes = 256 << 10;
     options.commitlog.total_space_bytes = 4 << 20;
@@ -42,7 +25,7 @@ pub fn options(directory: &Directory) -> EngineOptions {
 /// Between two looks at what other threads do.
 pub const PAUSE: Duration = Duration::from_millis(1);
 
-pub fn open(directory: &Directory) -> Arc<Engine> {
+pub fn open(directory: &TemporaryDirectory) -> Arc<Engine> {
     open_with(&options(directory))
 }
 

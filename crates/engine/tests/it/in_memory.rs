@@ -630,16 +630,12 @@ fn rows_that_are_purged_during_writes_read_as_on_the_disk() {
         let (engine, table, writing) = (&engine, &table, &writing);
         for writer in 0..2 {
             scope.spawn(move || {
-                // A seeded linear congruential sequence, of which the high bits are used.
-                let mut state = writer as u64;
-                let mut below = |bound: u64| {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    (state >> 33) as i32 % bound as i32
-                };
+                let mut random = Random(writer as u64);
+                let mut below = |bound: i32| random.below(bound as usize) as i32;
                 for step in 0..6000 {
                     let timestamp = 2 + step;
                     let (key, row) = match below(8) {
-                        0 if writer == 0 => (0, below(LARGE_ROWS as u64 + 100)),
+                        0 if writer == 0 => (0, below(LARGE_ROWS + 100)),
                         _ => (2 * below(199) + 1 + writer, below(20)),
                     };
                     match below(4) {

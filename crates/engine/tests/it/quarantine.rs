@@ -11,10 +11,11 @@ use model::{
     Cell, KeyRange, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder, ReadRange, RowBuilder, Table,
     TableBuilder, TableId,
 };
+use testkit::TemporaryDirectory;
 use types::CqlType;
 use uuid::Uuid;
 
-use crate::fixture::{Directory, create_table, insert, insertion, open_with, options, rows, small_options};
+use crate::fixture::{create_table, insert, insertion, open_with, options, rows, small_options};
 
 /// A node with the table `ks.t` of [`create_table`] and a similar table `other.u`.
 pub fn two_tables(options: &EngineOptions) -> (Arc<Engine>, Arc<Table>, Arc<Table>) {
@@ -52,14 +53,14 @@ pub fn what_cannot_be_stored(table: &Arc<Table>) -> Mutation {
     Mutation::new(vec![update.build()])
 }
 
-fn side_files(directory: &Directory) -> Vec<PathBuf> {
+fn side_files(directory: &TemporaryDirectory) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(directory.0.join("quarantine")) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths
 }
 
-fn table_directory(directory: &Directory, table: &Table) -> PathBuf {
+fn table_directory(directory: &TemporaryDirectory, table: &Table) -> PathBuf {
     let name = format!("{}-{}", table.name, table.id.0.simple());
     directory.0.join("data").join(&*table.keyspace).join(name)
 }
@@ -92,7 +93,7 @@ fn drop_table(engine: &Engine, keyspace: &str) {
 
 #[test]
 fn a_table_that_cannot_be_flushed_is_set_aside_and_all_others_are_served_and_drained() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, table, other) = two_tables(&options);
     insert(&engine, &table, 1, 1, "good", 10);
@@ -124,7 +125,7 @@ fn a_table_that_cannot_be_flushed_is_set_aside_and_all_others_are_served_and_dra
 
 #[test]
 fn a_table_whose_log_records_cannot_be_read_is_set_aside_by_the_start() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, table, other) = two_tables(&options);
     for row in 0..200 {
@@ -148,7 +149,7 @@ fn a_table_whose_log_records_cannot_be_read_is_set_aside_by_the_start() {
 
 #[test]
 fn repair_takes_a_table_back_with_what_was_set_aside() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, table, other) = two_tables(&options);
     insert(&engine, &table, 1, 1, "flushed", 10);
@@ -202,7 +203,7 @@ fn repair_takes_a_table_back_with_what_was_set_aside() {
 /// cannot be made holds a record in the oldest segment.
 #[test]
 fn a_table_that_never_flushes_again_keeps_no_other_from_the_log() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let mut options = options(&directory);
     options.disk = Arc::new(SystemDisk::new());
     let (engine, table, other) = two_tables(&options);
@@ -325,7 +326,7 @@ fn a_start_serves_a_table_that_cannot_be_flushed_from_the_log() {
 
 #[test]
 fn a_data_file_without_its_other_components_is_set_aside_and_named() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, table, _) = two_tables(&options);
     insert(&engine, &table, 1, 1, "good", 10);
@@ -359,7 +360,7 @@ fn files_below(directory: &std::path::Path) -> Vec<(PathBuf, Vec<u8>, std::time:
 
 #[test]
 fn a_start_to_read_only_changes_no_file_and_refuses_writes() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let mut options = options(&directory);
     let (engine, table, other) = two_tables(&options);
     insert(&engine, &table, 1, 1, "flushed", 10);

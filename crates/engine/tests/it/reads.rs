@@ -9,12 +9,11 @@ use model::{
     BoxCursor, KeyRange, Keyspace, PartitionKey, ReadRange, Slice, Slices, Table, TableBuilder, TableId,
     UnfilteredCursor,
 };
+use testkit::{Random, TemporaryDirectory};
 use types::CqlType;
 use uuid::Uuid;
 
-use crate::fixture::{
-    Directory, clustering, create_table, delete_partition, insert, open, open_with, rows, small_options,
-};
+use crate::fixture::{clustering, create_table, delete_partition, insert, open, open_with, rows, small_options};
 
 /// `ks.t (k int, c int, v text, PRIMARY KEY (k, c))`, in which a row is found without reading a static row.
 fn create_without_statics(engine: &Engine) -> Arc<Table> {
@@ -124,18 +123,17 @@ fn a_read_in_progress_continues_while_files_are_deleted_linked_and_imported() {
     // Each operation has the number of SSTables and rows after it.
     let acts = [(Engine::compact as Act, 1, 600), (Engine::truncate, 0, 0), (snapshot, 2, 600), (import, 4, 600)];
     for (act, sstables, left) in acts {
-        let directory = Directory::new();
+        let directory = TemporaryDirectory::create();
         let engine = open(&directory);
         let table = create_table(&engine);
         engine.set_autocompaction(&table, false).unwrap();
         // The value is larger than the read-ahead of a reader.
-        let mut state = 1_u64;
+        let mut random = Random(1);
         for flush in 0..2 {
             for key in 0..300 {
                 let mut value = String::new();
                 while value.len() < 4000 {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    value += &format!("{state:x}");
+                    value += &format!("{:x}", random.number());
                 }
                 insert(&engine, &table, key, flush, &value, 10);
             }

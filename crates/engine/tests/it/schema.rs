@@ -8,17 +8,18 @@ use blockio::{Disk, Fault, SimulatedDisk};
 use commitlog::SyncMode;
 use engine::{Engine, EngineError, block_on};
 use model::{Cell, Mutation, PartitionKey, PartitionUpdateBuilder, RowBuilder, Table, TableBuilder, TableId};
+use testkit::TemporaryDirectory;
 use types::CqlType;
 use uuid::Uuid;
 
 use crate::fixture::{
-    Directory, columns, create_table, delete_rows, insert, insertion, open, open_with, options, rows, small_options,
+    columns, create_table, delete_rows, insert, insertion, open, open_with, options, rows, small_options,
     stored_columns,
 };
 
 #[test]
 fn a_table_takes_writes_and_gives_them_back() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let engine = open(&directory);
     let table = create_table(&engine);
     insert(&engine, &table, 1, 1, "one", 10);
@@ -29,7 +30,7 @@ fn a_table_takes_writes_and_gives_them_back() {
 
 #[test]
 fn schema_and_rows_survive_a_crash_and_a_clean_stop() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let (table, expected) = {
         let engine = open(&directory);
         let table = create_table(&engine);
@@ -59,7 +60,7 @@ fn schema_and_rows_survive_a_crash_and_a_clean_stop() {
 
 #[test]
 fn flushes_and_memtables_are_read_as_one() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let engine = open(&directory);
     let table = create_table(&engine);
     insert(&engine, &table, 1, 1, "flushed", 10);
@@ -75,7 +76,7 @@ fn flushes_and_memtables_are_read_as_one() {
 
 #[test]
 fn a_truncated_table_stays_empty_after_a_crash() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let table = {
         let engine = open(&directory);
         let table = create_table(&engine);
@@ -94,7 +95,7 @@ fn a_truncated_table_stays_empty_after_a_crash() {
 /// The flushed SSTable is newer than the schema at the beginning of the log.
 #[test]
 fn a_flushed_column_survives_a_crash_before_its_schema_is_flushed() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let altered = {
         let engine = open(&directory);
         let table = create_table(&engine);
@@ -116,7 +117,7 @@ fn a_flushed_column_survives_a_crash_before_its_schema_is_flushed() {
 
 #[test]
 fn a_second_engine_on_the_directory_is_refused() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let _engine = open(&directory);
     let error = engine::Engine::open(options(&directory)).err().unwrap();
     assert!(error.to_string().contains("process"), "{error}");
@@ -124,7 +125,7 @@ fn a_second_engine_on_the_directory_is_refused() {
 
 #[test]
 fn a_dropped_table_is_gone_and_its_name_can_be_used_again() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let engine = open(&directory);
     let old = create_table(&engine);
     insert(&engine, &old, 1, 1, "old", 10);
@@ -138,7 +139,7 @@ fn a_dropped_table_is_gone_and_its_name_can_be_used_again() {
 /// A statement that was resolved before a drop does not reach the table that has the id now.
 #[test]
 fn statements_resolved_before_a_drop_do_not_reach_a_new_table_with_the_same_id() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let engine = open(&directory);
     let old = create_table(&engine);
     insert(&engine, &old, 1, 1, "old", 10);
@@ -172,7 +173,7 @@ fn statements_resolved_before_a_drop_do_not_reach_a_new_table_with_the_same_id()
 
 #[test]
 fn compaction_leaves_one_table_with_the_same_rows() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let engine = open(&directory);
     let table = create_table(&engine);
     // A compaction in the background could purge the deletions, which are old enough, while older rows are still
@@ -199,7 +200,7 @@ fn compaction_leaves_one_table_with_the_same_rows() {
 fn a_write_whose_future_is_dropped_is_complete_or_absent_and_blocks_no_flush() {
     use std::future::Future;
     use std::task::{Context, Poll, Waker};
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let engine = open(&directory);
     let table = create_table(&engine);
     for row in 0..200 {
@@ -223,7 +224,7 @@ fn a_write_whose_future_is_dropped_is_complete_or_absent_and_blocks_no_flush() {
 fn a_schema_of_which_one_table_was_flushed_is_whole_after_a_crash() {
     let names = ["keyspaces", "tables", "columns", "dropped_columns", "types", "table_layouts", "local"];
     for name in names {
-        let directory = Directory::new();
+        let directory = TemporaryDirectory::create();
         let (old, new) = {
             let engine = open(&directory);
             let old = create_table(&engine);
@@ -246,7 +247,7 @@ fn a_schema_of_which_one_table_was_flushed_is_whole_after_a_crash() {
 /// Cells of a dropped column with a dropped type are still skipped correctly in old rows.
 #[test]
 fn rows_with_collections_of_a_dropped_type_survive_a_crash() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let change = |engine: &engine::Engine, change: &dyn Fn(&mut model::Keyspace)| {
         let changed = engine.change_schema::<_, engine::EngineError>(|_, keyspaces| {
             change(Arc::make_mut(keyspaces.get_mut("ks").unwrap()));

@@ -10,9 +10,10 @@ use model::{
     ClusteringBound, DeletionTime, KeyRange, Mutation, PartitionKey, PartitionUpdateBuilder, ReadRange, Side, Slice,
     Slices, Table, TableOptions, Unfiltered, UnfilteredCursor,
 };
+use testkit::TemporaryDirectory;
 
 use crate::fixture::{
-    Directory, clustering, create_table, delete_partition, insert, insert_expired, open, open_with, rows, set_options,
+    clustering, create_table, delete_partition, insert, insert_expired, open, open_with, rows, set_options,
     small_options,
 };
 use crate::gated_disk::GIVE_UP;
@@ -126,7 +127,7 @@ fn a_fully_expired_sstable_is_read_only_if_it_shadows_something() {
 
 #[test]
 fn imported_sstables_are_visible_at_once_and_after_a_restart_until_a_truncation() {
-    let (from, to) = (Directory::new(), Directory::new());
+    let (from, to) = (TemporaryDirectory::create(), TemporaryDirectory::create());
     let source = open(&from);
     let table = create_table(&source);
     insert(&source, &table, 1, 1, "one", 10);
@@ -197,7 +198,7 @@ fn blocks_leave_the_cache_with_their_sstables() {
 
 #[test]
 fn a_damaged_table_is_not_imported() {
-    let (from, to) = (Directory::new(), Directory::new());
+    let (from, to) = (TemporaryDirectory::create(), TemporaryDirectory::create());
     let source = open(&from);
     let table = create_table(&source);
     insert(&source, &table, 1, 1, "one", 10);
@@ -220,7 +221,7 @@ fn a_damaged_table_is_not_imported() {
 
 #[test]
 fn incomplete_sstables_and_a_tables_own_sstables_are_not_imported() {
-    let (from, to) = (Directory::new(), Directory::new());
+    let (from, to) = (TemporaryDirectory::create(), TemporaryDirectory::create());
     let source = open(&from);
     let table = create_table(&source);
     insert(&source, &table, 1, 1, "one", 10);
@@ -337,7 +338,7 @@ fn an_sstable_with_enough_old_tombstones_is_compacted_alone() {
 
 #[test]
 fn a_snapshot_lists_its_files_and_contains_the_schema() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let engine = open(&directory);
     let table = create_table(&engine);
     for row in 0..2 {
@@ -362,7 +363,7 @@ fn a_snapshot_lists_its_files_and_contains_the_schema() {
 
 #[test]
 fn snapshots_are_listed_expire_and_are_cleared() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let engine = open(&directory);
     let table = create_table(&engine);
     insert(&engine, &table, 1, 1, "value", 10);

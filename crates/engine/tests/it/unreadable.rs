@@ -10,10 +10,11 @@ use model::{
     Cell, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder,
     ReadRange, RowBuilder, Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor,
 };
+use testkit::TemporaryDirectory;
 use types::CqlType;
 use uuid::Uuid;
 
-use crate::fixture::{Directory, create_table, insert, insertion, open_with, options, rows, set_cell, small_options};
+use crate::fixture::{create_table, insert, insertion, open_with, options, rows, set_cell, small_options};
 
 /// A node with `ks.t`, which has a row in an SSTable and one in the log, and `other.u`, which has one in the log.
 fn prepared(options: &EngineOptions) -> (Arc<Engine>, Arc<Table>) {
@@ -35,7 +36,7 @@ fn set_type_of_v(engine: &Engine, name: &str) {
     set_cell(engine, "columns", &["t", "v"], "type", Some(name.as_bytes()));
 }
 
-fn files_of(directory: &Directory, table: &Table) -> Vec<(PathBuf, Vec<u8>)> {
+fn files_of(directory: &TemporaryDirectory, table: &Table) -> Vec<(PathBuf, Vec<u8>)> {
     let own = directory.0.join("data/ks").join(format!("t-{}", table.id.0.simple()));
     let Ok(entries) = std::fs::read_dir(own) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -44,7 +45,7 @@ fn files_of(directory: &Directory, table: &Table) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-fn side_files(directory: &Directory) -> usize {
+fn side_files(directory: &TemporaryDirectory) -> usize {
     std::fs::read_dir(directory.0.join("quarantine")).map_or(0, |entries| entries.count())
 }
 
@@ -61,7 +62,7 @@ fn assert_quarantined(engine: &Engine, reason: &str) {
 
 #[test]
 fn a_table_with_an_unknown_type_is_quarantined_with_its_records_until_its_schema_rows_are_repaired() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, table) = prepared(&options);
     set_type_of_v(&engine, "no_such_type");
@@ -92,7 +93,7 @@ fn a_table_with_an_unknown_type_is_quarantined_with_its_records_until_its_schema
 
 #[test]
 fn rows_that_are_mended_while_the_node_is_down_leave_the_table_to_repair() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, _) = prepared(&options);
     set_type_of_v(&engine, "no_such_type");
@@ -109,7 +110,7 @@ fn rows_that_are_mended_while_the_node_is_down_leave_the_table_to_repair() {
 
 #[test]
 fn a_table_without_an_id_is_known_by_its_directory_and_can_be_dropped() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, table) = prepared(&options);
     set_cell(&engine, "tables", &["t"], "id", None);
@@ -133,7 +134,7 @@ fn a_table_without_an_id_is_known_by_its_directory_and_can_be_dropped() {
 
 #[test]
 fn the_tables_of_a_keyspace_without_a_row_are_quarantined() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, _) = prepared(&options);
     let keyspaces = engine.schema().table("system_schema", "keyspaces").unwrap().clone();
@@ -162,7 +163,7 @@ fn refusal_of(options: &EngineOptions) -> String {
 
 #[test]
 fn a_start_that_refuses_damage_names_the_row() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let mut options = options(&directory);
     let (engine, _) = prepared(&options);
     set_type_of_v(&engine, "no_such_type");
@@ -247,7 +248,7 @@ fn layout_of(engine: &Engine, id: TableId) -> Vec<u8> {
 
 #[test]
 fn an_unreadable_type_that_no_table_uses_is_reported() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, _) = prepared(&options);
     assert!(engine.faults().is_empty());
@@ -263,7 +264,7 @@ fn an_unreadable_type_that_no_table_uses_is_reported() {
 
 #[test]
 fn a_table_with_two_directories_and_no_id_is_known_by_its_layout() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, table) = prepared(&options);
     std::fs::create_dir(directory.0.join("data/ks").join(format!("t-{}", Uuid::new_v4().simple()))).unwrap();
@@ -278,7 +279,7 @@ fn a_table_with_two_directories_and_no_id_is_known_by_its_layout() {
 
 #[test]
 fn the_records_of_a_table_that_the_schema_lost_wait_until_it_has_the_table_again() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, table) = prepared(&options);
     let layout = layout_of(&engine, table.id);
@@ -315,7 +316,7 @@ fn a_table_of_which_the_schema_has_its_columns_or_its_layout_only_is_quarantined
         (&["tables", "columns"], "the schema has no row of it but its layout"),
         (&["tables", "columns", "keyspaces"], "the schema has no row of it but its layout"),
     ] {
-        let directory = Directory::new();
+        let directory = TemporaryDirectory::create();
         let options = options(&directory);
         let (engine, _) = prepared(&options);
         lost.iter().for_each(|table| delete_rows_of_ks(&engine, table));
@@ -328,7 +329,7 @@ fn a_table_of_which_the_schema_has_its_columns_or_its_layout_only_is_quarantined
 
 #[test]
 fn records_of_tables_that_were_dropped_are_not_set_aside() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, _) = prepared(&options);
     let dropped = engine.change_schema::<_, EngineError>(|_, keyspaces| Ok(keyspaces.remove("ks").is_some()));
@@ -340,7 +341,7 @@ fn records_of_tables_that_were_dropped_are_not_set_aside() {
 }
 
 /// A component of the only SSTable of `system_schema.columns`.
-fn schema_component(directory: &Directory, name: &str) -> PathBuf {
+fn schema_component(directory: &TemporaryDirectory, name: &str) -> PathBuf {
     let keyspace = std::fs::read_dir(directory.0.join("data/system_schema")).unwrap();
     let is_columns = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("columns-");
     let columns = keyspace.map(|entry| entry.unwrap().path()).find(is_columns).unwrap();
@@ -358,7 +359,7 @@ fn drained(options: &EngineOptions) {
 #[test]
 fn a_start_without_a_part_of_the_schema_names_the_place_and_the_way_out() {
     for component in ["-Data.db", "-Statistics.db", "-Partitions.db", "-CompressionInfo.db"] {
-        let directory = Directory::new();
+        let directory = TemporaryDirectory::create();
         let options = options(&directory);
         drained(&options);
         let path = schema_component(&directory, component);
@@ -399,7 +400,7 @@ fn a_start_without_a_part_of_the_schema_names_the_place_and_the_way_out() {
 
 #[test]
 fn a_damaged_table_of_kept_batches_is_quarantined_and_all_else_is_served() {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, table) = prepared(&options);
     let batches = engine.schema().table("system", "batches").unwrap().clone();
@@ -432,7 +433,7 @@ fn a_stored_batch_that_cannot_be_read_is_reported_and_stays() {
 }
 
 fn a_kept_batch_of_version(version: i32) {
-    let directory = Directory::new();
+    let directory = TemporaryDirectory::create();
     let options = options(&directory);
     let (engine, table) = prepared(&options);
     let batches = engine.schema().table("system", "batches").unwrap().clone();

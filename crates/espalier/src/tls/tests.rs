@@ -7,21 +7,18 @@ use rcgen::{
 use server::rustls::pki_types::{CertificateDer, UnixTime};
 use server::rustls::{CertificateError, Error};
 use std::fs;
-use std::sync::atomic::{AtomicU32, Ordering};
+use testkit::TemporaryDirectory;
 
 /// A key that OpenSSL encrypted with the password `secret`, and its certificate.
 const LOCKED: &str = include_str!("fixtures/locked.pem");
 
-/// A directory with stores; removed at the end.
-struct Stores(PathBuf);
+/// A temporary directory with stores.
+struct Stores(TemporaryDirectory);
 
 impl Stores {
     /// A key and its certificate, as PEM and as PKCS12 with the password `secret`.
     fn new() -> Stores {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("espalier-tls-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
-        let stores = Stores(std::env::temp_dir().join(name));
-        fs::create_dir_all(&stores.0).unwrap();
+        let stores = Stores(TemporaryDirectory::create());
         stores.renew();
         stores
     }
@@ -59,12 +56,6 @@ impl Stores {
             truststore_password: password,
             ..Encryption::default()
         }
-    }
-}
-
-impl Drop for Stores {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

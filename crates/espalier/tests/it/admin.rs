@@ -1,6 +1,8 @@
 //! Administration of a running node.
 
-use crate::node::{Node, TempDir, espalier, failure, run};
+use testkit::TemporaryDirectory;
+
+use crate::node::{Node, espalier, failure, run};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -25,7 +27,7 @@ pub fn number(text: &str, name: &str) -> u64 {
 
 #[test]
 fn a_running_node_reports_its_status() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let node = Node::start(&data);
     let status = steer(&data, &["status"]);
@@ -41,7 +43,7 @@ fn a_running_node_reports_its_status() {
 /// A socket's address has room for about a hundred bytes.
 #[test]
 fn a_node_with_a_deep_data_directory_can_be_controlled() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join(&["deep"; 40].join("/"));
     let _node = Node::start(&data);
     assert!(steer(&data, &["status"]).contains("UN"));
@@ -50,7 +52,7 @@ fn a_node_with_a_deep_data_directory_can_be_controlled() {
 /// Scripts wait for the port and then send a command.
 #[test]
 fn a_node_whose_port_is_open_can_be_controlled() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let command = espalier(&["serve", "--data", data.to_str().unwrap(), "--port", &port.to_string()]);
@@ -68,7 +70,7 @@ fn a_node_whose_port_is_open_can_be_controlled() {
 
 #[test]
 fn flushing_writes_tables() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let _node = Node::start(&data);
     let sstables = || number(&steer(&data, &["tablestats", "system", "local"]), "SSTable count");
@@ -80,7 +82,7 @@ fn flushing_writes_tables() {
 
 #[test]
 fn compactions_wait_until_they_are_enabled_and_are_counted() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let node = Node::start(&data);
     node.query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
@@ -112,7 +114,7 @@ fn compactions_wait_until_they_are_enabled_and_are_counted() {
 
 #[test]
 fn unknown_tables_and_absent_nodes_are_errors() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let none = failure(&run(&["status", "--data", data.to_str().unwrap()]));
     assert!(none.starts_with("espalier: no node is running on "), "{none}");
@@ -125,7 +127,7 @@ fn unknown_tables_and_absent_nodes_are_errors() {
 
 #[test]
 fn a_drained_node_still_answers_and_stops_cleanly() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let node = Node::start(&data);
     assert_eq!(steer(&data, &["drain"]), "");
@@ -137,7 +139,7 @@ fn a_drained_node_still_answers_and_stops_cleanly() {
 
 #[test]
 fn an_invalid_request_is_answered_with_an_error() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let _node = Node::start(&data);
     for line in ["\n", "garbage\n", "{\"verb\":\"explode\"}\n", "{\"verb\":\"status\",\"more\":1}\n"] {
@@ -151,7 +153,7 @@ fn an_invalid_request_is_answered_with_an_error() {
 
 #[test]
 fn large_partitions_and_collections_are_logged_when_they_are_flushed_and_compacted() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let (data, config) = (directory.join("node"), directory.join("espalier.yaml"));
     let thresholds = "partition_size_warn_threshold: 200B\npartition_tombstones_fail_threshold: 2\n\
                       collection_size_warn_threshold: 100B\nitems_per_collection_fail_threshold: 3\n";
@@ -194,7 +196,7 @@ fn large_partitions_and_collections_are_logged_when_they_are_flushed_and_compact
 
 #[test]
 fn the_audit_log_and_the_full_query_log_are_turned_on_and_off() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let node = Node::start(&data);
     let shown = steer(&data, &["getauditlog"]);
@@ -235,7 +237,7 @@ fn the_audit_log_and_the_full_query_log_are_turned_on_and_off() {
 /// Recorded from Cassandra, which changes the choice of its configuration while the log is on as configured.
 #[test]
 fn options_of_the_audit_log_that_a_command_does_not_name_are_those_of_the_configuration() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let shown = |data: &Path| {
         let answer = steer(data, &["getauditlog"]);
         let value = |key: &str| {
@@ -277,7 +279,7 @@ fn options_of_the_audit_log_that_a_command_does_not_name_are_those_of_the_config
 
 #[test]
 fn groups_of_addresses_are_changed_and_looked_up() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let _node = Node::start(&data);
     assert_eq!(steer(&data, &["listcidrgroups"]), "");

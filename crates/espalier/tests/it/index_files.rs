@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use testkit::TemporaryDirectory;
+
 use crate::admin::steer;
-use crate::node::{Node, TempDir};
+use crate::node::Node;
 
 /// How long a build may take on a busy machine.
 const BUILD_TIME: Duration = Duration::from_secs(60);
@@ -38,7 +40,7 @@ fn built_file(data: &Path) -> PathBuf {
 
 #[test]
 fn other_files_with_the_names_of_index_files_are_replaced() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let node = Node::start(&data);
     node.query("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
@@ -85,7 +87,7 @@ fn other_files_with_the_names_of_index_files_are_replaced() {
 #[test]
 fn pages_that_are_damaged_in_the_middle_of_a_search_hide_no_row_and_fail_no_statement() {
     const ROWS: u32 = 2000;
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let node = Node::start(&data);
     node.query("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
@@ -137,7 +139,7 @@ fn stopped_with_sstable(data: &Path) -> PathBuf {
 
 #[test]
 fn the_status_and_the_log_say_which_indexes_are_being_built() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let rows = stopped_with_sstable(&data);
     fs::remove_dir_all(data.join("index")).unwrap();

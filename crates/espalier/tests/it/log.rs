@@ -1,6 +1,8 @@
 //! The commit log from an operator's view.
 
-use crate::node::{Node, TempDir, espalier, failure, run};
+use testkit::TemporaryDirectory;
+
+use crate::node::{Node, espalier, failure, run};
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -14,7 +16,7 @@ fn log(verb: &str, data: &Path, more: &[&str]) -> (bool, String) {
 
 #[test]
 fn the_log_of_a_running_and_of_a_stopped_node_is_shown() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let node = Node::start(&data);
     let (sound, text) = log("describe", &data, &[]);
@@ -43,7 +45,7 @@ fn log_metrics(data: &Path) -> HashMap<String, String> {
 
 #[test]
 fn log_metrics_have_cassandras_names_and_a_start_reports_its_replay() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let config = directory.join("espalier.yaml");
     std::fs::write(&config, "commitlog_sync: batch\n").unwrap();
@@ -80,7 +82,7 @@ fn log_metrics_have_cassandras_names_and_a_start_reports_its_replay() {
 
 #[test]
 fn the_error_for_a_damaged_log_names_the_place_and_the_remedy() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let node = Node::start(&data);
     node.signal("KILL");
@@ -101,7 +103,7 @@ fn the_error_for_a_damaged_log_names_the_place_and_the_remedy() {
 
 #[test]
 fn the_log_can_be_on_a_device() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let device = directory.join("device");
     std::fs::write(&device, vec![0; 9 << 20]).unwrap();

@@ -1,7 +1,9 @@
 //! The audit log and the full query log on a device that takes no more.
 
+use testkit::TemporaryDirectory;
+
 use crate::admin::{number, steer};
-use crate::node::{Node, TempDir, espalier};
+use crate::node::{Node, espalier};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -73,7 +75,7 @@ struct Log {
 /// room again, entries are written again.
 fn a_full_device_is_reported(waits: bool) {
     const REQUESTS: u64 = 60;
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let (data, queries) = (directory.join("data"), directory.join("queries"));
     let logs = [
         Log { path: data.join("audit/audit.log"), end: "= 'end'\n", lost: "Audit log, lost entries" },

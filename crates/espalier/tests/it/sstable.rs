@@ -1,6 +1,8 @@
 //! Tools for SSTables, on files that Cassandra wrote.
 
-use crate::node::{Node, TempDir, failure, run};
+use testkit::TemporaryDirectory;
+
+use crate::node::{Node, failure, run};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +17,7 @@ fn text(arguments: &[&str]) -> String {
 }
 
 /// A copy with one bit of Data.db flipped.
-fn damaged(name: &str, directory: &TempDir) -> PathBuf {
+fn damaged(name: &str, directory: &TemporaryDirectory) -> PathBuf {
     let target = directory.join(name);
     std::fs::create_dir_all(&target).unwrap();
     for entry in std::fs::read_dir(fixture(name)).unwrap() {
@@ -47,7 +49,7 @@ fn an_sstable_is_dumped_verified_and_described() {
 
 #[test]
 fn an_export_has_cassandras_components_and_the_same_rows() {
-    let scratch = TempDir::new();
+    let scratch = TemporaryDirectory::create();
     let exported = scratch.join("exported");
     let names = |directory: &Path| -> BTreeSet<String> {
         let entries = std::fs::read_dir(directory).unwrap();
@@ -86,7 +88,7 @@ fn sstables_of_the_older_format_are_dumped_verified_and_described() {
         let metadata: serde_json::Value = serde_json::from_str(metadata.lines().next().unwrap()).unwrap();
         assert!(metadata["Files"]["Index.db"].as_u64().is_some());
         assert_eq!(metadata["First key"] == "--", version == "nb");
-        let target = TempDir::new();
+        let target = TemporaryDirectory::create();
         let refused = failure(&run(&["sstable", "export", "--to", target.0.to_str().unwrap(), directory]));
         assert!(refused.contains("export of the format big"), "{refused}");
     }
@@ -94,7 +96,7 @@ fn sstables_of_the_older_format_are_dumped_verified_and_described() {
 
 #[test]
 fn damage_is_reported_and_the_rest_is_saved() {
-    let scratch = TempDir::new();
+    let scratch = TemporaryDirectory::create();
     let directory = damaged("wide_rt", &scratch);
     let directory = directory.to_str().unwrap();
     let verified = run(&["sstable", "verify", directory]);
@@ -117,7 +119,7 @@ fn a_path_without_an_sstable_is_one_clear_line() {
         none.contains("neither a file of a da-*-bti-*, oa-*-big-* or nb-*-big-* SSTable nor a directory with one"),
         "{none}"
     );
-    let scratch = TempDir::new();
+    let scratch = TemporaryDirectory::create();
     let absent =
         failure(&run(&["upgrade-from", "--data", scratch.join("n").to_str().unwrap(), scratch.0.to_str().unwrap()]));
     assert!(absent.contains("no data directory of a Cassandra node"), "{absent}");
@@ -125,7 +127,7 @@ fn a_path_without_an_sstable_is_one_clear_line() {
 
 #[test]
 fn imports_go_through_a_running_node() {
-    let scratch = TempDir::new();
+    let scratch = TemporaryDirectory::create();
     let data = scratch.join("data");
     let _node = Node::start(&data);
     let arguments = ["sstable", "import", "--data", data.to_str().unwrap(), "ks", "t", fixture("kv").to_str().unwrap()]
@@ -136,7 +138,7 @@ fn imports_go_through_a_running_node() {
 
 #[test]
 fn a_running_node_is_exported() {
-    let scratch = TempDir::new();
+    let scratch = TemporaryDirectory::create();
     let data = scratch.join("data");
     let node = Node::start(&data);
     node.query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");

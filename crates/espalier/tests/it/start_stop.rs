@@ -1,12 +1,14 @@
 //! Starting, refusing to start, stopping.
 
-use crate::node::{Node, TempDir, espalier, failure, run};
+use testkit::TemporaryDirectory;
+
+use crate::node::{Node, espalier, failure, run};
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn sigterm_and_sigint_drain_and_exit_with_zero() {
     for signal in ["TERM", "INT"] {
-        let directory = TempDir::new();
+        let directory = TemporaryDirectory::create();
         let node = Node::start(&directory.join("data"));
         node.signal(signal);
         let (code, log) = node.end();
@@ -18,7 +20,7 @@ fn sigterm_and_sigint_drain_and_exit_with_zero() {
 
 #[test]
 fn a_node_starts_again_after_a_kill() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let node = Node::start(&directory.join("data"));
     node.signal("KILL");
     assert_eq!(node.end().0, None);
@@ -27,7 +29,7 @@ fn a_node_starts_again_after_a_kill() {
 
 #[test]
 fn a_second_process_on_the_directory_is_refused() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let _node = Node::start(&data);
     let line = failure(&run(&["serve", "--data", data.to_str().unwrap(), "--port", "0"]));
@@ -36,7 +38,7 @@ fn a_second_process_on_the_directory_is_refused() {
 
 #[test]
 fn a_port_in_use_is_one_clear_line() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let data = directory.join("data");
@@ -50,7 +52,7 @@ fn a_port_in_use_is_one_clear_line() {
 #[test]
 fn a_directory_that_cannot_be_made_is_one_clear_line() {
     // A file in place of a directory stops even root.
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let file = directory.join("file");
     std::fs::write(&file, b"").unwrap();
     let data = file.join("data");
@@ -60,7 +62,7 @@ fn a_directory_that_cannot_be_made_is_one_clear_line() {
 
 #[test]
 fn bad_options_are_one_clear_line() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let config = directory.join("espalier.yaml");
     std::fs::write(&config, "cluster_name: x\ncommitlog_synk: batch\n").unwrap();
     let line = failure(&run(&["serve", "--config", config.to_str().unwrap()]));
@@ -78,7 +80,7 @@ fn bad_options_are_one_clear_line() {
 
 #[test]
 fn options_without_effect_are_named_in_the_log() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let config = directory.join("espalier.yaml");
     std::fs::write(&config, "hinted_handoff_enabled: true\n").unwrap();
     let data = directory.join("data");
@@ -100,7 +102,7 @@ fn options_without_effect_are_named_in_the_log() {
 
 #[test]
 fn only_the_owner_may_open_the_admin_socket() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let _node = Node::start(&data);
     let mode = std::fs::metadata(data.join("espalier.sock")).unwrap().permissions().mode();
@@ -109,7 +111,7 @@ fn only_the_owner_may_open_the_admin_socket() {
 
 #[test]
 fn the_log_warns_of_a_node_that_lets_everybody_in_and_of_the_first_password() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let start = |name: &str, address: &str, options: &[(&str, &str)]| {
         let data = directory.join(name);
         let mut command = espalier(&["serve", "--data", data.to_str().unwrap(), "--port", "0", "--listen", address]);
@@ -136,7 +138,7 @@ fn the_log_warns_of_a_node_that_lets_everybody_in_and_of_the_first_password() {
 
 #[test]
 fn the_name_of_a_refused_login_adds_no_line_to_the_log() {
-    let directory = TempDir::new();
+    let directory = TemporaryDirectory::create();
     let mut command = espalier(&["serve", "--data", directory.join("data").to_str().unwrap(), "--port", "0"]);
     command.env("ESPALIER_AUTHENTICATOR", "PasswordAuthenticator");
     let node = Node::launch(command);

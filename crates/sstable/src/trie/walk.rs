@@ -344,6 +344,8 @@ impl<P: Pages> EntryCursor<P> {
 pub(crate) mod tests {
     use std::collections::BTreeMap;
 
+    use testkit::Random;
+
     use super::super::payload::{read_sized, sized_length};
     use super::super::{Payload, TrieBuilder};
     use super::*;
@@ -363,11 +365,6 @@ pub(crate) mod tests {
         fn file(&self) -> &str {
             "trie"
         }
-    }
-
-    fn random(state: &mut u64) -> u64 {
-        *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        *state >> 33
     }
 
     fn build(keys: &BTreeMap<Vec<u8>, i64>) -> (Bytes, u64) {
@@ -392,14 +389,12 @@ pub(crate) mod tests {
     #[test]
     fn cursors_agree_with_a_sorted_map() {
         for seed in 1..40_u64 {
-            let mut state = seed;
-            let alphabet = 1 + random(&mut state) % 250;
-            let length = 1 + random(&mut state) % 12;
-            let count = 1 + random(&mut state) % 3000;
+            let mut random = Random(seed);
+            let (alphabet, length, count) = (1 + random.below(250), 1 + random.below(12), 1 + random.below(3000));
             let mut keys = BTreeMap::new();
             for value in 0..count {
-                let size = random(&mut state) % (length + 1);
-                let key: Vec<u8> = (0..size).map(|_| (random(&mut state) % alphabet) as u8).collect();
+                let size = random.below(length + 1);
+                let key: Vec<u8> = (0..size).map(|_| random.below(alphabet) as u8).collect();
                 keys.insert(key, value as i64 - 7);
             }
             let (bytes, root) = build(&keys);
@@ -419,8 +414,8 @@ pub(crate) mod tests {
             }
             assert_eq!(backward, keys.values().rev().copied().collect::<Vec<_>>(), "seed {seed}");
             for _ in 0..500 {
-                let size = random(&mut state) % (length + 1);
-                let probe: Vec<u8> = (0..size).map(|_| (random(&mut state) % (alphabet + 1)) as u8).collect();
+                let size = random.below(length + 1);
+                let probe: Vec<u8> = (0..size).map(|_| random.below(alphabet + 1) as u8).collect();
                 let floor = cursor.seek_floor(&probe).unwrap().then(|| value(&cursor));
                 assert_eq!(floor, keys.range(..=probe.clone()).next_back().map(|entry| *entry.1), "seed {seed}");
             }
@@ -430,10 +425,10 @@ pub(crate) mod tests {
     #[test]
     fn garbage_never_panics() {
         for seed in 1..300_u64 {
-            let mut state = seed;
-            let bytes = Bytes((0..6000).map(|_| random(&mut state) as u8).collect());
+            let mut random = Random(seed);
+            let bytes = Bytes((0..6000).map(|_| random.number() as u8).collect());
             for _ in 0..20 {
-                let Ok(mut cursor) = EntryCursor::new(&bytes, random(&mut state) % 6100) else { continue };
+                let Ok(mut cursor) = EntryCursor::new(&bytes, random.below(6100) as u64) else { continue };
                 let _ = cursor.seek_floor(&[3, 200, 7]);
                 let _ = cursor.seek_candidate(&[3, 200, 7]);
                 let mut more = cursor.seek_first();

@@ -10,8 +10,9 @@ use sstable::{
     BlockCache, CommitLogPosition, Component, Descriptor, DumpLayout, DumpOptions, SSTableId, SSTableReader, Verified,
     adopt_table, dump_json, list_big_tables, list_foreign_tables, list_tables, missing_tocs, salvage, verify,
 };
+use testkit::TemporaryDirectory;
 
-use crate::fixture::{Scratch, disk};
+use crate::fixture::disk;
 
 fn directory(version: &str, table: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/from_cassandra/5.0.8-big").join(version).join(table)
@@ -20,7 +21,7 @@ fn directory(version: &str, table: &str) -> PathBuf {
 /// The rows of a fixture's tables after a rewrite, one JSON value each.
 fn rewritten(version: &str, table: &str) -> Vec<Value> {
     let disk = disk();
-    let scratch = Scratch::new();
+    let scratch = TemporaryDirectory::create();
     let mut lines = Vec::new();
     let position = CommitLogPosition { segment: 7, offset: 9 };
     for (number, source) in list_big_tables(&*disk, &directory(version, table)).unwrap().iter().enumerate() {
@@ -117,7 +118,7 @@ fn rows_markers_and_static_rows_of_wide_partitions_come_along() {
 }
 
 /// A copy of a fixture's first table, and its schema.
-fn copied(version: &str, table: &str, to: &Scratch) -> (Descriptor, Arc<Table>) {
+fn copied(version: &str, table: &str, to: &TemporaryDirectory) -> (Descriptor, Arc<Table>) {
     for entry in std::fs::read_dir(directory(version, table)).unwrap() {
         let path = entry.unwrap().path();
         std::fs::copy(&path, to.0.join(path.file_name().unwrap())).unwrap();
@@ -135,7 +136,7 @@ fn sound_tables_verify_with_their_index() {
             ("ttl", Verified { partitions: 200, rows: 200, markers: 0 }),
             ("wide", Verified { partitions: 2, rows: 720, markers: 48 }),
         ] {
-            let scratch = Scratch::new();
+            let scratch = TemporaryDirectory::create();
             let (source, schema) = copied(version, table, &scratch);
             for extended in [false, true] {
                 assert_eq!(verify(&*disk(), &source, &schema, extended).unwrap(), verified, "{version} {table}");
@@ -147,7 +148,7 @@ fn sound_tables_verify_with_their_index() {
 #[test]
 fn damage_of_rows_statistics_and_index_is_found() {
     for version in ["nb", "oa"] {
-        let scratch = Scratch::new();
+        let scratch = TemporaryDirectory::create();
         let (source, schema) = copied(version, "kv", &scratch);
         for (file, step) in [("Data.db", 97), ("Statistics.db", 97), ("Index.db", 3)] {
             let path = scratch.0.join(format!("{}-{file}", source.name()));
@@ -170,7 +171,7 @@ fn damage_of_rows_statistics_and_index_is_found() {
 #[test]
 fn partitions_behind_damage_are_saved_by_the_index() {
     for version in ["nb", "oa"] {
-        let (scratch, saved) = (Scratch::new(), Scratch::new());
+        let (scratch, saved) = (TemporaryDirectory::create(), TemporaryDirectory::create());
         let (source, schema) = copied(version, "wide", &scratch);
         let path = source.path(Component::Data);
         let mut bytes = std::fs::read(&path).unwrap();
@@ -190,7 +191,7 @@ fn partitions_behind_damage_are_saved_by_the_index() {
 
 #[test]
 fn tables_of_another_node_without_a_toc_are_named() {
-    let scratch = Scratch::new();
+    let scratch = TemporaryDirectory::create();
     let (source, _) = copied("nb", "wide", &scratch);
     assert_eq!(list_foreign_tables(&*disk(), &scratch.0).unwrap().len(), 2);
     std::fs::remove_file(source.path(Component::Toc)).unwrap();
@@ -202,7 +203,7 @@ fn tables_of_another_node_without_a_toc_are_named() {
 
 #[test]
 fn unknown_versions_are_refused_by_name() {
-    let scratch = Scratch::new();
+    let scratch = TemporaryDirectory::create();
     for (version, format) in [("mc", "big"), ("db", "bti")] {
         let toc = scratch.0.join(format!("{version}-1-{format}-TOC.txt"));
         std::fs::write(&toc, "").unwrap();

@@ -15,7 +15,7 @@ use sstable::{
     BlockCache, CompressionParams, Compressor, Descriptor, SSTableCursor, SSTableId, SSTableReader, SSTableWriter,
     WriterOptions,
 };
-use testkit::Random;
+use testkit::{Random};
 use types::CqlType;
 use uuid::Uuid;
 
@@ -42,12 +42,8 @@ pub fn clustering(row: i64) -> Vec<u8> {
 
 /// A hundred incompressible bytes.
 fn value(row: i64) -> Vec<u8> {
-    let mut state = row as u64 + 1;
-    let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as u8
-    };
-    (0..100).map(|_| next()).collect()
+    let mut random = Random(row as u64);
+    (0..100).map(|_| random.number() as u8).collect()
 }
 
 /// One partition with an index of 1 KiB and chunks of 4 KiB.

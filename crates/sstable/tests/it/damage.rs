@@ -5,8 +5,9 @@ use std::path::Path;
 
 use model::{KeyRange, ReadRange, Slices, Unfiltered, UnfilteredCursor};
 use sstable::{Component, CompressionInfo, Descriptor, SSTableError, SSTableReader, verify};
+use testkit::{Random, TemporaryDirectory};
 
-use crate::fixture::{Fixture, NAMES, Scratch, cache, disk};
+use crate::fixture::{Fixture, NAMES, cache, disk};
 
 fn copy(fixture: &Fixture, to: &Path) -> Descriptor {
     for entry in std::fs::read_dir(&fixture.dir).unwrap() {
@@ -50,11 +51,6 @@ fn poke(fixture: &Fixture, descriptor: &Descriptor) {
     let _ = verify(&*disk(), descriptor, &fixture.table, true);
 }
 
-fn random(state: &mut u64) -> usize {
-    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-    (*state >> 33) as usize
-}
-
 #[test]
 fn sound_tables_verify() {
     for name in NAMES {
@@ -67,20 +63,20 @@ fn sound_tables_verify() {
 
 #[test]
 fn every_reader_finds_a_flipped_bit_under_a_checksum() {
-    let mut state = 1;
+    let mut random = Random(1);
     for name in ["colls", "tombs", "crc_compacted", "comp_none", "comp_zstd", "comp_snappy", "comp_deflate", "statics"]
     {
         let fixture = Fixture::load(name);
-        let scratch = Scratch::new();
+        let scratch = TemporaryDirectory::create();
         let descriptor = copy(&fixture, &scratch.0);
         let sound = open_and_read(&fixture, &descriptor).unwrap();
         for component in [Component::Data, Component::Statistics] {
             let path = descriptor.path(component);
             let bytes = std::fs::read(&path).unwrap();
             for _ in 0..60 {
-                let at = random(&mut state) % bytes.len();
+                let at = random.below(bytes.len());
                 let mut damaged = bytes.clone();
-                damaged[at] ^= 1 << (random(&mut state) % 8);
+                damaged[at] ^= 1 << random.below(8);
                 std::fs::write(&path, &damaged).unwrap();
                 match open_and_read(&fixture, &descriptor) {
                     Ok(read) => assert_eq!(read, sound, "{name} {component:?} bit flipped at {at}"),
@@ -96,18 +92,18 @@ fn every_reader_finds_a_flipped_bit_under_a_checksum() {
 #[test]
 fn a_flipped_bit_in_a_larger_index_never_panics() {
     // `every_bit.rs` tries every bit of small tables.
-    let mut state = 2;
+    let mut random = Random(2);
     for name in ["wide_blocks", "wide_rt", "wide", "comp_lz4"] {
         let fixture = Fixture::load(name);
-        let scratch = Scratch::new();
+        let scratch = TemporaryDirectory::create();
         let descriptor = copy(&fixture, &scratch.0);
         for component in [Component::Partitions, Component::Rows, Component::Filter, Component::CompressionInfo] {
             let path = descriptor.path(component);
             let bytes = std::fs::read(&path).unwrap();
             for _ in 0..if bytes.is_empty() { 0 } else { 4 } {
-                let at = random(&mut state) % bytes.len();
+                let at = random.below(bytes.len());
                 let mut damaged = bytes.clone();
-                damaged[at] ^= 1 << (random(&mut state) % 8);
+                damaged[at] ^= 1 << random.below(8);
                 std::fs::write(&path, &damaged).unwrap();
                 poke(&fixture, &descriptor);
             }
@@ -118,15 +114,15 @@ fn a_flipped_bit_in_a_larger_index_never_panics() {
 
 #[test]
 fn cut_and_missing_files_are_errors() {
-    let mut state = 3;
+    let mut random = Random(3);
     for name in ["wide_rt", "comp_none", "colls"] {
         let fixture = Fixture::load(name);
-        let scratch = Scratch::new();
+        let scratch = TemporaryDirectory::create();
         let descriptor = copy(&fixture, &scratch.0);
         for component in Component::ALL {
             let path = descriptor.path(component);
             let Ok(bytes) = std::fs::read(&path) else { continue };
-            let cuts = (0..12).map(|_| random(&mut state) % bytes.len().max(1));
+            let cuts = (0..12).map(|_| random.below(bytes.len().max(1)));
             for length in cuts.filter(|_| !bytes.is_empty()) {
                 std::fs::write(&path, &bytes[..length]).unwrap();
                 poke(&fixture, &descriptor);
@@ -150,7 +146,7 @@ fn as_many_checksums_are_verified_as_the_table_wants() {
             let mut fixture = Fixture::load(name);
             let options = model::TableOptions { crc_check_chance: chance, ..fixture.table.options.clone() };
             fixture.table = std::sync::Arc::new(fixture.table.to_builder().options(options).build());
-            let scratch = Scratch::new();
+            let scratch = TemporaryDirectory::create();
             let descriptor = copy(&fixture, &scratch.0);
             let path = descriptor.path(Component::Data);
             let mut bytes = std::fs::read(&path).unwrap();
@@ -179,21 +175,21 @@ fn as_many_checksums_are_verified_as_the_table_wants() {
 #[test]
 fn data_garbage_without_checksums_never_panics() {
     // Random bytes in uncompressed data, with checksums disabled by the table's crc_check_chance.
-    let mut state = 5;
+    let mut random = Random(5);
     for name in ["comp_none", "crc_compacted"] {
         let mut fixture = Fixture::load(name);
         let options = model::TableOptions { crc_check_chance: 0.0, ..fixture.table.options.clone() };
         fixture.table = std::sync::Arc::new(fixture.table.to_builder().options(options).build());
-        let scratch = Scratch::new();
+        let scratch = TemporaryDirectory::create();
         let descriptor = copy(&fixture, &scratch.0);
         let path = descriptor.path(Component::Data);
         let bytes = std::fs::read(&path).unwrap();
         let mut harmful = 0;
         for _ in 0..60 {
             let mut damaged = bytes.clone();
-            for _ in 0..1 + random(&mut state) % 40 {
-                let at = random(&mut state) % bytes.len();
-                damaged[at] = random(&mut state) as u8;
+            for _ in 0..1 + random.below(40) {
+                let at = random.below(bytes.len());
+                damaged[at] = random.number() as u8;
             }
             std::fs::write(&path, &damaged).unwrap();
             harmful += usize::from(open_and_read(&fixture, &descriptor).is_err());

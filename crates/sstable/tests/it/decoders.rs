@@ -1,29 +1,25 @@
 //! The fuzzing entry points: real files are accepted, and a few wrong bytes never cause a panic.
 
 use sstable::{Component, CompressionInfo, decode};
+use testkit::Random;
 
 use crate::fixture::{Fixture, NAMES};
 
-fn random(state: &mut u64) -> usize {
-    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-    (*state >> 33) as usize
-}
-
 /// Flips bits, truncates, and copies parts over others.
-fn mutate(bytes: &[u8], state: &mut u64) -> Vec<u8> {
+fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut mutated = bytes.to_vec();
-    for _ in 0..1 + random(state) % 4 {
+    for _ in 0..1 + random.below(4) {
         if mutated.is_empty() {
             break;
         }
-        let (at, from) = (random(state) % mutated.len(), random(state) % mutated.len());
-        match random(state) % 5 {
+        let (at, from) = (random.below(mutated.len()), random.below(mutated.len()));
+        match random.below(5) {
             0 => mutated.truncate(at),
-            1 => mutated[at] = random(state) as u8,
+            1 => mutated[at] = random.number() as u8,
             2 => mutated[at] = 0xFF,
-            3 => mutated[at] ^= 1 << (random(state) % 8),
+            3 => mutated[at] ^= 1 << random.below(8),
             _ => {
-                let length = (1 + random(state) % 16).min(mutated.len() - at.max(from));
+                let length = (1 + random.below(16)).min(mutated.len() - at.max(from));
                 mutated.copy_within(from..from + length, at);
             }
         }
@@ -50,7 +46,7 @@ fn read(fixture: &Fixture, component: Component) -> Option<Vec<u8>> {
 
 #[test]
 fn components_alone() {
-    let mut state = 1;
+    let mut random = Random(1);
     for name in NAMES {
         let fixture = Fixture::load(name);
         for component in Component::ALL {
@@ -62,7 +58,7 @@ fn components_alone() {
                 "{name} {component:?}"
             );
             for _ in 0..if component == Component::Rows { 2 } else { 12 } {
-                let mut mutated = mutate(&bytes, &mut state);
+                let mut mutated = mutate(&bytes, &mut random);
                 if component == Component::Statistics && mutated.len() == bytes.len() {
                     mend_checksums(&mut mutated);
                 }
@@ -74,7 +70,7 @@ fn components_alone() {
 
 #[test]
 fn data_under_its_header() {
-    let mut state = 2;
+    let mut random = Random(2);
     for name in NAMES {
         let fixture = Fixture::load(name);
         let statistics = read(&fixture, Component::Statistics).unwrap();
@@ -89,9 +85,9 @@ fn data_under_its_header() {
         let mut refused = 0;
         for _ in 0..40 {
             refused += usize::from(
-                decode::data(&blockio::SimulatedDisk::new(), &statistics, &mutate(data, &mut state)).is_err(),
+                decode::data(&blockio::SimulatedDisk::new(), &statistics, &mutate(data, &mut random)).is_err(),
             );
-            let mut mutated = mutate(&statistics, &mut state);
+            let mut mutated = mutate(&statistics, &mut random);
             mend_checksums(&mut mutated);
             let _ = decode::data(&blockio::SimulatedDisk::new(), &mutated, data);
         }
@@ -101,7 +97,7 @@ fn data_under_its_header() {
 
 #[test]
 fn chunks_of_every_compressor() {
-    let mut state = 3;
+    let mut random = Random(3);
     for (name, class) in [
         ("kv", "LZ4Compressor"),
         ("comp_snappy", "SnappyCompressor"),
@@ -115,7 +111,7 @@ fn chunks_of_every_compressor() {
         let (body, length) = (&stored[..end - 4], info.chunk_data_length(0));
         assert_eq!(decode::chunk(class, body, length).unwrap().len(), length);
         for _ in 0..200 {
-            let _ = decode::chunk(class, &mutate(body, &mut state), length);
+            let _ = decode::chunk(class, &mutate(body, &mut random), length);
         }
     }
 }

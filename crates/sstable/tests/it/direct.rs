@@ -14,9 +14,10 @@ use sstable::{
     Component, CompressionParams, Compressor, Descriptor, ReadMode, SSTableCursor, SSTableError, SSTableId,
     SSTableReader, SSTableWriter, WriterOptions, list_tables, remove_leftovers, verify,
 };
+use testkit::{Random, TemporaryDirectory};
 
 use crate::bytes_read::{clustering, table};
-use crate::fixture::{Scratch, cache};
+use crate::fixture::cache;
 
 /// The values of a table of several pieces. One row is larger than a piece, so that pending data has to be moved.
 const LARGE: [usize; 9] = [100, 5_000, 400_000, 300_000, 1, 900_000, 90_000, 4_096, 17];
@@ -28,12 +29,8 @@ fn lz4(chunk_length: u32) -> CompressionParams {
 
 /// Incompressible bytes.
 fn value(length: usize) -> Vec<u8> {
-    let mut state = length as u64;
-    let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as u8
-    };
-    (0..length).map(|_| next()).collect()
+    let mut random = Random(length as u64);
+    (0..length).map(|_| random.number() as u8).collect()
 }
 
 /// Writes a partition with a row for each value.
@@ -104,7 +101,7 @@ fn all_but_the_last_block_goes_past_the_page_cache_and_the_bytes_are_the_same() 
 
 #[test]
 fn a_disk_of_this_machine_has_the_same_bytes() {
-    let scratch = Scratch::new();
+    let scratch = TemporaryDirectory::create();
     let disk: Arc<dyn Disk> = Arc::new(SystemDisk::new());
     for compression in [None, Some(lz4(16_384))] {
         let written = |number, past_page_cache| {
@@ -197,9 +194,9 @@ fn merged_and_scanned(
     read
 }
 
-fn disks() -> [(Arc<dyn Disk>, Scratch); 3] {
+fn disks() -> [(Arc<dyn Disk>, TemporaryDirectory); 3] {
     let simulated = SimulatedDisk::new();
-    let scratches = [Scratch::new(), Scratch::new(), Scratch::new()];
+    let scratches = [TemporaryDirectory::create(), TemporaryDirectory::create(), TemporaryDirectory::create()];
     simulated.create_dir_all(&scratches[0].0).unwrap();
     let disks: [Arc<dyn Disk>; 3] =
         [Arc::new(simulated), Arc::new(SystemDisk::new()), Arc::new(SystemDisk::without_ring())];

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use blockio::{Disk, SystemDisk};
 use model::Table;
@@ -94,23 +93,4 @@ fn key_names(cql: &str) -> Vec<String> {
     }
     let line = body.lines().find(|line| line.contains("PRIMARY KEY")).unwrap();
     vec![unquote(line.trim().split(' ').next().unwrap())]
-}
-
-/// A test's temporary directory, removed at its end.
-pub struct Scratch(pub PathBuf);
-
-impl Scratch {
-    pub fn new() -> Scratch {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("espalier-sstable-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let dir = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

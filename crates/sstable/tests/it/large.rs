@@ -13,9 +13,9 @@ use sstable::{
     BlockCache, Component, CompressionInfo, CompressionParams, Compressor, Descriptor, SSTableId, SSTableReader,
     SSTableWriter, WriterOptions,
 };
+use testkit::TemporaryDirectory;
 
 use crate::bytes_read::{clustering, table};
-use crate::fixture::Scratch;
 use crate::sparse::SparseDisk;
 
 /// The bytes of a value, all zero: they are holes on the disk, and fast for every compressor.
@@ -43,7 +43,7 @@ fn rows_of(partition: usize) -> i64 {
 }
 
 struct Large {
-    _scratch: Scratch,
+    _scratch: TemporaryDirectory,
     table: Arc<Table>,
     keys: Vec<PartitionKey>,
     disk: Arc<dyn Disk>,
@@ -52,7 +52,7 @@ struct Large {
 
 impl Large {
     fn write(compression: Option<CompressionParams>) -> Large {
-        let (scratch, table) = (Scratch::new(), table());
+        let (scratch, table) = (TemporaryDirectory::create(), table());
         let disk: Arc<dyn Disk> = Arc::new(SparseDisk::new());
         let descriptor = Descriptor::new(&scratch.0, SSTableId::from_sequence(1));
         let options = WriterOptions {

@@ -7,6 +7,7 @@ use model::{
     Side, Slice, Slices, Unfiltered, UnfilteredCursor, push_component,
 };
 use sstable::{BlockCache, SSTableReader};
+use testkit::Random;
 
 use crate::fixture::{Fixture, NAMES, disk};
 
@@ -96,36 +97,31 @@ fn select(items: &[Item], slices: &Slices, comparator: &ClusteringComparator) ->
     selected
 }
 
-fn random(state: &mut u64) -> usize {
-    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-    (*state >> 33) as usize
-}
-
 /// A bound at some prefix of some row, or sometimes at a value between rows.
-fn random_bound(items: &[Item], state: &mut u64) -> ClusteringBound {
-    let whole = match items.get(random(state) % items.len().max(1)) {
+fn random_bound(items: &[Item], random: &mut Random) -> ClusteringBound {
+    let whole = match items.get(random.below(items.len().max(1))) {
         Some(Item::Row(clustering, _)) => clustering.clone(),
         Some(Item::Marker(bound, ..)) => bound.prefix.clone(),
         None => Vec::new(),
     };
     let parts: Vec<_> = Clusterings(&whole).collect();
-    let kept = random(state) % (parts.len() + 1);
+    let kept = random.below(parts.len() + 1);
     let mut prefix = Vec::new();
     for (index, part) in parts[..kept].iter().enumerate() {
         let mut value = part.unwrap_or_default().to_vec();
-        if index + 1 == kept && random(state).is_multiple_of(4) && !value.is_empty() {
+        if index + 1 == kept && random.one_in(4) && !value.is_empty() {
             let last = value.len() - 1;
-            value[last] ^= 1 << (random(state) % 7);
+            value[last] ^= 1 << random.below(7);
         }
         push_component(Some(&value), &mut prefix);
     }
-    ClusteringBound::new(prefix, if random(state).is_multiple_of(2) { Side::Before } else { Side::After })
+    ClusteringBound::new(prefix, if random.one_in(2) { Side::Before } else { Side::After })
 }
 
-fn random_slices(items: &[Item], comparator: &ClusteringComparator, state: &mut u64) -> Slices {
-    let count = 1 + random(state) % 4;
+fn random_slices(items: &[Item], comparator: &ClusteringComparator, random: &mut Random) -> Slices {
+    let count = 1 + random.below(4);
     let slices = (0..count).map(|_| {
-        let (a, b) = (random_bound(items, state), random_bound(items, state));
+        let (a, b) = (random_bound(items, random), random_bound(items, random));
         if comparator.compare_bounds(&a, &b) == Ordering::Less {
             Slice { start: a, end: b }
         } else {
@@ -142,10 +138,10 @@ fn slices_in_both_directions_select_what_they_say() {
         let fixture = Fixture::load(name);
         let reader = fixture.open();
         let comparator = fixture.table.comparator();
-        let mut state = 7;
+        let mut random = Random(7);
         for content in everything(&reader) {
             for _ in 0..60 {
-                let slices = random_slices(&content.items, comparator, &mut state);
+                let slices = random_slices(&content.items, comparator, &mut random);
                 let mut expected = select(&content.items, &slices, comparator);
                 let keys = KeyRange::Single(content.key.clone());
                 let matches = reader.may_match(&ReadRange { keys, slices: slices.clone(), reversed: false });
@@ -186,11 +182,11 @@ fn slices_over_many_partitions_are_those_of_each() {
         let reader = fixture.open();
         let comparator = fixture.table.comparator();
         let all = everything(&reader);
-        let mut state = 11;
+        let mut random = Random(11);
         for round in 0..40 {
             let slices = match round {
                 0 => Slices::none(),
-                _ => random_slices(&all[random(&mut state) % all.len()].items, comparator, &mut state),
+                _ => random_slices(&all[random.below(all.len())].items, comparator, &mut random),
             };
             for reversed in [false, true] {
                 let got = read(&reader, &ReadRange { keys: KeyRange::all(), slices: slices.clone(), reversed });
@@ -276,12 +272,12 @@ fn ranges_of_partitions_begin_and_end_where_they_say() {
             }
             keys
         };
-        let mut state = 3;
+        let mut random = Random(3);
         for _ in 0..150 {
             let mut bound = || {
-                let key = all[random(&mut state) % all.len()].clone();
-                let inclusive = random(&mut state).is_multiple_of(2);
-                match random(&mut state) % 5 {
+                let key = all[random.below(all.len())].clone();
+                let inclusive = random.one_in(2);
+                match random.below(5) {
                     0 => KeyBound::Unbounded,
                     1 => KeyBound::Token { token: types::Token(key.token().0 ^ 0x0000_5555_0000_1111), inclusive },
                     2 => KeyBound::Token { token: key.token(), inclusive },

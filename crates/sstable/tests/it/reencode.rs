@@ -4,8 +4,9 @@ use model::UnfilteredCursor;
 use sstable::{
     Component, CompressionInfo, Descriptor, SSTableId, SSTableReader, SSTableWriter, Statistics, WriterOptions, verify,
 };
+use testkit::TemporaryDirectory;
 
-use crate::fixture::{Fixture, NAMES, Scratch, cache, disk};
+use crate::fixture::{Fixture, NAMES, cache, disk};
 
 /// Uncompressed content of Data.db.
 fn data(descriptor: &Descriptor) -> Vec<u8> {
@@ -23,11 +24,11 @@ fn column_index_size(name: &str) -> u64 {
     }
 }
 
-fn rewrite(fixture: &Fixture, name: &str, to: &Scratch) -> Descriptor {
+fn rewrite(fixture: &Fixture, name: &str, to: &TemporaryDirectory) -> Descriptor {
     rewrite_with(fixture, name, column_index_size(name), to)
 }
 
-fn rewrite_with(fixture: &Fixture, name: &str, column_index_size_bytes: u64, to: &Scratch) -> Descriptor {
+fn rewrite_with(fixture: &Fixture, name: &str, column_index_size_bytes: u64, to: &TemporaryDirectory) -> Descriptor {
     let disk = disk();
     let reader = fixture.open();
     let descriptor = Descriptor::new(&to.0, SSTableId::from_sequence(7));
@@ -64,7 +65,7 @@ fn same(name: &str, what: &str, ours: &[u8], theirs: &[u8]) {
 fn a_decoded_table_is_written_back_byte_for_byte() {
     for name in NAMES {
         let fixture = Fixture::load(name);
-        let scratch = Scratch::new();
+        let scratch = TemporaryDirectory::create();
         let written = rewrite(&fixture, name, &scratch);
         same(name, "Data.db", &data(&written), &data(&fixture.descriptor));
         for component in [Component::Partitions, Component::Rows] {
@@ -88,7 +89,7 @@ fn row_indexes_of_every_granularity_lead_to_their_rows() {
         let sound = verify(&*disk(), &fixture.descriptor, &fixture.table, true).unwrap();
         // Every row a block, almost every row, and the coarsest that Cassandra's users set.
         let index_bytes = [0, 64, 64 * 1024].map(|granularity| {
-            let scratch = Scratch::new();
+            let scratch = TemporaryDirectory::create();
             let written = rewrite_with(&fixture, name, granularity, &scratch);
             assert_eq!(verify(&*disk(), &written, &fixture.table, true).unwrap(), sound, "{name} by {granularity}");
             std::fs::metadata(written.path(Component::Rows)).unwrap().len()
@@ -136,7 +137,7 @@ fn statistics_agree(name: &str, fixture: &Fixture, written: &Descriptor) {
 fn a_written_table_reads_as_the_one_it_was_written_from() {
     for name in ["colls", "wide", "tombs", "ttl", "counters"] {
         let fixture = Fixture::load(name);
-        let scratch = Scratch::new();
+        let scratch = TemporaryDirectory::create();
         let written = rewrite(&fixture, name, &scratch);
         let reader = SSTableReader::open(&*disk(), &written, &fixture.table, &cache()).unwrap();
         let (mut ours, mut theirs) = (reader.scan().unwrap(), fixture.open().scan().unwrap());

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use model::{DeletionTime, Unfiltered, UnfilteredCursor};
 use sstable::{BlockCache, Component, Descriptor, SSTableId, SSTableReader, Salvaged, salvage, verify};
+use testkit::TemporaryDirectory;
 
-use crate::fixture::{Fixture, NAMES, Scratch, disk};
+use crate::fixture::{Fixture, NAMES, disk};
 
 /// Rows by partition and clustering, each with the range deletion in force at it; and the heads of partitions.
 type Content = BTreeMap<(Vec<u8>, Vec<u8>), String>;
@@ -46,7 +47,7 @@ fn copy(fixture: &Fixture, to: &Path) -> Descriptor {
 }
 
 /// Salvages a table into `scratch`, checks the result's form, and returns it with its content.
-fn save(fixture: &Fixture, damaged: &Descriptor, scratch: &Scratch, number: u32) -> (Salvaged, Content) {
+fn save(fixture: &Fixture, damaged: &Descriptor, scratch: &TemporaryDirectory, number: u32) -> (Salvaged, Content) {
     let target = Descriptor::new(&scratch.0, SSTableId::from_sequence(number));
     let salvaged = salvage(&disk(), damaged, &fixture.table, &target).unwrap();
     let Some(table) = &salvaged.table else { return (salvaged, Content::new()) };
@@ -60,7 +61,7 @@ fn save(fixture: &Fixture, damaged: &Descriptor, scratch: &Scratch, number: u32)
 fn a_sound_table_is_saved_whole() {
     for name in NAMES {
         let fixture = Fixture::load(name);
-        let scratch = Scratch::new();
+        let scratch = TemporaryDirectory::create();
         let (salvaged, saved) = save(&fixture, &fixture.descriptor, &scratch, 1);
         assert!(salvaged.losses.is_empty() && salvaged.damaged.is_empty(), "{name}: {salvaged:?}");
         assert_eq!(saved, content(&fixture, &fixture.descriptor), "{name}");
@@ -72,8 +73,8 @@ fn only_what_damage_touches_is_lost() {
     let mut random = testkit::Random(11);
     for name in ["wide_rt", "wide_blocks", "wide16k", "many", "tombs", "statics", "comp_none", "colls"] {
         let fixture = Fixture::load(name);
-        let scratch = Scratch::new();
-        let copied = Scratch::new();
+        let scratch = TemporaryDirectory::create();
+        let copied = TemporaryDirectory::create();
         let descriptor = copy(&fixture, &copied.0);
         let whole = content(&fixture, &descriptor);
         let path = descriptor.path(Component::Data);
@@ -106,7 +107,7 @@ fn damaged_indexes_and_filters_lose_no_rows() {
         for component in [Component::Partitions, Component::Rows, Component::Filter, Component::Digest, Component::Toc]
         {
             for keep in [None, Some(1)] {
-                let (scratch, copied) = (Scratch::new(), Scratch::new());
+                let (scratch, copied) = (TemporaryDirectory::create(), TemporaryDirectory::create());
                 let descriptor = copy(&fixture, &copied.0);
                 let path = descriptor.path(component);
                 let bytes = std::fs::read(&path).unwrap();
@@ -126,7 +127,7 @@ fn damaged_indexes_and_filters_lose_no_rows() {
 fn a_salvage_without_readable_rows_leaves_no_sstable() {
     let fixture = Fixture::load("kv");
     for component in [Component::Statistics, Component::CompressionInfo, Component::Data] {
-        let (scratch, copied) = (Scratch::new(), Scratch::new());
+        let (scratch, copied) = (TemporaryDirectory::create(), TemporaryDirectory::create());
         let descriptor = copy(&fixture, &copied.0);
         std::fs::write(descriptor.path(component), b"").unwrap();
         let target = Descriptor::new(&scratch.0, SSTableId::from_sequence(1));
