@@ -12,7 +12,7 @@ COUNT ?= 100000000
 TARGET ?= protocol
 SECONDS ?= 60
 
-.PHONY: plugin plugin-kill ring attack many-tables fuzz large torture powercut stuck-table help run test install build oracle drivers catalog errors kill linearizability log roles tables upgrade node flights cassandra bench asan overwrites
+.PHONY: advisories plugin plugin-kill ring attack many-tables fuzz large torture powercut stuck-table help run test install build oracle drivers catalog errors kill linearizability log roles tables upgrade node flights cassandra bench asan overwrites
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
@@ -28,6 +28,7 @@ help:
 	@echo 'make fuzz TARGET=cql SECONDS=60  coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md'
 	@echo 'make asan SEED=1             the tests of the crates with unsafe code under AddressSanitizer (nightly)'
 	@echo 'make large                   a table in memory of more than 4 GiB'
+	@echo 'make advisories              security advisories about the packages in Cargo.lock (cargo-deny; downloads their database)'
 	@echo 'make overwrites COUNT=100000000  memory of the trie under this many overwrites beside a scan'
 	@echo 'make plugin                  the memtable plugin for Apache Cassandra 5.0: java/target/espalier-cassandra-0.1.0.jar'
 	@echo 'make plugin-kill SEED=1 CASES=200  kill -9 of a Cassandra whose tables are in our engine, also while they move in and out'
@@ -120,6 +121,12 @@ overwrites:
 
 large: install
 	@$(PYTHON) -m proof.large
+
+# The database of advisories is a git repository that cargo-deny fetches, so this needs a network that reaches it.
+advisories:
+	@cargo deny --version >/dev/null 2>&1 || { \
+	  echo 'make advisories needs cargo-deny: cargo install --locked cargo-deny'; exit 1; }
+	cargo deny check
 
 bench: install build
 	@$(PYTHON) -m bench.harness $(if $(QUICK),--quick) $(if $(CHECK),--check) $(if $(NOTE),--note "$(NOTE)") $(SCENARIO)
