@@ -71,9 +71,9 @@ const FUNCTION_LINES_MAX: usize = 70;
 /// The functions that may be longer: each is a list with a line or more for each item.
 const LONG_FUNCTIONS: [(&str, &str); 1] = [("crates/espalier/src/config.rs", "default")];
 
-/// The longest decision record, and all of them together, in words.
+/// The longest decision record, and all of them together with their table of contents, in words.
 const RECORD_WORDS_MAX: usize = 300;
-const RECORDS_WORDS_MAX: usize = 10_000;
+const RECORDS_WORDS_MAX: usize = 9_999;
 
 /// Names of files that say nothing about their content.
 const EMPTY_NAMES: [&str; 8] = ["util", "utils", "common", "helper", "helpers", "manager", "misc", "shared_utils"];
@@ -337,7 +337,7 @@ fn decision_records_are_short() {
     let folder = root().join("docs/decisions");
     let records: Vec<_> = files(&["md"])
         .into_iter()
-        .filter(|path| path.starts_with(&folder) && !path.ends_with("README.md"))
+        .filter(|path| path.starts_with(&folder))
         .map(|path| (read(&path).split_whitespace().count(), path))
         .collect();
     assert!(!records.is_empty(), "no decision record was found in {}", shown(&folder));
