@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Espalier: a database that speaks Cassandra's query language, protocol and table format.
 #[derive(Debug, Parser)]
-#[command(name = "espalier", version, about, propagate_version = true)]
+#[command(name = "espalier", version, propagate_version = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -45,16 +45,16 @@ pub enum Command {
     Listsnapshots(Node),
     /// Remove snapshots, also of dropped tables
     Clearsnapshot {
-        /// Those of this name
+        /// Name of the snapshots to remove
         #[arg(short, long, required_unless_present = "all")]
         tag: Option<String>,
-        /// Those of any name
+        /// Remove snapshots of any name
         #[arg(long, conflicts_with = "tag")]
         all: bool,
         /// The node
         #[command(flatten)]
         node: Node,
-        /// Of these keyspaces; of all if none is given
+        /// Keyspaces whose snapshots are removed; all if none is given
         #[arg(value_name = "KEYSPACE")]
         keyspaces: Vec<String>,
     },
@@ -142,9 +142,9 @@ pub enum Command {
     },
     /// Read the groups of addresses again, after their rows were written directly
     Reloadcidrgroupscache(Node),
-    /// Print what the checks of addresses found, and how long they took
+    /// Print statistics of the checks of clients' addresses
     Cidrfilteringstats(Node),
-    /// Empty the counter cache; each counter is read again when it is next counted in
+    /// Empty the counter cache; each counter is read again at its next increment
     Invalidatecountercache(Node),
     /// Read roles again, after their rows were written directly
     Invalidaterolescache(Roles),

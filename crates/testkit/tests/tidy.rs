@@ -65,6 +65,9 @@ const ASSERTED: [&str; 4] = [
 ];
 const ASSERTIONS_PER_FUNCTION_MIN: f64 = 0.3;
 
+/// How many methods a trait has by which a server uses the query layer.
+const TRAIT_METHODS_MAX: usize = 4;
+
 /// The longest function of the product, in lines.
 const FUNCTION_LINES_MAX: usize = 70;
 
@@ -202,6 +205,28 @@ fn every_module_says_what_it_is_for() {
     let has_head =
         |text: &str| text.lines().any(|line| line.starts_with("//!") || line.starts_with("#![doc = include"));
     assert_none(sources.filter(|path| !has_head(&read(path))).map(|path| shown(&path)));
+}
+
+#[test]
+fn every_crate_has_a_readme() {
+    let crates = manifests().into_iter().map(|(name, _)| format!("crates/{name}/README.md"));
+    assert_none(crates.filter(|readme| !root().join(readme).exists()));
+}
+
+#[test]
+fn public_traits_of_the_query_layer_have_few_methods() {
+    let mut broken = Vec::new();
+    for path in files_below(&root().join("crates/query/src"), &["rs"]) {
+        for declaration in product_text(&path).split("\npub trait ").skip(1) {
+            let body = declaration.split("\n}").next().unwrap_or_default();
+            let methods = body.lines().filter(|line| line.starts_with("    fn ")).count();
+            if methods > TRAIT_METHODS_MAX {
+                let name = declaration.split([' ', ':']).next().unwrap_or_default();
+                broken.push(format!("{}: {name} has {methods} methods", shown(&path)));
+            }
+        }
+    }
+    assert_none(broken);
 }
 
 #[test]
