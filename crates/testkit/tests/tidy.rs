@@ -306,7 +306,9 @@ fn where_state_changes_it_is_asserted() {
         let assertions = ["assert!(", "assert_eq!(", "assert_ne!("].map(|form| text.matches(form).count());
         let functions = functions(&text).len();
         assert!(functions > 0, "{place} has no functions");
-        assertions.iter().sum::<usize>() as f64 >= ASSERTIONS_PER_FUNCTION_MIN * functions as f64
+        // An assertion at compile time is about layouts and limits.
+        text.contains("const _: () =")
+            && assertions.iter().sum::<usize>() as f64 >= ASSERTIONS_PER_FUNCTION_MIN * functions as f64
     };
     assert_none(ASSERTED.iter().filter(|place| !is_asserted(place)).map(|place| place.to_string()));
 }

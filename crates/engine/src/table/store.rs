@@ -34,6 +34,8 @@ mod state {
     pub const QUARANTINED: u8 = 1;
     /// Never served again.
     pub const DROPPED: u8 = 2;
+
+    const _: () = assert!(SERVED < QUARANTINED && QUARANTINED < DROPPED, "a table is in one state");
 }
 
 /// A table's data.
@@ -189,6 +191,7 @@ impl TableStore {
 
     /// Changes the state, unless it is another by now: a drop does not wait for a quarantine, and is for good.
     fn change_state(&self, from: u8, to: u8) {
+        debug_assert!(from != to && from != state::DROPPED, "a drop is for good");
         let _ = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
     }
 
