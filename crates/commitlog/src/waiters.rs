@@ -25,7 +25,7 @@ struct List {
     waiting: VecDeque<Waiting>,
     /// The written ranges after the horizon, in the mode that acknowledges records independently.
     written: Vec<Range<u64>>,
-    /// The time when waiters last came or went, without asking the clock for each of them.
+    /// The time of a recent change of this list. The clock is not read for each change.
     clock: Option<Instant>,
     waits: u64,
     waited: Duration,

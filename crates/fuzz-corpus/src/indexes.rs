@@ -1,4 +1,4 @@
-//! Index files, with right checksums whatever else they have.
+//! Index files with correct checksums and arbitrary content.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn disk_with(bytes: &[u8]) -> Option<Arc<dyn Disk>> {
     Some(disk)
 }
 
-/// Gives the pages and the footer of a file the checksums of what they have. `None` if no footer is found.
+/// Corrects the checksums of a file's pages and footer. `None` if no footer is found.
 fn reseal(bytes: &mut [u8]) -> Option<()> {
     let tail = bytes.len().checked_sub(TAIL_BYTES)?;
     let footer = usize::try_from(u64::from_be_bytes(*bytes[tail..].first_chunk()?)).ok()?;
@@ -74,7 +74,7 @@ pub fn entries(bytes: &[u8]) {
 ///
 /// # Panics
 ///
-/// If the search gives more than the file has room for.
+/// If the search returns more vectors than the file can hold.
 pub fn vectors(bytes: &[u8]) {
     let Some(disk) = disk_with(bytes) else { return };
     let cache = BlockCache::new(CACHE_BYTES);
@@ -96,7 +96,7 @@ type Seeds = Vec<(&'static str, Vec<u8>)>;
 ///
 /// # Errors
 ///
-/// None that a simulated disk without faults gives.
+/// A simulated disk without faults returns no errors.
 pub fn seeds() -> Result<[Seeds; 2], SSTableError> {
     let entries = [("short", entries_seed(40, 3)?), ("long", entries_seed(30, 900)?)].to_vec();
     let of = |graph_min| VectorOptions { graph_min, always_graph: true, ..VectorOptions::default() };
@@ -147,7 +147,7 @@ mod tests {
             seeds().unwrap().into_iter().zip([IndexPart::Whole, IndexPart::Vectors(Similarity::Cosine)])
         {
             for (name, mut bytes) in files {
-                // The last byte of the first page is a zero behind the content.
+                // The last byte of the first page is padding after the content.
                 bytes[PAGE_BYTES - 1] ^= 1;
                 let (disk, cache) = (disk_with(&bytes).unwrap(), BlockCache::new(CACHE_BYTES));
                 let opened = match part {

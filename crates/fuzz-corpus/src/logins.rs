@@ -1,4 +1,4 @@
-//! What clients send to log in, and what statements about roles and the rows of `system_auth` contain.
+//! The messages of clients that log in, statements about roles, and the content of rows in `system_auth`.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -38,7 +38,7 @@ fn node(authenticator: Authenticator) -> Arc<Processor> {
     processor
 }
 
-/// The first byte chooses what the rest is.
+/// The first byte chooses the meaning of the rest.
 pub(crate) fn login(bytes: &[u8]) {
     let Some((kind, rest)) = bytes.split_first() else { return };
     match kind % 6 {
@@ -95,7 +95,7 @@ fn block_as_stored(bytes: &[u8]) {
     }
 }
 
-/// A statement. If it sets a password, its shown text ends before that.
+/// A statement. If it sets a password, the text that is shown ends before the password.
 fn statement_about_roles(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let shown = without_passwords(&text);

@@ -24,7 +24,7 @@ const STATEMENTS: [&str; 7] = [
     "DESCRIBE SCHEMA",
 ];
 
-/// What precedes the part of a state that a client can vary to some effect: a version, flags, and hashes.
+/// The length of a state's beginning, in which random bytes are only refused: a version, flags, and hashes.
 const HEAD_BYTES: usize = 2 + 8;
 
 /// A node with some rows, and a real state of each statement.
@@ -53,7 +53,7 @@ impl Node {
         node
     }
 
-    /// The paging state behind a page of one row. `None` also for an error.
+    /// The paging state after a page of one row. `None` also for an error.
     fn page(&self, text: &str, paging_state: Option<&[u8]>) -> Option<Vec<u8>> {
         let options = QueryOptions { page_size: Some(1), paging_state, ..QueryOptions::default() };
         let statement = Statement::Text(text);
@@ -66,8 +66,8 @@ impl Node {
     }
 }
 
-/// The first byte chooses the statement; the rest is its paging state. In two of three cases a part of a real state
-/// replaces its beginning, because the hash there is hardly ever guessed.
+/// The first byte chooses the statement; the rest is its paging state. In two of three cases its beginning is replaced
+/// by that of a real state, because a random hash is nearly always refused.
 pub(crate) fn paging_state(bytes: &[u8]) {
     static NODE: OnceLock<Node> = OnceLock::new();
     let Some((choice, sent)) = bytes.split_first() else { return };

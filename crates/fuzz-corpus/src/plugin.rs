@@ -1,14 +1,14 @@
-//! What Java passes to the memtable plugin: descriptions of tables, updates and requests.
+//! The bytes that Java passes to the memtable plugin: descriptions of tables, updates and requests.
 
 use jni::{Filled, Guest, Pages, Reply};
 
-/// The room of a page, bytes. Little, so that most reads have several pages.
+/// The size of a page, bytes. It is small, so that most reads have several pages.
 const ROOM_BYTES: usize = 200;
 /// The bytes of a key's token and length in a page.
 const HEAD_OF_A_KEY_BYTES: u64 = 12;
 /// The kind of request that reads keys.
 const OF_KEYS: u8 = 1;
-/// More calls are not made, because each may read what all before it have written.
+/// The greatest number of calls: each may read everything that the calls before it have written.
 const CALLS_MAX: usize = 24;
 
 /// `u32` length and bytes of a table's description, then calls: a byte, `u32` length and bytes of what is passed. The

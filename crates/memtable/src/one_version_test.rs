@@ -1,5 +1,4 @@
-//! A reader that is inside a partition sees later updates of single rows in the order in which they were made, or not
-//! at all.
+//! A reader inside a partition sees later updates of single rows in the order in which they were made, or not at all.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::layout::partition_path;
 use crate::shard::Shard;
 use crate::{Memtable, TrieMemtable};
 
-/// More rows than one node has children. A cursor lists the children of a node at one time.
+/// The number of rows: more than a node has children, because a cursor lists the children of a node at one time.
 const ROWS: i32 = 1000;
 const LAYOUTS: [Layout; 2] = [Layout::Adaptive, Layout::Paper];
 
@@ -54,7 +53,7 @@ fn memtable(layout: Layout) -> (Arc<Table>, TrieMemtable) {
     (table, memtable)
 }
 
-/// Which of the contents of partition 0, in order, are of new rows; `meanwhile` runs after the second content.
+/// For each content of partition 0, in order, whether it is of a new row. `meanwhile` runs after the second content.
 fn news(pin: &Pin<'_>, direction: Direction, meanwhile: impl FnOnce()) -> Vec<bool> {
     let mut cursor = pin.tail(&path(&key(0))).cursor(Bounds::ALL, direction);
     let (mut meanwhile, mut news) = (Some(meanwhile), Vec::new());
@@ -74,7 +73,7 @@ fn a_reader_does_not_see_a_row_without_the_row_written_before_it() {
     for (layout, make) in LAYOUTS.into_iter().flat_map(|layout| pins.map(|make| (layout, make))) {
         for direction in [Direction::Forward, Direction::Reverse] {
             let (table, memtable) = memtable(layout);
-            // The reader has passed the first of the two rows, and has not come to the second.
+            // The reader has passed the first of the two rows, and has not reached the second.
             let rows = if direction == Direction::Reverse { [ROWS - 1, 1] } else { [0, ROWS - 2] };
             let write = || {
                 rows.iter().for_each(|row| _ = memtable.apply(&update(&table, 0, *row, "new"), None).expect("room"));
@@ -93,7 +92,7 @@ fn a_row_is_replaced_without_a_copy_of_a_node_unless_its_partition_is_read() {
     for layout in LAYOUTS {
         let (table, memtable) = memtable(layout);
         let shard = &memtable.shards()[0];
-        // What is replaced stays until this pin ends.
+        // Replaced contents are kept until this pin ends.
         let _everything_is_kept = shard.trie.pin_for_single_keys();
         let taken = || shard.with_writer(memtable.layout(), |writer| shard.trie.memory().used + writer.waiting_bytes());
         let copied = || {

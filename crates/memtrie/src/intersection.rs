@@ -1,7 +1,7 @@
 //! The keys that two branches have in common.
 //!
-//! Both branches are descended together, and only where both continue. Where keys are spread evenly, most paths of one
-//! branch end in the other after a few bytes, so most keys of both are never reached and their leaves are never read.
+//! Both branches are descended together, and only where both continue. If keys are spread evenly, most paths of one
+//! branch do not exist in the other after a few bytes, so most leaves of both are never read.
 
 use std::ops::Bound;
 
@@ -10,14 +10,14 @@ use crate::raw::memory::{Memory, Ptr};
 use crate::tail::{Tail, walk};
 use crate::terms::Bounds;
 
-/// How many places ahead nodes are prefetched.
+/// The number of places by which nodes are prefetched ahead.
 const PLACES_AHEAD: usize = 12;
 
-/// Looking up this number of children in a node costs about as much as entering a place.
+/// The number of children whose look-up costs about as much as entering a place.
 const CHILDREN_PER_STEP: usize = 8;
 
-/// Yields the keys that two branches both have, in ascending order and without their contents. It starts before the
-/// first key; [`Intersection::advance`] moves to it.
+/// Returns the common keys of two branches, in ascending order and without their contents. It starts before the first
+/// key; [`Intersection::advance`] moves to it.
 ///
 /// The branches may belong to different tries. Keys are relative to both.
 pub struct Intersection<'a> {
@@ -26,13 +26,13 @@ pub struct Intersection<'a> {
     bounds: Bounds<'a>,
     /// The current key, or the path of the place that was entered last.
     path: Vec<u8>,
-    /// The places where both continue, the next one last.
+    /// A stack of the places where both branches continue.
     places: Vec<Place>,
     /// A buffer for the children of a node.
     children: Vec<(u8, Ptr)>,
-    /// Whether the path has not left the one to the start yet.
+    /// Whether the path still follows the path to the start.
     is_on_start: bool,
-    /// The steps that are left after that.
+    /// The number of steps that are left.
     steps_left: usize,
 }
 
@@ -47,9 +47,9 @@ struct Place {
 }
 
 impl<'a> Intersection<'a> {
-    /// The common keys within `bounds`. It ends early after about this number of steps (at least one), besides those on
-    /// the way to the start: a step is a place that it enters, or some children that it looks up. Then
-    /// [`rest`](Self::rest) says where to continue.
+    /// The common keys within `bounds`. It ends early after about this number of steps (at least one). A step is a
+    /// place that it enters, or some children that it looks up; steps on the way to the start do not count. Then
+    /// [`rest`](Self::rest) is the place to continue.
     pub fn new(one: &Tail<'a>, other: &Tail<'a>, bounds: Bounds<'a>, steps_max: usize) -> Intersection<'a> {
         let (path, mut places) = (Vec::with_capacity(48), Vec::with_capacity(64));
         let memories = one.memory().zip(other.memory()).map(<[Memory<'a>; 2]>::from);
@@ -85,12 +85,12 @@ impl<'a> Intersection<'a> {
         false
     }
 
-    /// Where a later intersection has to start (inclusive) after this one has ended because its steps are used up.
-    /// `None` if there are no more keys.
+    /// The inclusive start of the next intersection, if this one has ended because its steps are used up. `None` if
+    /// there are no more keys.
     pub fn rest(mut self) -> Option<Vec<u8>> {
         let Place { depth, character, .. } = self.places.pop()?;
         self.path.truncate(depth);
-        // Without a character the path is itself a key, which was visited: those below it are longer.
+        // Without a character the path is a key that was visited already. The keys below it are longer.
         self.path.push(character.unwrap_or(0));
         Some(self.path)
     }
@@ -106,8 +106,8 @@ impl<'a> Intersection<'a> {
         self.steps_left -= usize::from(!self.is_on_start);
     }
 
-    /// Follows both branches from these places, where the path ends, up to a common key or to where both have several
-    /// children. The places below are then the next ones. Returns whether the path is a common key.
+    /// Follows both branches from these places, at the end of the path, to a common key or to nodes that both have
+    /// several children. The places below are pushed to the stack. Returns whether the path is a common key.
     fn enter(&mut self, memories: [Memory<'a>; 2], mut nodes: [NodePosition; 2]) -> bool {
         loop {
             nodes = match [view(memories[0], nodes[0]), view(memories[1], nodes[1])] {
@@ -129,7 +129,7 @@ impl<'a> Intersection<'a> {
                 }
                 [View::Prefix { child, .. }, _] => [NodePosition::of(child), nodes[1]],
                 [_, View::Prefix { child, .. }] => [nodes[0], NodePosition::of(child)],
-                // Where one has few children, these are looked up in the other.
+                // If one has few children, these are looked up in the other.
                 [View::Many, View::Few] => {
                     self.push_children::<1>(memories, nodes);
                     return false;
@@ -142,7 +142,7 @@ impl<'a> Intersection<'a> {
         }
     }
 
-    /// One branch has nothing but this rest of a key here.
+    /// One branch has only this rest of a key here.
     fn enter_leaf(&mut self, tail: &[u8], other: Memory<'a>, node: NodePosition) -> bool {
         self.path.extend_from_slice(tail);
         node::get(other, node, tail).is_some()

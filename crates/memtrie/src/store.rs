@@ -59,7 +59,8 @@ pub(crate) struct Store {
     passing_bytes: usize,
     /// How long the writer waits for one reader.
     pub(crate) patience: Duration,
-    /// The newest epoch of a pin for which the writer waited in vain. It waits again when this many bytes are pending.
+    /// The newest epoch of a pin for which the writer waited without success. It waits again when this many bytes are
+    /// pending.
     given_up: u64,
     given_up_until_bytes: usize,
     /// How many more allocations succeed.

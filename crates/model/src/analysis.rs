@@ -1,8 +1,8 @@
-//! How an index changes text before it is stored and before it is looked for.
+//! The analysis of text by an index, before it is stored and before it is searched.
 
 use std::fmt;
 
-/// The case that letters get.
+/// The case to which letters are changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LetterCase {
     /// The case in which they were written.
@@ -14,10 +14,10 @@ pub enum LetterCase {
     Upper,
 }
 
-/// How text is divided into terms.
+/// The division of text into terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Division {
-    /// It is one term.
+    /// The text is one term.
     #[default]
     Whole,
     /// Its words, by the rules of Unicode.
@@ -41,7 +41,7 @@ impl Language {
 /// of a column have the same entries only if these are equal too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Analysis {
-    /// How text is divided, before any other change.
+    /// The division of text, before any other change.
     pub division: Division,
     /// The case of letters.
     pub case: LetterCase,
@@ -51,9 +51,10 @@ pub struct Analysis {
     pub stems: Option<Language>,
     /// Whether text is brought to Unicode's form NFC, after the case.
     pub normalizes: bool,
-    /// Whether characters beyond ASCII are replaced by similar ones of ASCII, where there are such. It comes last.
+    /// Whether characters beyond ASCII are replaced by similar ones of ASCII, if there are any. This is the last
+    /// change.
     pub folds_to_ascii: bool,
-    /// Whether a term is found by what it contains.
+    /// Whether a term is also found by its parts (LIKE '%text%').
     pub has_suffixes: bool,
 }
 

@@ -99,7 +99,7 @@ struct Version {
     set: OnceLock<ColumnSet>,
 }
 
-/// Sets of columns, oldest first, without what the newest schema says of them.
+/// Sets of columns, oldest first, without the properties that only the newest schema has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ColumnHistory {
     versions: Vec<Arc<Version>>,

@@ -32,7 +32,7 @@ pub enum IndexPart {
     Keys,
     /// The entries of a map: keys with their values.
     Entries,
-    /// The value as one vector among others, which are found by how similar they are to a given one.
+    /// The value as a vector, which is found by its similarity to a given one.
     Vectors(Similarity),
 }
 
@@ -71,7 +71,7 @@ pub struct IndexKey {
     pub column: ColumnId,
     /// The part of it.
     pub part: IndexPart,
-    /// How text is changed.
+    /// The analysis of text.
     pub analysis: Analysis,
 }
 
@@ -146,7 +146,7 @@ impl Index {
         Index { class: IndexClass::Sasi, ..attached }
     }
 
-    /// The index that is stored with these options; `None` if they name no target, or a class that is not there.
+    /// The index that is stored with these options; `None` if they name no target, or a class that does not exist.
     pub fn from_options(name: &str, options: BTreeMap<String, String>) -> Option<Index> {
         let class = match options.get(INDEX_CLASS) {
             Some(class) => IndexClass::of_name(class)?,
@@ -165,7 +165,7 @@ impl Index {
         Some(Index { name: name.into(), class, options, column, part })
     }
 
-    /// The same index as one of the vectors of its column. `None` if there is no such similarity function as it names.
+    /// The same index as an index of vectors. `None` if the similarity function that it names does not exist.
     pub fn of_vectors(mut self) -> Option<Index> {
         let named = self.options.get(INDEX_SIMILARITY).map(|name| Similarity::of_name(name));
         self.part = IndexPart::Vectors(named.unwrap_or(Some(Similarity::Cosine))?);
@@ -182,7 +182,7 @@ impl Index {
         self.options.get(INDEX_CLASS).map(String::as_str)
     }
 
-    /// How its options ask for text to be changed, if the column is of this type.
+    /// The analysis of text that its options ask for, if the column is of this type.
     pub fn analysis(&self, column: &CqlType) -> Analysis {
         if self.class == IndexClass::Plain || !matches!(self.part.value_type(column), CqlType::Ascii | CqlType::Text) {
             return Analysis::NONE;

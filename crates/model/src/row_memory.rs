@@ -22,13 +22,14 @@ pub trait RowMemory: Send + Sync + std::fmt::Debug {
 /// Whether a source may copy large rows.
 #[derive(Clone, Debug, Default)]
 pub enum LargeRowLimit {
-    /// It may.
+    /// All rows may be copied.
     #[default]
     None,
-    /// It may not, because its thread has other work that would wait meanwhile: the source fails with
+    /// No large row may be copied, because the thread has other work that would wait meanwhile. The source fails with
     /// [`ReadError::LargeRow`].
     NoLargeRows,
-    /// It may if it can take the memory for them from this. Otherwise it fails with [`ReadError::NoRoom`].
+    /// Large rows may be copied if this has memory for the copies. Otherwise the source fails with
+    /// [`ReadError::NoRoom`].
     Memory(Arc<dyn RowMemory>),
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{Analysis, Division, Language, LetterCase};
 
-/// The classes of analyzers begin with this.
+/// The package of the analyzers' classes.
 const ANALYZERS: &str = "org.apache.cassandra.index.sasi.analyzer.";
 
 /// An analyzer of text.
@@ -95,7 +95,7 @@ impl<'o> SasiOptions<'o> {
         self.get("delimiter").map_or(Some(','), |delimiter| delimiter.chars().next())
     }
 
-    /// How text is changed.
+    /// The analysis of text.
     pub fn analysis(self) -> Analysis {
         let has_suffixes = self.mode() == Some(SasiMode::Contains);
         let none = Analysis { has_suffixes, ..Analysis::NONE };

@@ -269,7 +269,7 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    /// How far its start has come.
+    /// The stage of the connection's start.
     fn start(&self) -> Start {
         match &self.logging_in {
             _ if self.agreement.is_some() => Start::Done,

@@ -42,7 +42,7 @@ pub(crate) struct IdleCheck {
     kept: u32,
 }
 
-/// How far the start of a connection has come.
+/// The stages of a connection's start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Start {
     /// STARTUP has not arrived.

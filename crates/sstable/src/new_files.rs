@@ -75,7 +75,7 @@ impl Drop for NewFiles {
         if self.kept {
             return;
         }
-        // Best effort: readers ignore what stays behind, and the next start removes it.
+        // An error is ignored: readers ignore leftover files, and the next start removes them.
         let _ = remove_tables(&*self.disk, &self.descriptor.dir, std::slice::from_ref(&self.descriptor));
     }
 }

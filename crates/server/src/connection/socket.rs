@@ -1,4 +1,4 @@
-//! The bytes that come and go, and the client that sends none.
+//! Reading and writing a connection's socket, and the time limit of an idle client.
 
 use super::Connection;
 use bytes::BytesMut;

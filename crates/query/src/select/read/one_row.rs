@@ -1,5 +1,5 @@
-//! Reading a row whose place is known. A row that is at hand in one memtable or SSTable is taken without a cursor,
-//! which would cost several times as much.
+//! Reading a row whose place is known. A row that is in one memtable, or in one SSTable's cached blocks, is read
+//! without a cursor, which would cost several times as much.
 
 use engine::{PartitionHint, RowPlace, Rows, Target};
 use model::{KeyRange, PartitionKey, ReadRange, Row, Slice, Slices};
