@@ -340,7 +340,7 @@ fn an_append_during_a_leaders_write_is_written() {
                 }
                 held.in_flight = true;
                 held.taken = tail.load(Ordering::Acquire);
-                // Nothing that comes is worth a frame of its own.
+                // No further append deserves a frame of its own.
                 signals.sleep_on(u64::MAX, || false);
                 drop(held);
                 let mut held = progress.lock().unwrap();

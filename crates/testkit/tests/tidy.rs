@@ -17,7 +17,8 @@ const MAY_BE_UNSAFE: [(&str, &str); 3] =
 /// The floor up to which no crate uses an async runtime.
 const NO_RUNTIME_FLOOR: u32 = 4;
 
-/// What a thread-local variable is for. Only `Behaviour` lets the same call do different things on different threads.
+/// The purpose of a thread-local variable. Only `Behaviour` lets the same call do different things on different
+/// threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ThreadLocal {
     /// Memory that the thread uses again.
@@ -65,7 +66,7 @@ const ASSERTED: [&str; 4] = [
 ];
 const ASSERTIONS_PER_FUNCTION_MIN: f64 = 0.3;
 
-/// How many methods a trait has by which a server uses the query layer.
+/// The most methods of a trait through which a server uses the query layer.
 const TRAIT_METHODS_MAX: usize = 4;
 
 /// The longest function of the product, in lines.
@@ -168,7 +169,7 @@ fn only_the_named_folders_contain_unsafe_code() {
 #[test]
 fn thread_local_variables_are_listed_with_their_purpose() {
     let with_one = files(&["rs"]).into_iter().filter(|path| is_product(path) && !is_test(path));
-    // What only tests have changes nothing in the product.
+    // Variables of tests do not count.
     let has_one =
         |path: &PathBuf| product_text(path).replace("#[cfg(test)]\nthread_local!", "").contains("thread_local!");
     let found: BTreeSet<_> = with_one.filter(has_one).map(|path| shown(&path)).collect();
@@ -456,7 +457,7 @@ fn is_test(path: &Path) -> bool {
     stem == "tests" || stem.ends_with("_test") || stem.ends_with("_tests") || path.iter().any(|part| part == "tests")
 }
 
-/// What a source file says before its tests.
+/// The text of a source file before its tests.
 fn product_text(path: &Path) -> String {
     before_tests(&read(path)).to_owned()
 }

@@ -319,7 +319,7 @@ fn a_sync_ends_when_the_records_before_it_are_written() {
         log.try_append(&[Uuid::from_u128(1)], b"behind").unwrap();
         disk.let_go(0);
         let outcome = synced.recv_timeout(Duration::from_secs(60));
-        // So that a sync that waits for too much does not keep the test from ending.
+        // With this, the test ends even if a sync waits for too much.
         disk.let_all_go();
         outcome.expect("the frame behind it is held").unwrap();
     });

@@ -9,7 +9,7 @@ use blockio::{
     OpenOptions, QueueMeans, QueueWaker, SimulatedDisk,
 };
 
-/// When a test that waits in vain gives up.
+/// The time after which a waiting test fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]

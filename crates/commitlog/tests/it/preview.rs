@@ -1,4 +1,4 @@
-//! What a start must read before it replays anything is found without reading all of the log.
+//! A start finds the records that it needs before the replay, without reading all of the log.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use commitlog::{CommitLog, LogError, LogInspector, LogOptions, LogPosition, Posi
 use uuid::Uuid;
 
 const TABLE: Uuid = Uuid::from_u128(1);
-/// When a test that waits in vain gives up.
+/// The time after which a waiting test fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 fn options() -> LogOptions {
@@ -101,7 +101,7 @@ fn full_log(disk: &SimulatedDisk) -> CommitLog {
     }
 }
 
-/// What `ask` returns while the device stands still.
+/// Returns the result of `ask` while the device stalls.
 fn while_stalled<T: Send>(disk: &SimulatedDisk, ask: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let (send, answer) = mpsc::channel();

@@ -14,7 +14,7 @@ use crate::merging::merge;
 const ROWS: i32 = 30_000;
 const WRITTEN_AT: i64 = 1_000;
 const DELETION: DeletionTime = DeletionTime { marked_for_delete_at: 2_000, local_deletion_time: 1_000 };
-/// How much a merge prefetches; it walks less than that before it uses the index.
+/// The bytes that a merge prefetches. It reads less than that before it uses the index.
 const READ_AHEAD_BYTES: u64 = 256 * 1024;
 
 fn clustering(row: i32) -> Vec<u8> {

@@ -561,7 +561,7 @@ fn deletions_free_memory_at_once_and_their_tombstones_later() {
     assert_eq!(rows(&engine, &table), [], "shadowed until gc_grace_seconds");
     engine.purge_resident(now + table.options.gc_grace_seconds as u32 + 1000);
     assert!(used_bytes(&engine, &table) <= empty + 100, "{} bytes", used_bytes(&engine, &table) - empty);
-    // Some rows are deleted, and others between them stay.
+    // Some rows are deleted, and the rows between them stay.
     (0..50).for_each(|row| insert(&engine, &table, 1, row, &"v".repeat(200), 3_000_000));
     let full = used_bytes(&engine, &table);
     (0..49).for_each(|row| delete_rows(&engine, &table, 1, row, 4_000_000));

@@ -53,7 +53,7 @@ fn rows(engine: &Engine, table: &Arc<Table>, turn: Turn<'_>) -> Result<usize, En
     Ok(count)
 }
 
-/// What a read takes at most; and a read with a little less fails and leaves nothing taken.
+/// The greatest memory of a read. A read with a little less fails, and gives back everything.
 fn taken(engine: &Engine, table: &Arc<Table>) -> usize {
     let ample = Limited::new(usize::MAX);
     let memory: Arc<dyn RowMemory> = ample.clone();

@@ -62,7 +62,7 @@ fn damage(disk: &SimulatedDisk, name: &str) {
     disk.flip_bit(Path::new(LOG), at.expect("the log has it") as u64, 3).unwrap();
 }
 
-/// What the bookkeeping of the log says.
+/// The state of the log's bookkeeping.
 fn bookkeeping(disk: &SimulatedDisk) -> Vec<u8> {
     let mut bytes = vec![0; 4 * BLOCK_SIZE];
     disk.open(Path::new(LOG), OpenOptions::read()).unwrap().read_exact_at(&mut bytes, 2 * BLOCK_SIZE as u64).unwrap();

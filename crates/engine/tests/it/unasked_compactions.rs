@@ -1,4 +1,4 @@
-//! When compactors examine a table of which nothing was flushed.
+//! Compactors examine tables that were not flushed.
 
 use std::time::{Duration, Instant};
 

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 pub struct Node {
     pub process: Child,
     pub address: SocketAddr,
-    /// What it logged before it listened.
+    /// The log lines before it listened.
     pub started: String,
     log: BufReader<std::process::ChildStderr>,
 }

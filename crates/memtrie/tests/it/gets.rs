@@ -37,7 +37,7 @@ fn a_get_finds_its_key_and_no_other() {
     }
 }
 
-/// What a branch says to be its leaf is its only key, wherever in a leaf the branch begins.
+/// The leaf of a branch is its only key, wherever in the leaf the branch begins.
 #[test]
 fn a_branch_that_is_a_leaf_has_one_key() {
     for seed in 0..20 {

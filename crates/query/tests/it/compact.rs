@@ -21,7 +21,7 @@ fn node(statements: &[&str]) -> TestNode {
     node
 }
 
-/// What has another answer here, with the reason.
+/// Whether the answer to this step differs from Cassandra's on purpose, with the reason.
 fn is_intended(step: &Json, got: &Json) -> bool {
     let message = step["message"].as_str().unwrap_or_default();
     // Cassandra fails inside; here the request is invalid.

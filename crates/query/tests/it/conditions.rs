@@ -13,7 +13,7 @@ fn fixture() -> Json {
     serde_json::from_str(include_str!("../from_cassandra/conditions.json")).unwrap()
 }
 
-/// What stands in no answer of ours, with the reason.
+/// Whether the answer to this step differs from Cassandra's on purpose, with the reason.
 fn is_intended(step: &Json) -> bool {
     let text = step["cql"].as_str().unwrap_or_default();
     // No client writes to the keyspaces of the node itself.
@@ -124,7 +124,7 @@ fn a_conditional_write_that_waits_longer_than_the_contention_timeout_fails() {
     let error = second.limit().error();
     assert_eq!(error.message, "CAS operation timed out: received 0 of 1 required responses after 0 contention retries");
     assert!(format!("{error:?}").contains("write_type: Cas"), "{error:?}");
-    // Whoever gives up leaves the queue.
+    // A waiter that gives up leaves the queue.
     drop(second);
     first.wait().unwrap();
     assert!(!is_applied(&node, "UPDATE t SET v = 2 WHERE k = 1 IF v = null"));

@@ -53,7 +53,7 @@ const LIKED: [&str; 5] = ["'Hello world'", "'hello'", "'yellow mellow fellow'", 
 /// The index of that column.
 const LIKING: &str = "USING 'org.apache.cassandra.index.sasi.SASIIndex' WITH OPTIONS = {'mode': 'CONTAINS', \
     'analyzer_class': 'org.apache.cassandra.index.sasi.analyzer.NonTokenizingAnalyzer', 'case_sensitive': 'false'}";
-/// What is asked of these columns of the table with indexes, and of the other one.
+/// The conditions that are sent to the table with indexes, and to the one without.
 const TEXT_CONDITIONS: [[&str; 2]; 8] = [
     ["t = 'aB'", "t IN ('Ab', 'AB', 'ab')"],
     ["t = '\u{e9}'", "t IN ('\u{c9}', 'e', 'E\u{301}')"],

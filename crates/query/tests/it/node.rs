@@ -127,7 +127,7 @@ impl TestNode {
         options: &QueryOptions<'_>,
         cells: &mut Vec<u8>,
     ) -> Option<usize> {
-        // Behind the kind, the flags, the number of columns and this.
+        // After the kind, the flags, and the number of columns.
         const COUNT_AT: usize = 16;
         let options = QueryOptions { skip_metadata: true, ..*options };
         let mut out = b"before".to_vec();

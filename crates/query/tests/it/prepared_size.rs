@@ -1,4 +1,4 @@
-//! What prepared statements say that they take in memory, against what they take.
+//! The memory that prepared statements report, compared with the memory that they take.
 
 use crate::node::TestNode;
 

@@ -305,7 +305,7 @@ fn the_ttl_of_a_cell_is_an_int_to_functions_and_operators() {
     );
 }
 
-/// As in Cassandra 5.0.8, which looks at no column of such a relation.
+/// As in Cassandra 5.0.8, which does not check the columns of such a relation.
 #[test]
 fn a_relation_that_asks_for_other_values_is_refused_whatever_its_columns_are() {
     let node = TestNode::with(&["CREATE TABLE t (a int, b int, c int, m map<int, int>, PRIMARY KEY (a, b))"]);

@@ -106,7 +106,7 @@ fn node_that_keeps_rows_in_memory() -> TestNode {
     .with_keyspace()
 }
 
-/// All have more rows than are read of an index at once. The one with fewer is the first one once, and then the second.
+/// Both indexes have more rows than are read at once. First the first one has fewer rows, then the second one.
 #[test]
 fn of_two_indexes_with_many_rows_the_one_with_fewer_is_read() {
     const ROWS: usize = 5_000;

@@ -1,4 +1,4 @@
-//! What one statement may take of what all share: the locks of partitions, and threads.
+//! Limits of what one statement may take of shared resources: the locks of partitions, and threads.
 
 use std::sync::Arc;
 use std::thread;

@@ -25,7 +25,7 @@ fn begin(server: &Running, client: &mut Client, size: usize) -> Vec<u8> {
     let frame = client.frame(1, QUERY, 0, &large(client.version, size));
     let before = server.metrics.bytes_received.get();
     client.socket.write_all(&frame[..SENT_BYTES]).unwrap();
-    // So much is not read before there is memory for all of it.
+    // The rest is not read before there is memory for the whole request.
     while server.metrics.bytes_received.get() - before < SENT_BYTES as u64 {
         std::thread::yield_now();
     }

@@ -43,7 +43,7 @@ fn thousands_may_wait_on_one_connection() {
 /// The first of them holds the only thread until the other client's request has arrived.
 #[test]
 fn requests_that_can_go_on_at_the_same_moment_do_so_in_turns_with_other_clients() {
-    // How many fit a turn depends on the machine: on a fast one all may.
+    // How many requests fit a turn depends on the machine: on a fast one, all may.
     assert!((0..20).any(|_| is_other_client_served_between()), "the other client waited for all of them");
 }
 
@@ -208,7 +208,7 @@ fn a_stop_answers_pending_requests_and_accepts_no_new_ones() {
     assert!(std::net::TcpStream::connect(server.address).is_err());
 }
 
-/// What runs on threads that may wait is given up: the gate never opens.
+/// A request on a thread that may wait is cancelled: the gate never opens.
 #[test]
 fn stopping_waits_for_no_scan_and_ends_it() {
     let mut server = serve();

@@ -1,4 +1,4 @@
-//! What requests will look at is prefetched before the first of them is begun.
+//! The memory that requests will read is prefetched before the first of them is begun.
 
 use crate::fake::{Running, serve};
 use crate::prepared::prepare;
@@ -21,7 +21,7 @@ fn pipeline(client: &mut Client, requests: &[(u8, Vec<u8>)]) {
     requests.iter().for_each(|_| drop(client.receive().unwrap()));
 }
 
-/// What was offered since the last call.
+/// The statements that were passed to the prefetch since the last call.
 fn prefetched(server: &Running) -> Vec<Option<Vec<u8>>> {
     let offered = std::mem::take(&mut *server.handler.prefetched.lock().unwrap());
     assert!(offered.iter().all(|(text, _)| text == "SELECT 1"), "{offered:?}");

@@ -175,8 +175,8 @@ fn all_rows(mut cursor: SSTableCursor) -> Outcome {
     (rows, failure)
 }
 
-/// What a merge and a scan read of a table, with a reader that was opened before `change` changed the table, and with a
-/// new one.
+/// The rows that a merge and a scan read of a table, with a reader that was opened before `change` changed the table,
+/// and with a new one.
 fn merged_and_scanned(
     disk: &Arc<dyn Disk>,
     dir: &Path,

@@ -78,9 +78,9 @@ fn bound(random: &mut Random, rows: &[Found]) -> ClusteringBound {
 struct Seen {
     found: usize,
     rows: usize,
-    /// How many of those that were found have a border of a deleted range.
+    /// How many found rows have a border of a deleted range.
     deleted: usize,
-    /// How many were left to a cursor.
+    /// How many look-ups were left to a cursor.
     left: usize,
 }
 

@@ -21,7 +21,7 @@ const REFUSED_MAX: usize = 4;
 struct Damaged {
     path: PathBuf,
     before: Vec<u8>,
-    /// What is there now; `None` if it was removed.
+    /// The current content; `None` if the file was removed.
     after: Option<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a disk held of a few batches before a start: printed when a start did not find what it had to.
+//! The state of a few batches on a disk before a start. It is printed if the start does not find what it has to.
 //!
 //! A failure that depends on the interleaving of threads may not come back, so its first appearance has to explain it.
 

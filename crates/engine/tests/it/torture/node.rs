@@ -30,7 +30,7 @@ const KEYS: u64 = 3;
 const ROWS: u64 = 6;
 /// The columns that may be added and dropped.
 const COLUMNS: [&str; 3] = ["v", "w", "x"];
-/// Where timestamps begin: they grow from there, to the ends of what there is, and across zero.
+/// The first timestamps of histories. They grow from there: across zero, or to the ends of the range.
 const FIRST_TIMESTAMPS: [i64; 4] = [1000, -50, i64::MIN + 1, i64::MAX - 3000];
 /// Deletions of this time may be purged by any compaction.
 const LONG_AGO_SECONDS: u32 = 1;

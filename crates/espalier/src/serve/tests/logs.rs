@@ -55,7 +55,7 @@ fn logged(parts: &Parts) -> String {
     entered(parts, |logs, processor| logs.enable_query_log(parts.config.full_query_logging.clone(), processor))
 }
 
-/// What `getauditlog` says of a key.
+/// The value that `getauditlog` prints for a key.
 macro_rules! audit_option {
     ($key:literal, $value:literal) => {
         Case::value(
@@ -67,7 +67,7 @@ macro_rules! audit_option {
     };
 }
 
-/// What `getfullquerylog` says of a key.
+/// The value that `getfullquerylog` prints for a key.
 macro_rules! query_option {
     ($key:literal, $value:literal) => {
         Case::value(

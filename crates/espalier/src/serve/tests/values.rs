@@ -11,7 +11,7 @@ macro_rules! value {
     };
 }
 
-/// What is logged about something of this kind that is 50 large.
+/// The message about a value of this kind that is 50 large.
 fn violation(parts: &Parts, kind: SizeKind) -> String {
     let found = Oversize { kind, value: 50, what: "x".into() };
     let guardrails: &Guardrails = &parts.config.guardrails;
@@ -38,7 +38,7 @@ pub(super) const CASES: &[Case] = &[
     value!("credentials_cache_max_entries", "7", processor.auth.credentials_max, "7"),
     Case::value("roles_validity", "700ms", |parts| format!("{:?}", roles::refresh_period(&parts.config)), "700ms"),
     Case::value("permissions_validity", "1s", |parts| format!("{:?}", roles::refresh_period(&parts.config)), "1s"),
-    // What flushes and compactions log.
+    // Messages of flushes and compactions.
     Case::value(
         "partition_size_warn_threshold",
         "40B",
