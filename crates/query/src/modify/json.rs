@@ -12,7 +12,7 @@ use types::{CqlType, utf8};
 use super::change::{Change, Changes};
 use super::plan::Modification;
 use super::statements::{Start, refuse_counters};
-use super::target::Target;
+use super::target::ModificationTarget;
 use crate::execution::Execution;
 use crate::names::columns_in_hash_order;
 use crate::preparing::Preparing;
@@ -113,7 +113,7 @@ fn resolve(start: Start, text: &str, default_unset: bool) -> Result<Modification
         None if default_unset => Term::Unset,
         value => Term::Value(value.cloned().flatten().map(Vec::into_boxed_slice)),
     });
-    let modification = start.finish(StatementType::Insert, changes, Target::Row(target))?;
+    let modification = start.finish(StatementType::Insert, changes, ModificationTarget::Row(target))?;
     // A document names all columns, also those that it leaves as they are.
     let names_statics = modification.table.has_statics();
     Ok(Modification { names_statics, ..modification })

@@ -13,7 +13,7 @@ use super::counting;
 use super::elements;
 use super::existing::ExistingLists;
 use super::guarded;
-use super::target::{Rows, Target};
+use super::target::{ModificationTarget, Rows};
 use super::times::Times;
 use super::updates::Updates;
 use crate::execution::Execution;
@@ -27,7 +27,7 @@ pub(super) struct Modification {
     pub table: Arc<Table>,
     pub statement: StatementType,
     pub attributes: Attributes,
-    pub target: Target,
+    pub target: ModificationTarget,
     pub changes: Changes,
     /// See [`Changes::leading_runs`].
     pub leading_runs: Vec<usize>,
@@ -158,7 +158,7 @@ impl Modification {
         execution: &Execution<'_>,
         builder: &mut RowBuilder,
     ) -> Result<(), QueryError> {
-        if let Target::Row(row) = &self.target {
+        if let ModificationTarget::Row(row) = &self.target {
             let (key, clustering) = (row.key(execution)?, row.clustering(execution)?);
             self.check_read_level(execution)?;
             let times = self.attributes.times(timestamp, &self.table, execution)?;

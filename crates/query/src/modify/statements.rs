@@ -10,7 +10,7 @@ use super::attributes::Attributes;
 use super::change::{Change, Changes, prepare_deletion, prepare_operation, prepare_value};
 use super::conditions::{self, Condition};
 use super::plan::Modification;
-use super::target::Target;
+use super::target::ModificationTarget;
 use crate::QueryError;
 use crate::names::{column_spec, find_column};
 use crate::preparing::Preparing;
@@ -45,7 +45,7 @@ impl Start {
         self,
         statement: StatementType,
         changes: Changes,
-        target: Target,
+        target: ModificationTarget,
     ) -> Result<Modification, QueryError> {
         let Start { table, attributes, condition, is_virtual } = self;
         let changes = changes.in_order();
@@ -80,7 +80,7 @@ impl Start {
         statement: StatementType,
         changes: &Changes,
         preparing: &mut Preparing<'_>,
-    ) -> Result<Target, QueryError> {
+    ) -> Result<ModificationTarget, QueryError> {
         if !clause.expressions.is_empty() {
             return Err(QueryError::invalid(
                 "Custom index expressions cannot be used in WHERE clauses for UPDATE or DELETE statements",
@@ -88,7 +88,7 @@ impl Start {
         }
         let only_statics = changes.only_statics() && !self.condition.asks_regulars();
         let reading = Reading { statement, only_statics, allow_filtering: false };
-        Target::prepare(clause, &self.table, reading, preparing)
+        ModificationTarget::prepare(clause, &self.table, reading, preparing)
     }
 }
 
@@ -152,7 +152,7 @@ pub(super) fn insert_values<'a>(
         start.table.form().is_dense() && changes.is_empty() && !write_empty_value(&start.table, &mut changes)?;
     let only_statics = !has_clustering && changes.only_statics();
     let reading = Reading { statement: StatementType::Insert, only_statics, allow_filtering: false };
-    let target = Target::prepare(&clause, &start.table, reading, preparing)?;
+    let target = ModificationTarget::prepare(&clause, &start.table, reading, preparing)?;
     let modification = start.finish(StatementType::Insert, changes, target)?;
     Ok(Modification { lacks_value, ..modification })
 }

@@ -12,7 +12,7 @@ use crate::restrictions::{self, Reading, Restrictions, RowTarget};
 
 /// The target of a modification.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(super) enum ModificationTarget {
     /// One partition, and one row of it or the partition as a whole. All given columns are restricted by `=`.
     Row(RowTarget),
     /// Any other WHERE clause.
@@ -50,71 +50,71 @@ impl Rows {
     }
 }
 
-impl Target {
+impl ModificationTarget {
     /// Checks and prepares a WHERE clause.
     pub fn prepare(
         clause: &WhereClause,
         table: &Arc<Table>,
         reading: Reading,
         preparing: &mut Preparing<'_>,
-    ) -> Result<Target, QueryError> {
+    ) -> Result<ModificationTarget, QueryError> {
         let restrictions = Restrictions::prepare(clause, table, reading, preparing)?;
         Ok(match restrictions.target() {
-            restrictions::Target::Row(row) => Target::Row(row),
-            _ => Target::Restricted(Box::new(restrictions)),
+            restrictions::Target::Row(row) => ModificationTarget::Row(row),
+            _ => ModificationTarget::Restricted(Box::new(restrictions)),
         })
     }
 
     /// Whether clustering columns are restricted.
     pub fn has_clustering(&self) -> bool {
         match self {
-            Target::Row(row) => row.has_clustering(),
-            Target::Restricted(restrictions) => restrictions.has_clustering(),
+            ModificationTarget::Row(row) => row.has_clustering(),
+            ModificationTarget::Restricted(restrictions) => restrictions.has_clustering(),
         }
     }
 
     /// Whether every column of the primary key is restricted by `=` or IN.
     pub fn gives_rows(&self, table: &Table) -> bool {
         match self {
-            Target::Row(row) => row.gives_row(table),
-            Target::Restricted(restrictions) => restrictions.gives_rows(),
+            ModificationTarget::Row(row) => row.gives_row(table),
+            ModificationTarget::Restricted(restrictions) => restrictions.gives_rows(),
         }
     }
 
     /// Whether a partition key column is restricted by IN.
     pub fn has_partition_in(&self) -> bool {
         match self {
-            Target::Row(_) => false,
-            Target::Restricted(restrictions) => restrictions.has_partition_in(),
+            ModificationTarget::Row(_) => false,
+            ModificationTarget::Restricted(restrictions) => restrictions.has_partition_in(),
         }
     }
 
     /// Whether a clustering column is restricted by IN.
     pub fn has_clustering_in(&self) -> bool {
         match self {
-            Target::Row(_) => false,
-            Target::Restricted(restrictions) => restrictions.has_clustering_in(),
+            ModificationTarget::Row(_) => false,
+            ModificationTarget::Restricted(restrictions) => restrictions.has_clustering_in(),
         }
     }
 
     /// The keys of the partitions.
     pub fn keys(&self, execution: &Execution<'_>) -> Result<Vec<PartitionKey>, QueryError> {
         match self {
-            Target::Row(row) => Ok(vec![row.key(execution)?]),
-            Target::Restricted(restrictions) => restrictions.partition_keys(execution),
+            ModificationTarget::Row(row) => Ok(vec![row.key(execution)?]),
+            ModificationTarget::Restricted(restrictions) => restrictions.partition_keys(execution),
         }
     }
 
     /// The rows in each partition.
     pub fn rows(&self, execution: &Execution<'_>) -> Result<Rows, QueryError> {
         match self {
-            Target::Row(row) if !row.has_clustering() => Ok(Rows::Partition),
-            Target::Row(row) => Ok(Rows::Clusterings(vec![row.clustering(execution)?])),
-            Target::Restricted(restrictions) if !restrictions.has_clustering() => Ok(Rows::Partition),
-            Target::Restricted(restrictions) if restrictions.gives_rows() => {
+            ModificationTarget::Row(row) if !row.has_clustering() => Ok(Rows::Partition),
+            ModificationTarget::Row(row) => Ok(Rows::Clusterings(vec![row.clustering(execution)?])),
+            ModificationTarget::Restricted(restrictions) if !restrictions.has_clustering() => Ok(Rows::Partition),
+            ModificationTarget::Restricted(restrictions) if restrictions.gives_rows() => {
                 restrictions.clusterings(execution).map(Rows::Clusterings)
             }
-            Target::Restricted(restrictions) => {
+            ModificationTarget::Restricted(restrictions) => {
                 let slices = restrictions.slices(execution)?;
                 refuse_null_bounds(&slices)?;
                 Ok(Rows::Slices(slices))
