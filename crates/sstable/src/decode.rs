@@ -1,4 +1,5 @@
-//! Decoders of single components, for fuzzing and for tools that have single files.
+//! Decoding of single components, for fuzz targets and tests. It is here because the decoders are private. Nothing in
+//! the product calls it, so no binary contains it.
 //!
 //! Each returns an error or `Ok`, never panics, and allocates memory in proportion to its input. The caller provides
 //! the disk that receives the bytes, an empty one in memory.
