@@ -1,5 +1,6 @@
-# `make run` serves CQL on 127.0.0.1:9042, and `make test` runs every proof. `make help` lists the other commands.
-# They need Rust (stable), git, Python 3, a Java 17 JDK and Maven, and Go for the gocql script. Everything else is installed into .cache/.
+# `make run` serves CQL on 127.0.0.1:9042, and `make test` runs every proof. `make help` lists the other commands. They
+# need Rust (stable), git, Python 3, a Java 17 JDK and Maven, and Go for the gocql script. Everything else is installed
+# into .cache/.
 
 PYTHON := .cache/venv/bin/python
 SEED ?= 1
@@ -55,8 +56,8 @@ oracle: install build
 node drivers catalog errors kill log roles tables upgrade: install build
 	@$(PYTHON) -m proof.$@
 
-# The native library is for this machine's architecture. For another one, build it there, or with `cargo build --target`, and put it
-# into java/target/native/linux/ARCH/ beside this one.
+# The native library is for this machine's architecture. For another one, build it there, or with `cargo build
+# --target`, and put it into java/target/native/linux/ARCH/ beside this one.
 ARCH := $(subst x86_64,amd64,$(shell uname -m))
 plugin:
 	@cargo build --release --quiet --lib
@@ -68,7 +69,8 @@ plugin-kill: CASES = 200
 plugin-kill: install plugin
 	@$(PYTHON) -m proof.plugin.kill --seed $(SEED) --cases $(CASES)
 
-# Three Cassandras, to play with until ^C. With CHECK=1 the proof, in both modes: about half an hour for each. STEPS="kills hints" runs a part.
+# Three Cassandras, to play with until ^C. With CHECK=1 the proof, in both modes: about half an hour for each.
+# STEPS="kills hints" runs a part.
 ring: install plugin
 	@$(PYTHON) -m proof.ring $(if $(CHECK),--check) $(if $(MODE),--mode $(MODE)) $(if $(STEPS),--steps $(STEPS))
 
@@ -91,7 +93,8 @@ powercut: CASES = 200
 powercut: install build
 	@$(PYTHON) -m proof.powercut --seed $(SEED) --cases $(CASES)
 
-# The attacks run one after another for two minutes. With SECONDS=1800 on the command line, a mixture of them follows for that long.
+# The attacks run one after another for two minutes. With SECONDS=1800 on the command line, a mixture of them follows
+# for that long.
 attack: SECONDS = 0
 attack: install build
 	@$(PYTHON) -m proof.attack --seconds $(SECONDS)
@@ -100,7 +103,8 @@ attack: install build
 linearizability: install build
 	@$(PYTHON) -m proof.linearizability --seed $(SEED) --seconds $(SECONDS)
 
-# Ten thousand tables on the default configuration, and a thousand connections where 1024 files may be open: about ten minutes.
+# Ten thousand tables on the default configuration, and a thousand connections where 1024 files may be open: about ten
+# minutes.
 many-tables: install build
 	@$(PYTHON) -m proof.many_tables
 
@@ -109,9 +113,9 @@ fuzz:
 	  echo 'make fuzz needs nightly Rust and cargo-fuzz: rustup toolchain install nightly && cargo install cargo-fuzz'; exit 1; }
 	cargo +nightly fuzz run $(TARGET) -- -max_total_time=$(SECONDS) -rss_limit_mb=1024 -timeout=10
 
-# Unsafe code is in memtrie and blockio, and memtable uses the trie as the product does. Everything is built again, in a separate target
-# directory. The model checker's tests are left out, because they switch stacks in ways that the sanitizer does not know, and so is a test
-# that leaves memory to the kernel for good.
+# Unsafe code is in memtrie and blockio, and memtable uses the trie as the product does. Everything is built again, in a
+# separate target directory. The model checker's tests are left out, because they switch stacks in ways that the
+# sanitizer does not know, and so is a test that leaves memory to the kernel for good.
 asan:
 	SEED=$(SEED) RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target x86_64-unknown-linux-gnu --target-dir .cache/asan \
 	  -p memtrie -p memtable -p blockio --lib --test it -- --skip a_broken_ring_is_an_error

@@ -41,7 +41,8 @@ LIMIT_SECONDS = 40 * 60
 MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 SIDE_BY_SIDE = 3 if MEMORY_BYTES >= 14 << 30 else 2
 CARGO_TOTALS = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed;")
-# A failed check of a proof, a test of cargo, a test of Python. The first lines of each stage are printed again at the end.
+# A failed check of a proof, a test of cargo, a test of Python. The first lines of each stage are printed again at the
+# end.
 FAILURE = re.compile(r"^(\S+: )?FAIL |--- FAILED$|^(FAIL|ERROR): ")
 TRACEBACK = "Traceback (most recent call last):"
 FAILURES_SHOWN_MAX = 10
@@ -102,8 +103,8 @@ OTHERS = [
     Stage("catalog", [PYTHON, "-m", "proof.catalog"], needs=BINARY),
     Stage("nycflights", [PYTHON, "examples/nycflights/load.py", "--limit", "20000", "--own-node"], needs=BINARY),
     Stage("errors", [PYTHON, "-m", "proof.errors", "--recorded"], needs=BINARY),
-    # It times an honest client's answers and measures memory, which a busy machine gives back later. So tests, builds and
-    # other databases must not take the processors from it.
+    # It times an honest client's answers and measures memory, which a busy machine gives back later. So tests, builds
+    # and other databases must not take the processors from it.
     Stage("attack", [PYTHON, "-m", "proof.attack"], needs=(*BINARY, "cargo-test", "plugin-build", "plugin", "plugin-histories")),
 ]
 STAGES = CARGO + OTHERS

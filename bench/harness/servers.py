@@ -56,13 +56,14 @@ def execute(node, *statements: str) -> None:
                 raise RuntimeError(f"{node.name} refused {statement}: {answer}")
 
 
-# Keys of the oracle's configuration that a benchmark leaves as Cassandra has them: 128 threads for requests, 32 for reads and for writes, and a
-# counter cache.
+# Keys of the oracle's configuration that a benchmark leaves as Cassandra has them: 128 threads for requests, 32 for
+# reads and for writes, and a counter cache.
 ONE_CLIENT_AT_A_TIME = ("native_transport_max_threads:", "concurrent_reads:", "concurrent_writes:", "compressed_read_ahead_buffer_size:",
                           "counter_cache_size:")
 
 
-# Two threads that serve requests cost less than 128 under some loads where there are two cores. Cassandra is judged by what suits it better.
+# Two threads that serve requests cost less than 128 under some loads where there are two cores. Cassandra is judged by
+# what suits it better.
 FEW_THREADS = {"native_transport_max_threads": "2"}
 TWO_THREADS = {"cassandra, 2 threads": FEW_THREADS}
 

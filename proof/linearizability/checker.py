@@ -33,8 +33,8 @@ class Operation:
         return f"client {self.client} {self.call / 1e6:.3f}..{end} ms: {self.request} -> {self.answer or 'unknown'}"
 
 
-# (state, request, answer) -> the state after it, or None if the object in that state does not give that answer. Without an
-# answer: the state after it, whatever it answers.
+# (state, request, answer) -> the state after it, or None if the object in that state does not give that answer. Without
+# an answer: the state after it, whatever it answers.
 Step = Callable[[Hashable, Any, Any], Hashable]
 
 

@@ -32,7 +32,8 @@ SETTINGS = {
 # synced before a write is acknowledged.
 MODES = {"memtable": ("espalier", 20, 100), "storage": ("espalier_storage", 14, 200)}
 
-# A memtable has as many shards as there are processors. Half of a shard has room for the writes that are under way at once.
+# A memtable has as many shards as there are processors. Half of a shard has room for the writes that are under way at
+# once.
 SMALL_SHARDS = ("-Despalier.shard_bytes=4194304", "-XX:ActiveProcessorCount=2")
 STEPS_OF_SMALL_SHARDS = 30
 NEVER = 1 << 30

@@ -46,7 +46,8 @@ def same(proof: Proof, name: str, expected: dict, histories: list[History], node
     for history in histories:
         for step, left, right in zip(history.reads, history.expected, history.ask(node)):
             difference = compare(left, right)
-            # Cassandra may fail internally on its own tables, when it reads cells that are newer than the drop of their column.
+            # Cassandra may fail internally on its own tables, when it reads cells that are newer than the drop of their
+            # column.
             fails_inside = difference and isinstance(node, Cassandra) and suspicions(step, right, left) == [FAILS_INSIDE]
             same = difference is None or fails_inside or suspicions(step, left, right) or may_be_pages(step, left, right)
             proof.check(f"{name}, {history.keyspace}: {step}", bool(same), str(difference))

@@ -354,7 +354,8 @@ def statfs(mount: Mount, node: Node, body: bytes) -> bytes:
 
 
 def fsync(mount: Mount, node: Node, body: bytes) -> bytes:
-    # After a synchronous write with O_DSYNC the kernel requests a sync of the whole file, although the caller asked for that write only.
+    # After a synchronous write with O_DSYNC the kernel requests a sync of the whole file, although the caller asked for
+    # that write only.
     if mount.caller in node.synced_by:
         node.synced_by.discard(mount.caller)
     else:

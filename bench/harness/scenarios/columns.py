@@ -20,14 +20,15 @@ SHAPES = ((10, 150), (50, 30), (100, 15))
 KINDS = [(columns, size, udt) for columns, size in SHAPES for udt in (False, True)]
 # Those that bars are about.
 BARRED = [(10, 150, False), (100, 15, False), (100, 15, True)]
-# What our writes are compared with are Cassandra's of this kind, by the better of two; its reads cost the same with either. One that only writes needs less room.
+# What our writes are compared with are Cassandra's of this kind, by the better of two; its reads cost the same with
+# either. One that only writes needs less room.
 COMPARED = (100, 15, False)
 ONLY_WRITES = {"heap_mb": 3072, "memtable_mb": 1024}
 # On average: partitions are written at random, and one in fifty gets fewer than the 20 that a read takes.
 ROWS_EACH = 30
 PARTITIONS = 10_000
-# Room for the tables that are read, and their log: they must not be flushed, which by default the largest is when a third of the room is taken.
-# Cassandra has a part of them on its heap.
+# Room for the tables that are read, and their log: they must not be flushed, which by default the largest is when a
+# third of the room is taken. Cassandra has a part of them on its heap.
 SPACE = {"memtable_mb": 8192, "memtable_cleanup_threshold": "0.9", "commitlog_total_space": "24GiB"}
 HEAP_MB = 8192
 CASSANDRA_SHARE = 0.5
@@ -94,7 +95,8 @@ def run(session: Session) -> Outcome:
         loads.reads("memory", kinds)
         for kind in BARRED:
             loads.run("reads at LOCAL_QUORUM, memory", kind, 100, systems=systems[1:], consistency="LOCAL_QUORUM")
-        # Writes find segments in the log to use again, as they do from day to day, and not a log that grows, whose every segment is written twice.
+        # Writes find segments in the log to use again, as they do from day to day, and not a log that grows, whose
+        # every segment is written twice.
         for system in systems:
             for kind in kinds:
                 for what in ("reads", "writes"):

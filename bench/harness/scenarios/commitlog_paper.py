@@ -19,8 +19,8 @@ from bench.harness.session import Session
 TABLE_BYTES = 12 << 20
 HEAP_MB, MEMTABLE_MB = 1024, 512
 CLIENTS = 64
-# The paper's twelve settings cross kinds of log with the devices that log and data are on. Rows are called by the kind: the paper's numbers tell
-# settings apart that are the same here.
+# The paper's twelve settings cross kinds of log with the devices that log and data are on. Rows are called by the kind:
+# the paper's numbers tell settings apart that are the same here.
 SETTINGS = [
     ["no log", "cassandra off, espalier off", "yes"],
     ["Cassandra's log, synced by the clock", "cassandra periodic (both kinds of segment files), espalier periodic", "yes"],

@@ -20,7 +20,8 @@ TABLE = "CREATE TABLE {keyspace}.{table} (key bigint PRIMARY KEY, v vector<float
 CLIENTS = 8
 WRITERS = 64
 LIMIT = 10
-# Cassandra looks further when more rows are asked for. It is compared at the least of these limits with which it finds as many as we do.
+# Cassandra looks further when more rows are asked for. It is compared at the least of these limits with which it finds
+# as many as we do.
 LIMITS = (10, 20, 40, 80, 160, 320, 640, 1000)
 EQUAL_RECALL = 0.005
 MEMORY = {"memtable_mb": 2048}
