@@ -13,7 +13,8 @@ const LAST_ZERO: u8 = 0xff;
 pub(crate) const END: u8 = ESCAPE;
 
 pub(crate) const WORD: usize = size_of::<u64>();
-/// A byte of a word has at most two bytes in its escaped form, and the last stored word may reach beyond these.
+/// The room for the escaped form of a word: each byte has at most two bytes, and the last stored word may reach beyond
+/// them.
 const ESCAPED_SIZE: usize = 3 * WORD;
 
 /// The bits that mark zero bytes of a word. The lowest mark is exact; marks above it may be false.

@@ -46,8 +46,8 @@ pub struct CompactionInput<'a> {
     pub tables: &'a [Arc<SSTableReader>],
     /// A memtable to flush together with them.
     pub newer: Option<Newer>,
-    /// The tokens of the partitions that are written. All others are left out with all their content, which is no
-    /// purge: no tombstone of them is left either. `None` means that all are written.
+    /// The tokens of the partitions that are written; `None` means all. Other partitions are left out with all their
+    /// content, including their tombstones.
     pub kept: Option<&'a TokenRanges>,
     /// Everything else that may have data of the same partitions.
     pub overlaps: &'a dyn Overlaps,

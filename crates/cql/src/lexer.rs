@@ -140,7 +140,7 @@ pub(crate) fn all_tokens(text: &str, end: usize) -> impl Iterator<Item = Token> 
     })
 }
 
-/// The text with a space in the place of each comment, even of one that does not end.
+/// The text with each comment replaced by a space, even a comment that does not end.
 pub fn without_comments(text: &str) -> String {
     let (mut shown, mut start) = (String::with_capacity(text.len()), 0);
     while let Some(first) = text.get(start..).and_then(|rest| rest.chars().next()) {

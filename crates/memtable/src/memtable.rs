@@ -36,8 +36,8 @@ pub trait Memtable: Send + Sync {
         Lookup::Unknown
     }
 
-    /// Whether the memtable certainly has nothing of a partition, not even its deletion. If false, only a cursor can
-    /// show it.
+    /// Whether the memtable certainly has nothing of a partition, not even its deletion. If this is false, it may have
+    /// something.
     fn lacks_partition(&self, token: Token, key: &[u8]) -> bool {
         let _ = (token, key);
         self.is_empty()

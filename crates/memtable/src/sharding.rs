@@ -2,11 +2,11 @@
 
 use types::Token;
 
-/// How tokens are divided among shards, in order.
+/// The division of tokens among shards, in order.
 pub(crate) enum Division {
-    /// Equally, among this many shards, at least one.
+    /// Equal parts for this many shards, at least one.
     Equal(usize),
-    /// At these tokens, which rise: each is the first of a shard, and the shard before them has what is smaller.
+    /// Parts that begin at these tokens, which ascend. An additional first shard has the smaller tokens.
     At(Box<[Token]>),
 }
 

@@ -16,11 +16,11 @@ use crate::sharding::Division;
 use crate::statistics::Bounds;
 use crate::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts, RowPlace};
 
-/// A memtable whose shards are tries down to the row. Shards divide the tokens, equally if nothing else is said; each
-/// has one writer at a time.
+/// A memtable whose shards are tries down to the row. The shards divide the tokens, equally by default. Each has one
+/// writer at a time.
 pub struct TrieMemtable {
     layout: Layout,
-    /// Which of the shards, of which there are as many as it says, has a token.
+    /// The division of tokens among the shards.
     division: Division,
     shards: Box<[Shard]>,
     /// The address space that the shards may reserve, if that is limited.
@@ -38,9 +38,9 @@ impl TrieMemtable {
         TrieMemtable::of_tries(table, Division::Equal(shard_count.max(1)), || Trie::new(options))
     }
 
-    /// A memtable whose shards divide the tokens at `firsts`: the first token of each shard but the first one; they
-    /// must rise. Many memtables share the addresses of a process: the shards are smaller, and then there is only one,
-    /// if there are many already. `options` are the limits of each shard.
+    /// A memtable whose shards divide the tokens at `firsts`: the first tokens of all shards but the first one,
+    /// ascending. Memtables share the address space of the process: if there are many, the shards are smaller, or there
+    /// is only one. `options` are the limits of each shard.
     pub fn divided(
         table: &Arc<Table>,
         firsts: Box<[Token]>,

@@ -10,8 +10,8 @@ use crate::terms::{Bounds, Direction};
 /// The subtree at one key, under a pin or a writer: the key's content and everything below it. Keys are relative to it.
 ///
 /// A later [`crate::Writer::apply`] at this key, or above it, is not visible: all gets and cursors show one version of
-/// the subtree. Single puts below may or may not be visible, a later one also without an earlier one, unless the writer
-/// asks [`crate::Writer::is_read_below`] before each.
+/// the subtree. Later single puts below may or may not be visible. A later one may be visible without an earlier one,
+/// unless the writer calls [`crate::Writer::is_read_below`] before each.
 #[derive(Clone, Copy)]
 pub struct Tail<'a> {
     memory: Option<Memory<'a>>,
@@ -48,7 +48,7 @@ impl<'a> Tail<'a> {
         node::get(self.memory?, self.root, key)
     }
 
-    /// The key and the content of the branch, if it is a leaf, which has no other. Without a cursor this costs little.
+    /// The key and the content of the branch, if it is a single leaf. This costs less than a cursor.
     #[inline]
     pub fn leaf(&self) -> Option<(&'a [u8], &'a [u8])> {
         match view(self.memory?, self.root) {

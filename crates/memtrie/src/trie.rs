@@ -85,15 +85,15 @@ impl Trie {
         Pin { trie: self, _guard: self.epochs.pin(Reach::ALL) }
     }
 
-    /// Like [`pin`](Self::pin), for a reader that reads together only keys that start with `prefix`. For others
-    /// [`Writer::is_read_below`] need not know of it.
+    /// Like [`pin`](Self::pin), for a reader that reads together only keys that start with `prefix`.
+    /// [`Writer::is_read_below`] of other prefixes may ignore this pin.
     #[inline]
     pub fn pin_below(&self, prefix: &[u8]) -> Pin<'_> {
         Pin { trie: self, _guard: self.epochs.pin(Reach::below(prefix)) }
     }
 
-    /// Like [`pin`](Self::pin), for a reader that reads each key for itself. [`Writer::is_read_below`] does not know of
-    /// it.
+    /// Like [`pin`](Self::pin), for a reader that reads each key independently of the others. [`Writer::is_read_below`]
+    /// ignores this pin.
     #[inline]
     pub fn pin_for_single_keys(&self) -> Pin<'_> {
         Pin { trie: self, _guard: self.epochs.pin(Reach::SINGLE_KEYS) }

@@ -316,8 +316,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
     }
 }
 
-/// Reserves memory for merging rows: the merger collects the cells that remain of them, and the merged row is a copy of
-/// those.
+/// Reserves memory for merging rows: the merger collects their remaining cells, and the merged row is a copy of those.
 fn reserve(
     reservation: &mut RowReservation,
     table: &Table,

@@ -192,7 +192,7 @@ impl<'a> Row<'a> {
         self.bytes
     }
 
-    /// The flags, and the version of the column set under which the row was written: what stands first.
+    /// The beginning of a row: the flags, and the version of the column set under which the row was written.
     fn flags_and_version(reader: &mut Reader<'_>) -> (u8, u32) {
         (reader.u8(), reader.uvint() as u32)
     }

@@ -78,7 +78,7 @@ impl Deref for Lent {
     }
 }
 
-/// Whatever block has a key's place in the array, with its head on the way to the processor.
+/// The block at a key's place in the array, whose head is being prefetched. It may be a block with another key.
 pub(crate) struct Approached(Guard<Option<Block>>);
 
 impl Approached {
@@ -145,7 +145,7 @@ impl NearBlocks {
         Some(Lent(lent))
     }
 
-    /// Whatever block has the place of this key. Its head is prefetched.
+    /// The block at the place of this key, whatever its key is. Its head is prefetched.
     #[inline]
     fn approach(&self, key: Key) -> Approached {
         let lent = self.place(key).load();
@@ -316,14 +316,14 @@ impl BlockCache {
         })
     }
 
-    /// Prefetches what [`approach`](Self::approach) reads.
+    /// Prefetches the memory that [`approach`](Self::approach) reads.
     #[inline]
     pub(crate) fn prefetch_place(&self, key: Key) {
         prefetch(self.near.place(key));
     }
 
-    /// Begins to look at a block that a look-up will probably find soon, and prefetches its head. A thread has at most
-    /// eight blocks so at a time without writing to memory that threads share.
+    /// Borrows a block that a look-up will probably find soon, and prefetches its head. A thread may borrow up to eight
+    /// blocks at a time without writing to memory that threads share.
     #[inline]
     pub(crate) fn approach(&self, key: Key) -> Approached {
         self.near.approach(key)

@@ -44,7 +44,7 @@ impl CachedFile {
         CachedFile { cache, number: BlockCache::file_number(), numbers: Arc::default() }
     }
 
-    /// The number of the file, which this process never uses again.
+    /// The number of the file, which is unique in this process.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -82,7 +82,7 @@ impl CachedFile {
         self.cache.approach(self.key(number))
     }
 
-    /// The bytes of the block with this number, if that is what was approached.
+    /// The bytes of the block with this number, if it is the approached one.
     #[inline]
     pub fn bytes_of<'a>(&self, approached: &'a Approached, number: u64) -> Option<&'a [u8]> {
         approached.bytes_of(self.key(number))

@@ -35,11 +35,11 @@ mod flag {
 /// Ends the unfiltereds of a partition.
 const END_OF_PARTITION: u8 = crate::data::flag::END_OF_PARTITION;
 
-/// The most sets of columns of which a reader keeps how they relate to those of the table.
+/// The greatest number of column sets for which a reader caches their mapping to the columns of the table.
 const RELATED_MAX: usize = 16;
 
-/// Reads the updates of one version of a table. Writes with the same columns share how these relate to the table's.
-/// Any number of threads may use it.
+/// Reads the updates of one version of a table. Messages with the same columns share their mapping to the table's
+/// columns. Thread-safe.
 #[derive(Debug)]
 pub struct UpdateReader {
     table: Arc<Table>,
@@ -48,11 +48,11 @@ pub struct UpdateReader {
     related: ArcSwap<Vec<Arc<Related>>>,
 }
 
-/// How the columns of a message relate to those of the table.
+/// The mapping of a message's columns to those of the table.
 #[derive(Debug)]
 struct Related {
     has_static_row: bool,
-    /// The part of a message that names the columns. No such part is the beginning of another one.
+    /// The part of a message that names the columns. No such part is a prefix of another one.
     names: Box<[u8]>,
     columns: FileColumns,
 }
@@ -116,7 +116,7 @@ impl UpdateReader {
         let names = before[..before.len() - input.remaining()].into();
         let related = Arc::new(Related { has_static_row, names, columns });
         if known.len() < RELATED_MAX {
-            // If another thread adds one at the same time, either is lost and added later.
+            // If another thread adds a mapping at the same time, one of the two is lost. It is added again later.
             let all = known.iter().chain([&related]).cloned().collect();
             self.related.store(Arc::new(all));
         }
@@ -178,8 +178,8 @@ fn read_partition(
     }
 }
 
-/// Whether there are bytes of a length that the decoder lets pass which are no value of a type, so that their
-/// byte-comparable form cannot be read back. They are refused, because no read could pass over them.
+/// Whether the type has byte strings of a valid length that are not values of it. The byte-comparable form of such
+/// bytes cannot be read back. They are refused, because no read could get past them.
 fn is_checked(ty: &CqlType) -> bool {
     use CqlType::{Ascii, Bigint, Blob, Boolean, Double, Float, Int, Text, Timestamp, Uuid, Varint};
     !matches!(ty, Ascii | Bigint | Blob | Boolean | Double | Float | Int | Text | Timestamp | Uuid | Varint)

@@ -309,7 +309,7 @@ impl SSTableReader {
         Arc::ptr_eq(&self.files, &other.files)
     }
 
-    /// The number of these open files, which no others have, under any schema.
+    /// The unique number of these open files, which is the same under every version of the schema.
     pub fn number(&self) -> u64 {
         self.files.data.number()
     }

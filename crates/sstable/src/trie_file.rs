@@ -43,7 +43,7 @@ impl TrieWriter {
     }
 }
 
-/// A page as it lies in the cache, which keeps it at least as long as this exists.
+/// A page in the cache, which keeps the page at least as long as this exists.
 #[derive(Debug)]
 pub struct TriePage(Block);
 

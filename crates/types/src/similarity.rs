@@ -95,7 +95,7 @@ pub fn squared_distance_to_bytes(left: &[f32], right: &[u8]) -> f32 {
     sum_with_bytes(left, right, |one, other| (one - other) * (one - other))
 }
 
-/// The length of a vector. It is right even if the square of it is no normal float.
+/// The length of a vector. It is correct even if its square is not a normal float.
 pub fn length(vector: &[f32]) -> f64 {
     let squared = dot_product(vector, vector);
     match squared.is_normal() {

@@ -10,7 +10,7 @@ use crate::token::Token;
 /// continues from the greatest token to the least one, and one whose start is its end has all tokens.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TokenRanges {
-    /// Not empty, ascending, with at least one token between two neighbours; bounds inclusive.
+    /// Intervals with inclusive bounds. They ascend, none is empty, and at least one token is between two neighbours.
     parts: Vec<RangeInclusive<i64>>,
 }
 
@@ -51,12 +51,12 @@ impl TokenRanges {
         self.parts.get(next).is_some_and(|part| part.contains(&token.0))
     }
 
-    /// The longest intervals of tokens that are in it, ascending; first and last token of each.
+    /// The maximal intervals of tokens that are in it, ascending, each as its first and last token.
     pub fn inside(&self) -> impl Iterator<Item = (Token, Token)> {
         self.parts.iter().map(|part| (Token(*part.start()), Token(*part.end())))
     }
 
-    /// The longest intervals of tokens that are not in it, ascending; first and last token of each.
+    /// The maximal intervals of tokens that are not in it, ascending, each as its first and last token.
     pub fn outside(&self) -> impl Iterator<Item = (Token, Token)> {
         let before = self.parts.iter().map(|part| part.start().checked_sub(1)).chain([Some(i64::MAX)]);
         let after = [Some(i64::MIN)].into_iter().chain(self.parts.iter().map(|part| part.end().checked_add(1)));

@@ -17,8 +17,8 @@ pub(super) enum Node {
     File(usize),
 }
 
-/// A path: a zero byte and the bytes, for each part. So names are ordered by their parts, and a directory comes right
-/// before all that is below it. The root is empty.
+/// A path: for each part a zero byte and the part's bytes. So paths are ordered by their parts, and a directory is
+/// right before everything below it. The root is empty.
 type Name = Arc<[u8]>;
 /// A name, and what it refers to from now on.
 type Change = (Name, Option<Node>);
@@ -134,9 +134,9 @@ impl Names {
     }
 }
 
-/// The names of which every directory above is there.
+/// The names all of whose directories exist.
 fn without_orphans(mut names: Map) -> Map {
-    // Those of the name before, of which each is in the one before it: a directory comes before what is in it.
+    // The directories of the previous name, each in the one before it: a directory comes before its content.
     let mut above: Vec<Name> = Vec::new();
     names.retain(|name, node| {
         let Some(parent) = parent_of(name) else { return true };

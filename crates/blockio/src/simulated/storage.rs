@@ -24,7 +24,7 @@ enum Pending {
     SetLength(usize),
 }
 
-/// The sectors of one write, as they were after it; the file's last one may be short.
+/// The content of a write's sectors after it. The file's last sector may be short.
 #[derive(Clone, Debug)]
 struct Sectors {
     /// The sector at which `bytes` begin.
@@ -162,7 +162,7 @@ impl Sectors {
         Sectors { first: sectors.start, bytes, pending: sectors.collect() }
     }
 
-    /// The sectors that `bytes` has.
+    /// The sectors of `bytes`.
     fn range(&self) -> std::ops::Range<usize> {
         self.first..self.first + self.bytes.len().div_ceil(SECTOR)
     }

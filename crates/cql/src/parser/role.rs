@@ -169,7 +169,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// What Cassandra answers where its parser throws an exception.
+    /// Cassandra's answer to a text for which its parser throws an exception.
     fn illegal_argument(&self, reason: &str) -> Stop {
         let text = self.text;
         Stop::Thrown(format!("Failed parsing statement: [{text}] reason: IllegalArgumentException {reason}").into())

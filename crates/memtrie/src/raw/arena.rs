@@ -379,7 +379,7 @@ impl Arena {
         self.used_units as usize * 8
     }
 
-    /// Whether runs and large pieces occupy more than half of what there may be.
+    /// Whether runs and large pieces occupy more than half of their limit.
     #[inline]
     pub(crate) fn is_half_full(&self) -> bool {
         2 * (self.pages.len() - self.free_pages as usize) > self.limit_pages as usize

@@ -88,7 +88,7 @@ impl Blocks {
         (self.frontier - 1 - self.free_count) as usize * BLOCK_BYTES
     }
 
-    /// Whether blocks occupy more than half of what there may be.
+    /// Whether blocks occupy more than half of their limit.
     #[inline]
     pub(crate) fn is_half_full(&self) -> bool {
         2 * self.used_bytes() > self.limit_bytes

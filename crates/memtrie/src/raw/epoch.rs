@@ -14,12 +14,12 @@ struct PinSlot(AtomicU64);
 /// years.
 const REACH_BITS: u32 = 16;
 
-/// Which keys a pin may read together, so that it relies on seeing them as they were at one time (E4).
+/// The keys that a pin may read together, and therefore has to see as they were at one time (E4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reach(u16);
 
 impl Reach {
-    /// Single keys, each for itself.
+    /// Single keys, independently of each other.
     pub(crate) const SINGLE_KEYS: Reach = Reach(0);
     /// Any keys.
     pub(crate) const ALL: Reach = Reach(u16::MAX);

@@ -375,7 +375,7 @@ impl RowBuilder {
         self.bytes.reserve_exact(bytes);
     }
 
-    /// Frees the buffers that a large row made large. The row was written, or nothing of it is left.
+    /// Frees buffers that a large row has enlarged. Call it after the row was written or discarded.
     #[inline]
     pub(super) fn release(&mut self) {
         if self.bytes.capacity() + self.cells.capacity() * size_of::<CellEntry>() > KEPT_BYTES_MAX {

@@ -59,7 +59,7 @@ impl RowMerger {
         self.builder.reserve(bytes);
     }
 
-    /// The bytes of values and paths that the merge of `versions` has at most: of each column with one value, the
+    /// A limit for the bytes of values and paths in the merge of `versions`: for a column with one value, those of the
     /// longest version. It reads all cells once.
     #[cold]
     pub fn merged_bytes_max(&self, table: &Table, versions: &[Row<'_>]) -> usize {
@@ -69,7 +69,7 @@ impl RowMerger {
         for row in versions {
             for (index, data) in Cells::new(*row, table, self.scope) {
                 match data {
-                    // Those of a merged counter may be the shards of all versions.
+                    // A merged counter may have the shards of all versions.
                     ColumnData::Simple(cell) if matches!(columns[index].ty, CqlType::Counter) => {
                         others += cell.value.len();
                     }

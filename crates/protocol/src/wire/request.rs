@@ -280,17 +280,17 @@ impl<'a> EncodedValues<'a> {
         Ok(EncodedValues { bytes, count, named, version })
     }
 
-    /// How many there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// True when there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// True when each has a name.
+    /// Whether the values have names.
     pub fn is_named(&self) -> bool {
         self.named
     }
@@ -300,7 +300,7 @@ impl<'a> EncodedValues<'a> {
         if self.named { &[] } else { self.bytes }
     }
 
-    /// Puts values without names into these places in their order, as many as there are of both.
+    /// Puts values without names into these places, in order, until there are no more values or no more places.
     #[inline]
     pub fn read_into(&self, places: &mut [Value<'a>]) {
         debug_assert!(!self.named, "a name is no value");

@@ -19,7 +19,7 @@ const PLAIN_BLOCK_LENGTH: u64 = 16 * 1024;
 const VERIFIED_BYTES: u64 = 64 * 1024;
 /// A sequential reader that has this much data in front of it releases what lies behind before it reads more.
 const SEQUENTIAL_BYTES: usize = 64 * 1024;
-/// The room of a sequential reader for a larger row is exact, and freed behind the row.
+/// A sequential reader allocates exactly the size of a larger row, and frees it after the row.
 const LARGE_BYTES: usize = 256 * 1024;
 
 /// Checksums of an uncompressed Data.db.
@@ -108,7 +108,7 @@ impl DataFile {
         })
     }
 
-    /// A number that no other open file has or will have.
+    /// The unique number of the open file.
     pub fn number(&self) -> u64 {
         self.blocks.number()
     }
@@ -318,15 +318,15 @@ impl Own {
         &mut self.bytes[self.ready..end]
     }
 
-    /// Makes room for a large row, which would otherwise double the buffer step by step. A length that memory does not
-    /// suffice for may be a wrong one: the buffer then grows as far as there is data.
+    /// Makes room for a large row, for which the buffer would otherwise be doubled several times. If there is not
+    /// enough memory, the length may be wrong: the buffer then grows as far as there is data.
     #[cold]
     fn reserve(&mut self, bytes: usize) {
         self.bytes.truncate(self.ready);
         let _ = self.bytes.try_reserve_exact(bytes.saturating_sub(self.ready));
     }
 
-    /// Removes the first bytes, and frees the room that a large row took.
+    /// Removes the first bytes, and frees the memory that a large row took.
     fn cut(&mut self, count: usize) {
         self.bytes.copy_within(count..self.ready, 0);
         self.ready -= count;

@@ -30,7 +30,7 @@ pub enum RowLookup {
     Unknown,
 }
 
-/// Where a partition probably is, because an index says so. The key there is compared.
+/// The probable place of a partition, from an index. The key there is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PartitionHint {
     /// The number of the SSTable's open files: see [`SSTableReader::number`].

@@ -1,7 +1,8 @@
 //! Prefetching the data of partitions that are looked up next.
 //!
 //! A look-up at a known position waits for memory three times in a row: for the place of the block in the cache's
-//! array, for the block's head, and for its bytes. Here several take each step together, so that their waits overlap.
+//! array, for the block's head, and for its bytes. Here several look-ups take each step together, so that their waits
+//! overlap.
 
 use std::array;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use blockio::prefetch;
 
 use super::{DataFile, PartitionHint, SSTableReader};
 
-/// As many blocks as are approached at a time.
+/// The number of blocks that are prefetched at a time.
 const TOGETHER: usize = 6;
 /// The bytes of data that are prefetched, by their distances from the beginning of the partition: those of a short row.
 const DISTANCES: [usize; 3] = [0, 64, 128];
@@ -22,7 +23,7 @@ struct Target<'s> {
     offset: usize,
 }
 
-/// Prefetches the data at these positions, as far as the cache has it. Waits for no device, and nothing changes.
+/// Prefetches the data at these positions, as far as it is in the cache. Waits for no device, and has no other effect.
 pub fn prefetch_hinted(sstables: &[Arc<SSTableReader>], hints: &[PartitionHint]) {
     for hints in hints.chunks(TOGETHER) {
         let targets: [Option<Target<'_>>; TOGETHER] = array::from_fn(|place| target(sstables, hints.get(place)?));

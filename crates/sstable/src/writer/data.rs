@@ -105,8 +105,8 @@ impl Chunks {
             }
             None => None,
         };
-        // A codec may need somewhat more room than the size of its input. The room is cleared, and most SSTables are
-        // small: it doubles four times to reach all of it.
+        // A codec may need somewhat more room than the size of its input. The buffer is cleared, and most SSTables are
+        // small, so it starts at a sixteenth of its full size and is doubled when needed.
         let stored = if compression.is_some() { (WRITE_BYTES + 2 * length) / 16 } else { 0 };
         Ok(Chunks {
             file,

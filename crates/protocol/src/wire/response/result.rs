@@ -170,7 +170,7 @@ impl PartialEq for ResultColumns {
 impl Eq for ResultColumns {}
 
 impl ResultColumns {
-    /// These columns in this order.
+    /// A RESULT with these columns, in this order.
     pub fn new(specs: Vec<ColumnSpec>) -> ResultColumns {
         ResultColumns { specs, ..ResultColumns::none() }
     }
@@ -273,7 +273,7 @@ impl PreparedMetadata<'_> {
     }
 }
 
-/// The table that all columns are of, if they are all of one.
+/// The table of all columns, if it is the same one.
 fn one_table(columns: &[ColumnSpec]) -> Option<&ColumnSpec> {
     let (first, rest) = columns.split_first()?;
     let same = |column: &ColumnSpec| column.keyspace == first.keyspace && column.table == first.table;
