@@ -78,7 +78,7 @@ pub fn decode_clustering(
             *input = reader.rest();
             return Ok(separator);
         }
-        let column = columns.next().ok_or_else(|| reader.error_behind("the terminator of a clustering"))?;
+        let column = columns.next().ok_or_else(|| reader.error_before("the terminator of a clustering"))?;
         match separator {
             NEXT_COMPONENT => {
                 reader.set_inverted(column.reversed);
@@ -87,7 +87,7 @@ pub fn decode_clustering(
             }
             NEXT_COMPONENT_NULL => collection::write_part(None, out),
             NEXT_COMPONENT_EMPTY | NEXT_COMPONENT_EMPTY_REVERSED => collection::write_part(Some(&[]), out),
-            _ => return Err(reader.error_behind(EXPECTED)),
+            _ => return Err(reader.error_before(EXPECTED)),
         }
     }
 }

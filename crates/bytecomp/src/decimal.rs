@@ -92,7 +92,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), D
     let negative = header < ZERO;
     let sign = i64::from(header & 0x7f) - i64::from(EXPONENT_BASE);
     if sign.abs() > 4 {
-        return Err(reader.error_behind("the header of a decimal"));
+        return Err(reader.error_before("the header of a decimal"));
     }
     let mut exponent = if sign < 0 { -1 } else { 0 };
     for _ in 0..sign.abs() {
@@ -106,7 +106,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), D
         match reader.byte("a digit of a decimal")? {
             END => break,
             byte @ DIGIT_BASE..=0xe3 => digits.push(byte - DIGIT_BASE),
-            _ => return Err(reader.error_behind("a digit of a decimal")),
+            _ => return Err(reader.error_before("a digit of a decimal")),
         }
     }
     let places = digits.len() as i64;
@@ -115,7 +115,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), D
         unscaled -= BigInt::from(first) * power_of_ten(2 * (digits.len() as u32 - 1));
     }
     let decimal = with_scale_in_range(unscaled, 2 * (places - exponent))
-        .ok_or_else(|| reader.error_behind("a decimal whose scale is in range"))?;
+        .ok_or_else(|| reader.error_before("a decimal whose scale is in range"))?;
     out.extend_from_slice(&decimal.to_bytes());
     Ok(())
 }
@@ -126,7 +126,7 @@ fn decode_first_digit(reader: &mut Reader<'_>, negative: bool) -> Result<u8, Dec
     let magnitude = if negative { DIGIT_BASE.checked_sub(byte) } else { byte.checked_sub(DIGIT_BASE) };
     match magnitude {
         Some(magnitude) if magnitude <= 99 + u8::from(negative) => Ok(magnitude),
-        _ => Err(reader.error_behind("the first digit of a decimal")),
+        _ => Err(reader.error_before("the first digit of a decimal")),
     }
 }
 

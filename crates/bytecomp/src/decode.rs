@@ -136,7 +136,7 @@ fn decode_part(cql_type: &CqlType, reader: &mut Reader<'_>, out: &mut Vec<u8>) -
             with_length(out, |out| decode(cql_type, reader, out))?;
             Ok(true)
         }
-        _ => Err(reader.error_behind("a separator")),
+        _ => Err(reader.error_before("a separator")),
     }
 }
 
@@ -170,7 +170,7 @@ fn decode_map(key: &CqlType, value: &CqlType, reader: &mut Reader<'_>, out: &mut
     let mut count = 0i32;
     while decode_part(key, reader, out)? {
         if !decode_part(value, reader, out)? {
-            return Err(reader.error_behind("the value of a map's key"));
+            return Err(reader.error_before("the value of a map's key"));
         }
         count += 1;
     }
@@ -214,7 +214,7 @@ fn decode_vector(
             }
             // Only an element of a type with lengths can be empty.
             NEXT_COMPONENT_NULL if !bare => vint::write_uvint(0, out),
-            _ => return Err(reader.error_behind("the separator before an element of a vector")),
+            _ => return Err(reader.error_before("the separator before an element of a vector")),
         }
     }
     terminator(reader)
@@ -223,6 +223,6 @@ fn decode_vector(
 fn terminator(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
     match reader.byte("a terminator")? {
         TERMINATOR => Ok(()),
-        _ => Err(reader.error_behind("a terminator")),
+        _ => Err(reader.error_before("a terminator")),
     }
 }

@@ -114,5 +114,5 @@ fn ordered_token(token: Token) -> [u8; 8] {
 }
 
 fn expect(reader: &mut Reader<'_>, byte: u8, expected: &'static str) -> Result<(), DecodeError> {
-    if reader.byte(expected)? == byte { Ok(()) } else { Err(reader.error_behind(expected)) }
+    if reader.byte(expected)? == byte { Ok(()) } else { Err(reader.error_before(expected)) }
 }

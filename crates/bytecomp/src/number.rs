@@ -101,5 +101,5 @@ fn decode_length(reader: &mut Reader<'_>, inversion: u8) -> Result<usize, Decode
         length = length << 8 | u64::from(reader.byte(EXPECTED)? ^ inversion);
     }
     let length = usize::try_from(length).ok().and_then(|length| length.checked_add(FULL_FORM_BYTES));
-    length.ok_or_else(|| reader.error_behind(EXPECTED))
+    length.ok_or_else(|| reader.error_before(EXPECTED))
 }

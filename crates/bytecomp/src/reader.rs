@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An error at the byte read last.
-    pub(crate) fn error_behind(&self, expected: &'static str) -> DecodeError {
+    pub(crate) fn error_before(&self, expected: &'static str) -> DecodeError {
         let offset = self.at.saturating_sub(1);
         DecodeError { offset, expected, got: self.bytes.get(offset).copied() }
     }

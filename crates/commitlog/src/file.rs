@@ -306,11 +306,8 @@ fn is_blank(file: &dyn File) -> Result<bool, LogError> {
 
 /// The error for a device that holds data which is not a log; making a log there could destroy it.
 pub(crate) fn foreign_device(damage: &Corruption, was_searched: bool) -> LogError {
-    let more = if was_searched {
-        "what lies behind tells of no log"
-    } else {
-        "if it is a log, start with --commitlog-salvage"
-    };
+    let more =
+        if was_searched { "no blocks of a log follow it" } else { "if it is a log, start with --commitlog-salvage" };
     let reason = format!(
         "it holds something else ({damage}); {more}; write zeros over its first 8192 bytes to make it a new log"
     );

@@ -37,7 +37,7 @@ pub(crate) struct Progress {
     horizon: (i64, u32),
     pub prewriting: Prewriting,
     /// The number of the last segment whose successor was requested.
-    prepared_behind: Option<u64>,
+    prepared_after: Option<u64>,
     /// A sealed batch that the writer thread has to issue.
     pub left: Option<SealedBatch>,
     /// The writer thread is asleep, and fell asleep before the first frame in flight was issued.
@@ -78,7 +78,7 @@ impl Progress {
             written_place: (0, 0),
             horizon: (0, 0),
             prewriting: Prewriting::new(length),
-            prepared_behind: None,
+            prepared_after: None,
             left: None,
             is_writer_idle: false,
             has_failed: false,
@@ -154,7 +154,7 @@ impl Progress {
     pub fn asks_for_segment(&mut self, shared: &Shared, located: &LocatedBatch<impl Sized>) -> bool {
         debug_assert!(located.base <= self.taken, "the batch was taken");
         let is_half_full = self.taken - located.base > shared.segment_size() / 2;
-        is_half_full && self.prepared_behind.replace(located.number) != Some(located.number)
+        is_half_full && self.prepared_after.replace(located.number) != Some(located.number)
     }
 }
 

@@ -12,9 +12,9 @@
 //! A log that ends before a position that an SSTable names is damaged: it was durable up to there when the SSTable was
 //! written, and the SSTable has only one of the tables of a record there.
 
-mod bunch;
 mod covered;
 pub(crate) mod log_host;
+mod record_batch;
 mod repair;
 mod replay;
 mod replay_threads;

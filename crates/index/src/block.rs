@@ -212,7 +212,7 @@ impl<'b> BlockReader<'b> {
 
     /// Reads the parts of the entry that follow the term.
     #[inline]
-    fn read_behind_term(&mut self, at: usize) -> Result<(), Damage> {
+    fn read_after_term(&mut self, at: usize) -> Result<(), Damage> {
         let damage = |expected| Damage { at, expected };
         read_part(&mut self.rest, &mut self.key).ok_or_else(|| damage("a key within its block"))?;
         if self.position_bytes > 0 {
@@ -236,7 +236,7 @@ impl<'b> BlockReader<'b> {
         let at = self.length - self.rest.len();
         let damage = Damage { at, expected: "a term within its block" };
         read_part(&mut self.rest, &mut self.term).ok_or(damage)?;
-        self.read_behind_term(at)?;
+        self.read_after_term(at)?;
         Ok(true)
     }
 
@@ -254,7 +254,7 @@ impl<'b> BlockReader<'b> {
             let at = self.length - self.rest.len();
             let term = Part::read(&mut self.rest).filter(|part| part.shared <= term_length);
             let Part { shared, suffix, .. } = term.ok_or(Damage { at, expected: "a term within its block" })?;
-            self.read_behind_term(at)?;
+            self.read_after_term(at)?;
             term_length = shared + suffix.len();
             if shared > common {
                 continue;

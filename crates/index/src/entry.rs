@@ -60,7 +60,7 @@ impl TermRange {
         let mut start = Vec::with_capacity(value.len().min(TERM_BYTES_MAX) + TERM_ROOM_BYTES);
         push_term(ty, value, &mut start);
         let mut end = start.clone();
-        end_behind(&mut end);
+        end_after(&mut end);
         TermRange { start, end, is_one_term: true }
     }
 
@@ -94,11 +94,11 @@ impl TermRange {
 
 fn push_end(ty: &CqlType, value: &[u8], out: &mut Vec<u8>) {
     push_term(ty, value, out);
-    end_behind(out);
+    end_after(out);
 }
 
 /// Turns a term into a bound that follows its entries.
-fn end_behind(term: &mut Vec<u8>) {
+fn end_after(term: &mut Vec<u8>) {
     term.pop();
     term.push(BEHIND_TERM);
 }
@@ -174,7 +174,7 @@ pub fn decode_place(
     let at = key.len() - rest.len();
     let behind = |error: DecodeError| DecodeError { offset: at + error.offset, ..error };
     let terminator = decode_clustering(clustering, &mut rest, &mut bytes).map_err(behind)?;
-    let expected = "the terminator of a row or of a whole partition, and nothing behind it";
+    let expected = "the terminator of a row or of a whole partition, and nothing after it";
     match terminator {
         TERMINATOR if rest.is_empty() => Ok(Place { partition, clustering: Some(bytes), hint: None }),
         EXCLUDED if rest.is_empty() => Ok(Place { partition, clustering: None, hint: None }),

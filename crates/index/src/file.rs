@@ -188,13 +188,13 @@ impl Source for Part {
         while page < segment.end_page {
             let stored = self.file.block(page, segment, may_block)?;
             let damaged = |damage| self.file.damaged_block(page, damage);
-            let is_behind_start = wanted.is_reached || mark.is_some();
+            let is_after_start = wanted.is_reached || mark.is_some();
             let block = match mark.take() {
                 Some(mark) => BlockReader::resume(stored.content(), stored.head, mark),
                 None => BlockReader::new(stored.content(), stored.head),
             };
             let mut block = block.map_err(damaged)?;
-            let has_entry = if is_behind_start { block.advance() } else { block.advance_to(from) }.map_err(damaged)?;
+            let has_entry = if is_after_start { block.advance() } else { block.advance_to(from) }.map_err(damaged)?;
             if has_entry && wanted.add(block, (page, stored.next_page), batch).map_err(damaged)? {
                 return Ok(());
             }

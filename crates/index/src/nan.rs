@@ -38,10 +38,10 @@ fn change(ty: &CqlType, value: &mut [u8]) {
             }
         }
         CqlType::List { element, .. } | CqlType::Set { element, .. } => {
-            change_parts(behind_count(value), skip_part, |_| Some(&**element));
+            change_parts(after_count(value), skip_part, |_| Some(&**element));
         }
         CqlType::Map { key, value: mapped, .. } => {
-            change_parts(behind_count(value), skip_part, |place| Some(if place % 2 == 0 { &**key } else { &**mapped }));
+            change_parts(after_count(value), skip_part, |place| Some(if place % 2 == 0 { &**key } else { &**mapped }));
         }
         CqlType::Tuple(elements) => change_parts(value, skip_part, |place| elements.get(place)),
         CqlType::Udt { definition, .. } => {
@@ -55,7 +55,7 @@ fn change(ty: &CqlType, value: &mut [u8]) {
     }
 }
 
-fn behind_count(collection: &mut [u8]) -> &mut [u8] {
+fn after_count(collection: &mut [u8]) -> &mut [u8] {
     collection.get_mut(4..).unwrap_or_default()
 }
 

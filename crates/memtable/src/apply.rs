@@ -14,7 +14,7 @@ use model::{DeletionTime, PartitionKey, PartitionUpdate, Row, RowMerger, RowObse
 
 use types::steps;
 
-use crate::branch::behind_row;
+use crate::branch::after_row;
 use crate::deletions::UpdateRanges;
 use crate::layout::{
     Header, Layout, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, partition_path, read_deletion, write_deletion,
@@ -416,7 +416,7 @@ impl Applier {
             let suffix = &cursor.key()[lead..];
             if update.layout.is_piece(cursor.content()) {
                 self.purge_large_row(writer, update, suffix, deletion, edits, watch);
-                has_entry = cursor.skip_to(&behind_row(cursor.key()));
+                has_entry = cursor.skip_to(&after_row(cursor.key()));
                 continue;
             }
             self.purge_row(update, suffix, cursor.content(), deletion, edits, watch);

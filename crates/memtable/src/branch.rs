@@ -60,7 +60,7 @@ impl<'c> Branch<'c> {
     pub fn advance_row(&mut self, layout: &Layout, direction: Direction) {
         debug_assert!(self.has_entry, "the branch has ended");
         if direction == Direction::Forward && layout.is_piece(self.cursor.content()) {
-            let behind = behind_row(self.cursor.key());
+            let behind = after_row(self.cursor.key());
             self.has_entry = self.cursor.skip_to(&behind);
         } else {
             self.advance();
@@ -78,7 +78,7 @@ impl<'c> Branch<'c> {
 }
 
 /// The least key after a row and its pieces.
-pub(crate) fn behind_row(key: &[u8]) -> Vec<u8> {
+pub(crate) fn after_row(key: &[u8]) -> Vec<u8> {
     let mut behind = key.to_vec();
     after_partition(&mut behind);
     debug_assert!(!behind.starts_with(key) && behind.as_slice() > key, "the keys of the row are skipped");

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use memtrie::{Bounds, Direction, Tail};
 use model::{DeletionTime, ReadError, Row, RowMerger, RowReservation, Side, Table};
 
-use crate::branch::{Branch, BranchRange, after_partition, behind_row};
+use crate::branch::{Branch, BranchRange, after_partition, after_row};
 use crate::layout::{Header, PIECE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
 use crate::pieces::{LargeRows, StoredRow, WantedColumns};
 use crate::plan::{Plan, ReadPosition};
@@ -289,7 +289,7 @@ impl Filler {
                         return Ok(Stop::Rows { shard, path, at });
                     }
                     has_entry = match layout.is_piece(cursor.content()) {
-                        true => cursor.skip_to(&behind_row(cursor.key())),
+                        true => cursor.skip_to(&after_row(cursor.key())),
                         false => cursor.advance(),
                     };
                 }

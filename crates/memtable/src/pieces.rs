@@ -426,7 +426,7 @@ impl<'t> Sorting<'_, 't> {
     fn go_to(&mut self, key: &[u8], is_static: bool) -> bool {
         debug_assert!(self.at.as_slice() <= key, "the cells of an update come in order");
         let is_further = self.go_to_stored(key, is_static);
-        if !self.is_behind_large_value(key) {
+        if !self.is_after_large_value(key) {
             return is_further;
         }
         self.finish_piece();
@@ -437,7 +437,7 @@ impl<'t> Sorting<'_, 't> {
 
     /// Whether the current piece is so large that it holds a single value, and `key` is of a later column. The cell of
     /// `key` then begins a new piece, so that the large value is not copied.
-    fn is_behind_large_value(&self, key: &[u8]) -> bool {
+    fn is_after_large_value(&self, key: &[u8]) -> bool {
         let large = self.current.filter(|piece| piece.as_bytes().len() > PIECE_BYTES_MAX);
         large.is_some_and(|piece| {
             let last = piece.written_columns(self.table).last();

@@ -205,12 +205,12 @@ impl<'c> Borders<'c> {
             Direction::Reverse => (range.end(self.start()), range.end_kept),
         });
         let second = self.second.take();
-        let is_behind_second = |first: &(Vec<u8>, _)| match (&second, self.direction) {
+        let is_after_second = |first: &(Vec<u8>, _)| match (&second, self.direction) {
             (Some(second), Direction::Forward) => first.0 > second.position,
             (Some(second), Direction::Reverse) => first.0 < second.position,
             (None, _) => false,
         };
-        let first = first.filter(|first| !is_behind_second(first));
+        let first = first.filter(|first| !is_after_second(first));
         let [earlier, later] = [
             second.as_ref().map_or(DeletionTime::LIVE, |second| second.deletion),
             range.filter(|_| first.is_some()).map_or(DeletionTime::LIVE, |range| range.deletion),

@@ -172,7 +172,7 @@ impl<'r> Walk<'r> {
             && let Some(entry) = index.next()?
         {
             let got = format!("another entry, for the key {:02x?}", entry.key);
-            return Err(index.damaged(entry.offset, "the end behind the last partition's entry".into(), got));
+            return Err(index.damaged(entry.offset, "the end after the last partition's entry".into(), got));
         }
         if let Some(last) = last.filter(|_| self.has_key_bounds()) {
             self.check_key_bound(&stats.last_key, &last)?;

@@ -289,7 +289,7 @@ impl SideFileReader {
         let count = self.take(8, "the number of records")?;
         self.check_crc(start, &[&END.to_be_bytes(), &count])?;
         if count != self.records.to_be_bytes() || self.offset != self.length_bytes {
-            return Err(self.damage(start, "the end behind all records", "another number of them, or more bytes"));
+            return Err(self.damage(start, "the end after all records", "another number of them, or more bytes"));
         }
         Ok(())
     }

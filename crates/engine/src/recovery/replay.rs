@@ -6,8 +6,8 @@ use commitlog::LogPosition;
 use memtable::MemtableFull;
 use model::{PartitionUpdate, TableId};
 
-use super::bunch::Bunch;
 use super::covered::Covered;
+use super::record_batch::RecordBatch;
 use crate::error::EngineError;
 use crate::flush::{Flush, contained};
 use crate::quarantine::Quarantine;
@@ -63,16 +63,16 @@ impl Replayer {
         &self,
         mut records: impl Iterator<Item = (&'r [u8], LogPosition)>,
         covered: &Covered,
-        bunch: &mut Bunch,
+        batch: &mut RecordBatch,
     ) -> Result<ReplaySummary, EngineError> {
         let mut summary = ReplaySummary::default();
         let mut is_more = true;
         while is_more {
             let membership = self.shared.groups().enter().that_waits();
             loop {
-                is_more = bunch.gather(&mut records);
-                summary = summary + bunch.read(&self.shared, &self.quarantine, covered)?;
-                self.apply_updates(bunch.updates())?;
+                is_more = batch.gather(&mut records);
+                summary = summary + batch.read(&self.shared, &self.quarantine, covered)?;
+                self.apply_updates(batch.updates())?;
                 if !is_more || self.shared.pool().wants_flush() {
                     break;
                 }

@@ -17,8 +17,8 @@ use model::{Mutation, TableId};
 use types::Token;
 use uuid::Uuid;
 
-use super::bunch::Bunch;
 use super::covered::Covered;
+use super::record_batch::RecordBatch;
 use super::{ReplaySummary, Replayer};
 use crate::error::EngineError;
 
@@ -114,9 +114,9 @@ impl Replayer {
         to_apply: &Receiver<Chunk>,
         done: &Sender<Chunk>,
     ) -> Result<ReplaySummary, EngineError> {
-        let (mut summary, mut bunch) = (ReplaySummary::default(), Bunch::default());
+        let (mut summary, mut batch) = (ReplaySummary::default(), RecordBatch::default());
         for mut chunk in to_apply {
-            summary = summary + self.apply_records(chunk.sorted(), covered, &mut bunch)?;
+            summary = summary + self.apply_records(chunk.sorted(), covered, &mut batch)?;
             chunk.clear();
             // The log has been read, so the chunk is not filled again.
             let _ = done.send(chunk);

@@ -7,8 +7,8 @@ use commitlog::{LogError, Replay, ReplayReport};
 use model::{Keyspace, Mutation, Schema};
 use uuid::Uuid;
 
-use super::bunch::Bunch;
 use super::covered::Covered;
+use super::record_batch::RecordBatch;
 use super::{Recovery, ReplaySummary};
 use crate::error::EngineError;
 use crate::read;
@@ -36,9 +36,9 @@ impl Recovery {
         self.cover(&mut covered)?;
         replay.note_durable(covered.durable());
         let mut preview = replay.preview();
-        let mut bunch = Bunch::default();
+        let mut batch = RecordBatch::default();
         while let Some(record) = preview.next_record().map_err(startup)? {
-            self.replayer.apply_records([(record.data, record.position)].into_iter(), &covered, &mut bunch)?;
+            self.replayer.apply_records([(record.data, record.position)].into_iter(), &covered, &mut batch)?;
         }
         let loaded = StoredSchema::load(&self.shared, &self.quarantine);
         if !loaded.as_ref().is_ok_and(|stored| stored.damage.is_empty()) {

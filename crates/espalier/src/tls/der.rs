@@ -61,9 +61,9 @@ fn completed(key: &[u8], certificate: &[u8]) -> Option<Vec<u8>> {
     let mut parts = curve_key;
     take(&mut parts, INTEGER)?;
     take(&mut parts, OCTET_STRING)?;
-    let mut behind_curve = parts;
-    if take(&mut behind_curve, CURVE).is_some() {
-        parts = behind_curve;
+    let mut after_curve = parts;
+    if take(&mut after_curve, CURVE).is_some() {
+        parts = after_curve;
     }
     if parts.first() == Some(&PUBLIC_KEY) {
         return None;
@@ -92,10 +92,10 @@ pub(super) fn derivation_iterations(store: &[u8]) -> u64 {
 
 /// Adds the iterations in these values; whether the bytes are values at all.
 fn add_iterations(mut input: &[u8], depth: u32, sum: &mut u64) -> bool {
-    let mut is_behind_salt = false;
+    let mut is_after_salt = false;
     while let Some(tag) = input.first().copied() {
         let Some(content) = take(&mut input, tag) else { return false };
-        if tag == INTEGER && is_behind_salt {
+        if tag == INTEGER && is_after_salt {
             let number =
                 content.iter().fold(0_u64, |number, byte| number.saturating_mul(256).saturating_add((*byte).into()));
             *sum = sum.saturating_add(number);
@@ -106,7 +106,7 @@ fn add_iterations(mut input: &[u8], depth: u32, sum: &mut u64) -> bool {
                 *sum = before;
             }
         }
-        is_behind_salt = tag == OCTET_STRING;
+        is_after_salt = tag == OCTET_STRING;
     }
     true
 }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_iterations_behind_salts_are_added_at_any_depth() {
+    fn the_iterations_after_salts_are_added_at_any_depth() {
         let parameters =
             |iterations: &[u8]| value(SEQUENCE, &[value(OCTET_STRING, &[7; 8]), value(INTEGER, iterations)].concat());
         let inner = value(OCTET_STRING, &value(SEQUENCE, &parameters(&[0x27, 0x10])));

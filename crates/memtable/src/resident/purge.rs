@@ -9,7 +9,7 @@ use std::ops::Bound;
 use memtrie::{Bounds, Direction, Edit, Writer};
 use model::{DeletionTime, Row, Table};
 
-use crate::branch::behind_row;
+use crate::branch::after_row;
 use crate::layout::{
     Header, Layout, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, RowEdits, read_deletion, write_deletion,
 };
@@ -183,12 +183,12 @@ impl PurgeScan<'_, '_> {
         let suffix = &key[changes.path.len()..];
         match suffix.first() {
             // These pieces belong to the header.
-            Some(&PIECE_BRANCH) => return Some(behind_row(&key[..=changes.path.len()])),
+            Some(&PIECE_BRANCH) => return Some(after_row(&key[..=changes.path.len()])),
             Some(&RANGE_BRANCH) => self.range(changes, suffix, stored),
             Some(&ROW_DELETION_BRANCH) => self.row_deletion(changes, suffix, stored),
             _ if self.layout.is_piece(stored) => {
                 self.large_row(changes, key, stored);
-                return Some(behind_row(key));
+                return Some(after_row(key));
             }
             _ => self.row(changes, suffix, stored),
         }

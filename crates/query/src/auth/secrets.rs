@@ -18,12 +18,12 @@ const HASH: &str = "salted_hash";
 /// cut after the name of the table if it writes to `system_auth.roles`, where hashes of passwords are kept, or compares
 /// such hashes with its own. The rest has no comments, because one of them may be a password that was not to be set.
 pub fn without_passwords(text: &str) -> Cow<'_, str> {
-    let (password, roles) = (place_behind(PASSWORD, text), place_behind(ROLES, text));
+    let (password, roles) = (end_of(PASSWORD, text), end_of(ROLES, text));
     if password.is_none() && roles.is_none() {
         return Cow::Borrowed(text);
     }
-    let has = |word| place_behind(word, text).is_some();
-    let compares_hashes = |end: &usize| place_behind(HASH, &text[*end..]).is_some();
+    let has = |word| end_of(word, text).is_some();
+    let compares_hashes = |end: &usize| end_of(HASH, &text[*end..]).is_some();
     let end = match cql::parse(text).map(|parsed| parsed.statement) {
         // The text may be a wrong statement about a role, or a wrong write to the table of roles. Other texts that are
         // not statements, such as error messages, are not cut.
@@ -43,7 +43,7 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
 }
 
 /// The end of the first occurrence of a word of ASCII letters, in any case.
-fn place_behind(word: &str, text: &str) -> Option<usize> {
+fn end_of(word: &str, text: &str) -> Option<usize> {
     let place = text.as_bytes().windows(word.len()).position(|found| found.eq_ignore_ascii_case(word.as_bytes()))?;
     Some(place + word.len())
 }

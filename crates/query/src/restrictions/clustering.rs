@@ -202,7 +202,7 @@ impl ClusteringRestrictions {
     }
 
     /// The restrictions after those.
-    pub(super) fn behind_equal(&self, count: usize) -> &[ClusteringRestriction] {
+    pub(super) fn after_equal(&self, count: usize) -> &[ClusteringRestriction] {
         self.restrictions.get(count..).unwrap_or_default()
     }
 

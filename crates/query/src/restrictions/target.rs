@@ -31,7 +31,7 @@ impl Restrictions {
     /// The target of the clause. All shortcuts of reads and writes are based on it.
     pub fn target(&self) -> Target {
         let Some(leading) = self.leading_values() else { return Target::Ranges };
-        let rest = self.clustering.behind_equal(leading.clustering.len());
+        let rest = self.clustering.after_equal(leading.clustering.len());
         let is_whole = leading.clustering.is_empty() || leading.gives_row(&self.table);
         match rest {
             _ if self.filters() => Target::Ranges,

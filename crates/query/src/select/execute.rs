@@ -152,7 +152,7 @@ impl SelectPlan {
     fn resumed(&self, slices: &Slices, state: Option<&PagingState>) -> Option<Segment> {
         let state = state.filter(|state| !state.partition_done)?;
         let slices = match &state.clustering {
-            Some(clustering) => after(slices, clustering, &self.table, self.ordering.is_reversed),
+            Some(clustering) => slices_after(slices, clustering, &self.table, self.ordering.is_reversed),
             None => slices.clone(),
         };
         Some(Segment { keys: KeyRange::Single(PartitionKey::new(&state.key)), slices, is_resumed: true })
@@ -169,7 +169,7 @@ impl SelectPlan {
         let segment = |keys, slices| Segment { keys, slices, is_resumed: false };
         let keys = match partitions {
             Partitions::Range(range) => {
-                page.read(segment(behind(range, state), slices))?;
+                page.read(segment(range_after(range, state), slices))?;
                 return Ok(());
             }
             Partitions::Keys(keys) => keys.as_slice(),
@@ -277,7 +277,7 @@ pub(super) fn bind_limit(term: Option<&Term>, execution: &Execution<'_>) -> Resu
 }
 
 /// The part of a range after the partition in which a page ended.
-fn behind(range: &KeyRange, state: Option<&PagingState>) -> KeyRange {
+fn range_after(range: &KeyRange, state: Option<&PagingState>) -> KeyRange {
     match (range, state) {
         (KeyRange::Range { end, .. }, Some(state)) => {
             let start = KeyBound::Key { key: PartitionKey::new(&state.key), inclusive: false };
@@ -288,7 +288,7 @@ fn behind(range: &KeyRange, state: Option<&PagingState>) -> KeyRange {
 }
 
 /// The part of `slices` after a clustering, in reading order.
-fn after(slices: &Slices, clustering: &[u8], table: &Table, is_reversed: bool) -> Slices {
+fn slices_after(slices: &Slices, clustering: &[u8], table: &Table, is_reversed: bool) -> Slices {
     let comparator = table.comparator();
     let side = if is_reversed { Side::Before } else { Side::After };
     let bound = ClusteringBound::new(clustering.to_vec(), side);

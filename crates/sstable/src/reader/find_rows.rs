@@ -230,7 +230,7 @@ impl Rows<'_> {
             let mut last = None;
             let mut position = self.go_near(from, self.slice.end)?;
             while let Some(head) = self.head(position)? {
-                if self.is_behind_end(&head) {
+                if self.is_after_end(&head) {
                     break;
                 }
                 self.trail.pass(position, self.open, self.clustering, head.weight());
@@ -279,7 +279,7 @@ impl Rows<'_> {
     }
 
     /// Whether it is after the slice.
-    fn is_behind_end(&self, head: &UnfilteredHead) -> bool {
+    fn is_after_end(&self, head: &UnfilteredHead) -> bool {
         let Edge { prefix, weight } = self.slice.end;
         self.comparator.compare_positions(self.clustering, head.weight(), prefix, weight).is_ge()
     }

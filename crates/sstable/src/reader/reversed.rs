@@ -110,7 +110,7 @@ impl SSTableCursor {
         let mut sought = false;
         while let Some(below) = self.below.clone() {
             let head = self.read_head_below(&below)?;
-            if !self.is_behind(&head, &target) {
+            if !self.is_after(&head, &target) {
                 break;
             }
             if !sought && from - below.start > WALK_BYTES {
@@ -220,7 +220,7 @@ impl SSTableCursor {
         }
         while position < limit {
             let head = self.read_head(position)?;
-            if head.is_end() || up_to.is_some_and(|up_to| self.is_behind(&head, up_to)) {
+            if head.is_end() || up_to.is_some_and(|up_to| self.is_after(&head, up_to)) {
                 break;
             }
             self.trail.pass(position, self.open, &self.clustering, head.weight());
@@ -236,7 +236,7 @@ impl SSTableCursor {
     }
 
     /// Whether the unfiltered whose head was read last is after a position.
-    fn is_behind(&self, head: &UnfilteredHead, up_to: &UpTo<'_>) -> bool {
+    fn is_after(&self, head: &UnfilteredHead, up_to: &UpTo<'_>) -> bool {
         let comparator = self.reader.table().comparator();
         let order = comparator.compare_positions(&self.clustering, head.weight(), up_to.prefix, up_to.weight);
         order == Ordering::Greater || order == Ordering::Equal && !up_to.inclusive

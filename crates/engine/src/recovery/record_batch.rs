@@ -14,7 +14,7 @@ use crate::shared::{Catalog, Shared};
 
 /// The number of records that are looked up in memtables together before they are applied.
 const RECORDS_TOGETHER: usize = 64;
-/// A bunch ends earlier when its records reach this size, bytes.
+/// A batch ends earlier when its records reach this size, bytes.
 const BUNCH_SIZE: usize = 64 << 10;
 
 /// The properties of a table that matter when its records are read.
@@ -40,7 +40,7 @@ impl<'s> Known<'s> {
 
 /// Records that are applied together.
 #[derive(Default)]
-pub(crate) struct Bunch {
+pub(crate) struct RecordBatch {
     /// The records, contiguous. In their source they are scattered, and each would cost a cache miss.
     bytes: Vec<u8>,
     /// The end of each record in `bytes`, and its position in the log.
@@ -48,8 +48,8 @@ pub(crate) struct Bunch {
     updates: ReadUpdates,
 }
 
-impl Bunch {
-    /// Takes the next records. Returns false when `records` ends; this bunch may then hold the last of them.
+impl RecordBatch {
+    /// Takes the next records. Returns false when `records` ends; this batch may then hold the last of them.
     pub fn gather<'r>(&mut self, records: &mut impl Iterator<Item = (&'r [u8], LogPosition)>) -> bool {
         self.bytes.clear();
         self.ends.clear();
