@@ -26,11 +26,10 @@ mod values;
 
 use std::sync::Arc;
 
-use cql::ast::BatchKind;
 use engine::{BorrowedSchema, EngineError, PendingWrite, Turn};
 use model::{Mutation, TableId};
 use protocol::response::write_void;
-use protocol::{ErrorResponse, MetadataForm, ResultMetadata, RowsWriter};
+use protocol::{BatchKind, ErrorResponse, MetadataForm, ResultMetadata, RowsWriter};
 use types::Token;
 
 use crate::auth::{self, without_passwords};

@@ -16,7 +16,7 @@ use super::space::{Space, coordinates};
 use super::width;
 use crate::paged::{Origin, PagedWriter, stopped};
 
-/// The sizes from which a file has graphs and further segments.
+/// The limits that decide when a segment ends, and when it has a graph.
 #[derive(Clone, Copy, Debug)]
 pub struct VectorOptions {
     /// The size of vectors and keys that are held in memory, bytes. At this size a segment is written.

@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use cql::ast::BatchKind;
 use engine::{BorrowedSchema, Turn};
-use protocol::{BatchStatement, Value, WriteType};
+use protocol::{BatchKind, BatchStatement, Value, WriteType};
 
 use super::derived::{Modifying, takes_a_thread};
 use super::request::OwnedRequest;
@@ -30,16 +29,11 @@ struct Unprepared {
 impl Processor {
     pub(super) fn begin_batch(
         self: &Arc<Self>,
-        kind: protocol::BatchKind,
+        kind: BatchKind,
         entries: &[BatchEntry<'_>],
         request: &Request<'_>,
         control: Control<'_>,
     ) -> Outcome {
-        let kind = match kind {
-            protocol::BatchKind::Logged => BatchKind::Logged,
-            protocol::BatchKind::Unlogged => BatchKind::Unlogged,
-            protocol::BatchKind::Counter => BatchKind::Counter,
-        };
         let mut values = Vec::new();
         match self.prepare_parts(entries, request, &mut values) {
             Ok(parts) => {

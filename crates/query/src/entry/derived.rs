@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use cql::ast::BatchKind;
 use engine::{Derive, Derived, EngineError, Turn};
 use model::{Mutation, PartitionUpdate, TableId};
-use protocol::MetadataForm;
+use protocol::{BatchKind, MetadataForm};
 use types::Token;
 
 use super::batch::Parts;

@@ -1,7 +1,8 @@
 //! BATCH in CQL and in the protocol.
 
-use cql::ast::{Batch, BatchKind, Modification as RawModification, Statement};
+use cql::ast::{self, Batch, Modification as RawModification, Statement};
 use model::{Mutation, TableId};
+use protocol::BatchKind;
 use types::Token;
 
 use super::attributes::Attributes;
@@ -36,9 +37,14 @@ pub(crate) fn prepare_batch(batch: Batch, preparing: &mut Preparing<'_>) -> Resu
         statements.push(prepare_modification(statement, preparing)?);
     }
     let attributes = Attributes::prepare(&batch.attributes, "[batch]", "[batch]", preparing)?;
+    let kind = match batch.kind {
+        ast::BatchKind::Logged => BatchKind::Logged,
+        ast::BatchKind::Unlogged => BatchKind::Unlogged,
+        ast::BatchKind::Counter => BatchKind::Counter,
+    };
     let all: Vec<&ModificationPlan> = statements.iter().collect();
-    validate(batch.kind, &attributes, &all)?;
-    Ok(BatchPlan { kind: batch.kind, attributes, statements })
+    validate(kind, &attributes, &all)?;
+    Ok(BatchPlan { kind, attributes, statements })
 }
 
 impl BatchPlan {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use cql::ast::BatchKind;
 use model::{Clusterings, ColumnData, Mutation, PartitionUpdate, Row, Table};
+use protocol::BatchKind;
 
 use crate::QueryError;
 use crate::execution::Execution;

@@ -7,12 +7,11 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use cql::ast::BatchKind;
 use model::{
     Cell, Column, ColumnData, ColumnKind, DeletionTime, Liveness, Mutation, PartitionKey, PartitionUpdate,
     PartitionUpdateBuilder, Row, RowBuilder, Slice, Slices, Table,
 };
-use protocol::ResultColumns;
+use protocol::{BatchKind, ResultColumns};
 use types::collection;
 
 use super::applied::{answer, applied_cell, applied_spec};

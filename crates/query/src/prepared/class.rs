@@ -1,7 +1,6 @@
 //! The class of a statement. It decides the time limit, and whether the statement goes to the blocking pool.
 
-use cql::ast::BatchKind;
-use protocol::WriteType;
+use protocol::{BatchKind, WriteType};
 
 use super::Work;
 use crate::Need;
