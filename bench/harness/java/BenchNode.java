@@ -24,9 +24,10 @@ import org.apache.cassandra.service.StorageService;
 /**
  * A Cassandra node that is steered through standard input, as the oracle's, with what benchmarks ask.
  *
- * One command per line, words separated by tabs; one answer line per command, "ok ..." or "error ...":
- * flush KEYSPACE TABLE, compact KEYSPACE TABLE, import KEYSPACE TABLE DIRECTORY, sstables KEYSPACE TABLE, lz4 FILE CHUNK_LENGTH
- * (nanoseconds of the thread to compress and to decompress the file in chunks), memtable KEYSPACE TABLE (bytes on and off heap, flushes so far), gc (milliseconds so far)
+ * One command per line, words separated by tabs; one answer line per command, "ok ..." or "error ...": flush KEYSPACE
+ * TABLE, compact KEYSPACE TABLE, import KEYSPACE TABLE DIRECTORY, sstables KEYSPACE TABLE, lz4 FILE CHUNK_LENGTH
+ * (nanoseconds of the thread to compress and to decompress the file in chunks), memtable KEYSPACE TABLE (bytes on and
+ * off heap, flushes so far), gc (milliseconds so far)
  */
 public class BenchNode
 {

@@ -36,9 +36,9 @@ import org.apache.cassandra.utils.concurrent.ImmediateFuture;
 import org.apache.cassandra.utils.concurrent.OpOrder;
 
 /**
- * Cassandra's memtables in process, by the interface that its storage engine uses: MemtableBench COUNT KIND, KIND trie or skiplist. So many
- * partitions of one row with a value of 100 bytes; updates are made beforehand. One line of JSON per figure, in the thread's processor time.
- * The compiler is warmed up first. Answers are checked.
+ * Cassandra's memtables in process, by the interface that its storage engine uses: MemtableBench COUNT KIND, KIND trie
+ * or skiplist. So many partitions of one row with a value of 100 bytes; updates are made beforehand. One line of JSON
+ * per figure, in the thread's processor time. The compiler is warmed up first. Answers are checked.
  */
 public class MemtableBench
 {

@@ -10,8 +10,9 @@ import org.apache.cassandra.dht.Murmur3Partitioner;
 import org.apache.cassandra.io.compress.BufferType;
 
 /**
- * Cassandra's memtable trie and the skip list of its older memtable under the keys of the Rust peers: TrieBench COUNT KIND, KIND trie or
- * skiplist. One line of JSON per figure, in the thread's processor time. The compiler is warmed up first. Answers are checked.
+ * Cassandra's memtable trie and the skip list of its older memtable under the keys of the Rust peers: TrieBench COUNT
+ * KIND, KIND trie or skiplist. One line of JSON per figure, in the thread's processor time. The compiler is warmed up
+ * first. Answers are checked.
  */
 public class TrieBench
 {

@@ -117,7 +117,10 @@ public final class CqlBinding extends DB {
         return write(table, key, values);
     }
 
-    /** INSERT and UPDATE are one thing in CQL; updates are sent as inserts of some columns, as YCSB's own binding has them apart only in text. */
+    /**
+     * INSERT and UPDATE are one thing in CQL; updates are sent as inserts of some columns, as YCSB's own binding has
+     * them apart only in text.
+     */
     @Override
     public Status insert(String table, String key, Map<String, ByteIterator> values) {
         return write(table, key, values);
