@@ -1,8 +1,8 @@
 """python -m bench.harness [--quick] [--check] [--note TEXT] [--no-record] [--length LENGTH] [SCENARIO ...]
 
 Runs scenarios against Espalier and Cassandra, prints tables and bars, writes a record per scenario to bench/record/ and one report to
-bench/out/. Scenarios that are named are run in full, all of them in half an hour; with --quick what is named takes as long as among all, and
-all take five minutes. With --check the exit status is 1 when a bar is missed.
+bench/out/. Scenarios that are named run in full length. Without names, all run, in half an hour. With --quick, all take five minutes, and a named one
+as long as it takes among all. With --check the exit status is 1 when a bar is missed.
 """
 
 import argparse
@@ -81,7 +81,7 @@ LENGTH_NOTES = {Length.SHORT: ["SHORT: shorter rounds than a record should have.
 
 
 def keep(outcome: Outcome, text: str, name: str) -> None:
-    """Beside the records of the same day, not in their place."""
+    """Writes a record without replacing one of the same day."""
     RECORDS.mkdir(parents=True, exist_ok=True)
     stem = record.free_stem(RECORDS, name)
     (RECORDS / f"{stem}.txt").write_text(text)

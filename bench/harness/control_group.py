@@ -10,7 +10,7 @@ REMOVAL_SECONDS = 5
 
 
 class ControlGroup:
-    """Memory for the processes that are added. A context: at its end they have ended, and the group is gone."""
+    """Limits the memory of the processes that are added. A context manager: at its end the processes are ended and the group is removed."""
 
     def __init__(self, limit_mb: int):
         """Raises OSError where no such group can be made: that takes root, and a kernel and a container that allow it."""
@@ -23,7 +23,7 @@ class ControlGroup:
         (self.path / ("memory.limit_in_bytes" if is_first else "memory.max")).write_text(str(limit_mb << 20))
 
     def add(self, pid: int) -> None:
-        """Counts memory that the process takes from now on, and none that it has already."""
+        """Counts memory that the process takes from now on, but not the memory that it has already."""
         (self.path / "cgroup.procs").write_text(str(pid))
 
     def __enter__(self) -> "ControlGroup":

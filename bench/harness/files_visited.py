@@ -26,7 +26,7 @@ OURS = re.compile(r"^(?!.*/stdarch/).*\bcrates/(\w+/src/.*\.rs)$")
 
 @dataclass
 class Visit:
-    """What an operation takes of a file."""
+    """The part of a file that an operation visits."""
 
     lines: int
     instructions: float
@@ -41,7 +41,7 @@ def line_costs(dump: Iterable[str]) -> Counter[tuple[str, int]]:
         key, is_field, value = row.strip().partition("=")
         if is_field and key in ("fl", "fi", "fe", "cfi", "cfl"):
             number, name = NAME.match(value).groups()
-            # A name is written out once, and is a number from there on.
+            # A name is written out once. Later it is a number.
             names.setdefault(number, name or "")
             file = names[number] if key in ("fl", "fi", "fe") else file
         elif key == "calls":
@@ -57,7 +57,7 @@ def line_costs(dump: Iterable[str]) -> Counter[tuple[str, int]]:
 
 
 def visits(short: Counter[tuple[str, int]], long: Counter[tuple[str, int]], operations: int) -> dict[str, Visit]:
-    """What each of our files takes of an operation, from two runs of which the longer has so many operations more."""
+    """The visits of each of our files by an operation, from two runs that differ by this number of operations."""
     found: defaultdict[str, Visit] = defaultdict(lambda: Visit(0, 0.0))
     for (file, line), count in long.items():
         per_operation = (count - short[file, line]) / operations

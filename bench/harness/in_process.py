@@ -22,7 +22,7 @@ def binary(program: str) -> Path:
 
 
 def figures(command: list) -> list[dict]:
-    """What a program prints: an object of JSON on a line."""
+    """Runs a program, and returns what it prints: an object of JSON on a line."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     if done.returncode != 0:
         raise RuntimeError(f"{Path(command[0]).name}: {done.stderr.strip()}")

@@ -1,5 +1,5 @@
-"""What an operation costs in instructions of the server's own, from the bytes that the socket gave to those that it takes: a figure that is the same
-on every machine, however busy. Counted by valgrind's callgrind, where there is one; it runs the server some fifty times slower.
+"""The instructions that the server itself executes for an operation, from the request's bytes to the answer's. The figure is the same on every
+machine, however busy. Counted by valgrind's callgrind, where there is one; it runs the server some fifty times slower.
 
     python -m bench.harness.instructions [--roles] [FUNCTIONS]
 
@@ -27,7 +27,7 @@ TOOL = ("valgrind", "--tool=callgrind", "--instr-atstart=no", "--separate-thread
 
 
 class Counted(Espalier):
-    """A node whose instructions are counted while it is asked to."""
+    """A node whose instructions can be counted."""
 
     def launch(self) -> None:
         self.under = (*TOOL, f"--callgrind-out-file={self.directory / 'callgrind.out'}")
@@ -59,7 +59,7 @@ class WithRoles(Counted):
         return super().start(authenticator="PasswordAuthenticator", authorizer="CassandraAuthorizer", credentials_validity="1h", **settings)
 
     def let_in(self) -> None:
-        """Clients log in as a role of theirs from here on."""
+        """Makes clients log in as an ordinary role from now on."""
         execute(self, "CREATE ROLE counted WITH LOGIN = true AND PASSWORD = 'counted'",
                 *(f"GRANT {permission} ON KEYSPACE {KEYSPACE} TO counted" for permission in ("SELECT", "MODIFY")))
         self.login = ("counted", "counted")
@@ -88,8 +88,8 @@ def per_operation(connections: tuple[int, ...] = (2,), functions: int = 0, kind:
 
 
 def annotated(dump, operations: int) -> list[str]:
-    """What each function takes of an operation, without those that it calls, most first. (The percentages that callgrind_annotate prints are of
-    the difference to the dump before.)"""
+    """The instructions of each function for an operation, without those of the functions that it calls, most first. (The percentages that
+    callgrind_annotate prints are of the difference to the dump before.)"""
     done = subprocess.run(["callgrind_annotate", "--threshold=100", "--auto=no", str(dump)], check=True, capture_output=True, text=True)
     found = re.findall(r"^ *([\d,]+) \([^)]*\) +(?! *PROGRAM)(.*)$", done.stdout, re.MULTILINE)
     return [f"{int(count.replace(',', '')) / operations:8.0f}  {function[:150]}" for count, function in found]

@@ -1,14 +1,14 @@
-"""How long a run is. Every scenario says in one place what that means for it."""
+"""The length of a run. Every scenario says in one place what the length means for it."""
 
 import enum
 
 
 class Length(enum.Enum):
-    # A scenario asked for by its name: what records are made of.
+    # A scenario that was named. Records have this length.
     FULL = "full"
     # All scenarios in half an hour.
     SHORT = "short"
-    # All scenarios in five minutes: that everything works, and the order of figures.
+    # All scenarios in five minutes, to see that everything works, and the order of magnitude of the figures.
     SMOKE = "smoke"
 
     @classmethod

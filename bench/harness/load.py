@@ -28,7 +28,7 @@ class Run:
     gc_seconds: float
     # Processor time of all other processes during the run, as a share of one core.
     others_cores: float
-    # What the host of a virtual machine kept of its processors meanwhile, as a share of one core.
+    # The processor time that the host of a virtual machine withheld during the run, as a share of one core.
     stolen_cores: float
     load: dict = field(repr=False)
 
@@ -76,7 +76,7 @@ class Run:
 
 
 class WrongAnswers(Exception):
-    """The server failed, or answered what cannot be right."""
+    """The server failed, or gave a wrong answer."""
 
 
 def run(node, keyspace: str, workload: dict, seed: int = 1, connections: int = 2, in_flight: int = 128, reads_percent: int = 0,
@@ -112,7 +112,7 @@ def busy_seconds() -> float:
 
 
 def stolen_seconds() -> float:
-    """Time in which the machine wanted a processor and its host gave it to another machine."""
+    """Time in which the machine had work for a processor that its host gave to another machine."""
     with open("/proc/stat") as stat:
         return int(stat.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
 

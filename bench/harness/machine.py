@@ -13,19 +13,19 @@ CORES_TO_PART = 4
 
 
 def cores_apart() -> tuple[set[int], set[int]]:
-    """The cores of a server and those of its client: halves where there are enough, else all for both."""
+    """The cores of a server and those of its client: a half each if there are enough, otherwise all for both."""
     cores = sorted(os.sched_getaffinity(0))
     middle = len(cores) // 2
     return (set(cores[:middle]), set(cores[middle:])) if len(cores) >= CORES_TO_PART else (set(cores), set(cores))
 
 
 def pin(pid: int, cores: set[int]) -> None:
-    """Keeps a process to these cores: its threads, and those they will start."""
+    """Restricts a process to these cores, with its threads and those that they will start."""
     for thread in os.listdir(f"/proc/{pid}/task"):
         try:
             os.sched_setaffinity(int(thread), cores)
         except ProcessLookupError:
-            pass  # It has ended.
+            pass  # The process has ended.
 
 
 def facts() -> dict[str, str]:
@@ -65,7 +65,7 @@ def disk() -> str:
 
 def commit() -> str:
     revision = first_line("git", "rev-parse", "--short=12", "HEAD")
-    # Records are what a run writes: those of an earlier one say nothing of the programs.
+    # A run writes records, so records of an earlier run are no change of the programs.
     changed = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/record"],
                              cwd=places.ROOT, capture_output=True, text=True)
     return revision + (" with changes that are not committed" if changed.stdout.strip() else "")

@@ -1,4 +1,4 @@
-"""What a scenario hands back: tables, bars, plots."""
+"""The result of a scenario: tables, bars, plots."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Bar:
-    """A figure the issues ask for. `wanted` is "<=" or ">=" with `limit`."""
+    """A figure that an issue asks for. `wanted` is "<=" or ">=" with `limit`."""
 
     name: str
     value: float
@@ -64,7 +64,7 @@ def spread(values) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that say something."""
+    """The number with three significant digits."""
     if value != value:
         return "–"
     if abs(value) >= 100:

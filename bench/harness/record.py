@@ -7,7 +7,7 @@ from bench.harness.outcome import Outcome, Table, number
 
 
 def free_stem(directory: Path, name: str) -> str:
-    """The name, or with the least number that no record has yet."""
+    """The name if no record has it yet, otherwise the name with the least free number."""
     stems = (name if number == 1 else f"{name}-{number}" for number in count(1))
     return next(stem for stem in stems if not (directory / f"{stem}.txt").exists())
 

@@ -14,7 +14,7 @@ div{overflow-x:auto}tr>*{white-space:nowrap}ul{list-style:none;padding:0}
 svg{margin:.5em;background:#fcfcfc;border:1px solid #eee}dl{display:grid;grid-template-columns:max-content 1fr;gap:.1em 1em}dt{color:#666}dd{margin:0}"""
 # A longer title is written smaller.
 TITLE_CHARACTERS = 75
-# Of a line with so few points each is marked.
+# The points of a line with so few of them are marked.
 POINTS_MARKED = 20
 
 

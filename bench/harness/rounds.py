@@ -1,4 +1,4 @@
-"""Interleaved rounds: A B, B A, A B, … so that what drifts meets both alike."""
+"""Interleaved rounds: A B, B A, A B, … so that a drift of the machine affects both in the same way."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ from bench.harness import load
 from bench.harness.outcome import Plot, Table, median, spread
 
 
-# The machine is quiet if all processes together use less of a core for so long.
+# The machine is quiet if all processes together use less than this share of a core for this time.
 QUIET_CORES, QUIET_LOOK_SECONDS = 0.15, 0.2
 
 
@@ -22,7 +22,7 @@ class System:
 
 
 class Progress:
-    """A line on the terminal that says where we are."""
+    """The line on the terminal that shows the progress."""
 
     def __init__(self, scenario: str, steps: int):
         self.scenario, self.steps, self.done, self.started = scenario, steps, 0, time.monotonic()
@@ -39,8 +39,8 @@ class Progress:
 
 
 def interleaved(systems: list[System], rounds: int, one_run, progress: Progress, what: str) -> dict[str, list]:
-    """Calls `one_run(system, round)` for every system in every round; the results by system, in the order of the rounds. Where there is but one
-    round, nothing is waited for: it is not for its figures."""
+    """Calls `one_run(system, round)` for every system in every round; the results by system, in the order of the rounds. With a single round there
+    are no waits, because its figures do not matter."""
     results = {system.name: [] for system in systems}
     for round_number in range(rounds):
         for system in systems if round_number % 2 == 0 else reversed(systems):
@@ -52,8 +52,8 @@ def interleaved(systems: list[System], rounds: int, one_run, progress: Progress,
 
 
 def until_quiet(seconds: float = 0.5) -> None:
-    """Waits until servers have ended what they were loaded with, as compiling, merging and collecting, which else is at the expense of the
-    one that is measured next; at most so long."""
+    """Waits until servers have ended the work that a load has caused, such as compiling, merging and collecting garbage, so that it does not affect
+    the next measurement. Gives up after this time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         before = load.busy_seconds()
@@ -89,12 +89,12 @@ def throughput(runs: list[load.Run]) -> float:
 
 
 def best(by_system: dict[str, list[load.Run]], prefix: str = "cassandra") -> str:
-    """Of the systems whose names begin so, the one of the greatest throughput: what others are compared with."""
+    """The system with the greatest throughput among those whose names begin with this. Others are compared with it."""
     return max((system for system in by_system if system.startswith(prefix)), key=lambda system: throughput(by_system[system]))
 
 
 def whose(by_system: dict[str, list[load.Run]]) -> str:
-    """What `best` is called in the name of a bar."""
+    """The name of the `best` system in the name of a bar."""
     return "Cassandra's" if len(by_system) == 2 else f"the better Cassandra's ({best(by_system)})"
 
 
@@ -103,7 +103,7 @@ def percentile(runs: list[load.Run], which: str) -> float:
 
 
 def middle(runs: list[load.Run]) -> load.Run:
-    """The run of median throughput, for the plots."""
+    """The run with the median throughput, for the plots."""
     return sorted(runs, key=lambda run: run.throughput)[len(runs) // 2]
 
 

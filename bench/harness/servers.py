@@ -62,8 +62,8 @@ ONE_CLIENT_AT_A_TIME = ("native_transport_max_threads:", "concurrent_reads:", "c
                           "counter_cache_size:")
 
 
-# Two threads that serve requests cost less than 128 under some loads where there are two cores. Cassandra is judged by
-# what suits it better.
+# On two cores, two threads that serve requests cost less than 128 under some loads. The better setting is used for
+# Cassandra.
 FEW_THREADS = {"native_transport_max_threads": "2"}
 TWO_THREADS = {"cassandra, 2 threads": FEW_THREADS}
 
@@ -83,7 +83,7 @@ class Cassandra(oracle.Cassandra):
               plugin: Path | None = None, discarding: Path | None = None, **settings: str) -> "Cassandra":
         """`settings`: more keys of cassandra.yaml. `plugin`: the jar of our memtables and of our engine, whose log is synced as Cassandra's.
         `discarding`: the classes of memtables that keep nothing."""
-        # Off as Cassandra ships; with it a block that is read again need not be decompressed again.
+        # Cassandra's default is off. With it, a block that is read again need not be decompressed again.
         settings = {"file_cache_enabled": "true", **settings}
         compile_java()
         directory = places.run_directory("bench-cassandra")

@@ -7,7 +7,7 @@ from bench.harness.length import Length
 from bench.harness.rounds import System
 from bench.harness.servers import Cassandra, Espalier
 
-# What a load needs on servers that have been warmed up with another.
+# The warm-up of a load on servers that were warmed up with another load.
 LATER_WARMUP_SECONDS = 1
 
 
@@ -37,7 +37,7 @@ class Session:
             raise
 
     def warmup(self, seconds: float) -> float:
-        """How long a pair is to be warmed up that needs so long when it has just started."""
+        """The time to warm up a pair of servers that would need this time when they have just started."""
         return min(seconds, LATER_WARMUP_SECONDS) if self.is_warm else seconds
 
     def close(self) -> None:

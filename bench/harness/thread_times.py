@@ -24,6 +24,6 @@ def seconds_by_kind(pid: int) -> dict[str, float]:
 
 
 def between(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """What was used between two readings, the most first."""
+    """The processor time between two readings, the most first."""
     used = {kind: seconds - before.get(kind, 0.0) for kind, seconds in after.items()}
     return dict(sorted(used.items(), key=lambda item: -item[1]))

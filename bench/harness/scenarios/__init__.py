@@ -3,7 +3,7 @@
 from bench.harness.scenarios import (cassandra, columns, commitlog, commitlog_paper, conditions, counters, indexes, inmemory, inmemory_exhausted,
                                      latency, memory, memtrie, skew, sstables, start, sustained, throughput, tls, vectors, ycsb)
 
-# Those that share servers come first.
+# The scenarios that share servers come first.
 SCENARIOS = {
     "throughput": throughput.run,
     "latency": latency.run,
@@ -32,9 +32,9 @@ SCENARIOS = {
 }
 # In a smoke run these share servers, which end with the last of them.
 SHARING = ("throughput", "latency", "skew", "columns", "ycsb")
-# What runs when no name is given.
+# The scenarios that run when none is named.
 ONLY_BY_NAME = ("commitlog-paper", "inmemory", "inmemory-exhausted", "tls", "conditions", "counters", "indexes", "vectors", "vectors-wide",
                 "cassandra", "cassandra-2gib", "cassandra-4gib", "cassandra-floor")
 BY_DEFAULT = [name for name in SCENARIOS if name not in ONLY_BY_NAME]
-# Those of `bench/src/bin` that a scenario runs.
+# The programs of `bench/src/bin` that a scenario runs.
 PROGRAMS = {"skew": ["skew"], "commitlog": ["commitlog"], "memtrie": ["memtrie", "memtable"], "inmemory": ["inmemory"]}

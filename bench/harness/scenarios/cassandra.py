@@ -111,7 +111,7 @@ def with_heap(name: str, heap_mb: int, session: Session) -> Outcome:
 
 
 def run_floor(session: Session) -> Outcome:
-    """What a node spends on a write to a memtable that keeps nothing (DiscardingMemtable.java), beside the others: no memtable can save it."""
+    """The cost of a write to a memtable that keeps nothing (DiscardingMemtable.java), beside the others: no memtable can save this cost."""
     plan = PLANS[session.length]
     outcome = Outcome("cassandra-floor", settings={
         "load": f"new partitions as in `cassandra`, {plan.partitions:,} in a round; a memtable that keeps nothing beside the stock trie and ours",
@@ -144,7 +144,7 @@ def start(heap_mb: int, **settings) -> Cassandra:
 
 
 def best_stock(heap_mb: int, plan: Plan, outcome: Outcome) -> dict:
-    """The settings of Cassandra's memtables that take most new partitions."""
+    """The settings of Cassandra's memtables with the greatest throughput of new partitions."""
     warmup, seconds = plan.trial_seconds
     if not seconds:
         return {"memtable": "trie"}
@@ -285,7 +285,7 @@ def compile_java(directory: Path) -> None:
 
 
 def heap_per_row(directory: Path, allocation: str, of_a_partition: int) -> str:
-    """What HeapPerRow.java prints."""
+    """The output of HeapPerRow.java."""
     oracle.write_configuration(directory, *places.free_ports(3), False)
     configuration = directory / "cassandra.yaml"
     configuration.write_text(configuration.read_text().replace("memtable_allocation_type: offheap_objects", f"memtable_allocation_type: {allocation}"))
@@ -301,7 +301,7 @@ def bytes_of_rows(printed: str, of_a_partition: int) -> list[list]:
 
 
 def bytes_of_classes(printed: str) -> list[tuple[str, str, float]]:
-    """The memtable, a class of objects, and what a row takes of it on the heap."""
+    """A memtable, a class of objects, and the bytes of them on the heap for each row."""
     found = re.findall(r"^  (skip list|trie|ours), (\S+): ([\d.]+) bytes of a row$", printed, re.MULTILINE)
     return [(memtable, name, float(taken)) for memtable, name, taken in found]
 

@@ -1,7 +1,7 @@
 """Rows of 10, 50 and 100 columns, plain and as a frozen UDT, after *Impacts of many columns in a Cassandra table*. A quarter of an hour, a third of it for filling.
 
-What is read lies in memory first, and in tables after a flush. A read takes the newest 20 rows of a partition, every column listed or `*`;
-a write makes a new row. Half and half at a fixed rate says what waiting costs."""
+Reads are from memory first, and from tables after a flush. A read takes the newest 20 rows of a partition, every column listed or `*`;
+a write makes a new row. Half and half at a fixed rate shows what waiting costs."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ KEYSPACE = "columns"
 # Columns and the characters of each: about the same bytes in a row.
 SHAPES = ((10, 150), (50, 30), (100, 15))
 KINDS = [(columns, size, udt) for columns, size in SHAPES for udt in (False, True)]
-# Those that bars are about.
+# The rows that the bars are about.
 BARRED = [(10, 150, False), (100, 15, False), (100, 15, True)]
-# What our writes are compared with are Cassandra's of this kind, by the better of two; its reads cost the same with
-# either. One that only writes needs less room.
+# Our writes are compared with those of Cassandra with these settings, with the better of the two; its reads cost the
+# same with both. A Cassandra that is only written to needs less memory.
 COMPARED = (100, 15, False)
 ONLY_WRITES = {"heap_mb": 3072, "memtable_mb": 1024}
 # On average: partitions are written at random, and one in fifty gets fewer than the 20 that a read takes.
@@ -64,7 +64,8 @@ class Loads:
         what = "writes" if reads_percent < 100 else "reads"
 
         def one(system: System, round_number: int) -> load.Run:
-            # Rows of a run are newer than those of the run before; what only reads meet, nothing writes any more.
+            # The rows of a run are newer than those of the run before. Partitions that are only read are not written
+            # any more.
             return load.run(system.node, KEYSPACE, workload(what, self.partitions, kind, listed), seed=100 + len(self.results) * 10 + round_number,
                             reads_percent=reads_percent, **{"in_flight": 64, "warmup_seconds": 0.2, "seconds": self.seconds, **more})
         name = f"{name}, {name_of(kind)}"
@@ -73,7 +74,7 @@ class Loads:
     def reads(self, where: str, kinds: list[tuple]) -> None:
         for kind in kinds:
             self.run(f"reads, {where}", kind, 100)
-        # The aim of a row that is copied whole concerns us alone.
+        # The bar of rows that are copied as a whole is about Espalier alone.
         for kind in BARRED:
             self.run(f"reads of *, {where}", kind, 100, listed=False, systems=self.systems[1:])
 
@@ -95,8 +96,8 @@ def run(session: Session) -> Outcome:
         loads.reads("memory", kinds)
         for kind in BARRED:
             loads.run("reads at LOCAL_QUORUM, memory", kind, 100, systems=systems[1:], consistency="LOCAL_QUORUM")
-        # Writes find segments in the log to use again, as they do from day to day, and not a log that grows, whose
-        # every segment is written twice.
+        # Writes reuse segments of the log, as they do in steady operation. In a growing log every segment is written
+        # twice.
         for system in systems:
             for kind in kinds:
                 for what in ("reads", "writes"):
@@ -223,7 +224,7 @@ def judge(outcome: Outcome, results: dict, held: list, rate: int) -> Outcome:
 
 
 def by_columns(title: str, unit: str, results: dict, what: str, figure) -> Plot:
-    """The article's: a figure over the number of columns, one line for each system and each way to store a row."""
+    """The article's plot: a figure over the number of columns, with one line for each system and each way to store a row."""
     series: dict[str, list] = {}
     for columns, size, udt in KINDS:
         for system, runs in results.get(f"{what}, {name_of((columns, size, udt))}", {}).items():

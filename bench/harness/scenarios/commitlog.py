@@ -1,4 +1,4 @@
-"""What durability costs: the log alone beside the raw device, then over CQL, each server with its log off, periodic, in groups, in batches
+"""The cost of durability: the log alone beside the raw device, then over CQL, each server with its log off, periodic, in groups, in batches
 and (ours) each write by itself, Cassandra with both kinds of segments, for 1 to 256 clients and records of 100 B, 1 KB and 4 KB; and how
 soon a log is replayed."""
 
@@ -25,7 +25,7 @@ GIB = 1 << 30
 
 @dataclass
 class Record:
-    """What a write carries; the issue's orientation had 80 B, the paper 10 fields of 100 B."""
+    """The content of a write. The issue's orientation had 80 B, the paper 10 fields of 100 B."""
 
     name: str
     table: str
@@ -60,7 +60,7 @@ class Plan:
 SMALL = RECORDS[0]
 FEW, FEWEST = (Record("100 B", "kv", 1, 100, partitions) for partitions in (20_000, 5_000))
 PLANS = {
-    # What is judged has more rounds.
+    # Runs with a bar have more rounds.
     Length.FULL: Plan([(SMALL, 64, 5), (SMALL, 256, 5), (SMALL, 1, 2), (SMALL, 8, 2), (RECORDS[1], 64, 2), (RECORDS[2], 64, 2)],
                       0.8, 0.2, 6, 5, 0.4, GIB),
     Length.SHORT: Plan([(FEW, 64, 5)], 0.7, 0.2, 1.5, 1, 0.15, 32 << 20),
@@ -142,7 +142,7 @@ def judge_alone(outcome: Outcome, figures: dict[tuple[str, str], list[float]]) -
     for outstanding, batch_bytes in ((64, 64 << 10), (1024, 1 << 20)):
         off = f"off, {outstanding} outstanding of 1 KB"
         limit = min(value(off, "operations/s"), outstanding / (1.5 * raw(batch_bytes) / 1e6))
-        # As a connection of the server waits, and as tasks do of which each has its waker.
+        # Waiting as a connection of the server does, and as tasks that have a waker each.
         for row, waiters in ((f"batch, {outstanding} outstanding of 1 KB, one waiter", "one waiter"),
                              (f"batch, {outstanding} outstanding of 1 KB", "each with its waker")):
             what = f"{outstanding} outstanding, {waiters}"
@@ -199,7 +199,7 @@ def written_bytes(node: Espalier) -> int:
 
 
 def judge_replay(outcome: Outcome, replayed: Replayed) -> None:
-    """A small log says nothing of a large one: most of the time is the start's own."""
+    """A small log has no bar: most of the time is that of the start itself."""
     outcome.tables.append(Table("From exec to the first rows after kill -9, and of that the replay as the start's line says",
                                 ["system", "log MiB", "s", "mutations", "replay s", "M mutations/s"],
                                 [["espalier", replayed.written_bytes / 2**20, replayed.seconds, replayed.mutations, replayed.replay_seconds,
@@ -210,7 +210,7 @@ def judge_replay(outcome: Outcome, replayed: Replayed) -> None:
 
 
 def start(stack: ExitStack, length: Length) -> tuple[list[System], dict]:
-    """The off log is a keyspace of the periodic node whose writes skip the log."""
+    """Without a log, a keyspace of the periodic node is used, whose writes skip the log."""
     systems, settings = [], {}
     made = {"kv": tables.KEY_VALUE, "fields10": tables.with_fields(10), "large": tables.KEY_VALUE}
 

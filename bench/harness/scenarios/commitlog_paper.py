@@ -19,8 +19,8 @@ from bench.harness.session import Session
 TABLE_BYTES = 12 << 20
 HEAP_MB, MEMTABLE_MB = 1024, 512
 CLIENTS = 64
-# The paper's twelve settings cross kinds of log with the devices that log and data are on. Rows are called by the kind:
-# the paper's numbers tell settings apart that are the same here.
+# The paper's twelve settings combine kinds of log with the devices of log and data. Rows are named by the kind, because
+# settings that differ only in devices are the same here.
 SETTINGS = [
     ["no log", "cassandra off, espalier off", "yes"],
     ["Cassandra's log, synced by the clock", "cassandra periodic (both kinds of segment files), espalier periodic", "yes"],
@@ -104,7 +104,7 @@ def measure(system: System, shape: Shape, plan: Plan, seed: int, reads_percent: 
 
 
 def prepare(system: System, shape: Shape, plan: Plan) -> None:
-    """The table, filled, and the server warm."""
+    """Fills the table, and warms the server up."""
     for template in shape.made().values():
         tables.servers.execute(system.node, template.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS").format(
             keyspace=system.keyspace, table=shape.table))
@@ -172,7 +172,7 @@ def table_2(outcome: Outcome, plan: Plan) -> None:
 
 
 def without_flushes(outcome: Outcome, plan: Plan) -> None:
-    """New records all the time: into memtables that are flushed again and again, and into such as never are."""
+    """New records all the time, into memtables that are flushed repeatedly, and into memtables that are never flushed."""
     progress, shown = Progress("commitlog-paper, without flushes", 2 * len(plan.kinds_started)), []
     for kind in plan.kinds_started:
         for what, memtable_mb in (("flushing", 32), ("no flush", 2048)):

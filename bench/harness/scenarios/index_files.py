@@ -9,7 +9,7 @@ from proof.wire import Connection, Rows
 
 BUILD_TIMEOUT_SECONDS = 3600
 POLL_SECONDS = 0.02
-# A server is idle if it uses less of a core for so long.
+# A server is idle if it uses less than this share of a core for this time.
 IDLE_CORES, IDLE_SECONDS, IDLE_TIMEOUT_SECONDS = 0.15, 0.6, 30
 
 

@@ -20,7 +20,7 @@ LEGACY_COLUMNS = ("one", "ten", "thousand")
 WRITTEN = {0: (), 1: ("one",), 3: ("one", "thousand", "name")}
 CLIENTS = 16
 WRITERS = 64
-# Nothing is flushed before it is asked for.
+# Tables are flushed only on request.
 MEMORY = {"memtable_mb": 3072}
 SEARCHES = {"1 row": "one", "10 rows": "ten", "1,000 rows": "thousand", "1 row by text": "name", "a range of 1 row": {"range": 1},
             "a range of 10 rows": {"range": 10}, "a range of 1,000 rows": {"range": 1000}, "AND of two": "both"}
@@ -108,7 +108,7 @@ def built(outcome: Outcome, systems: list[System], plan: Plan) -> tuple[dict, di
             before = index_files.sizes(system.node, KEYSPACE, PLAIN)
             cost = index_files.build(system.node, KEYSPACE, name, f"CREATE INDEX {name} ON {KEYSPACE}.{PLAIN} ({column}) USING 'sai'")
             after = index_files.sizes(system.node, KEYSPACE, PLAIN)
-            # Files that all of a table's indexes share count for each.
+            # Files that all indexes of a table share count for each index.
             own, shared = after.own - before.own, after.shared
             sizes[column][system.name], builds[column][system.name] = own + shared, cost.cpu_seconds
             rows.append([column, system.name, cost.cpu_seconds, cost.seconds, own / plan.rows, shared / plan.rows])

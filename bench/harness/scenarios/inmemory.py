@@ -2,7 +2,7 @@
 in steps co-prime with their number; beside the same table on disk, and Cassandra's with LeveledCompactionStrategy. A start that loads a table of
 1 GiB. And fifty million overwrites in process, from the first to the last. Ten minutes.
 
-p99 beside Cassandra's is taken at a rate that both hold: at full load with so few in flight it is the client that sets it."""
+p99 is compared with Cassandra's at a rate that both hold: at full load with so few requests in flight, the client determines it."""
 
 import shutil
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ IN_FLIGHT = 16
 IN_FLIGHT_MAX = 512
 # Of the processor time that Cassandra's reads and their client need at full load.
 CASSANDRA_SHARE = 0.7
-# So small that overwrites reach the disk, and the table on disk consists of SSTables.
+# This is so small that overwrites reach the disk, and the table on disk consists of SSTables.
 MEMTABLE_MB = 32
 IN_MEMORY = tables.KEY_VALUE + " WITH compaction = {{'class': 'MemoryOnlyStrategy', 'size_limit_in_mb': 256}} " \
                                "AND caching = {{'keys': 'NONE', 'rows_per_partition': 'NONE'}}"
@@ -111,13 +111,13 @@ def overwritten(count: int) -> list[dict]:
 
 
 def steady_rate(runs: list[load.Run]) -> int:
-    """Reads per second for which Cassandra and its client need so much of the cores."""
+    """The reads per second for which Cassandra and its client need this share of the cores."""
     micros = cpu(runs) + median([run.client_cpu_micros for run in runs])
     return max(100, int(CASSANDRA_SHARE * load.CORES * 1e6 / micros) // 100 * 100)
 
 
 def start_with(node, rows: int) -> tuple[int, float]:
-    """What a table in memory takes, bytes, and how long a start takes that loads it; all rows must be there."""
+    """The bytes of a table in memory, and the time of a start that loads it. All rows must be there."""
     tables.make(node, LARGE, {"kv": IN_MEMORY.replace("256", "2048")})
     tables.fill(node, LARGE, "kv", rows, VALUE_BYTES)
     node.flush(LARGE, "kv")

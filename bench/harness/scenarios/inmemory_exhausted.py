@@ -20,7 +20,7 @@ VALUE_BYTES = 1_000
 # Every row is in as many SSTables as it was written times.
 TIMES_WRITTEN = 3
 FIELDS = 8
-# Reads one after the other: what waits for others would be seen, not what waits for the disk.
+# Reads are sent one after the other, so that waits for the disk are measured, and not waits for other reads.
 IN_FLIGHT = 2
 MEMTABLE_MB = 32
 # Of the node on disk: little more than its memtables, log and indexes take.

@@ -14,7 +14,7 @@ from bench.harness.session import Session
 KEYSPACE = "latency"
 IN_FLIGHT_MAX = 512
 CASSANDRA_SHARE = 0.7
-# At a rate that is not held operations wait for ever more others.
+# At a rate that a server does not hold, the queue of operations grows without end.
 HELD_P50_MICROS = 10_000
 KINDS = {"reads": "read_latency", "writes": "write_latency"}
 
@@ -92,7 +92,7 @@ def steady_rate(system: System, plan: Plan, reads: int) -> int:
 
 
 def held_rate(system: System, plan: Plan, reads: int, rate: int) -> int:
-    """The rate, or less: at full load more requests are served at a time, and each costs less."""
+    """The rate, or a lower one if it is not held: at full load more requests are served at a time, and each costs less."""
     run = load.run(system.node, KEYSPACE, tables.uniform("kv", plan.partitions), seed=19, reads_percent=reads, in_flight=IN_FLIGHT_MAX, rate=rate,
                    warmup_seconds=1, seconds=plan.rate_seconds)
     less = rate * 9 // 10 // 100 * 100

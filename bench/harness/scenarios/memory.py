@@ -21,10 +21,10 @@ FLUSHED = tables.KEY_VALUE + " WITH compaction = {{'class': 'UnifiedCompactionSt
 @dataclass(frozen=True)
 class Plan:
     rows: int
-    # Tables more.
+    # The number of additional tables.
     many: int
     systems: tuple[str, ...]
-    # Whose flushes are counted.
+    # The tables whose flushes are counted.
     flushing: tuple[str, ...]
 
 
@@ -94,7 +94,7 @@ def flushes(node, rows: int) -> tuple[int, float, float, float]:
 
 
 def bytes_per_row(node, rows: int) -> float:
-    """What the memtable says it holds, all rows in it: a flush in between is an error."""
+    """The size that the memtable reports with all rows in it. A flush in between is an error."""
     tables.fill(node, KEYSPACE, "kv", rows)
     load.run(node, KEYSPACE, tables.uniform("kv", rows), seed=8, reads_percent=100, operations=10_000)
     on_heap, off_heap, flushes = node.memtable_bytes(KEYSPACE, "kv")

@@ -71,7 +71,7 @@ def run(session: Session) -> Outcome:
 
 
 def jobs_of(plan: Plan, directory) -> list[tuple]:
-    """What runs, in order: keys, count, name, command. Ours comes before and after the peers it is compared with."""
+    """The runs, in order: keys, count, name, command. Ours is before and after the peers with which it is compared."""
     def rust(count: int, name: str, keys: str = "random") -> tuple:
         return keys, count, name, [in_process.binary("memtrie"), count, name] + ([keys] if name not in ("loads", "beside") else [])
 

@@ -49,7 +49,7 @@ def run(session: Session) -> Outcome:
         for system in systems:
             progress.step(f"{system.name}: filling and warming up")
             tables.make(system.node, KEYSPACE, {"skew": tables.SKEW})
-            # Some places twice: every worker's share is rounded up.
+            # Some keys are written twice, because every worker's share is rounded up.
             load.run(system.node, KEYSPACE, workload(plan.partitions, 0, fill=True), seed=7, in_flight=IN_FLIGHT,
                      operations=plan.partitions + HOT_ROWS + 2 * IN_FLIGHT)
             load.run(system.node, KEYSPACE, workload(plan.partitions, 50), seed=9, reads_percent=25, in_flight=IN_FLIGHT,

@@ -19,14 +19,14 @@ MEMTABLE_MB = 4096
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything. Rows by the bytes of their values."""
+    """The sizes of the scenario. Rows are given by the bytes of their values."""
 
     flushed_rows: dict[int, int]
     # Of flushes and compactions the first warms up. As many SSTables are merged as were flushed.
     flushes: int
     compactions: int
     partitions: int
-    # Tables more with the SSTables of these partitions, to measure memory: together more than 10 GB.
+    # Additional tables with the SSTables of these partitions, to measure memory: together more than 10 GB.
     point_copies: int
     wide_rows: int
     read_seconds: float

@@ -25,7 +25,7 @@ READS = ("point reads", "one row", "slice forward", "slice reversed", "next row"
 # Of what a closed loop reaches: an open loop beside compaction needs room.
 P99_LOAD = 0.25
 SMALL_CACHE_MB = 16
-# As a merge's thread of ours: how nice it is, and the slice of the processor that it asks for.
+# The niceness and the scheduler slice of a thread of our compaction.
 BUSY_NICENESS, BUSY_SLICE_NANOS = 10, 100_000_000
 
 
@@ -119,7 +119,7 @@ def beside_compaction(systems: list[System], sizes, progress: Progress, throughp
 
 
 class BusyProcess:
-    """A process that computes while it is entered, on the servers' cores and as nice as a merge."""
+    """A process that computes while the context is entered, on the servers' cores and with the niceness of a merge."""
 
     # sched_setattr(2), with the structure's first version: policy SCHED_OTHER, niceness, slice.
     PROGRAM = f"""
@@ -147,7 +147,7 @@ while True:
 
 
 class Compactions:
-    """Compacts a table again and again while it is entered."""
+    """Compacts a table repeatedly while the context is entered."""
 
     def __init__(self, system: System, wanted: bool):
         self.system, self.wanted, self.ended, self.failure = system, wanted, threading.Event(), None
@@ -157,7 +157,7 @@ class Compactions:
         try:
             while not self.ended.is_set():
                 self.system.node.compact(self.system.keyspace, "rows_100_lz4")
-                # A Cassandra carries out one command at a time: the load's come in between.
+                # Cassandra executes one command at a time. Those of the load come in between.
                 time.sleep(0.02)
         except RuntimeError as failure:
             self.failure = failure
@@ -213,7 +213,7 @@ def index_of_wide(outcome: Outcome, systems: list[System], scratch: Path) -> Non
 
 
 def memory(outcome: Outcome, system: System, sizes, progress: Progress, scratch: Path) -> None:
-    """What a node that does nothing but read holds beside its cache, Bloom filters and chunk offsets."""
+    """The memory of a node that only reads, besides its cache, Bloom filters and chunk offsets."""
     progress.step("memory for reading")
     node = system.node
     tables_read = ["points", *copies_of_points(system, sizes.point_copies, scratch)]
@@ -246,7 +246,7 @@ def copies_of_points(system: System, count: int, scratch: Path) -> list[str]:
 
 
 def bytes_read(outcome: Outcome, sizes, progress: Progress) -> None:
-    """A node of its own: the size of index blocks is the node's."""
+    """This has a node of its own, because the size of index blocks is a setting of the node."""
     progress.step("bytes read for a row")
     with Espalier.start(column_index_size="1KiB") as node:
         tables.make(node, sstables.KEYSPACE, {"fine": FINE})

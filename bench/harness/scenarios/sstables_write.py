@@ -53,7 +53,7 @@ def measure(outcome: Outcome, systems: list[System], sizes, progress: Progress, 
                 for what, megabytes, times in (("flush", one, flushed), ("compaction", sum(data_bytes) / 1e6, merged)):
                     speeds[what, kind, system.name] = [megabytes / took.cpu for took in times[system.name][1:]]
                     wall[what, kind, system.name] = [megabytes / took.wall for took in times[system.name][1:]]
-                # What was merged is all that was flushed.
+                # Everything that was flushed was merged.
                 partitions = count + (sizes.flushes - 1) * (count * 3 // 4)
                 load.run(system.node, system.keyspace, tables.uniform(table, partitions, size), seed=8, reads_percent=100, operations=CHECKED_READS)
             index_sizes.append([f"{size} B rows, {kind}", *(index_bytes(system, table) for system in systems)])
@@ -106,7 +106,7 @@ def compact(system: System, table: str, directory: Path) -> Took:
 
 
 def timed(system: System, action) -> Took:
-    # What was begun before comes to its end.
+    # Work that was begun before is completed.
     time.sleep(0.3)
     before, began = servers.cpu_seconds(system.node), time.monotonic()
     action()

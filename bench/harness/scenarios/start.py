@@ -64,7 +64,7 @@ def start_with_a_log(node, rows: int) -> float:
     tables.fill(node, KEYSPACE, "kv", rows, VALUE_BYTES, first=rows)
     time.sleep(1)
     seconds = restart(node, f"SELECT key FROM {KEYSPACE}.kv LIMIT 1")
-    # Anything that was written, flushed or replayed, must be found.
+    # Everything that was written must be found, flushed or replayed.
     load.run(node, KEYSPACE, tables.uniform("kv", 2 * rows, VALUE_BYTES), seed=8, reads_percent=100, operations=5_000)
     return seconds
 

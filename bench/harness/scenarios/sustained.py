@@ -20,7 +20,7 @@ class Plan:
     # New partitions of a round of each load, from an empty table on.
     partitions: dict[int, int]
     rounds: int
-    # The load is to be flushed and compacted, not to fit: some twenty flushes each.
+    # The load must not fit into memory: it is flushed about twenty times in each system, and compacted.
     memtable_mb: int
     # Both settings of Cassandra are tried first, and the run continues with the faster one. Warm-up, and measured time.
     tried: dict[str, dict]
@@ -69,7 +69,8 @@ def run(session: Session) -> Outcome:
 
 
 def better_settings(plan: Plan) -> tuple[dict, list[list]]:
-    """Of Cassandra, by how many new partitions it takes: the whole load with both would take half as long again. And what was seen."""
+    """The better settings of Cassandra, by their throughput of new partitions, and the figures of both. The whole load with both would take half as
+    long again."""
     if not plan.tried:
         return {}, []
     choices, tries = {"cassandra": {}, **plan.tried}, []

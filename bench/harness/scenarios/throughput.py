@@ -23,8 +23,8 @@ ECHO_ROUNDS, ECHO_SECONDS = 3, 2
 
 @dataclass(frozen=True)
 class Phase:
-    """Loads that are measured on the same servers: the pair, and of Cassandra more, by name and settings. These end with the phase: a third Cassandra
-    beside them would not fit into the memory of many a machine."""
+    """Loads that are measured on the same servers: the pair, and further Cassandras, by name and settings. The latter end with the phase, because
+    many machines have too little memory for a third Cassandra."""
 
     loads: list
     others: dict[str, dict]
@@ -35,7 +35,7 @@ class Plan:
     partitions: int
     rounds: int
     seconds: float
-    # With the first load, which warms up what all have in common, and with each other.
+    # The warm-up with the first load, which warms up the code that all loads share, and with each other load.
     warmups: tuple[float, float]
     phases: tuple[Phase, ...]
     # Where instructions are counted.

@@ -59,7 +59,7 @@ def run(session: Session) -> Outcome:
 
 
 def certificates(directory: Path) -> str:
-    """Keys for a server; the option that has it accept both kinds of connections."""
+    """Makes keys for a server, and returns the option with which it accepts both kinds of connections."""
     authority(directory, "authority")
     identity(directory, "node", "authority")
     store = directory / "node.p12"

@@ -1,5 +1,5 @@
-"""Indexes of vectors beside Cassandra's SAI: what building costs, what a search for the ten nearest costs, and how many of them it finds, from
-tables and from memory; and what it finds after changes, flushes, merges and a start. The true nearest are found by comparing all vectors.
+"""Indexes of vectors beside Cassandra's SAI: the cost of a build and of a search for the ten nearest, and how many of them a search finds, from
+tables and from memory, and after changes, flushes, merges and a start. The true nearest are found by comparing all vectors.
 
 The scenario `vectors` has 128 dimensions, and `vectors-wide` has 768. In full length the latter is measured without Cassandra, whose builds
 take too long: one of 128 dimensions took 22 minutes on a busy machine."""

@@ -18,7 +18,7 @@ THREADS = 32
 FIELDS = 10
 # A scan takes as long as some tens of reads.
 SCANS_FEWER = 10
-# What YCSB's own workload files say, beside its defaults. Every workload meets the same records.
+# The settings of YCSB's own workload files, in addition to its defaults. Every workload uses the same records.
 WORKLOADS = {
     "A": {"readproportion": 0.5, "updateproportion": 0.5, "requestdistribution": "zipfian"},
     "B": {"readproportion": 0.95, "updateproportion": 0.05, "requestdistribution": "zipfian"},
