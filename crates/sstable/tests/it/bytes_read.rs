@@ -15,7 +15,7 @@ use sstable::{
     BlockCache, CompressionParams, Compressor, Descriptor, SSTableCursor, SSTableId, SSTableReader, SSTableWriter,
     WriterOptions,
 };
-use testkit::{Random};
+use testkit::Random;
 use types::CqlType;
 use uuid::Uuid;
 
