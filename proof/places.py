@@ -13,7 +13,7 @@ CASSANDRA_VERSION = "5.0.8"
 CASSANDRA = CACHE / "cassandra" / CASSANDRA_VERSION
 RUN = CACHE / "run"
 MEMORY = Path("/dev/shm")
-# What the servers of a long run may come to; containers often have much less.
+# The most bytes that the servers of a long run write. Containers often have much less room there.
 MEMORY_BYTES = 4 << 30
 
 

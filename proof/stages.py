@@ -248,7 +248,7 @@ def threads_of_session(session: int) -> list[str]:
             threads = [f"{thread.joinpath('comm').read_text().strip()} ({system_call(thread)})"
                        for thread in (directory / "task").iterdir()]
         except (OSError, ValueError):
-            continue        # it has ended meanwhile
+            continue        # it has ended in the meantime
         lines.append(f"    {command[:100].strip()}: {', '.join(sorted(threads))[:1000]}")
     return lines
 

@@ -1,4 +1,4 @@
-"""What is accepted survives: after a flush, a compaction, kill -9 and a start, a node holds what it held before.
+"""After a flush, a compaction, kill -9 and a start, a node has all data that it had before.
 
     lost = survival.check(node)         # what differs, in words; [] if nothing does
 """
@@ -18,7 +18,7 @@ Contents = dict[str, list[tuple] | str]
 
 def check(node, is_checked: Callable[[str], bool] = lambda keyspace: True) -> list[str]:
     """Flushes, compacts, kills and starts an Espalier, and compares the keyspaces of its users before and after."""
-    now = int(time.time())          # what expires meanwhile is there both times, or neither
+    now = int(time.time())          # values that expire in the meantime are there both times or neither time
     before = contents(node, now, is_checked)
     node.flush()
     node.compact()

@@ -12,7 +12,7 @@ import random
 import threading
 import time
 
-from proof.attack import (answers, connections, contention, large_rows, prepared, reads, scans, second_look,      # noqa: F401: they add their attacks
+from proof.attack import (answers, connections, contention, large_rows, prepared, reads, scans, second_look,      # noqa: F401: each adds its attacks
                           statements)
 from proof.attack.attacks import ATTACKS, Attack, describe, is_expected
 from proof.attack.probe import Probe
@@ -24,7 +24,7 @@ MEMORY_FACTOR = 1.1
 STOP_SECONDS_MAX = 10
 HONEST_SECONDS = 3
 MIXED_THREADS = 4
-# Rows whose faults are not mended yet: their attacks run only when they are asked for by name.
+# Rows of the list whose faults are not mended yet. Their attacks run only when they are asked for by name.
 OPEN: set[str] = set()
 MINUTE_SECONDS = 60
 
@@ -52,7 +52,7 @@ def is_chosen(attack: Attack, only: list[str] | None) -> bool:
 
 
 class Measuring:
-    """A node, its honest client, and what both may come to."""
+    """A node, its honest client, and the limits of its memory and of the client's waits."""
 
     def __init__(self, checks: Checks):
         self.checks = checks
@@ -64,7 +64,7 @@ class Measuring:
         print(f"honest load: the longest wait is {self.base_ms:.0f} ms; the memory's bound is {self.bound_mib:.0f} MiB", flush=True)
 
     def check(self, name: str) -> None:
-        """The client and the memory since the last check."""
+        """Checks the client's waits and the node's memory since the last check."""
         measured, peak_mib = self.probe.measured(), self.target.peak_mib()
         self.target.forget_peak()
         bound_ms = self.base_ms + LONGER_MS_MAX
@@ -94,7 +94,7 @@ class Measuring:
         self.target.node.stop()
 
     def abandon(self) -> None:
-        """Ends a node that does not serve any more."""
+        """Ends a node that no longer serves its clients."""
         self.probe.process.kill()
         self.target.node.kill()
         self.target.node.stop()
@@ -117,7 +117,7 @@ def one_after_another(checks: Checks, chosen: list[Attack]) -> None:
 
 
 def mixture(checks: Checks, chosen: list[Attack], rng: random.Random, seconds: float) -> None:
-    """Several attacks at a time. SIGTERM arrives while they run, for at least one node."""
+    """Runs several attacks at a time. At least one node receives SIGTERM while they run."""
     end = time.monotonic() + seconds
     while True:
         measuring = Measuring(checks)
@@ -138,7 +138,7 @@ def mixture(checks: Checks, chosen: list[Attack], rng: random.Random, seconds: f
 
 
 def mixed(measuring: Measuring, attacks: list[Attack], stop: threading.Event) -> None:
-    """Attacks one after another; their answers are checked elsewhere, since others slow them down here."""
+    """Runs attacks one after another. Their answers are not checked here, where other attacks slow them down."""
     while not stop.is_set():
         for attack in attacks:
             if stop.is_set():

@@ -15,13 +15,13 @@ def one_blob_many_times(target: Target) -> list:
 
 @attack("H6", seconds=20, expected=r"Rows|Error 0x1001 .*")
 def pages_of_large_rows(target: Target) -> list:
-    """Eight clients ask for all at once."""
+    """Eight clients request all of the rows at once."""
     return target.together(["SELECT * FROM attack.wide"] * 8, QueryOptions(page_size=1_000_000))
 
 
 @attack("H1", seconds=30, expected=r"Rows")
 def answers_that_nobody_reads(target: Target) -> list:
-    """Of scans, of reads of one partition, and of requests that are answered at once."""
+    """The answers are those of scans, of reads of one partition, and of requests that are answered at once."""
     silent = [target.connect() for _ in range(6)]
     texts = ("SELECT * FROM attack.wide LIMIT 200", "SELECT * FROM attack.wide WHERE p = 1 LIMIT 200",
              "SELECT b FROM attack.t WHERE k = 1")
@@ -32,7 +32,7 @@ def answers_that_nobody_reads(target: Target) -> list:
             for _ in range(100):
                 connection.send(requests.QUERY, body)
         except OSError:
-            pass            # the node does not read this client any more
+            pass            # the node no longer reads from this client
     time.sleep(2)
     answers = [target.query("SELECT i FROM attack.t WHERE k = 1")]
     for connection in silent:

@@ -1,4 +1,4 @@
-"""Connections that do not talk as they should."""
+"""Connections that do not follow the protocol."""
 
 import struct
 
@@ -12,7 +12,7 @@ FRAME_BYTES = 15_900_000
 
 @attack("C5", seconds=10, expected=r"Rows")
 def connections_come_and_go(target: Target) -> list:
-    """Most say nothing; a client among them is served all the time."""
+    """Most connections send nothing. A client among them is served all the time."""
     answers = []
     for _ in range(COMING_AND_GOING // AT_A_TIME):
         silent = [target.raw() for _ in range(AT_A_TIME)]
@@ -28,7 +28,7 @@ def unfinished(size: int) -> bytes:
 
 @attack("H3", seconds=30, expected=r"Rows")
 def requests_that_never_end(target: Target) -> list:
-    """Before STARTUP and after it."""
+    """Some begin before STARTUP and others after it."""
     frame = unfinished(FRAME_BYTES)
     before = [target.raw() for _ in range(60)]
     after = [target.connect(4) for _ in range(60)]
@@ -39,7 +39,7 @@ def requests_that_never_end(target: Target) -> list:
         except OSError:
             pass            # the node does not read more of it
     sent = [0] * len(after)
-    for _ in range(20):     # as much as it takes
+    for _ in range(20):     # as much as the node reads
         for number, connection in enumerate(after):
             try:
                 sent[number] += connection.socket.send(frame[sent[number]:sent[number] + MIB])

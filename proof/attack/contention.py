@@ -23,7 +23,7 @@ ALLOWED = r"Rows|Void|Error 0x(1001|1100|1700|1200) .*"
 
 
 def crowd(target: Target, cql: str) -> list:
-    """The answers to a statement that many clients send several times each, before any reads an answer."""
+    """Returns the answers to a statement that each of many clients sends several times before any of them reads an answer."""
     clients = [target.connect() for _ in range(CLIENTS)]
     body = requests.query(cql, QueryOptions(), 5)
     for client in clients:
@@ -39,7 +39,7 @@ def crowd(target: Target, cql: str) -> list:
 
 @attack("hot key", seconds=30, expected=ALLOWED)
 def conditions_on_one_row(target: Target) -> list:
-    """All wait for one lock, and each may wait for cas_contention_timeout."""
+    """All of them wait for one lock, each for at most cas_contention_timeout."""
     target.must("CREATE TABLE IF NOT EXISTS attack.hot (k int PRIMARY KEY, v int, b blob)")
     target.must("INSERT INTO attack.hot (k, v) VALUES (1, 0)")
     return crowd(target, "UPDATE attack.hot SET v = 1 WHERE k = 1 IF v >= 0")
@@ -47,7 +47,7 @@ def conditions_on_one_row(target: Target) -> list:
 
 @attack("hot key", seconds=30, expected=ALLOWED)
 def conditions_on_a_large_row(target: Target) -> list:
-    """Each reads the row, and has its value in the answer where it is not met."""
+    """Each condition reads the row, and the answer has the row's value where the condition does not hold."""
     target.must("CREATE TABLE IF NOT EXISTS attack.hot (k int PRIMARY KEY, v int, b blob)")
     with target.connect() as connection:
         insert = connection.prepare("INSERT INTO attack.hot (k, v, b) VALUES (2, 0, ?)")
@@ -93,7 +93,7 @@ def increments_of_many_counters_beside_conditions(target: Target) -> list:
 
 @attack("many keys", seconds=60, expected="Rows")
 def hundreds_of_statements_of_a_thousand_keys(target: Target) -> list:
-    """Each of them fits into a turn; a device's answer lets all of them go on at the same moment."""
+    """Each of them is small enough to run in one turn of its thread. When the device answers, all of them continue at the same time."""
     keys = [(ints(range(SOME_KEYS)),)] * PIPELINED_SOME
     updates = ("counted SET c = c + 1", "t SET l = l - [1]", "t SET i = 1")
     return [answer for update in updates for answer in beside_conditions(target, f"UPDATE attack.{update} WHERE k IN ?", keys)]
@@ -101,7 +101,7 @@ def hundreds_of_statements_of_a_thousand_keys(target: Target) -> list:
 
 @attack("many keys", seconds=60, expected="Rows")
 def hundreds_of_statements_that_hold_many_locks(target: Target) -> list:
-    """As many keys as a statement locks together, and other ones each time, so that statements wait for one another."""
+    """Each statement has as many keys as one may lock together. The keys differ each time, so that statements wait for one another."""
     rng = random.Random(LOCKED_KEYS)
     keys = [(ints(rng.sample(range(1 << 20), LOCKED_KEYS)),) for _ in range(PIPELINED_SOME)]
     return beside_conditions(target, "UPDATE attack.counted SET c = c + 1 WHERE k IN ?", keys)
@@ -124,7 +124,7 @@ def writes_of_a_client_that_reads_no_answers(target: Target) -> list:
                         unread.send(requests.QUERY, requests.query("SELECT * FROM attack.unread WHERE k = 1", QueryOptions(), 5))
                         unread.send(requests.QUERY, requests.query(write, QueryOptions(), 5))
                 except (OSError, ConnectionClosed):
-                    pass            # the node reads no more, and the client leaves
+                    pass            # the node stops reading, and the client closes its connection
             sender = threading.Thread(target=send, daemon=True)
             sender.start()
             time.sleep(1)
@@ -137,7 +137,7 @@ def writes_of_a_client_that_reads_no_answers(target: Target) -> list:
 
 @attack("register", seconds=30, expected=r"SchemaChange")
 def listeners_that_do_not_read(target: Target) -> list:
-    """The node sends each change of the schema to all of them."""
+    """The node sends each change of the schema to all listeners."""
     listeners = [target.connect() for _ in range(LISTENERS)]
     for listener in listeners:
         listener.register("SCHEMA_CHANGE", "STATUS_CHANGE", "TOPOLOGY_CHANGE")
@@ -153,7 +153,7 @@ def listeners_that_do_not_read(target: Target) -> list:
 
 @attack("paging", seconds=30, expected=r"Rows|Error 0x(2200|000a) .*")
 def descriptions_by_forged_pages(target: Target) -> list:
-    """States with other positions, hashes and versions, and states from before a change of the schema."""
+    """The paging states have wrong positions, hashes and versions, or are from before a change of the schema."""
     answers = []
     with target.connect() as connection:
         first = connection.query("DESCRIBE SCHEMA", QueryOptions(page_size=1))

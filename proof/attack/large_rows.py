@@ -10,7 +10,7 @@ from proof.wire import Error, QueryOptions, requests
 VALUE_BYTES = 8 * MIB
 SSTABLES, ROWS = 3, 2
 SILENT_CLIENTS = 80
-# Of a row that is larger than the memory of one statement, and of which one value is not.
+# A row is larger than the memory of one statement, and each of its values is smaller.
 BROAD_COLUMNS, BROAD_VALUE_BYTES, BROAD_CLIENTS = "bcd", 10 * MIB, 50
 ALLOWED = r"Rows|Void|Error 0x1001 .*|Error 0x1200 .*"
 FILLING = threading.Lock()
@@ -36,7 +36,7 @@ def large(target: Target) -> None:
 
 @attack("large rows", seconds=30, expected=r"Rows")
 def large_answers_that_nobody_reads(target: Target) -> list:
-    """One small request of each client, whose answer is large."""
+    """Each client sends one small request, whose answer is large."""
     large(target)
     answers = []
     for text in ("SELECT b FROM attack.large WHERE k = 1", "SELECT * FROM attack.large"):
@@ -52,7 +52,7 @@ def large_answers_that_nobody_reads(target: Target) -> list:
 
 @attack("large rows", seconds=20, expected=r"Rows")
 def values_of_a_memtable_that_nobody_reads(target: Target) -> list:
-    """The same where no SSTable has the row."""
+    """The same, with rows that are in no SSTable."""
     silent = [target.connect() for _ in range(3 * SILENT_CLIENTS)]
     for connection in silent:
         connection.send(requests.QUERY, requests.query("SELECT b FROM attack.t WHERE k = 1", QueryOptions(), 5))
@@ -65,7 +65,7 @@ def values_of_a_memtable_that_nobody_reads(target: Target) -> list:
 
 @attack("large rows", seconds=20, expected=ALLOWED)
 def versions_of_large_rows(target: Target) -> list:
-    """The answers are small, and the rows that are merged for them are not."""
+    """The answers are small, and the rows that are merged for them are large."""
     large(target)
     return target.together(["SELECT i FROM attack.large", "SELECT count(b) FROM attack.large",
                             "SELECT i FROM attack.large WHERE k IN (0, 1)"] * 6)
@@ -80,7 +80,7 @@ def texts_of_large_rows(target: Target) -> list:
 
 @attack("large rows", seconds=30, expected=ALLOWED)
 def a_value_of_a_row_of_many_megabytes(target: Target) -> list:
-    """Of which all others are left out, first in a memtable, and then in an SSTable. Nobody reads the answers but the last one."""
+    """Statements select one value of a large row, first from a memtable and then from an SSTable. Only the last answer is read."""
     columns = ", ".join(f"{name} blob" for name in BROAD_COLUMNS)
     target.must(f"CREATE TABLE IF NOT EXISTS attack.broad_rows (k int PRIMARY KEY, a int, {columns})")
     answers = []

@@ -8,7 +8,7 @@ EXPECTED = r"Prepared|Error 0x2[02]00 .*|Error 0x1001 .*"
 
 @attack("H7", seconds=40, expected=EXPECTED)
 def statements_with_much_behind_a_short_text(target: Target) -> list:
-    """The cache once counted each as 2 KB and twice its text."""
+    """The cache of prepared statements once counted each of them as 2 KB and twice its text."""
     with target.connect() as connection:
         return [connection.prepare(f"SELECT {'i,' * 3000}i FROM attack.t WHERE k = {number}") for number in range(150)]
 

@@ -29,7 +29,7 @@ class Measured:
 
 
 class Probe:
-    """The process, seen from the stage."""
+    """The process, as the stage uses it."""
 
     def __init__(self, host: str, port: int):
         command = [sys.executable, "-m", "proof.attack.probe", host, str(port)]

@@ -14,7 +14,7 @@ PIPELINED = 500
 READERS = 4
 SCANS = 50
 SETTLING_SECONDS, WATCHED_SECONDS = 2, 1
-# Of a core, which the probe and an honest client's connections use, too.
+# A share of a core. The probe and an honest client's connections use some of it, too.
 CPU_SHARE_MAX = 0.5
 FILLING = threading.Lock()
 
@@ -80,7 +80,7 @@ def many_copies_of_a_value(target: Target) -> list:
 
 @attack("H6", seconds=20, expected=r"a full page|the last page")
 def pages_of_many_rows(target: Target) -> list:
-    """A page has as many bytes as the node allows, however many rows the client asks for; the next page continues behind it."""
+    """A page has as many bytes as the node allows, however many rows the client requests; the next page continues after it."""
     answers, seen, state = [], 0, None
     with target.connect() as connection:
         while not answers or state:

@@ -140,7 +140,7 @@ def large_writes_whose_answers_nobody_reads(target: Target) -> list:
             for _ in range(20):
                 connection.send(requests.EXECUTE, body)
         except OSError:
-            pass            # the node does not read this client any more
+            pass            # the node no longer reads from this client
     time.sleep(1)
     answers = [target.query("SELECT i FROM attack.t WHERE k = 1")]
     for connection in silent:
@@ -168,7 +168,7 @@ def many_range_deletions(target: Target) -> list:
 
 @attack("C1", seconds=30, expected=ANY)
 def texts_that_are_just_not_long(target: Target) -> list:
-    """Of a few hundred bytes to 32 KB, sent without a pause."""
+    """Their sizes are from a few hundred bytes to 32 KB. They are sent without a pause."""
     answers = []
     for text in (f"SELECT {','.join(['i'] * 15_000)} FROM attack.t WHERE k = 1", f"SELECT i FROM attack.t WHERE k IN ({','.join(['1'] * 15_000)})",
                  f"SELECT {','.join(['i' + '+1' * 10] * 300)} FROM attack.t WHERE k = 1", f"SELECT {','.join(['i' + '+1' * 10] * 15)} FROM attack.t WHERE k = 1"):
@@ -178,7 +178,7 @@ def texts_that_are_just_not_long(target: Target) -> list:
 
 @attack("C1", seconds=30, expected=ANY)
 def requests_that_each_take_a_turn(target: Target) -> list:
-    """Each of them needs nearly as much as a thread that serves connections may give it, or a little more."""
+    """Each of them needs nearly as much time as a thread that serves connections may spend on one request, or a little more."""
     deep(target)
     answers = []
     for cql in ("SELECT max(v) FROM attack.deep WHERE p = 1 AND c < 9000", "SELECT max(v) FROM attack.deep WHERE p = 1 AND c < 11000"):
@@ -226,7 +226,7 @@ def groups_and_sorted_rows(target: Target) -> list:
 
 @attack("H1", seconds=30, expected=r"Void|Error 0x1001 .*")
 def writes_of_large_values(target: Target) -> list:
-    """Of several clients that wait for their answers, to one partition and to several."""
+    """Several clients write to one partition and to several, and wait for their answers."""
     target.must("CREATE TABLE IF NOT EXISTS attack.blobs (k int PRIMARY KEY, b blob)")
 
     def ask(client: int) -> list:

@@ -31,7 +31,7 @@ def deep_expression(target: Target) -> list:
 
 @attack("C3", seconds=4, expected=rf"{REFUSED}|{OVERLOADED}")
 def deep_brackets(target: Target) -> list:
-    """A tree that is dropped again must not overflow the stack either."""
+    """Dropping the tree must not overflow the stack either."""
     return [target.query(f"SELECT {opening * 200_000}i{closing * 200_000} FROM attack.t WHERE k = 1")
             for opening, closing in (("(", ")"), ("[", "]"), ("{", "}"), ("abs(", ")"), ("-", ""), ("(int)", ""))]
 

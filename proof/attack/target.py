@@ -153,7 +153,7 @@ class Target:
         return self.status_mib("VmRSS")
 
     def forget_peak(self) -> None:
-        """Has the kernel begin anew with the largest resident memory of the node."""
+        """Resets the kernel's record of the node's largest resident memory."""
         with open(f"/proc/{self.node.process.pid}/clear_refs", "w") as file:
             file.write("5")
 
@@ -163,7 +163,7 @@ class Target:
     # Honest load
 
     def honest_load(self, seconds: float) -> None:
-        """A few clients that read pages, and read and write rows, and read their answers."""
+        """Runs a few clients that read pages, read and write rows, and read their answers."""
         end = time.monotonic() + seconds
         clients = [threading.Thread(target=self.honest_client, args=(end,)) for _ in range(HONEST_CONNECTIONS)]
         for client in clients:

@@ -1,6 +1,6 @@
 """Kills a node with -9 again and again while threads write and change the schema, and checks it after each restart.
 
-Each life of the log is in another sync mode than the one before: whatever the mode it was written in, any other replays it.
+Each start uses another sync mode than the one before, because a log is replayed in any mode, whatever the mode that it was written in.
 
 usage: python -m proof.kill [--rounds 50] [--seed 1] [--cassandra]
 
@@ -29,7 +29,7 @@ MODES = ("batch", "group", "each")
 GROUP_WINDOW = "2ms"
 # In one of this many rounds, several clients write, so that their writes share the log's frames.
 CROWD, CROWD_EVERY = 64, 5
-# Until all of them have a connection.
+# The time in which all of them connect. The load of such a round is longer by that much.
 CROWD_SECONDS = 0.5
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 0.6
 

@@ -1,6 +1,6 @@
 """Writes to a table with indexes of every kind, which come and go meanwhile. After a crash each index must give the rows that a scan shows.
 
-Which rows have to be there is shown by other tables: here what an index says is compared with what the table says.
+Other tables show which rows have to exist. Here, the rows that an index finds are compared with those of the table.
 """
 
 import struct
@@ -66,7 +66,7 @@ class IndexedWriter:
         return f"UPDATE {table} SET {', '.join(f'{column} = {given[column]}' for column in some)} WHERE {where}"
 
     def check(self, connection: Connection) -> list[str]:
-        """What is wrong. All indexes are there when it returns."""
+        """Returns what is wrong. All indexes exist again when it returns."""
         for statement in INDEXES.values():
             ask(connection, statement.format(self.keyspace))
         rows = [decoded(cells) for cells in ask(connection, f"SELECT p, c, a, t, s, l, v FROM {self.keyspace}.indexed").rows]
@@ -77,7 +77,7 @@ class IndexedWriter:
         return wrong + self.check_nearest(connection, rows)
 
     def searches(self):
-        """Conditions that indexes answer, and which rows meet them."""
+        """Conditions that indexes answer, each with a function that says which rows meet it."""
         for value in range(VALUES):
             yield f"a = {value}", lambda row, value=value: row[2] == value
             yield f"a >= {value} AND a < {value + 2}", lambda row, value=value: row[2] is not None and value <= row[2] < value + 2

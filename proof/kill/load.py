@@ -83,7 +83,7 @@ class Writer:
             return              # killed
 
     def send(self, connection: Connection, insert) -> tuple:
-        """Sends one mutation, written down before it leaves: (stream, what to do on success, and on refusal)."""
+        """Records one mutation and sends it. Returns its stream, what to do on success, and what to do on refusal."""
         if self.rng.random() < 0.15:
             self.clock += 1
             element = self.clock
@@ -231,7 +231,7 @@ class SchemaChanger:
         if "comes" in self.columns.truth:
             try:
                 wrong += self.values.check(self.ints(connection, "SELECT k, comes FROM {}.changing"))
-            except ServerRefused as refused:    # with what was found so far
+            except ServerRefused as refused:    # it has what was found so far
                 wrong.append(f"column comes is in system_schema.columns: {refused}")
         else:
             self.column_dropped()

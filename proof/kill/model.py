@@ -1,7 +1,7 @@
-"""What a node may show after a crash: the promise of durability, per table.
+"""What a node may show after a crash, per table, if it keeps its promise of durability.
 
 Every acknowledged mutation is there; one that was sent and not acknowledged is there whole or not at all; nothing that was
-never sent is. A check returns what is wrong, as lines; and takes what it saw as the truth the next round starts from.
+never sent is. A check returns what is wrong, as lines. What it read is the state from which the next round starts.
 """
 
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ class Partition:
         self.unanswered.pop(timestamp, None)
 
     def forget_until(self, timestamp: int) -> None:
-        """What was acknowledged up to that time was dropped."""
+        """Removes the writes that were acknowledged up to that time, because their column was dropped."""
         self.truth = {row: version for row, version in self.truth.items() if version[0] > timestamp}
 
     def check(self, seen: dict[int, str]) -> list[str]:
@@ -61,7 +61,7 @@ class Partition:
         return set(seen) | set(self.truth) | {row for write in self.unanswered.values() for row, _ in write.rows}
 
     def possible(self, row: int) -> list[tuple[int, str | None]]:
-        """Every version of a row that may show: the acknowledged one, or a newer unanswered one."""
+        """Every version of a row that a read may return: the acknowledged one, or a newer unanswered one."""
         base = self.truth.get(row, (0, None))
         newer = [(write.timestamp, value) for write in self.unanswered.values() for written, value in write.rows
                  if written == row and write.timestamp > base[0]]
@@ -95,11 +95,11 @@ class GrowingSet:
 
 @dataclass
 class Schema:
-    """Names (tables, columns) that DDL makes and unmakes."""
+    """Names of tables or columns that DDL creates and drops."""
 
     name: str
     truth: set[str] = field(default_factory=set)
-    unanswered: str | None = None               # the one name whose presence is open
+    unanswered: str | None = None               # the one name of which it is not known whether it exists
 
     def check(self, seen: set[str]) -> list[str]:
         wrong = []

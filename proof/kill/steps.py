@@ -56,7 +56,7 @@ class Progress:
         self.unanswered = None
 
     def check(self, seen: Values) -> list[str]:
-        """What is wrong. A step stays unanswered if rows do not show whether it happened, and is to be sent again."""
+        """Returns what is wrong. If the rows do not show whether the unanswered step happened, it stays unanswered and is to be sent again."""
         step, before = self.unanswered, self.truth
         after = step.on(before) if step else before
         wrong, held, is_open = [], dict(seen), False

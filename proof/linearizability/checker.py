@@ -39,8 +39,8 @@ Step = Callable[[Hashable, Any, Any], Hashable]
 
 
 class Facts:
-    """Of an object whose values are all different: what holds of a state, and what an answer needs. A fact that was lost does
-    not come back, so an operation that needs it must come before. Without facts, more orders are tried."""
+    """What is true of a state of an object whose values are all different, and what an answer requires to be true. A fact that has ceased to be true
+    never becomes true again, so an operation that requires it must come before. Without facts, more orders are tried."""
 
     def of(self, state: Hashable) -> frozenset:
         return frozenset()
@@ -50,7 +50,7 @@ class Facts:
 
 
 class Needs:
-    """How many operations outside of the order need each fact."""
+    """How many operations that have no place in the order yet need each fact."""
 
     def __init__(self, facts: Facts, operations: list[Operation]):
         self.facts = facts
@@ -136,7 +136,7 @@ def linked(operations: list[Operation]) -> Entry:
 def candidates(head: Entry, state: Hashable, step: Step) -> Iterator[tuple[Entry, Hashable]]:
     """The operations that may be the next ones of the order, with the state after each; the most probable ones first.
 
-    One that fits and leaves the state as it is comes next without an alternative: it can only be in the way later."""
+    One that fits and does not change the state comes next without an alternative, because no order becomes possible by moving it to a later place."""
     known, unknown = [], []
     entry = head.after
     while entry is not None and entry.is_call:

@@ -1,4 +1,4 @@
-"""A wall clock that goes wrong: in each life of the node, it jumps back and forth between the time and another time."""
+"""A wall clock that is wrong: while the node runs, it jumps back and forth between the time and another time."""
 
 import subprocess
 from pathlib import Path

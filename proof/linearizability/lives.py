@@ -163,7 +163,7 @@ class Lives:
             return          # the node was ended under it
 
     def serve(self, work: Callable[[Client], None], version: int) -> None:
-        """Calls `work` until the lives end."""
+        """Calls `work` until the last life has ended."""
         while self.wait():
             try:
                 with Client(self, version) as client:

@@ -103,7 +103,7 @@ class Scenario:
 
 
 class Queue(Scenario):
-    """Work is put at the tail with IF NOT EXISTS, and taken with IF owner = null: each once, in order, without a gap."""
+    """Work is added at the tail with IF NOT EXISTS and taken with IF owner = null. Each piece is taken once, in order, without a gap."""
 
     name = "queue"
 

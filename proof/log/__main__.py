@@ -36,7 +36,7 @@ BLOCK_BYTES = 4096
 DIE_STATUS = 100
 WAIT_SECONDS = 30
 CLIENTS, WRITES_OF_A_CLIENT = 16, 60
-# Pairs of them.
+# Pairs of short writes.
 SHORT_WRITES = 40
 
 
@@ -153,7 +153,7 @@ def short_writes(checks: Checks) -> None:
 
 
 def write_at_once(node) -> set[int]:
-    """Rows of some kB that several clients write at the same time, so that frames of several sizes are under way: those acknowledged."""
+    """Several clients write rows of some kB at the same time, so that frames of several sizes are in flight. Returns the acknowledged rows."""
     written: list[int] = []
 
     def write(first: int) -> None:
@@ -171,7 +171,7 @@ def write_at_once(node) -> set[int]:
 
 
 def failed_syncs(checks: Checks) -> None:
-    """`periodic` acknowledges before the sync; once one has failed it does no more."""
+    """In the mode `periodic` the log acknowledges writes before their sync. After a sync has failed, it acknowledges none."""
     disk = Disk()
     with node_on(disk, commitlog_sync="periodic", commitlog_sync_period="50ms", commit_failure_policy="stop_commit") as (node, mount):
         make_table(node)
@@ -372,7 +372,7 @@ def on_device(checks: Checks, device: str) -> None:
             refused(checks, f"{sync}: a second node on the device",
                     serve("--data", str(other), "--port", str(places.free_ports(1)[0]), **environment), device, "is in use by another process")
             node.kill()
-            # Nobody holds it now, and yet it has an owner.
+            # No process has the device open now, and yet it has an owner.
             refused(checks, f"{sync}: another node on the device of one that was killed",
                     serve("--data", str(other), "--port", str(places.free_ports(1)[0]), **environment), device, "it belongs to host")
             shutil.rmtree(other, ignore_errors=True)
@@ -381,7 +381,7 @@ def on_device(checks: Checks, device: str) -> None:
             node.launch()
             checks.equal(f"{sync}: rows are there after kill -9", keys(node), set(range(300)))
             checks.true(f"{sync}: and no file in the directory", not (node.data / LOG).exists())
-        # The next node is another one: it takes the device only when its start is blank.
+        # The next node is another one. It uses the device only if the first blocks of the device are zeros.
         with open(device, "r+b") as blank:
             blank.write(bytes(8192))
 
@@ -423,7 +423,7 @@ def clients_wait_for_replay(checks: Checks) -> None:
         node.kill()
     directory = places.run_directory("espalier")
     with Mount(disk, directory / "data") as mount:
-        # Behind the first block of the first segment, at which a start looks before it replays.
+        # After the first block of the first segment, which a start reads before it replays the log.
         fault = mount.stall(LOG, "read", behind=first_segment + BLOCK_BYTES)
         node = Espalier(directory, places.free_ports(1)[0], {"ESPALIER_COMMITLOG_SYNC": "batch"}, False)
         starting = threading.Thread(target=node.launch)

@@ -13,9 +13,10 @@ SCHEMA = ("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 're
           "CREATE TABLE ks.t (k int PRIMARY KEY, a int, b blob)",
           "INSERT INTO ks.t (k) VALUES (0)")
 SETTINGS = {"commitlog_segment_size": "1MiB", "commitlog_total_space": "8MiB", "cas_contention_timeout": "60s"}
-# What a log's thread writes for a few records. It also writes zeros ahead, which are longer.
+# The most bytes that the log's thread writes for a few records. It also writes zeros ahead of its records, in larger
+# writes.
 RECORD_BYTES_MAX = 16 << 10
-# Larger than a record may be, with these settings.
+# More bytes than a record may have with these settings.
 TOO_LARGE = "0x" + "ab" * 700_000
 HELD_SECONDS = 1
 WAIT_SECONDS = 30
@@ -24,7 +25,7 @@ FIRST = "UPDATE ks.t SET a = 1 WHERE k = 0 IF a = null"
 
 
 class FirstRecord(Fault):
-    """Holds the next write of a record to the log, and lets later ones pass."""
+    """Delays the next write of a record to the log, and does not delay those after it."""
 
     def hits(self, operation: str, path: str, body: bytes) -> bool:
         is_record = operation == "write" and self.part in path and struct.unpack_from("<I", body, 16)[0] <= RECORD_BYTES_MAX

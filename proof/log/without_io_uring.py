@@ -17,7 +17,7 @@ ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
 
 
 def forbid_io_uring() -> None:
-    """For this process and all that it becomes."""
+    """Forbids the calls to this process and to the program that replaces it."""
     instructions = [
         (LOAD_WORD, 0, 0, 0),                           # the number of the call
         (JUMP_IF_GREATER_OR_EQUAL, 0, 2, FIRST),

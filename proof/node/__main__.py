@@ -1,4 +1,4 @@
-"""Starts, stops and steers Espalier, and feeds it what no client should send.
+"""Starts, stops and administers Espalier, and sends it what no client should send.
 
 usage: python -m proof.node
 """
@@ -140,7 +140,7 @@ def serve(*arguments: str, **settings: str) -> subprocess.CompletedProcess:
 
 
 def refused(checks: Checks, name: str, done: subprocess.CompletedProcess, *words: str) -> None:
-    """A non-zero status and one clear line."""
+    """Checks that the program ends with a non-zero status and one clear line."""
     checks.true(f"{name}: status", done.returncode not in (0, 101) and done.returncode > 0, str(done))
     lines = [line for line in done.stderr.splitlines() if line.startswith(("espalier: ", "error: "))]
     checks.equal(f"{name}: one line", len(lines), 1)
@@ -234,7 +234,7 @@ def throw(node, data: bytes) -> None:
             while thrown.recv(65536):
                 pass
         except OSError:
-            return          # closed by the server: its right
+            return          # the server may close the connection
 
 
 def too_large(checks: Checks) -> None:

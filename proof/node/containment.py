@@ -1,4 +1,4 @@
-"""A fault stays where it is: what one table, or the schema, lost keeps no other table from being served, drained and repaired.
+"""A fault of one table or of the schema does not prevent other tables from being served, drained and repaired.
 
 Everything is seen from outside, on the release binary: the directory is damaged under a stopped node, or made unwritable under a running one.
 """
@@ -64,7 +64,7 @@ def component(node: Espalier, table: str, name: str, keyspace: str = "ks") -> Pa
 
 @contextmanager
 def damaged(path: Path) -> Iterator[None]:
-    """While it lasts, the file ends in the middle."""
+    """A context in which the file is cut in its middle."""
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     try:
@@ -249,7 +249,7 @@ def writing(node: Espalier):
 
 
 def dropped_and_made_anew(checks: Checks) -> None:
-    """What may be done to a quarantined table: DROP; and what may not is refused and changes nothing."""
+    """A quarantined table may be dropped. Every other change of it is refused and has no effect."""
     with prepared() as node:
         statistics = component(node, "hurt", "Statistics.db")
         with damaged(statistics):

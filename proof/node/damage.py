@@ -1,4 +1,4 @@
-"""SSTables are damaged under a node, and its disk refuses: what `disk_failure_policy` says, and everything else is served."""
+"""SSTables of a node are damaged, and its disk refuses writes. The node does what `disk_failure_policy` says, and serves everything else."""
 
 import shutil
 import subprocess
@@ -88,7 +88,7 @@ def flipped_bit(checks: Checks, policy: str) -> None:
 
 
 def ended(checks: Checks, policy: str, node: Espalier, name: str) -> None:
-    """Whether clients are served, and whether the process lives, as the policy wants it."""
+    """Checks that clients are served and that the process lives, or not, as the policy says."""
     if policy == "die":
         checks.equal("die: status", node.process.wait(20), DIED)
     elif policy == "stop_paranoid":
@@ -151,7 +151,7 @@ def disk_refuses(checks: Checks, policy: str) -> None:
             aside = directory.with_name("aside")
             shutil.move(directory, aside)
             directory.write_text("")
-            # A process that ends may not come to answer why.
+            # A process that ends may have no time to answer with the reason.
             why = "" if policy == "die" else directory.name
             checks.raises(f"{policy}: the flush is refused", RuntimeError, why, lambda: node.flush("ks", "damaged"))
             if policy == "die":
@@ -173,7 +173,7 @@ def disk_refuses(checks: Checks, policy: str) -> None:
 
 
 def stop(node: Espalier) -> None:
-    """Whatever state it is in."""
+    """Stops the node, whatever its state."""
     if node.process is not None and node.process.poll() is None:
         node.kill()
     shutil.rmtree(node.directory, ignore_errors=True)

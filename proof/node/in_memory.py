@@ -50,7 +50,7 @@ def insert(key: int) -> str:
 
 
 def fill(connection: Connection) -> tuple[int, Error]:
-    """How many rows there was room for, and why there was for no more."""
+    """Returns the number of rows that there was room for, and the error that refused the next one."""
     for key in range(1000):
         answer = connection.query(insert(key))
         if isinstance(answer, Error):

@@ -47,7 +47,7 @@ LOG_NAME = "commitlog.log"
 POLICIES = ("stop_commit", "stop", "die", "ignore")
 # In a case that meets short writes. The kernel continues a short write, and that write may be short too.
 SHORT_WRITES, SHORT_IN_A_ROW_MAX = 15, 3
-# Small, so that segments are used anew and memtables flushed. The disk is slow where the machine is busy.
+# Small, so that segments are used anew and memtables flushed. The disk is slow if the machine is busy.
 SETTINGS = {"commitlog_segment_size": "1MiB", "commitlog_total_space": "6MiB", "memtable_offheap_space": "8MiB",
             "memtable_cleanup_threshold": "0.2", "write_request_timeout": "600s", "counter_write_request_timeout": "600s",
             "cas_contention_timeout": "600s"}
@@ -165,7 +165,8 @@ class Machine:
             return [*refused, f"{self.sync}: {failed!r}\n{self.node.log_tail()}"]
 
     def inject(self) -> tuple[list[Fault], Fault | None]:
-        """What the log's writes meet before the power goes: the faults, and the one among them that fails a write, if one does."""
+        """Chooses the faults of the log's writes before the power is cut. Returns them, and the one among them that fails a write, if there is
+        one."""
         within = OPERATIONS_MAX[self.sync] // 10
         if self.wrong == "short writes":
             skips = [skip for _ in range(SHORT_WRITES)
@@ -212,7 +213,7 @@ class Machine:
         self.put_in()
 
     def note(self, what: str) -> None:
-        """What happened, and what every load has had acknowledged by then."""
+        """Records what happened, and which writes of each load had been acknowledged by then."""
         counts = " ".join(str(load.acknowledged) for load in self.loads)
         self.records.append(f"{what}: acknowledged {counts}")
 
@@ -248,7 +249,7 @@ class Machine:
             return f"{failed!r}\n"
 
     def put_in(self) -> None:
-        """Mounts the disk, which is to do something wrong once it is under load, or not."""
+        """Mounts the disk, with or without a fault that happens under load."""
         self.wrong = self.rng.choice(("nothing", "short writes", "a failed write"))
         self.mount = Mount(self.disk, self.node.data, short_writes=self.wrong == "short writes")
 
@@ -272,7 +273,8 @@ def write_files(directory: Path, files: dict[str, bytes]) -> None:
 
 
 def records_of(directory: Path) -> str:
-    """The records of the log in a data directory, in the order in which a start reads them; of one that cannot be read, why."""
+    """Returns the records of the log in a data directory, in the order in which a start reads them. For a record that cannot be read, it returns the
+    reason."""
     return output_of("log", "dump", "--data", str(directory))
 
 

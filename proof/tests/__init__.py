@@ -1,1 +1,1 @@
-"""The checkers checked: python -m proof.tests"""
+"""Tests of the proof machinery: python -m proof.tests"""

@@ -1,4 +1,4 @@
-"""What the bench promises of its runs, without servers."""
+"""Tests of the harness of the benchmarks, without servers."""
 
 import contextlib
 import io

@@ -1,8 +1,8 @@
 """What is on the disk now, and what a power cut would leave of it.
 
 The rules are blockio's: a name is durable once its directory was synced, bytes once their file was (or at once, when written with
-O_DSYNC); until then a power cut keeps, drops or tears each write by itself, at sectors of 512 bytes, and keeps or drops each change
-of names. Not thread-safe: `mount.py` holds a lock.
+O_DSYNC); until then a power cut keeps, drops or tears each write independently of others, at sectors of 512 bytes, and keeps or drops each change of
+names. Not thread-safe: `mount.py` holds a lock.
 """
 
 import errno
@@ -85,7 +85,7 @@ def apply(content: bytearray, change: tuple) -> None:
 
 
 def tear(content: bytearray, change: tuple, rng: Random) -> None:
-    """Each sector of a write is there or not."""
+    """Keeps or drops each sector of a write."""
     _, offset, data = change
     at = 0
     while at < len(data):
@@ -210,7 +210,7 @@ class Disk:
         return self
 
     def after_power_cut(self, rng: Random) -> "Disk":
-        """The disk that a machine would find."""
+        """The disk as the machine would find it at its next start."""
         names: dict[int, dict[str, Node]] = {}
 
         def names_in(directory: Node) -> dict[str, Node]:

@@ -50,13 +50,13 @@ def in_own_namespace(module: str) -> str | None:
 
 
 class Fault:
-    """What happens to operations on files whose path contains `part`: an error number, or None to stall until it is lifted. With
-    `in_half` it happens once: a write is carried out half, and told so where there is no error."""
+    """What happens to operations on files whose path contains `part`: an error number, or None to stall until it is lifted. With `in_half` it happens
+    once: half of a write is carried out, and without an error number the program is told that the write was short."""
 
     def __init__(self, part: str, operations: tuple[str, ...], error: int | None, skip: int = 0, behind: int = 0, in_half: bool = False):
         self.part, self.operations, self.error = part, operations, error
         self.skip = skip                                # the number of matching operations that pass before it acts
-        self.behind = behind                            # only reads and writes that reach behind this offset
+        self.behind = behind                            # only reads and writes that end after this offset
         self.in_half = in_half
         self.met = threading.Event()
         self.lifted = threading.Event()
@@ -80,8 +80,8 @@ def half_of(body: bytes) -> bytes:
 
 
 class Mount:
-    """A mounted disk; `close()` unmounts it and leaves the disk. With `short_writes` programs are told of such, and direct writes
-    are carried out one after the other."""
+    """A mounted disk; `close()` unmounts it and leaves the disk. With `short_writes` programs are told of short writes, and direct writes are carried
+    out one after the other."""
 
     def __init__(self, disk: Disk, directory: Path, short_writes: bool = False):
         self.disk, self.directory = disk, directory
@@ -142,8 +142,8 @@ class Mount:
         fault.lifted.set()
 
     def cut_power_after(self, operations: int) -> None:
-        """The next so many operations that change or sync anything are done; the one after is on its way when the power goes. From then
-        on nothing is answered, so that nobody can tell of it, until `release`."""
+        """The next so many operations that change or sync anything are done; the one after that is in flight when the power is cut. From then on
+        nothing is answered until `release`, so that no process can report it."""
         with self.lock:
             self.cut_at = self.operations + operations
 
