@@ -41,7 +41,7 @@ const MODES: [SyncMode; 4] = [
 #[test]
 fn records_of_many_threads_are_replayed_in_every_mode() {
     let disks = [SystemDisk::new(), SystemDisk::without_ring()];
-    for (index, (disk, sync)) in disks.iter().flat_map(|disk| MODES.map(|sync| (disk, sync))).enumerate() {
+    for (disk, sync) in disks.iter().flat_map(|disk| MODES.map(|sync| (disk, sync))) {
         let dir = TemporaryDirectory::create();
         let options = options(&dir, sync);
         let open = |options: &LogOptions| CommitLog::open(Arc::new(*disk), options.clone()).unwrap();
@@ -119,7 +119,7 @@ impl Drop for StopAtEnd<'_> {
 /// An inspection of a log that is being written, and whose segments are reused again and again, sees no damage.
 #[test]
 fn inspection_finds_no_damage_in_a_log_in_use() {
-    for (index, sync) in [SyncMode::Batch, SyncMode::Each].into_iter().enumerate() {
+    for sync in [SyncMode::Batch, SyncMode::Each] {
         let dir = TemporaryDirectory::create();
         let options = LogOptions { total_space_bytes: 4 * (256 << 10), ..options(&dir, sync) };
         let (log, _) = open(&options);

@@ -44,7 +44,7 @@ fn a_running_node_reports_its_status() {
 #[test]
 fn a_node_with_a_deep_data_directory_can_be_controlled() {
     let directory = TemporaryDirectory::create();
-    let data = directory.join(&["deep"; 40].join("/"));
+    let data = directory.join(["deep"; 40].join("/"));
     let _node = Node::start(&data);
     assert!(steer(&data, &["status"]).contains("UN"));
 }

@@ -105,7 +105,7 @@ fn a_storage_attached_index_is_checked_as_in_cassandra() {
 #[test]
 fn a_storage_attached_index_is_stored_and_described_as_in_cassandra() {
     let disk = SimulatedDisk::new();
-    let mut node = TestNode::on_disk(&disk).with_keyspace();
+    let node = TestNode::on_disk(&disk).with_keyspace();
     TABLES.iter().for_each(|table| drop(node.run(table)));
     node.run("CREATE INDEX one ON t (v) USING 'SAI'");
     node.run("CREATE CUSTOM INDEX two ON t (w) USING 'StorageAttachedIndex' WITH OPTIONS = {'case_sensitive': 'false', 'ascii': 'true'}");

@@ -77,7 +77,7 @@ fn tables_with_compact_storage_answer_the_same_from_sstables() {
 #[test]
 fn all_forms_survive_a_restart() {
     let disk = SimulatedDisk::new();
-    let mut node = TestNode::in_directory(&disk, "/node", options()).with_keyspace();
+    let node = TestNode::in_directory(&disk, "/node", options()).with_keyspace();
     for statement in [
         "CREATE TABLE sc (k int PRIMARY KEY, a int, b text) WITH COMPACT STORAGE",
         "CREATE TABLE d0 (k int, c int, PRIMARY KEY (k, c)) WITH COMPACT STORAGE",
@@ -109,7 +109,7 @@ fn all_forms_survive_a_restart() {
 #[test]
 fn all_forms_live_in_memory() {
     let disk = SimulatedDisk::new();
-    let mut node = TestNode::in_directory(&disk, "/node", options()).with_keyspace();
+    let node = TestNode::in_directory(&disk, "/node", options()).with_keyspace();
     let memory = "WITH COMPACT STORAGE AND caching = 'none' \
                   AND compaction = {'class': 'MemoryOnlyStrategy', 'size_limit_in_mb': 1}";
     for columns in [

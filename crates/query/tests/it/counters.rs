@@ -307,7 +307,7 @@ fn every_acknowledged_increment_survives_a_crash_and_counts_once() {
 #[test]
 fn increments_after_deletions_survive_a_crash_in_a_batch_that_begins_with_another_partition() {
     let disk = SimulatedDisk::new();
-    let mut node = TestNode::on_disk(&disk).with_keyspace();
+    let node = TestNode::on_disk(&disk).with_keyspace();
     node.run(TABLE);
     for k in 0..20 {
         node.run(&format!("UPDATE t SET c = c + 1 WHERE k = {k} AND ck = 0"));
@@ -330,7 +330,7 @@ fn increments_after_deletions_survive_a_crash_in_a_batch_that_begins_with_anothe
 #[test]
 fn counters_in_memory_count() {
     let disk = SimulatedDisk::new();
-    let mut node = TestNode::on_disk(&disk).with_keyspace();
+    let node = TestNode::on_disk(&disk).with_keyspace();
     node.run(
         "CREATE TABLE m (k int PRIMARY KEY, c counter) \
          WITH compaction = {'class': 'MemoryOnlyStrategy', 'size_limit_in_mb': 1} AND caching = 'none'",

@@ -336,7 +336,7 @@ fn a_select_by_an_index_finds_the_rows_that_cassandra_finds() {
 #[test]
 fn indexes_are_the_same_after_a_restart() {
     let disk = SimulatedDisk::new();
-    let mut node = TestNode::on_disk(&disk).with_keyspace();
+    let node = TestNode::on_disk(&disk).with_keyspace();
     TABLES.iter().for_each(|table| drop(node.run(table)));
     node.run("INSERT INTO simple (k, v) VALUES (1, 10)");
     node.run("CREATE INDEX ON simple (v)");
