@@ -51,7 +51,7 @@ def in_own_namespace(module: str) -> str | None:
 
 class Fault:
     """What happens to operations on files whose path contains `part`: an error number, or None to stall until it is lifted. With `in_half` it happens
-    once: half of a write is carried out, and without an error number the program is told that the write was short."""
+    once: half of a write is carried out. Without an error number, the call then returns the shorter length."""
 
     def __init__(self, part: str, operations: tuple[str, ...], error: int | None, skip: int = 0, behind: int = 0, in_half: bool = False):
         self.part, self.operations, self.error = part, operations, error
@@ -142,7 +142,7 @@ class Mount:
         fault.lifted.set()
 
     def cut_power_after(self, operations: int) -> None:
-        """The next so many operations that change or sync anything are done; the one after that is in flight when the power is cut. From then on
+        """Lets this many operations that change or sync anything be done. The one after them is in flight when the power is cut. From then on
         nothing is answered until `release`, so that no process can report it."""
         with self.lock:
             self.cut_at = self.operations + operations

@@ -57,7 +57,7 @@ final class IndexCalls
         this.hasDeletions = hasDeletions;
     }
 
-    /** Fails if an index is told something else, or in another order. */
+    /** Fails if an index got other calls, or in another order. */
     static void check() throws Exception
     {
         for (long seed = 1; seed <= SEEDS; seed++)
@@ -308,7 +308,7 @@ final class IndexCalls
             Row row = entry.getValue(), was = before.get(entry.getKey());
             Call call = calls.remove(entry.getKey());
             Row now = after.get(entry.getKey());
-            // No index is told what a row only loses by a deletion, nor of cells that an older deletion hides.
+            // An index gets no call for what a row loses by a deletion alone, nor for cells that a deletion hides.
             boolean isNewer = row.deletion().isLive() && (was == null || !Rows.merge(was, row).equals(was));
             boolean isChanged = isNewer && now != null && !now.equals(was);
             if (call == null && isChanged)

@@ -9,11 +9,11 @@ import org.apache.cassandra.schema.TableMetadata;
 
 /**
  * The metrics of a memtable's shards, under the names of Cassandra's trie memtable. Native code counts writes, and the
- * metrics follow from time to time.
+ * counts are added to the metrics from time to time.
  */
 final class ShardMetrics
 {
-    /** After so many operations the metrics follow. */
+    /** The metrics are updated each time the memtable has this many more operations. */
     private static final long OPERATIONS = 4096;
     /** By keyspace and table. Cassandra shows the gauges of a table's first view, so all its memtables have it. */
     private static final ConcurrentHashMap<String, TrieMemtableMetricsView> VIEWS = new ConcurrentHashMap<>();
@@ -38,7 +38,7 @@ final class ShardMetrics
         };
     }
 
-    /** Notes a write after which the memtable has so many operations. */
+    /** Notes a write of {@code added} operations, after which the memtable has {@code operations}. */
     void note(long added, long operations)
     {
         if (operations / OPERATIONS != (operations - added) / OPERATIONS)
@@ -59,7 +59,7 @@ final class ShardMetrics
         return shards;
     }
 
-    /** Adds the rest, and the sizes of the shards. The memtable is about to be discarded: it was flushed. */
+    /** Adds the rest, and the sizes of the shards. The memtable was flushed or truncated, and is discarded next. */
     void flushed()
     {
         MemtableHandle.Shards shards = follow();
