@@ -30,8 +30,8 @@ import org.apache.cassandra.utils.concurrent.ImmediateFuture;
 import org.apache.cassandra.utils.concurrent.OpOrder;
 
 /**
- * A memtable with small shards asks for its flush when one of them is half full, and takes more writes then. When it has no room at all, a write
- * fails, has no effect, and asks for a flush too.
+ * A memtable with small shards asks for its flush when one of them is half full, and takes more writes then. When it
+ * has no room at all, a write fails, has no effect, and asks for a flush too.
  */
 final class FullMemtables
 {

@@ -6,8 +6,8 @@ import java.util.function.Supplier;
 import org.apache.cassandra.schema.TableId;
 
 /**
- * A table moves out of mode {@code storage} at the moment at which Cassandra's log was about to be skipped: the log stays in use, or writes to
- * the table's next memtable would be in no log.
+ * A table moves out of mode {@code storage} at the moment at which Cassandra's log was about to be skipped: the log
+ * stays in use, or writes to the table's next memtable would be in no log.
  */
 final class LogNeeds
 {

@@ -31,8 +31,8 @@ import espalier.proof.MemtableComparison;
 import espalier.proof.RandomUpdates;
 
 /**
- * Damaged updates and requests cross to native code. One that is cut throws an exception and leaves the memtable as it was. One with a flipped
- * bit does so too, or is another update, whose rows Java can read.
+ * Damaged updates and requests cross to native code. One that is cut throws an exception and leaves the memtable as it
+ * was. One with a flipped bit does so too, or is another update, whose rows Java can read.
  */
 final class NativeBoundary
 {
@@ -180,7 +180,10 @@ final class NativeBoundary
             throw new AssertionError(table.name + ": damaged updates changed the memtable");
     }
 
-    /** Java reads whatever native code took, or says that a value is none of its type, as it does of Cassandra's memtables. */
+    /**
+     * Java reads whatever native code took, or says that a value is none of its type, as it does of Cassandra's
+     * memtables.
+     */
     private void readAll(NativeMemtable memtable)
     {
         try (UnfilteredPartitionIterator partitions = memtable.partitionIterator(ColumnFilter.all(table), DataRange.allData(table.partitioner),

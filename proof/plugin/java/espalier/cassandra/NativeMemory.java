@@ -32,8 +32,8 @@ import org.apache.cassandra.utils.concurrent.OpOrder;
 import espalier.proof.MemtableComparison;
 
 /**
- * Memtables of 16 MiB each are written, read by iterators that nobody closes, and discarded, one after another. Neither the handles of native
- * objects nor the memory of the process grow with their number.
+ * Memtables of 16 MiB each are written, read by iterators that nobody closes, and discarded, one after another. Neither
+ * the handles of native objects nor the memory of the process grow with their number.
  */
 final class NativeMemory
 {

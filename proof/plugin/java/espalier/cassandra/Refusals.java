@@ -25,7 +25,9 @@ import org.apache.cassandra.schema.TableMetadataRef;
 
 import espalier.proof.MemtableComparison;
 
-/** CREATE TABLE refuses our memtables where they would wait for ever, and tables that they cannot hold have Cassandra's. */
+/**
+ * CREATE TABLE refuses our memtables where they would wait for ever, and tables that they cannot hold have Cassandra's.
+ */
 final class Refusals
 {
     private static final String TABLE = "CREATE TABLE refused (k int PRIMARY KEY, v int) WITH memtable = 'espalier'";

@@ -11,7 +11,10 @@ import org.apache.cassandra.db.memtable.ShardBoundaries;
 import org.apache.cassandra.dht.Murmur3Partitioner.LongToken;
 import org.apache.cassandra.dht.Token;
 
-/** Native memtables get the boundaries between shards that Cassandra has, also the least and the largest token, and each only once. */
+/**
+ * Native memtables get the boundaries between shards that Cassandra has, also the least and the largest token, and each
+ * only once.
+ */
 final class TokensOfShards
 {
     private static final int ROUNDS = 200;

@@ -30,9 +30,9 @@ import org.apache.cassandra.schema.TableMetadataRef;
 import org.apache.cassandra.utils.concurrent.OpOrder;
 
 /**
- * Writes crates/jni/tests/vectors/updates.bin: for random updates, the description of the table, the update as Cassandra serializes it,
- * the request that reads its partition, and the page that Cassandra's trie memtable would give if it were written in our form. Each
- * part has a u32 length. Arguments: the file, the updates of each table.
+ * Writes crates/jni/tests/vectors/updates.bin: for random updates, the description of the table, the update as
+ * Cassandra serializes it, the request that reads its partition, and the page that Cassandra's trie memtable would give
+ * if it were written in our form. Each part has a u32 length. Arguments: the file, the updates of each table.
  */
 public final class WriteVectors
 {

@@ -31,9 +31,10 @@ import org.apache.cassandra.utils.ByteBufferUtil;
 import org.apache.cassandra.utils.concurrent.OpOrder;
 
 /**
- * Heap and other memory per buffered row of three kinds of memtables, for the allocation type of the configuration: after a full collection,
- * with the memtable minus without it, and the classes of objects with the largest differences. Arguments: the number of rows, and the rows
- * of each partition. A row has five columns: a bigint, an int, and three texts of 8, 20 and 30 bytes.
+ * Heap and other memory per buffered row of three kinds of memtables, for the allocation type of the configuration:
+ * after a full collection, with the memtable minus without it, and the classes of objects with the largest differences.
+ * Arguments: the number of rows, and the rows of each partition. A row has five columns: a bigint, an int, and three
+ * texts of 8, 20 and 30 bytes.
  */
 public final class HeapPerRow
 {
@@ -86,7 +87,9 @@ public final class HeapPerRow
              .forEach(type -> System.out.printf("  %s, %s: %.1f bytes of a row%n", name, type.getKey(), (double) type.getValue() / rows));
     }
 
-    /** The bytes of all live objects by class, as {@code jcmd GC.class_histogram} prints them after a full collection. */
+    /**
+     * The bytes of all live objects by class, as {@code jcmd GC.class_histogram} prints them after a full collection.
+     */
     private static Map<String, Long> classes()
     {
         Map<String, Long> bytes = new HashMap<>();

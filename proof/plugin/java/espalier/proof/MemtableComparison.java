@@ -68,10 +68,10 @@ import org.apache.cassandra.utils.concurrent.OpOrder;
 import espalier.cassandra.StoredTable;
 
 /**
- * The same random updates to Cassandra's trie memtable and to ours, in one JVM: every read gives the same digest, and so does everything
- * that would be flushed. Arguments: the first seed, the number of seeds, the number of updates of each. With a directory as the last one, ours
- * are tables of the engine, which flushes and merges them meanwhile. Their deletions and expirations lie ahead, because a merge changes what
- * is over, and Cassandra's memtable does not.
+ * The same random updates to Cassandra's trie memtable and to ours, in one JVM: every read gives the same digest, and
+ * so does everything that would be flushed. Arguments: the first seed, the number of seeds, the number of updates of
+ * each. With a directory as the last one, ours are tables of the engine, which flushes and merges them meanwhile. Their
+ * deletions and expirations lie ahead, because a merge changes what is over, and Cassandra's memtable does not.
  *
  * Prints "N passed, N failed" last. A case is a seed with a table.
  */
@@ -166,7 +166,10 @@ public final class MemtableComparison
         return memtable;
     }
 
-    /** What is not supported is refused by name, at a start by the factory or by the first table, and never replaced by a stock memtable. */
+    /**
+     * What is not supported is refused by name, at a start by the factory or by the first table, and never replaced by
+     * a stock memtable.
+     */
     private static void refuse(Map<String, String> options, String part)
     {
         TableMetadata table = CreateTableStatement.parse(TABLES[1], "ks").build();

@@ -80,7 +80,10 @@ public final class RandomUpdates
     /** The time of deletions and expiring writes. */
     private final long seconds;
     private long timestampBase;
-    /** The timestamp of the deletion of the row, or of the column, that is made. An update has nothing that its own deletion deletes. */
+    /**
+     * The timestamp of the deletion of the row, or of the column, that is made. An update has nothing that its own
+     * deletion deletes.
+     */
     private long rowDeletion;
 
     public RandomUpdates(long seed, boolean largeValues)
@@ -132,7 +135,10 @@ public final class RandomUpdates
         return type == Int32Type.instance ? ByteBufferUtil.bytes(random.nextInt(KEYS)) : value(type);
     }
 
-    /** A value of a cell. That of a user type may be from before its last field was added. Such keys would be equal, in different forms. */
+    /**
+     * A value of a cell. That of a user type may be from before its last field was added. Such keys would be equal, in
+     * different forms.
+     */
     private ByteBuffer cellValue(AbstractType<?> type)
     {
         return type instanceof TupleType && chance(20) ? tuple((TupleType) type, type.subTypes().size() - 1) : valueOrEmpty(type);
@@ -315,8 +321,9 @@ public final class RandomUpdates
     }
 
     /**
-     * Deletions of different kinds have different timestamps: of two that are equal, Cassandra's memtable keeps both. Those of one timestamp
-     * are equal: of ranges that were deleted at one timestamp and in different seconds, Cassandra's memtable keeps the one that came last.
+     * Deletions of different kinds have different timestamps: of two that are equal, Cassandra's memtable keeps both.
+     * Those of one timestamp are equal: of ranges that were deleted at one timestamp and in different seconds,
+     * Cassandra's memtable keeps the one that came last.
      */
     private DeletionTime deletion(int kind)
     {

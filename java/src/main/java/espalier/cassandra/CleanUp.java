@@ -19,9 +19,10 @@ import org.apache.cassandra.service.StorageServiceMBean;
 import org.apache.cassandra.utils.MBeanWrapper;
 
 /**
- * {@code nodetool cleanup} of tables in the engine. Cassandra's clean-up rewrites its own SSTables, and has no hook for a memtable. So the
- * management bean of {@link StorageService} is replaced by one that hands all calls on, and lets the engine clean up after Cassandra did.
- * Only an operator's call removes rows: after a change of the ring the old replicas may have the only copies.
+ * {@code nodetool cleanup} of tables in the engine. Cassandra's clean-up rewrites its own SSTables, and has no hook for
+ * a memtable. So the management bean of {@link StorageService} is replaced by one that hands all calls on, and lets the
+ * engine clean up after Cassandra did. Only an operator's call removes rows: after a change of the ring the old
+ * replicas may have the only copies.
  */
 final class CleanUp implements InvocationHandler
 {
@@ -42,8 +43,9 @@ final class CleanUp implements InvocationHandler
     }
 
     /**
-     * Puts the bean in place of Cassandra's, as soon as there is one: a start registers it after it has opened the tables, and fails if another
-     * one is there. Those who listen to its notifications at this moment have to listen again.
+     * Puts the bean in place of Cassandra's, as soon as there is one: a start registers it after it has opened the
+     * tables, and fails if another one is there. Those who listen to its notifications at this moment have to listen
+     * again.
      */
     static void install(StorageEngine engine)
     {

@@ -23,8 +23,9 @@ import org.apache.cassandra.utils.FBUtilities;
 /**
  * Makes memtables for the tables whose {@code memtable} option names a configuration of EspalierMemtable.
  *
- * Parameters: {@code mode} ({@code memtable} or {@code storage}), {@code shards} (by default the number of processors), and those of
- * {@link StorageSettings}. Mode {@code memtable} with a {@code directory} takes over what mode {@code storage} kept there of its tables.
+ * Parameters: {@code mode} ({@code memtable} or {@code storage}), {@code shards} (by default the number of processors),
+ * and those of {@link StorageSettings}. Mode {@code memtable} with a {@code directory} takes over what mode
+ * {@code storage} kept there of its tables.
  */
 public final class EspalierFactory implements Memtable.Factory, StorageUser
 {
@@ -49,10 +50,12 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
     }
 
     /**
-     * Throws a {@link ConfigurationException} for what is not supported, which refuses the statement that names the configuration.
+     * Throws a {@link ConfigurationException} for what is not supported, which refuses the statement that names the
+     * configuration.
      *
-     * At a start, Cassandra would log that and give the tables its default memtable, and what the engine has of them would not be read. So
-     * the factory then refuses to make memtables, and the node does not start. Tables of mode {@code memtable} lose nothing, and start.
+     * At a start, Cassandra would log that and give the tables its default memtable, and what the engine has of them
+     * would not be read. So the factory then refuses to make memtables, and the node does not start. Tables of mode
+     * {@code memtable} lose nothing, and start.
      */
     public static Memtable.Factory of(Map<String, String> options)
     {
@@ -92,7 +95,10 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
         return isStorage ? new StorageFactory(settings, stock) : new EspalierFactory(shards, stock, settings);
     }
 
-    /** A statement is refused before it changes the schema, where the engine of its table cannot be opened, or has other settings. */
+    /**
+     * A statement is refused before it changes the schema, where the engine of its table cannot be opened, or has other
+     * settings.
+     */
     private static void requireEngine(StorageSettings settings, boolean isStorage)
     {
         if (!DatabaseDescriptor.isDaemonInitialized() || !StorageService.instance.isDaemonSetupCompleted())
@@ -158,7 +164,10 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
         return stock.create(lowerBound, table, owner);
     }
 
-    /** The memtable of a table that left mode {@code storage} in an earlier process and was not flushed; null if there is none. */
+    /**
+     * The memtable of a table that left mode {@code storage} in an earlier process and was not flushed; null if there
+     * is none.
+     */
     private Memtable leaving(AtomicReference<CommitLogPosition> lowerBound, TableMetadataRef table, Memtable.Owner owner)
     {
         StorageEngine engine = StorageEngine.of(settings);

@@ -23,18 +23,19 @@ import org.apache.cassandra.service.StorageService;
 /**
  * Whether Cassandra's commit log may be skipped by writes to tables of mode {@code storage}.
  *
- * Cassandra asks the factory of the table that a write was made with. That is not always the factory of the memtable that takes the write:
+ * Cassandra asks the factory of the table that a write was made with. That is not always the factory of the memtable
+ * that takes the write:
  *
  * <ul>
- * <li>While a table moves into the mode, writes with its new definition go to its old memtable until that is switched. They have to be in
- * Cassandra's log.
- * <li>After a table has moved out of the mode, prepared statements still write with its old definition, because Cassandra does not
- * prepare them again for such a change.
+ * <li>While a table moves into the mode, writes with its new definition go to its old memtable until that is switched.
+ * They have to be in Cassandra's log.
+ * <li>After a table has moved out of the mode, prepared statements still write with its old definition, because
+ * Cassandra does not prepare them again for such a change.
  * </ul>
  *
- * So no table skips the log before every table of the mode was seen to have memtables of ours only, and none does from the moment at which a
- * move begins. After a move out, or when a table could not be carried, none does until the next start. What is in both logs is harmless: the
- * engine has it too, and a replay changes nothing.
+ * So no table skips the log before every table of the mode was seen to have memtables of ours only, and none does from
+ * the moment at which a move begins. After a move out, or when a table could not be carried, none does until the next
+ * start. What is in both logs is harmless: the engine has it too, and a replay changes nothing.
  */
 final class LogOfCassandra
 {
@@ -103,8 +104,9 @@ final class LogOfCassandra
     }
 
     /**
-     * Lets the log be skipped unless it is needed, or {@code tables} gives null. Returns the tables that skip it from now on. All is done
-     * under the lock: a table that begins to move out meanwhile needs the log, and this must not take that back.
+     * Lets the log be skipped unless it is needed, or {@code tables} gives null. Returns the tables that skip it from
+     * now on. All is done under the lock: a table that begins to move out meanwhile needs the log, and this must not
+     * take that back.
      */
     synchronized Set<TableId> skipIfSettled(Supplier<Set<TableId>> tables)
     {

@@ -37,8 +37,8 @@ final class MemtableHandle
     }
 
     /**
-     * A memtable whose shards divide the tokens at boundaries of Cassandra's. Throws an {@link IllegalStateException} if the native memtable
-     * does not carry the table.
+     * A memtable whose shards divide the tokens at boundaries of Cassandra's. Throws an {@link IllegalStateException}
+     * if the native memtable does not carry the table.
      */
     static MemtableHandle open(TableMetadata table, ShardBoundaries boundaries)
     {
@@ -84,7 +84,9 @@ final class MemtableHandle
         return least;
     }
 
-    /** A table of the engine; null if the choice is one that may find none. Throws if the engine cannot keep the table. */
+    /**
+     * A table of the engine; null if the choice is one that may find none. Throws if the engine cannot keep the table.
+     */
     static MemtableHandle openStored(long store, TableMetadata table, int choice)
     {
         Buffers.Output description = Requests.table(table);
@@ -133,8 +135,8 @@ final class MemtableHandle
     }
 
     /**
-     * Applies a serialized update. Returns how the memory grew, for {@link #grownBytes} and {@link #isHalfFull}. Throws a
-     * {@link MemtableFullException} if there is no room.
+     * Applies a serialized update. Returns how the memory grew, for {@link #grownBytes} and {@link #isHalfFull}. Throws
+     * a {@link MemtableFullException} if there is no room.
      */
     long put(Buffers.Output update, Buffers.Reply reply)
     {
@@ -157,7 +159,10 @@ final class MemtableHandle
         return written >> 1;
     }
 
-    /** Whether the memtable should be flushed, from the result of a write: the rest of a shard is for the writes until then. */
+    /**
+     * Whether the memtable should be flushed, from the result of a write: the rest of a shard is for the writes until
+     * then.
+     */
     static boolean isHalfFull(long written)
     {
         return (written & 1) != 0;
@@ -224,7 +229,10 @@ final class MemtableHandle
         return new Shards(uncontended, contended, waitedNanos, usedBytes);
     }
 
-    /** Notes the least timestamp of the rows that Cassandra has of a table of the engine itself; {@link Long#MAX_VALUE} if it has none. */
+    /**
+     * Notes the least timestamp of the rows that Cassandra has of a table of the engine itself; {@link Long#MAX_VALUE}
+     * if it has none.
+     */
     void setOldestOfCassandra(long timestamp)
     {
         Buffers.Reply reply = Buffers.reply();

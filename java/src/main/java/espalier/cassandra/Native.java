@@ -1,8 +1,9 @@
 package espalier.cassandra;
 
 /**
- * The native methods. All numbers of type long that are called addresses or handles are those of memory outside of the Java heap; a
- * reply is written to the buffer at {@code out}. What callers promise is listed at the top of {@code crates/jni/src/boundary.rs}.
+ * The native methods. All numbers of type long that are called addresses or handles are those of memory outside of the
+ * Java heap; a reply is written to the buffer at {@code out}. What callers promise is listed at the top of
+ * {@code crates/jni/src/boundary.rs}.
  */
 final class Native
 {

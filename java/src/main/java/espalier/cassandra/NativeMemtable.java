@@ -55,9 +55,9 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
     private static final long BYTES_MAX = 2L << 30;
 
     /**
-     * A write takes at most this of the pool before it is applied: what the pool has beyond the part at which it begins to flush. A write that
-     * waits has found less than that, so a flush has begun or writes are under way, and either frees memory. One that took more could wait
-     * for ever in a pool that is nearly empty.
+     * A write takes at most this of the pool before it is applied: what the pool has beyond the part at which it begins
+     * to flush. A write that waits has found less than that, so a flush has begun or writes are under way, and either
+     * frees memory. One that took more could wait for ever in a pool that is nearly empty.
      */
     private static final long TAKEN_BYTES_MAX =
         MEMORY_POOL.offHeap.limit - (long) (MEMORY_POOL.offHeap.limit * DatabaseDescriptor.getMemtableCleanupThreshold());
@@ -107,7 +107,8 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         TableVersion version = handle.versionFor(update, metadata());
         Buffers.Output serialized = Buffers.output();
         serialize(update, serialized);
-        // Memory is taken before any lock of the native memtable, so that a writer that waits for memory holds up nobody.
+        // Memory is taken before any lock of the native memtable, so that a writer that waits for memory holds up
+        // nobody.
         long bound = Math.min(2 * serialized.length() + 512, TAKEN_BYTES_MAX);
         allocator.offHeap().allocate(bound, writes);
         long written = 0;
@@ -121,8 +122,9 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         }
         catch (MemtableFullException full)
         {
-            // The system has no memory, or very many writes came while the memtable was switched. Cassandra's log has this write in the
-            // part that the flush makes clean, so no other memtable may take it: it fails, and the next ones find an empty memtable.
+            // The system has no memory, or very many writes came while the memtable was switched. Cassandra's log has
+            // this write in the part that the flush makes clean, so no other memtable may take it: it fails, and the
+            // next ones find an empty memtable.
             owner.signalFlushRequired(this, ColumnFamilyStore.FlushReason.MEMTABLE_LIMIT);
             throw full;
         }
@@ -219,7 +221,10 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
             this.row = row;
         }
 
-        /** Rows that only lost what the update deletes are left out: Cassandra's memtables keep them beside the deletion. */
+        /**
+         * Rows that only lost what the update deletes are left out: Cassandra's memtables keep them beside the
+         * deletion.
+         */
         private void tell(Row written, UpdateTransaction indexer)
         {
             if (written == null || written.isEmpty())

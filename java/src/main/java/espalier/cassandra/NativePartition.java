@@ -62,7 +62,10 @@ final class NativePartition implements Partition
         return memtable.stats();
     }
 
-    /** Only partitions that were written are listed. Should one have nothing left, its iterator says so, and nothing is flushed. */
+    /**
+     * Only partitions that were written are listed. Should one have nothing left, its iterator says so, and nothing is
+     * flushed.
+     */
     @Override
     public boolean isEmpty()
     {

@@ -24,8 +24,8 @@ import org.apache.cassandra.io.util.DataInputBuffer;
 import org.apache.cassandra.net.MessagingService;
 
 /**
- * The rows and markers of a partition, read page by page. A page is a copy, so nothing of the native memtable is held between pages
- * but the place in it.
+ * The rows and markers of a partition, read page by page. A page is a copy, so nothing of the native memtable is held
+ * between pages but the place in it.
  */
 final class NativeRows extends AbstractUnfilteredRowIterator
 {
@@ -61,8 +61,8 @@ final class NativeRows extends AbstractUnfilteredRowIterator
     }
 
     /**
-     * All rows of a partition; null if there is no such partition. A compaction asks only for that, and does not close what it gets. So
-     * nothing is read before it is asked for.
+     * All rows of a partition; null if there is no such partition. A compaction asks only for that, and does not close
+     * what it gets. So nothing is read before it is asked for.
      */
     static UnfilteredRowIterator readLazily(NativeSource memtable, DecoratedKey key)
     {

@@ -7,7 +7,10 @@ import org.apache.cassandra.db.memtable.Memtable;
 import org.apache.cassandra.exceptions.ConfigurationException;
 import org.apache.cassandra.schema.TableMetadataRef;
 
-/** A configuration that cannot be used, of tables that may have rows in the engine. A node with such tables does not start. */
+/**
+ * A configuration that cannot be used, of tables that may have rows in the engine. A node with such tables does not
+ * start.
+ */
 final class RefusedFactory implements Memtable.Factory, StorageUser
 {
     private final String reason;

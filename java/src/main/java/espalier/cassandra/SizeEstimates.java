@@ -19,8 +19,9 @@ import org.apache.cassandra.service.StorageService;
 import org.apache.cassandra.utils.Pair;
 
 /**
- * The rows of {@code system.size_estimates} and {@code system.table_estimates} for tables of the engine, by which drivers divide a table.
- * Cassandra's recorder counts what is in its SSTables, so for these tables it writes zeros. They are replaced some seconds later.
+ * The rows of {@code system.size_estimates} and {@code system.table_estimates} for tables of the engine, by which
+ * drivers divide a table. Cassandra's recorder counts what is in its SSTables, so for these tables it writes zeros.
+ * They are replaced some seconds later.
  */
 final class SizeEstimates
 {
@@ -72,7 +73,10 @@ final class SizeEstimates
         SystemKeyspace.updateTableEstimates(keyspace, table, SystemKeyspace.TABLE_ESTIMATES_TYPE_LOCAL_PRIMARY, local);
     }
 
-    /** For each range the number of partitions, and their mean size in bytes. The engine's are spread evenly over the node's tokens. */
+    /**
+     * For each range the number of partitions, and their mean size in bytes. The engine's are spread evenly over the
+     * node's tokens.
+     */
     private static Map<Range<Token>, Pair<Long, Long>> estimates(StoredMemtable memtable, Collection<Range<Token>> ranges,
                                                                   double partitionsPerToken, long meanBytes)
     {

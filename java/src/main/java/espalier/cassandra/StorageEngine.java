@@ -20,8 +20,8 @@ import org.apache.cassandra.schema.TableMetadata;
 import org.apache.cassandra.service.StorageService;
 
 /**
- * The engine of mode {@code storage}: one in a JVM. It is opened when the first table needs it, in the constructor of the table, so a node
- * whose engine cannot be opened does not start.
+ * The engine of mode {@code storage}: one in a JVM. It is opened when the first table needs it, in the constructor of
+ * the table, so a node whose engine cannot be opened does not start.
  */
 final class StorageEngine
 {

@@ -69,7 +69,10 @@ final class StorageFactory implements Memtable.Factory, StorageUser
         return stock.create(lowerBound, reference, owner);
     }
 
-    /** Throws a {@link ConfigurationException} if Cassandra would do with its own files what it cannot do with the engine's. */
+    /**
+     * Throws a {@link ConfigurationException} if Cassandra would do with its own files what it cannot do with the
+     * engine's.
+     */
     static void refuseSettings()
     {
         String setting = unsupportedSetting();
@@ -122,8 +125,8 @@ final class StorageFactory implements Memtable.Factory, StorageUser
     }
 
     /**
-     * Whether Cassandra's log has nothing that only a memtable has. Otherwise a replay would pass over the table, and segments would be given
-     * back, while the memtable from before a move into the mode still needs them.
+     * Whether Cassandra's log has nothing that only a memtable has. Otherwise a replay would pass over the table, and
+     * segments would be given back, while the memtable from before a move into the mode still needs them.
      */
     @Override
     public boolean writesAreDurable()

@@ -40,8 +40,8 @@ import org.apache.cassandra.utils.FBUtilities;
 import org.apache.cassandra.utils.concurrent.OpOrder;
 
 /**
- * All rows of a table, in the engine: a memtable that is durable and does not end. Cassandra flushes it only when the table leaves the mode,
- * and replaces it by an empty one for TRUNCATE.
+ * All rows of a table, in the engine: a memtable that is durable and does not end. Cassandra flushes it only when the
+ * table leaves the mode, and replaces it by an empty one for TRUNCATE.
  */
 final class StoredMemtable extends AbstractMemtableWithCommitlog implements NativeSource
 {
@@ -330,8 +330,8 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     }
 
     /**
-     * Removes the rows of ranges that the node does not have. Returns false if some of them are left: the table is on its way out of the mode,
-     * the node's ranges are changing, or the engine could not rewrite all its files.
+     * Removes the rows of ranges that the node does not have. Returns false if some of them are left: the table is on
+     * its way out of the mode, the node's ranges are changing, or the engine could not rewrite all its files.
      */
     boolean cleanUp()
     {
@@ -344,8 +344,9 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     }
 
     /**
-     * Lets the engine purge the tombstones that are too old to shadow a row of Cassandra's SSTables. While Cassandra has another memtable of
-     * the table, nothing more is purged: writes that are under way may bring it rows of any time.
+     * Lets the engine purge the tombstones that are too old to shadow a row of Cassandra's SSTables. While Cassandra
+     * has another memtable of the table, nothing more is purged: writes that are under way may bring it rows of any
+     * time.
      */
     void noteRowsOfCassandra()
     {
@@ -365,7 +366,9 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
         oldestOfCassandra = oldest;
     }
 
-    /** Rows of an earlier process may have any timestamp, so that no tombstone is purged which may shadow one of them. */
+    /**
+     * Rows of an earlier process may have any timestamp, so that no tombstone is purged which may shadow one of them.
+     */
     @Override
     public long getMinTimestamp()
     {

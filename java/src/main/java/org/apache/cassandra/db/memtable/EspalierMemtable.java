@@ -5,8 +5,8 @@ import java.util.Map;
 import espalier.cassandra.EspalierFactory;
 
 /**
- * The name of the plugin in cassandra.yaml. Cassandra looks for a class name without a package in this package. Everything else
- * is in {@link espalier.cassandra}.
+ * The name of the plugin in cassandra.yaml. Cassandra looks for a class name without a package in this package.
+ * Everything else is in {@link espalier.cassandra}.
  */
 public final class EspalierMemtable
 {
