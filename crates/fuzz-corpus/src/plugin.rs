@@ -1,13 +1,15 @@
 //! The bytes that Java passes to the memtable plugin: descriptions of tables, updates and requests.
 
-use jni::{Filled, Guest, Pages, Reply};
+use jni::{Guest, Pages, Reply, Status};
 
+/// The bytes of a reply before its content.
+const HEAD_BYTES: usize = 16;
 /// The size of a page, bytes. It is small, so that most reads have several pages.
 const ROOM_BYTES: usize = 200;
-/// The bytes of a key's token and length in a page.
-const HEAD_OF_A_KEY_BYTES: u64 = 12;
-/// The kind of request that reads keys.
-const OF_KEYS: u8 = 1;
+/// What a read of a range has of each partition at least, beside the key: its token and length, two bytes, and an end.
+const PARTITION_BYTES_MIN: u64 = 15;
+/// The kind of request that reads a range.
+const OF_RANGE: u8 = 1;
 /// The greatest number of calls: each may read everything that the calls before it have written.
 const CALLS_MAX: usize = 24;
 
@@ -50,36 +52,46 @@ fn call(guest: &Guest, kind: u8, version: usize, argument: &[u8]) {
     }
 }
 
-/// Reads all pages. Those of keys have as many as a count says.
+/// Reads all pages. They have the same bytes whatever their size, and those of a range have as many partitions as a
+/// count says.
 fn read(guest: &Guest, version: usize, request: &[u8]) {
     let counted = guest.count_keys(version, request);
-    let Ok(Some(pages)) = guest.read(version, request) else { return };
-    let Ok(length) = content_length(pages) else { return };
-    if request.first() == Some(&OF_KEYS) {
+    let pages = || guest.read(version, request).expect("it was read before").expect("it was there before");
+    let Ok(Some(first)) = guest.read(version, request) else { return };
+    let Ok(content) = content_of(first, ROOM_BYTES) else { return };
+    assert!(content_of(pages(), 10 * ROOM_BYTES).as_ref() == Ok(&content), "pages of other sizes");
+    if request.first() == Some(&OF_RANGE) {
         let (count, key_bytes) = counted.expect("what can be read can be counted");
-        assert_eq!(length, HEAD_OF_A_KEY_BYTES * count + key_bytes);
+        assert!(content.len() as u64 >= PARTITION_BYTES_MIN * count + key_bytes);
+        assert_eq!(partition_count(pages()), Ok(count));
     }
 }
 
 /// The bytes of all pages together.
-fn content_length(mut pages: Pages) -> Result<u64, String> {
-    let mut buffer = vec![0; ROOM_BYTES];
-    let mut length = 0;
+fn content_of(mut pages: Pages, room: usize) -> Result<Vec<u8>, String> {
+    let mut buffer = vec![0; HEAD_BYTES + room];
+    let mut content = Vec::new();
     loop {
         let mut reply = Reply::new(&mut buffer);
-        let filled = pages.fill(&mut reply)?;
-        filled.finish(1, reply);
-        let said = u64::from(u32::from_be_bytes(buffer[12..16].try_into().expect("4 bytes")));
-        match filled {
-            Filled::Nothing { wanted } => {
-                assert!(wanted + 16 > buffer.len() && said == wanted as u64 + 16);
-                buffer.resize(wanted + 16, 0);
-                continue;
-            }
-            Filled::Part => length += said,
-            Filled::Last => return Ok(length + said),
+        let has_more = pages.fill(&mut reply)?;
+        reply.finish(0, Status::Content);
+        let length = u32::from_be_bytes(buffer[12..16].try_into().expect("4 bytes")) as usize;
+        assert!(length == room || !has_more, "a page that is not the last one is full");
+        content.extend_from_slice(&buffer[HEAD_BYTES..HEAD_BYTES + length]);
+        if !has_more {
+            return Ok(content);
         }
     }
+}
+
+/// The number of partitions, of which each is passed over behind its first byte.
+fn partition_count(mut pages: Pages) -> Result<u64, String> {
+    let mut count = 0;
+    while pages.fill(&mut Reply::new(&mut [0; HEAD_BYTES + 1]))? {
+        count += 1;
+        pages.pass_partition();
+    }
+    Ok(count)
 }
 
 /// For each table of which Cassandra serialized updates: a description with a call of each kind, as seeds.
@@ -104,10 +116,19 @@ fn name_of(description: &[u8]) -> String {
 }
 
 fn seed(description: &[u8], update: &[u8], request: &[u8]) -> Vec<u8> {
-    const ALL_KEYS: [u8; 10] = [OF_KEYS, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    const ALL_KEYS: [u8; 10] = [OF_RANGE, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    const ALL_ROWS: [u8; 10] = [OF_RANGE, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
     let ranges = [&2u32.to_be_bytes()[..], &[0i64, 5, 9, -9].map(i64::to_be_bytes).concat()].concat();
-    let calls: [(u8, &[u8]); 7] =
-        [(0, update), (2, request), (3, description), (0x11, update), (0x12, request), (2, &ALL_KEYS), (4, &ranges)];
+    let calls: [(u8, &[u8]); 8] = [
+        (0, update),
+        (2, request),
+        (3, description),
+        (0x11, update),
+        (0x12, request),
+        (2, &ALL_KEYS),
+        (2, &ALL_ROWS),
+        (4, &ranges),
+    ];
     let mut seed = Vec::new();
     let push = |seed: &mut Vec<u8>, part: &[u8]| {
         seed.extend((part.len() as u32).to_be_bytes());

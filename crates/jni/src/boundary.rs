@@ -24,13 +24,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::guest::{Growth, Guest, Refusal};
-use crate::pages::{Filled, Pages};
+use crate::pages::Pages;
 use crate::reply::{Reply, Status};
 use crate::request::Request;
 use crate::store::{Choice, Store};
 
 /// Changes when the two halves no longer fit together.
-const VERSION: i32 = 6;
+const VERSION: i32 = 7;
 
 /// The result of a call that failed; the reply has the reason.
 const FAILED: i64 = i64::MIN;
@@ -124,7 +124,7 @@ unsafe fn from_handle<T>(handle: i64) -> Box<T> {
 /// Writes content to a reply, or a handle for `takeChanges` if it does not fit.
 fn reply_with(out: &mut [u8], content: Vec<u8>) {
     let mut reply = Reply::new(out);
-    if reply.push(&content, 0) {
+    if reply.push(&content) {
         reply.finish(0, Status::Content);
     } else {
         let wanted = content.len();
@@ -264,7 +264,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_takeChanges(
     let changes = unsafe { from_handle::<Vec<u8>>(changes) };
     guard(out, |out| {
         let mut reply = Reply::new(out);
-        if !reply.push(&changes, 0) {
+        if !reply.push(&changes) {
             return Err("the buffer is too small for the changed rows".into());
         }
         reply.finish(0, Status::Content);
@@ -300,15 +300,15 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_read(
             reply.finish(0, Status::Absent);
             return Ok(0);
         };
-        let filled = pages.fill(&mut reply)?;
-        let handle = if filled == Filled::Last { 0 } else { into_handle(Box::new(pages)) };
-        filled.finish(handle, reply);
+        let has_more = pages.fill(&mut reply)?;
+        reply.finish(if has_more { into_handle(Box::new(pages)) } else { 0 }, Status::Content);
         Ok(0)
     })
 }
 
-/// `long more(long pages, long out, long capacity)`: the next page. After the last one, which has no handle, the pages
-/// are freed.
+/// `long more(long pages, boolean passesPartition, long out, long capacity)`: the next page. With `passesPartition` it
+/// begins behind the partition in which the page before it ended. After the last one, which has no handle, the pages are
+/// freed.
 ///
 /// # Safety
 /// Promises 2 and 4.
@@ -317,6 +317,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_more(
     _: *mut c_void,
     _: *mut c_void,
     pages: i64,
+    passes_partition: u8,
     out: i64,
     capacity: i64,
 ) -> i64 {
@@ -325,17 +326,19 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_more(
     if pages == 0 {
         return guard(out, |_| Err("there are no pages".into()));
     }
-    let mut filled = None;
+    let mut has_more = true;
     let result = guard(out, |out| {
         // SAFETY: promise 4; the reference ends with this closure.
         let read = unsafe { &mut *handle_of(pages) };
+        if passes_partition != 0 {
+            read.pass_partition();
+        }
         let mut reply = Reply::new(out);
-        let done = read.fill(&mut reply)?;
-        done.finish(pages, reply);
-        filled = Some(done);
+        has_more = read.fill(&mut reply)?;
+        reply.finish(if has_more { pages } else { 0 }, Status::Content);
         Ok(0)
     });
-    if filled == Some(Filled::Last) {
+    if !has_more {
         // SAFETY: promise 4: the reply had no handle, so Java does not use it again.
         drop(unsafe { from_handle::<Pages>(pages) });
     }
@@ -385,7 +388,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_countKeys(
         let version = usize::try_from(version).map_err(|_| "a version below 0".to_owned())?;
         let (count, bytes) = memtable?.count_keys(version, request)?;
         let mut reply = Reply::new(out);
-        reply.push(&[count.to_be_bytes(), bytes.to_be_bytes()].concat(), 0);
+        reply.push(&[count.to_be_bytes(), bytes.to_be_bytes()].concat());
         reply.finish(0, Status::Content);
         Ok(0)
     })
@@ -420,7 +423,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_usage(
             [usage.partition_count, used, reusable, committed, puts.uncontended, puts.contended, waited_nanos]
         });
         numbers.iter().chain(usage.iter().flat_map(|usage| &usage.shard_bytes)).for_each(|number| {
-            reply.push(&number.to_be_bytes(), 0);
+            reply.push(&number.to_be_bytes());
         });
         reply.finish(0, Status::Content);
         Ok(0)
@@ -697,7 +700,7 @@ mod tests {
             let mut out = [0xee; 100];
             let result = guard(&mut out, |out| {
                 // What was written before it is no part of the reply.
-                Reply::new(out).push(&[1; 60], 0);
+                Reply::new(out).push(&[1; 60]);
                 panic();
                 Ok(5)
             });
@@ -739,7 +742,7 @@ mod tests {
         assert_eq!(results, [FAILED; 3]);
         assert_eq!(said(&out), (Status::Failed as u8, "there is no memtable"));
         // SAFETY: as above.
-        let result = unsafe { Java_espalier_cassandra_Native_more(null, null, 0, address, capacity) };
+        let result = unsafe { Java_espalier_cassandra_Native_more(null, null, 0, 0, address, capacity) };
         assert_eq!((result, said(&out)), (FAILED, (Status::Failed as u8, "there are no pages")));
         // SAFETY: as above.
         let result = unsafe { Java_espalier_cassandra_Native_listing(null, null, 0, address, capacity) };

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use memtable::{AddressSpace, Memtable, MemtableFull, PutCounts, TrieMemtable, TrieOptions};
-use model::{BoxCursor, Mutation, ReadRange, RowObserver, Slices, Table, TableId, UnfilteredCursor};
+use model::{BoxCursor, KeyRange, Mutation, ReadRange, RowObserver, Slices, Table, TableId, UnfilteredCursor};
 use sstable::{MessageEncoder, UpdateReader};
 use types::Token;
 
@@ -244,21 +244,18 @@ impl Guest {
     }
 
     /// Starts to read what a request selects, under a version of the table. `None` if the request is for one partition
-    /// that the memtable lacks.
+    /// that the memtable lacks. A range of a table of the engine may lack partitions that have nothing in the slices.
     ///
     /// Fails if the request is damaged or the memtable was discarded.
     pub fn read(&self, version: usize, request: &[u8]) -> Result<Option<Pages>, String> {
         let version = self.version(version)?;
         let range = Request::new(request).read_range(&version.table).map_err(|error| error.to_string())?;
-        let is_single = matches!(range.keys, model::KeyRange::Single(_));
-        let mut cursor = self.cursor(&version.table, &range)?;
-        if !is_single {
-            return Ok(Some(Pages::of_keys(cursor)));
+        let cursor = self.cursor(&version.table, &range)?;
+        let encoder = version.encoder.clone();
+        match range.keys {
+            KeyRange::Single(_) => Pages::of_partition(cursor, encoder),
+            KeyRange::Range { .. } => Ok(Some(Pages::of_range(cursor, encoder))),
         }
-        if !cursor.advance_partition().map_err(|error| error.to_string())? {
-            return Ok(None);
-        }
-        Pages::of_partition(cursor, version.encoder.clone()).map(Some)
     }
 
     fn cursor(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, String> {
@@ -267,23 +264,21 @@ impl Guest {
                 let memtable = trie.load_full().ok_or_else(|| DISCARDED.to_owned())?;
                 Ok(memtable.cursor(table, range))
             }
-            Content::Stored(stored) => {
-                // SSTables pass over partitions that have nothing in the slices. A read of keys is of all.
-                let range = match range.keys {
-                    model::KeyRange::Single(_) => range.clone(),
-                    _ => ReadRange { slices: Slices::all(), ..range.clone() },
-                };
-                stored.usable()?.engine().read(table, &range).map_err(|error| error.to_string())
-            }
+            Content::Stored(stored) => stored.usable()?.engine().read(table, range).map_err(|error| error.to_string()),
         }
     }
 
-    /// The number of partitions that a request selects, and the bytes of their keys.
+    /// The number of partitions that a request selects, and the bytes of their keys. Of a range, partitions without
+    /// anything in the slices count too.
     ///
     /// Fails if the request is damaged or the memtable was discarded.
     pub fn count_keys(&self, version: usize, request: &[u8]) -> Result<(u64, u64), String> {
         let table = &self.version(version)?.table;
-        let range = Request::new(request).read_range(table).map_err(|error| error.to_string())?;
+        let mut range = Request::new(request).read_range(table).map_err(|error| error.to_string())?;
+        if let (Content::Stored(_), KeyRange::Range { .. }) = (&self.content, &range.keys) {
+            // A read passes over SSTables that have nothing in the slices.
+            range.slices = Slices::all();
+        }
         let mut cursor = self.cursor(table, &range)?;
         let (mut count, mut bytes) = (0, 0);
         while cursor.advance_partition().map_err(|error| error.to_string())? {

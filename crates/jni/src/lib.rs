@@ -15,6 +15,6 @@ mod store;
 mod table;
 
 pub use guest::{Growth, Guest, Refusal, Usage};
-pub use pages::{Filled, Pages};
+pub use pages::Pages;
 pub use reply::{Reply, Status};
 pub use store::{Choice, Store};

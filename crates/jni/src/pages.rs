@@ -1,126 +1,213 @@
 //! What a read returns, page by page.
 //!
 //! ```text
-//! first page of a partition := u8 has deletion [i64 timestamp, i64 local deletion time] u8 has static row [static row]
-//!                              unfiltereds, 0x01
-//! other pages of a partition := unfiltereds, 0x01
-//! page of keys := (i64 token, u32 length, key)...
+//! read of a partition := partition
+//! read of a range := (i64 token, u32 length, key, partition)...
+//! partition := u8 has deletion [i64 timestamp, i64 local deletion time] u8 has static row [static row]
+//!              unfiltereds, 0x01
 //! ```
+//!
+//! Pages cut these bytes anywhere. So small partitions share a page, and a large row takes several.
 
 use model::{BoxCursor, Unfiltered, UnfilteredCursor};
 use sstable::MessageEncoder;
 
-use crate::reply::{Reply, Status};
+use crate::reply::Reply;
 
 /// A read that is not at its end. It pins nothing: each page seeks its place again.
 pub struct Pages {
     cursor: BoxCursor<'static>,
-    /// `None` if only keys are read.
-    encoder: Option<MessageEncoder>,
-    /// What the last page had no room for.
-    pending: Vec<u8>,
+    encoder: MessageEncoder,
+    /// Whether the read is of a range.
+    is_range: bool,
+    next: Next,
+    /// The item that was encoded last: the head of a partition with its key, an unfiltered, or an end.
+    item: Vec<u8>,
+    /// How many bytes of it are in pages.
+    written: usize,
+}
+
+/// What follows the item that was encoded last.
+#[derive(Clone, Copy)]
+enum Next {
+    Partition,
+    Unfiltered,
+    Nothing,
 }
 
 impl Pages {
-    /// The keys that a cursor finds.
-    pub(crate) fn of_keys(cursor: BoxCursor<'static>) -> Pages {
-        Pages { cursor, encoder: None, pending: Vec::new() }
+    fn new(cursor: BoxCursor<'static>, encoder: MessageEncoder, is_range: bool) -> Pages {
+        Pages { cursor, encoder, is_range, next: Next::Partition, item: Vec::with_capacity(64), written: 0 }
     }
 
-    /// The partition in which a cursor is.
-    pub(crate) fn of_partition(cursor: BoxCursor<'static>, mut encoder: MessageEncoder) -> Result<Pages, String> {
-        let mut pending = Vec::with_capacity(64);
-        let head = cursor.partition();
-        pending.push(u8::from(!head.deletion.is_live()));
-        if !head.deletion.is_live() {
-            pending.extend_from_slice(&head.deletion.marked_for_delete_at.to_be_bytes());
-            pending.extend_from_slice(&i64::from(head.deletion.local_deletion_time).to_be_bytes());
-        }
-        pending.push(u8::from(head.static_row.is_some()));
-        if head.static_row.is_some() {
-            encoder.static_row(head.static_row, &mut pending).map_err(|error| error.to_string())?;
-        }
-        Ok(Pages { cursor, encoder: Some(encoder), pending })
+    /// All partitions that a cursor finds.
+    pub(crate) fn of_range(cursor: BoxCursor<'static>, encoder: MessageEncoder) -> Pages {
+        Pages::new(cursor, encoder, true)
     }
 
-    /// Puts the next item into `pending`. Returns false at the end.
+    /// The only partition that a cursor finds; `None` if it finds none.
+    pub(crate) fn of_partition(cursor: BoxCursor<'static>, encoder: MessageEncoder) -> Result<Option<Pages>, String> {
+        let mut pages = Pages::new(cursor, encoder, false);
+        Ok(pages.advance()?.then_some(pages))
+    }
+
+    /// Encodes the next item. Returns false at the end.
     fn advance(&mut self) -> Result<bool, String> {
-        self.pending.clear();
-        let Some(encoder) = &mut self.encoder else {
-            if !self.cursor.advance_partition().map_err(|error| error.to_string())? {
-                return Ok(false);
-            }
-            let key = self.cursor.partition().key;
-            self.pending.extend_from_slice(&key.token().0.to_be_bytes());
-            self.pending.extend_from_slice(&(key.bytes().len() as u32).to_be_bytes());
-            self.pending.extend_from_slice(key.bytes());
-            return Ok(true);
-        };
-        if !self.cursor.advance().map_err(|error| error.to_string())? {
+        self.item.clear();
+        self.written = 0;
+        match self.next {
+            Next::Partition => self.enter_partition(),
+            Next::Unfiltered => self.push_unfiltered().map(|()| true),
+            Next::Nothing => Ok(false),
+        }
+    }
+
+    fn enter_partition(&mut self) -> Result<bool, String> {
+        if !self.cursor.advance_partition().map_err(|error| error.to_string())? {
+            self.next = Next::Nothing;
             return Ok(false);
         }
-        let written = match self.cursor.unfiltered() {
-            Unfiltered::Row(row) => encoder.row(row, &mut self.pending),
-            Unfiltered::Marker(marker) => encoder.marker(&marker, &mut self.pending),
-        };
-        written.map_err(|error| error.to_string())?;
+        let head = self.cursor.partition();
+        if self.is_range {
+            self.item.extend_from_slice(&head.key.token().0.to_be_bytes());
+            self.item.extend_from_slice(&(head.key.bytes().len() as u32).to_be_bytes());
+            self.item.extend_from_slice(head.key.bytes());
+        }
+        self.item.push(u8::from(!head.deletion.is_live()));
+        if !head.deletion.is_live() {
+            self.item.extend_from_slice(&head.deletion.marked_for_delete_at.to_be_bytes());
+            self.item.extend_from_slice(&i64::from(head.deletion.local_deletion_time).to_be_bytes());
+        }
+        self.item.push(u8::from(head.static_row.is_some()));
+        if head.static_row.is_some() {
+            self.encoder.static_row(head.static_row, &mut self.item).map_err(|error| error.to_string())?;
+        }
+        self.next = Next::Unfiltered;
         Ok(true)
     }
 
-    /// Writes the next page and its status, without the handle. Returns whether there is more.
-    ///
-    /// Fails if the memtable cannot be read.
-    pub fn fill(&mut self, reply: &mut Reply<'_>) -> Result<Filled, String> {
-        const END: usize = 1;
-        if self.pending.is_empty() && !self.advance()? {
-            self.end(reply);
-            return Ok(Filled::Last);
+    fn push_unfiltered(&mut self) -> Result<(), String> {
+        if !self.cursor.advance().map_err(|error| error.to_string())? {
+            self.encoder.end(&mut self.item);
+            self.next = self.after_partition();
+            return Ok(());
         }
+        let written = match self.cursor.unfiltered() {
+            Unfiltered::Row(row) => self.encoder.row(row, &mut self.item),
+            Unfiltered::Marker(marker) => self.encoder.marker(&marker, &mut self.item),
+        };
+        written.map_err(|error| error.to_string())
+    }
+
+    fn after_partition(&self) -> Next {
+        if self.is_range { Next::Partition } else { Next::Nothing }
+    }
+
+    /// Writes the next page without the head of the reply. Returns whether there is more. The page is full then, and
+    /// has at least a byte if there is room for one.
+    ///
+    /// Fails if the memtable cannot be read. The pages are of no use then.
+    pub fn fill(&mut self, reply: &mut Reply<'_>) -> Result<bool, String> {
         loop {
-            if !reply.push(&self.pending, END) {
-                if !reply.has_content() {
-                    return Ok(Filled::Nothing { wanted: self.pending.len() + END });
-                }
-                self.end(reply);
-                return Ok(Filled::Part);
+            self.written += reply.append(&self.item[self.written..]);
+            if self.written < self.item.len() {
+                return Ok(true);
             }
             if !self.advance()? {
-                self.end(reply);
-                return Ok(Filled::Last);
+                return Ok(false);
             }
         }
     }
 
-    fn end(&self, reply: &mut Reply<'_>) {
-        if let Some(encoder) = &self.encoder {
-            let mut end = Vec::new();
-            encoder.end(&mut end);
-            reply.push(&end, 0);
-        }
+    /// Passes over what is left of the partition in which the last page ended: its own end was not in the page.
+    pub fn pass_partition(&mut self) {
+        self.item.clear();
+        self.written = 0;
+        self.next = self.after_partition();
     }
 }
 
-/// What [`Pages::fill`] did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Filled {
-    /// The page is the last one.
-    Last,
-    /// There is more.
-    Part,
-    /// There was no room for the next item, which needs a buffer for this many bytes of content.
-    Nothing {
-        /// Bytes.
-        wanted: usize,
-    },
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-impl Filled {
-    /// Ends the reply; `handle` continues it.
-    pub fn finish(self, handle: i64, mut reply: Reply<'_>) {
-        match self {
-            Filled::Last => reply.finish(0, Status::Content),
-            Filled::Part => reply.finish(handle, Status::Content),
-            Filled::Nothing { wanted } => reply.too_small(handle, wanted),
+    use model::{
+        DeletionTime, Liveness, PartitionHead, PartitionKey, ReadError, Row, RowBuilder, RowRef, Table, TableBuilder,
+        TableId,
+    };
+    use types::CqlType;
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// Partitions that have rows without end.
+    struct Endless {
+        table: Arc<Table>,
+        keys: Vec<PartitionKey>,
+        row: Vec<u8>,
+        /// How many partitions and how many rows were entered.
+        entered: usize,
+        rows: Arc<AtomicUsize>,
+    }
+
+    impl Endless {
+        fn new(count: u8, rows: &Arc<AtomicUsize>) -> Endless {
+            let builder = TableBuilder::new("ks", "t", TableId(Uuid::from_u128(1)));
+            let table = builder.partition_key("k", CqlType::Int).clustering("c", CqlType::Int, false).build();
+            let (mut builder, mut row) = (RowBuilder::default(), Vec::new());
+            builder.start(table.regulars(), false);
+            builder.liveness(Liveness::at(1));
+            builder.finish(&mut row);
+            let keys = (0..count).map(|key| PartitionKey::new(&[0, 0, 0, key])).collect();
+            Endless { table: Arc::new(table), keys, row, entered: 0, rows: rows.clone() }
+        }
+
+        fn pages(self, is_range: bool) -> Pages {
+            let encoder = MessageEncoder::new(&self.table);
+            Pages::new(Box::new(self), encoder, is_range)
+        }
+    }
+
+    impl UnfilteredCursor for Endless {
+        fn table(&self) -> &Arc<Table> {
+            &self.table
+        }
+
+        fn advance_partition(&mut self) -> Result<bool, ReadError> {
+            self.entered += 1;
+            Ok(self.entered <= self.keys.len())
+        }
+
+        fn partition(&self) -> PartitionHead<'_> {
+            PartitionHead { key: &self.keys[self.entered - 1], deletion: DeletionTime::LIVE, static_row: None }
+        }
+
+        fn advance(&mut self) -> Result<bool, ReadError> {
+            self.rows.fetch_add(1, Ordering::Relaxed);
+            Ok(true)
+        }
+
+        fn unfiltered(&self) -> Unfiltered<'_> {
+            Unfiltered::Row(RowRef { clustering: &[0, 0, 0, 4, 0, 0, 0, 9], row: Row::new(&self.row) })
+        }
+    }
+
+    #[test]
+    fn what_is_passed_over_is_not_read() {
+        for (is_range, count) in [(true, 5), (false, 1)] {
+            let rows = Arc::new(AtomicUsize::new(0));
+            let mut pages = Endless::new(count, &rows).pages(is_range);
+            let mut buffer = [0; 16 + 100];
+            for partition in 0..count {
+                assert_eq!(pages.fill(&mut Reply::new(&mut buffer)), Ok(true));
+                let key = [&4u32.to_be_bytes()[..], &[0, 0, 0, partition]].concat();
+                assert!(!is_range || buffer[24..32] == key, "partition {partition}: {buffer:?}");
+                pages.pass_partition();
+            }
+            assert_eq!(pages.fill(&mut Reply::new(&mut buffer)), Ok(false));
+            let rows = rows.load(Ordering::Relaxed);
+            assert!(rows < 20 * usize::from(count), "{rows} rows were read for {count} pages of 100 bytes");
         }
     }
 }

@@ -39,22 +39,20 @@ impl<'b> Reply<'b> {
         self.buffer.len().saturating_sub(HEAD_BYTES + self.length)
     }
 
-    /// Whether content was appended.
-    pub fn has_content(&self) -> bool {
-        self.length > 0
+    /// Appends as much of the content as there is room for. Returns how many bytes that is.
+    pub fn append(&mut self, content: &[u8]) -> usize {
+        let length = content.len().min(self.free_bytes());
+        let start = HEAD_BYTES + self.length;
+        if let Some(place) = self.buffer.get_mut(start..start + length) {
+            place.copy_from_slice(&content[..length]);
+        }
+        self.length += length;
+        length
     }
 
-    /// Appends content, if there is room for it and for `spare` bytes more.
-    pub fn push(&mut self, content: &[u8], spare: usize) -> bool {
-        if content.len() + spare > self.free_bytes() {
-            return false;
-        }
-        let start = HEAD_BYTES + self.length;
-        if let Some(place) = self.buffer.get_mut(start..start + content.len()) {
-            place.copy_from_slice(content);
-        }
-        self.length += content.len();
-        true
+    /// Appends content, if there is room for all of it.
+    pub fn push(&mut self, content: &[u8]) -> bool {
+        content.len() <= self.free_bytes() && self.append(content) == content.len()
     }
 
     fn head(&mut self, handle: i64, status: Status, length: usize) {
@@ -82,7 +80,7 @@ impl<'b> Reply<'b> {
         while !error.is_char_boundary(end) {
             end -= 1;
         }
-        self.push(&error.as_bytes()[..end], 0);
+        self.push(&error.as_bytes()[..end]);
         self.head(0, status, self.length);
     }
 }
@@ -96,13 +94,17 @@ mod tests {
         for size in 0..40 {
             let mut buffer = vec![0xee; size];
             let mut reply = Reply::new(&mut buffer);
-            let fits = reply.push(&[7; 8], 1);
-            assert_eq!(fits, size >= 25);
-            assert_eq!(reply.has_content(), fits);
+            let fits = reply.push(&[7; 8]);
+            assert_eq!(fits, size >= 24);
+            let appended = reply.append(&[8; 3]);
+            assert_eq!(appended, size.saturating_sub(if fits { 24 } else { 16 }).min(3));
             reply.finish(5, Status::Content);
-            if let Some(head) = buffer.first_chunk::<16>() {
-                let length = if fits { 8 } else { 0 };
-                assert_eq!(head, &[0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, length]);
+            if let Some((head, content)) = buffer.split_first_chunk::<16>() {
+                let length = if fits { 8 + appended } else { appended };
+                assert_eq!(head, &[0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, length as u8]);
+                let expected: Vec<u8> = [&[7; 8][..if fits { 8 } else { 0 }], &[8; 3][..appended]].concat();
+                assert_eq!(content[..length], expected);
+                assert!(content[length..].iter().all(|byte| *byte == 0xee));
             }
             Reply::new(&mut buffer).fail(Status::Failed, "gr\u{fc}n \u{2190} und blau");
             if size >= 16 {

@@ -289,7 +289,7 @@ impl MessageEncoder {
         self.encoder.marker(marker, 0, &mut NoStats, out)
     }
 
-    /// Appends the end of a partition, or of a part of one.
+    /// Appends the end of a partition.
     pub fn end(&self, out: &mut Vec<u8>) {
         out.push(END_OF_PARTITION);
     }

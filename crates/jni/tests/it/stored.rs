@@ -11,14 +11,14 @@ use uuid::Uuid;
 use crate::vectors::{ALL_KEYS, Vector, content, vectors};
 
 /// A directory that is removed at the end of a test.
-struct Directory(PathBuf);
+pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    fn new() -> Directory {
+    pub(crate) fn new() -> Directory {
         Directory(std::env::temp_dir().join(format!("espalier-jni-{}", Uuid::new_v4())))
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -33,7 +33,7 @@ fn text(text: &str) -> Vec<u8> {
     [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat()
 }
 
-fn open(directory: &Path) -> Arc<Store> {
+pub(crate) fn open(directory: &Path) -> Arc<Store> {
     let request = [text(directory.to_str().unwrap()), text("batch"), vec![0; 8], (64i64 << 20).to_be_bytes().to_vec()];
     Arc::new(Store::open(&request.concat()).unwrap())
 }

@@ -1,6 +1,6 @@
 //! `updates.bin` was written by `proof/plugin/java/espalier/cassandra/WriteVectors.java` with Cassandra 5.0.8.
 
-use jni::{Filled, Guest, Pages, Refusal, Reply};
+use jni::{Guest, Pages, Refusal, Reply, Status};
 
 static UPDATES: &[u8] = include_bytes!("../vectors/updates.bin");
 
@@ -11,8 +11,10 @@ pub(crate) struct Vector {
     pub page: &'static [u8],
 }
 
-/// The request of all keys, with nothing of their rows.
+/// The request of all partitions, with nothing of their rows.
 pub(crate) const ALL_KEYS: [u8; 10] = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// The request of all partitions with all rows.
+pub(crate) const ALL_ROWS: [u8; 10] = [1, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
 
 pub(crate) fn vectors() -> Vec<Vector> {
     let mut rest = UPDATES;
@@ -31,27 +33,28 @@ pub(crate) fn vectors() -> Vec<Vector> {
     vectors
 }
 
-/// What follows in pages with room for `room` bytes each, without the ends of the parts.
+/// The next page, with room for `room` bytes, and whether there are more.
+pub(crate) fn next_page(pages: &mut Pages, room: usize) -> (Vec<u8>, bool) {
+    let mut buffer = vec![0xee; 16 + room];
+    let mut reply = Reply::new(&mut buffer);
+    let has_more = pages.fill(&mut reply).unwrap();
+    reply.finish(if has_more { 7 } else { 0 }, Status::Content);
+    let (head, content) = buffer.split_at(16);
+    let length = u32::from_be_bytes(*head[12..].first_chunk().unwrap()) as usize;
+    assert_eq!(head[..12], [0, 0, 0, 0, 0, 0, 0, if has_more { 7 } else { 0 }, 0, 0, 0, 1]);
+    assert!(length == room || !has_more, "{length} bytes in a page of {room} that is not the last one");
+    assert!(content[length..].iter().all(|byte| *byte == 0xee));
+    (content[..length].to_vec(), has_more)
+}
+
+/// What follows in pages with room for `room` bytes each.
 pub(crate) fn content(mut pages: Pages, room: usize) -> Vec<u8> {
     let mut content = Vec::new();
-    let mut room = room;
     loop {
-        let mut buffer = vec![0; 16 + room];
-        let mut reply = Reply::new(&mut buffer);
-        let filled = pages.fill(&mut reply).unwrap();
-        filled.finish(1, reply);
-        let length = u32::from_be_bytes(*buffer[12..].first_chunk().unwrap()) as usize;
-        match filled {
-            Filled::Nothing { wanted } => {
-                assert!(wanted > room);
-                assert_eq!(length, 16 + wanted);
-                room = wanted;
-            }
-            Filled::Part => content.extend_from_slice(&buffer[16..16 + length - 1]),
-            Filled::Last => {
-                content.extend_from_slice(&buffer[16..16 + length]);
-                return content;
-            }
+        let (page, has_more) = next_page(&mut pages, room);
+        content.extend(page);
+        if !has_more {
+            return content;
         }
     }
 }
@@ -134,17 +137,23 @@ fn damaged_updates_requests_and_descriptions_are_errors_or_harmless() {
     }
 }
 
-/// Reads every partition: nothing that was taken stands in the way of the rest.
+/// Reads every partition, with the others and alone: nothing that was taken stands in the way of the rest.
 fn read_everything(guest: &Guest) {
-    let keys = content(guest.read(0, &ALL_KEYS).unwrap().unwrap(), 1 << 16);
-    let mut rest = &keys[..];
-    while let Some(length) = rest.get(8..12) {
-        let length = u32::from_be_bytes(length.try_into().unwrap()) as usize;
-        let (key, tail) = rest.split_at(12 + length);
-        let request = [&[0], key, &[0], &(-1i32).to_be_bytes()].concat();
-        content(guest.read(0, &request).unwrap().unwrap(), 1 << 16);
-        rest = tail;
+    let all = content(guest.read(0, &ALL_ROWS).unwrap().unwrap(), 1 << 16);
+    let mut pages = guest.read(0, &ALL_KEYS).unwrap().unwrap();
+    let (count, _) = guest.count_keys(0, &ALL_KEYS).unwrap();
+    let mut rest = &all[..];
+    for _ in 0..count {
+        // Room for the token and the length of the key.
+        let (head, _) = next_page(&mut pages, 12);
+        let length = u32::from_be_bytes(*head[8..].first_chunk().unwrap()) as usize;
+        let (key, _) = next_page(&mut pages, length);
+        let request = [&[0], &head[..], &key, &ALL_ROWS[5..]].concat();
+        let partition = content(guest.read(0, &request).unwrap().unwrap(), 1 << 16);
+        rest = rest.strip_prefix(&[&head[..], &key, &partition].concat()[..]).expect("the partition is in the range");
+        pages.pass_partition();
     }
+    assert!(rest.is_empty());
 }
 
 #[test]
