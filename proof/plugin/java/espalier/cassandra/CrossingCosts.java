@@ -17,6 +17,7 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.cql3.statements.schema.CreateTableStatement;
 import org.apache.cassandra.db.Clustering;
+import org.apache.cassandra.db.DataRange;
 import org.apache.cassandra.db.LivenessInfo;
 import org.apache.cassandra.db.Mutation;
 import org.apache.cassandra.db.Slice;
@@ -29,6 +30,7 @@ import org.apache.cassandra.db.memtable.Memtable;
 import org.apache.cassandra.db.memtable.SkipListMemtable;
 import org.apache.cassandra.db.memtable.TrieMemtable;
 import org.apache.cassandra.db.partitions.PartitionUpdate;
+import org.apache.cassandra.db.partitions.UnfilteredPartitionIterator;
 import org.apache.cassandra.db.rows.BTreeRow;
 import org.apache.cassandra.db.rows.BufferCell;
 import org.apache.cassandra.db.rows.Row;
@@ -46,10 +48,11 @@ import espalier.proof.DiscardingMemtable;
 import espalier.proof.MemtableComparison;
 
 /**
- * Processor time of a small write and of a read of one row: Cassandra's memtables and log, ours, our engine, and the
- * parts of a crossing. There is no node and no request, so these are the figures that a memtable can change. Arguments:
- * the directory of the engine, its {@code commitlog_sync}, the number of rounds, the operations of a round, and
- * optionally a number of threads. With threads, it measures writes of many threads that wait for the log.
+ * Processor time of a small write, of a read of one row and of a row of a range read: Cassandra's memtables and log,
+ * ours, our engine, and the parts of a crossing. There is no node and no request, so these are the figures that a
+ * memtable can change. Arguments: the directory of the engine, its {@code commitlog_sync}, the number of rounds, the
+ * operations of a round, and optionally a number of threads. With threads, it measures writes of many threads that wait
+ * for the log.
  *
  * A line for each subject: microseconds of the calling thread, and of the whole process (with collections, flushes and
  * the log), medians of the second half of the rounds, and the least and greatest of those of the process. Rounds are
@@ -143,6 +146,18 @@ public final class CrossingCosts
                     throw new AssertionError(name + " lost a row");
             }
         });
+        // The time of a partition of a range, of as many as were written.
+        DataRange range = DataRange.allData(TABLE.partitioner);
+        try (UnfilteredPartitionIterator partitions = memtable.partitionIterator(columns, range, SSTableReadsListener.NOOP_LISTENER))
+        {
+            measured("range: " + name, updates, update -> {
+                try (UnfilteredRowIterator rows = partitions.next())
+                {
+                    if (!rows.hasNext() || rows.next() == null || rows.hasNext())
+                        throw new AssertionError(name + " lost a row of a range");
+                }
+            });
+        }
     }
 
     /** Threads that write and wait until it is durable: Cassandra's log with its trie memtable, and our engine. */

@@ -2,7 +2,6 @@ package espalier.cassandra;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
@@ -12,6 +11,7 @@ import java.util.concurrent.atomic.AtomicReference;
 import com.google.common.base.Throwables;
 
 import org.apache.cassandra.db.DataRange;
+import org.apache.cassandra.db.DecoratedKey;
 import org.apache.cassandra.db.Slices;
 import org.apache.cassandra.db.commitlog.CommitLogPosition;
 import org.apache.cassandra.db.filter.ColumnFilter;
@@ -45,6 +45,7 @@ final class NativeBoundary
     private final PartitionUpdate update;
     private final byte[] serialized;
     private final NativeMemtable memtable;
+    private final TableVersion version;
     private final byte[] content;
     private int refused, taken;
 
@@ -55,6 +56,7 @@ final class NativeBoundary
         this.update = update;
         this.serialized = serialized(update);
         this.memtable = made();
+        this.version = memtable.version();
         put(memtable, serialized);
         this.content = content();
     }
@@ -115,22 +117,24 @@ final class NativeBoundary
         memtable.handle().put(crossing(update, update.length), Buffers.reply());
     }
 
-    /** The first page of the partition. */
-    private byte[] content()
+    private byte[] content() throws IOException
     {
-        NativeRows.Page page = new NativeRows.Page();
-        if (!page.read(memtable.handle(), memtable.version(), request()))
-            throw new AssertionError("the partition is gone");
-        ByteBuffer read = page.content();
-        byte[] content = new byte[read.remaining()];
-        read.get(content);
-        page.close();
-        return content;
+        return read(Requests.partition(update.partitionKey(), Slices.ALL, false));
     }
 
-    private Buffers.Output request()
+    /** What a request is answered with. */
+    private byte[] read(Buffers.Output request) throws IOException
     {
-        return Requests.partition(update.partitionKey(), Slices.ALL, false);
+        NativePages pages = new NativePages();
+        try
+        {
+            pages.begin(memtable.handle(), version, request);
+            return pages.readAllBytes();
+        }
+        finally
+        {
+            pages.close();
+        }
     }
 
     private void cut() throws IOException
@@ -174,7 +178,7 @@ final class NativeBoundary
         }
     }
 
-    private void checkContent()
+    private void checkContent() throws IOException
     {
         if (!Arrays.equals(content(), content))
             throw new AssertionError(table.name + ": damaged updates changed the memtable");
@@ -205,10 +209,17 @@ final class NativeBoundary
         }
     }
 
-    /** A damaged request reads another partition, or throws. */
+    /** A damaged request reads other partitions, or throws. */
     private void damageRequests() throws IOException
     {
-        byte[] request = request().toByteArray();
+        DecoratedKey key = update.partitionKey();
+        damage(Requests.partition(key, Slices.ALL, false).toByteArray());
+        damage(Requests.range(key, true, key.getToken().maxKeyBound(), true, Slices.ALL, true).toByteArray());
+        checkContent();
+    }
+
+    private void damage(byte[] request) throws IOException
+    {
         for (int length = 0; length < request.length; length++)
             if (isAnswered(request, length))
                 throw new AssertionError(table.name + ": " + length + " of " + request.length + " bytes of a request were answered");
@@ -218,15 +229,13 @@ final class NativeBoundary
             damaged[at] ^= 1 << random.nextInt(8);
             isAnswered(damaged, damaged.length);
         }
-        checkContent();
     }
 
     private boolean isAnswered(byte[] request, int length) throws IOException
     {
-        NativeRows.Page page = new NativeRows.Page();
         try
         {
-            page.read(memtable.handle(), memtable.version(), crossing(request, length));
+            read(crossing(request, length));
             return true;
         }
         catch (IllegalStateException refusal)
@@ -234,10 +243,6 @@ final class NativeBoundary
             if (refusal.getMessage().contains("panic"))
                 throw new AssertionError(table.name + ": a request panics", refusal);
             return false;
-        }
-        finally
-        {
-            page.close();
         }
     }
 }

@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.concurrent.atomic.AtomicReference;
 
 import org.apache.cassandra.cql3.statements.schema.CreateTableStatement;
+import org.apache.cassandra.db.DataRange;
 import org.apache.cassandra.db.DecoratedKey;
 import org.apache.cassandra.db.LivenessInfo;
 import org.apache.cassandra.db.Slices;
@@ -78,11 +79,12 @@ final class NativeMemory
                 row.addCell(BufferCell.live(column, 1, ByteBuffer.allocate(VALUE_BYTES)));
                 memtable.put(PartitionUpdate.singleRowUpdate(table, key, row.build()), UpdateTransaction.NO_OP, group);
             }
-        // It has more pages than the one that was read, and nobody closes it.
-        UnfilteredRowIterator rows = memtable.rowIterator(key, Slices.ALL, ColumnFilter.all(table), false, SSTableReadsListener.NOOP_LISTENER);
-        rows.next();
-        askForPartitions(memtable, table, key);
+        // These have more pages than the one that was read, and nobody closes them.
+        ColumnFilter all = ColumnFilter.all(table);
+        memtable.rowIterator(key, Slices.ALL, all, false, SSTableReadsListener.NOOP_LISTENER).next();
+        memtable.partitionIterator(all, DataRange.allData(table.partitioner), SSTableReadsListener.NOOP_LISTENER).next().next();
         memtable.getFlushSet(null, null).iterator().next();
+        askForPartitions(memtable, table, key);
         OpOrder.Barrier barrier = order.newBarrier();
         barrier.issue();
         memtable.switchOut(barrier, new AtomicReference<>(CommitLogPosition.NONE));

@@ -57,7 +57,7 @@ final class Buffers
     static void givePage(ByteBuffer page)
     {
         ArrayDeque<ByteBuffer> pages = OF_THREAD.get().pages;
-        if (page.capacity() == PAGE_BYTES && pages.size() < KEPT_PAGES_MAX)
+        if (pages.size() < KEPT_PAGES_MAX)
             pages.addFirst(page);
     }
 

@@ -168,10 +168,10 @@ final class MemtableHandle
         return (written & 1) != 0;
     }
 
-    /** Writes the first page of a read to the reply. */
-    void read(TableVersion version, Buffers.Output request, Buffers.Reply reply)
+    /** Writes the first page of a read to the reply, which may have so many bytes. */
+    void read(TableVersion version, Buffers.Output request, Buffers.Reply reply, long bytesMax)
     {
-        long result = Native.read(memtable, version.index, request.address(), request.length(), reply.address(), reply.capacity());
+        long result = Native.read(memtable, version.index, request.address(), request.length(), reply.address(), bytesMax);
         Reference.reachabilityFence(this);
         reply.check(result);
     }

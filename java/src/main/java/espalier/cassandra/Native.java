@@ -8,7 +8,7 @@ package espalier.cassandra;
 final class Native
 {
     /** Must be the version of the native library. */
-    static final int VERSION = 6;
+    static final int VERSION = 7;
 
     /** The result of a call that failed; the reply has the reason. */
     static final long FAILED = Long.MIN_VALUE;
@@ -34,7 +34,7 @@ final class Native
 
     static native long read(long memtable, int version, long request, long length, long out, long capacity);
 
-    static native long more(long pages, long out, long capacity);
+    static native long more(long pages, boolean passesPartition, long out, long capacity);
 
     static native void closePages(long pages);
 

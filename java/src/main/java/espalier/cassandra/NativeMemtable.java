@@ -47,7 +47,7 @@ import org.apache.cassandra.utils.concurrent.OpOrder;
 /**
  * A memtable whose partitions and rows are in the native memtable: this object holds nothing for each of them.
  *
- * A write crosses to native code once, a read of a partition once for each 64 KiB.
+ * A write crosses to native code once, a read once for each page of up to 64 KiB, which has as many partitions as it has room for.
  */
 final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSource
 {
@@ -276,13 +276,13 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
     @Override
     public UnfilteredPartitionIterator partitionIterator(ColumnFilter columns, DataRange range, SSTableReadsListener listener)
     {
-        return new NativePartitions(this, columns, range);
+        return NativePartitions.read(this, columns, range);
     }
 
     @Override
     public FlushablePartitionSet<NativePartition> getFlushSet(PartitionPosition from, PartitionPosition to)
     {
-        long[] counts = handle.countKeys(version(), Requests.keys(from, true, to, false));
+        long[] counts = handle.countKeys(version(), Requests.keys(from, to));
         return new FlushSet(from, to, counts[0], counts[1]);
     }
 
@@ -341,7 +341,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         @Override
         public Iterator<NativePartition> iterator()
         {
-            return new KeyIterator(NativeMemtable.this, from, true, to, false).partitions();
+            return NativePartitions.flushed(NativeMemtable.this, from, to);
         }
     }
 

@@ -17,16 +17,25 @@ import org.apache.cassandra.db.rows.Unfiltered;
 import org.apache.cassandra.db.rows.UnfilteredRowIterator;
 import org.apache.cassandra.schema.TableMetadata;
 
-/** A partition of a memtable. It holds its key; everything else is read when it is asked for. */
+/** A partition of a memtable. It holds its key; everything else is read when it is asked for, or by a read of many partitions. */
 final class NativePartition implements Partition
 {
     private final NativeSource memtable;
     private final DecoratedKey key;
+    /** All rows, in a read of many partitions that is in this one; null without such a read, or when they were taken. */
+    private UnfilteredRowIterator begun;
 
     NativePartition(NativeSource memtable, DecoratedKey key)
     {
         this.memtable = memtable;
         this.key = key;
+    }
+
+    /** The partition that a read is in. All its rows are asked for before the read goes on, or never. */
+    NativePartition(NativeSource memtable, UnfilteredRowIterator begun)
+    {
+        this(memtable, begun.partitionKey());
+        this.begun = begun;
     }
 
     @Override
@@ -44,6 +53,8 @@ final class NativePartition implements Partition
     @Override
     public DeletionTime partitionLevelDeletion()
     {
+        if (begun != null)
+            return begun.partitionLevelDeletion();
         try (UnfilteredRowIterator rows = unfilteredIterator(all(), Slices.NONE, false))
         {
             return rows.partitionLevelDeletion();
@@ -75,7 +86,7 @@ final class NativePartition implements Partition
     @Override
     public boolean hasRows()
     {
-        try (UnfilteredRowIterator rows = unfilteredIterator())
+        try (UnfilteredRowIterator rows = unfilteredIterator(all(), Slices.ALL, false))
         {
             while (rows.hasNext())
                 if (rows.next().isRow())
@@ -111,7 +122,9 @@ final class NativePartition implements Partition
     @Override
     public UnfilteredRowIterator unfilteredIterator()
     {
-        return unfilteredIterator(all(), Slices.ALL, false);
+        UnfilteredRowIterator rows = begun != null ? begun : unfilteredIterator(all(), Slices.ALL, false);
+        begun = null;
+        return rows;
     }
 
     @Override

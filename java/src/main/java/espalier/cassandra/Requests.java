@@ -55,15 +55,22 @@ final class Requests
         });
     }
 
-    /** A read of the keys between two positions, either of which may be null for no limit. */
-    static Buffers.Output keys(PartitionPosition from, boolean fromInclusive, PartitionPosition to, boolean toInclusive)
+    /** A read of the partitions between two positions, either of which may be null for no limit. */
+    static Buffers.Output range(PartitionPosition from, boolean fromInclusive, PartitionPosition to, boolean toInclusive, Slices slices,
+                                boolean reversed)
     {
         return written(out -> {
             out.writeByte(1);
             writeBound(from, true, fromInclusive, out);
             writeBound(to, false, toInclusive, out);
-            writeRows(Slices.NONE, false, out);
+            writeRows(slices, reversed, out);
         });
+    }
+
+    /** A read of the partitions from a position up to another one, which is excluded, without their rows. */
+    static Buffers.Output keys(PartitionPosition from, PartitionPosition to)
+    {
+        return range(from, true, to, false, Slices.NONE, false);
     }
 
     private static void writeKey(DecoratedKey key, Buffers.Output out) throws IOException

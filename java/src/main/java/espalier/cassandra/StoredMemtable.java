@@ -205,14 +205,14 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     @Override
     public UnfilteredPartitionIterator partitionIterator(ColumnFilter columns, DataRange range, SSTableReadsListener listener)
     {
-        return new NativePartitions(this, columns, range);
+        return NativePartitions.read(this, columns, range);
     }
 
     @Override
     public FlushablePartitionSet<NativePartition> getFlushSet(PartitionPosition from, PartitionPosition to)
     {
         PartitionPosition end = to == null || to.isMinimum() ? null : to;
-        long[] counts = handle.countKeys(version(), Requests.keys(from, true, end, false));
+        long[] counts = handle.countKeys(version(), Requests.keys(from, end));
         // Cassandra flushes a memtable that was switched out, and streams from one that was not.
         boolean isFlush = isSwitchedOut || !(owner instanceof ColumnFamilyStore);
         TemporarySSTables written = isFlush ? null : new TemporarySSTables((ColumnFamilyStore) owner);
@@ -297,8 +297,7 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
         @Override
         public Iterator<NativePartition> iterator()
         {
-            KeyIterator keys = new KeyIterator(StoredMemtable.this, from, true, to, false);
-            Iterator<NativePartition> partitions = keys.partitions();
+            Iterator<NativePartition> partitions = NativePartitions.flushed(StoredMemtable.this, from, to);
             return written == null ? partitions : written.tracked(partitions);
         }
     }

@@ -1,0 +1,168 @@
+package espalier.cassandra;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+
+import org.apache.cassandra.db.BufferDecoratedKey;
+import org.apache.cassandra.db.DecoratedKey;
+import org.apache.cassandra.db.DeletionTime;
+import org.apache.cassandra.db.filter.ColumnFilter;
+import org.apache.cassandra.db.rows.BTreeRow;
+import org.apache.cassandra.db.rows.DeserializationHelper;
+import org.apache.cassandra.db.rows.EncodingStats;
+import org.apache.cassandra.db.rows.Row;
+import org.apache.cassandra.db.rows.Rows;
+import org.apache.cassandra.db.rows.Unfiltered;
+import org.apache.cassandra.db.rows.UnfilteredSerializer;
+import org.apache.cassandra.dht.Murmur3Partitioner.LongToken;
+import org.apache.cassandra.net.MessagingService;
+
+/** A read of one partition or of many, one behind the other. Rows are copies, which are valid when the read has gone on. */
+final class NativeRead
+{
+    final TableVersion version;
+    final ColumnFilter columns;
+    final boolean reversed;
+    final EncodingStats stats;
+    private final MemtableHandle memtable;
+    /** What to leave out of rows; null if nothing. */
+    private final ColumnFilter filter;
+    private final NativePages pages = new NativePages();
+    private DeserializationHelper helper;
+    private Row.Builder builder;
+
+    NativeRead(NativeSource source, ColumnFilter columns, boolean reversed)
+    {
+        this.memtable = source.handle();
+        this.version = source.version();
+        this.stats = source.stats();
+        this.columns = columns;
+        this.reversed = reversed;
+        this.filter = isPart(false) ? columns : null;
+    }
+
+    /** Whether a reader is to get only a part of a row, as Cassandra's memtables filter it. */
+    private boolean isPart(boolean isStatic)
+    {
+        return !columns.fetchesAllColumns(isStatic) || !columns.allFetchedColumnsAreQueried();
+    }
+
+    /** Reads the first page. Returns false if the request is for one partition, and there is none. */
+    boolean begin(Buffers.Output request)
+    {
+        if (!pages.begin(memtable, version, request))
+            return false;
+        prepare();
+        return true;
+    }
+
+    private void prepare()
+    {
+        helper = new DeserializationHelper(version.metadata, MessagingService.VERSION_50, DeserializationHelper.Flag.LOCAL, columns);
+        builder = BTreeRow.sortedBuilder();
+    }
+
+    /** The next partition of a read of many; null at the end. */
+    NativeRows nextPartition()
+    {
+        if (!pages.hasMore())
+            return null;
+        try
+        {
+            LongToken token = new LongToken(pages.readLong());
+            byte[] key = new byte[pages.readInt()];
+            pages.readFully(key);
+            return partition(new BufferDecoratedKey(token, ByteBuffer.wrap(key)), false);
+        }
+        catch (IOException impossible)
+        {
+            throw new UncheckedIOException(impossible);
+        }
+    }
+
+    /** The partition whose rows are next. With the only one, the read is closed. */
+    NativeRows partition(DecoratedKey key, boolean isOnly)
+    {
+        try
+        {
+            DeletionTime deletion = pages.readBoolean() ? DeletionTime.build(pages.readLong(), pages.readLong()) : DeletionTime.LIVE;
+            Row staticRow = pages.readBoolean() ? shown(UnfilteredSerializer.serializer.deserializeStaticRow(pages, version.header, helper))
+                                                : Rows.EMPTY_STATIC_ROW;
+            return new NativeRows(this, key, deletion, staticRow, isOnly);
+        }
+        catch (IOException impossible)
+        {
+            throw new UncheckedIOException(impossible);
+        }
+    }
+
+    /** What a reader gets of a static row. */
+    private Row shown(Row staticRow)
+    {
+        if (staticRow.isEmpty() || columns.fetchedColumns().statics.isEmpty())
+            return Rows.EMPTY_STATIC_ROW;
+        Row shown = isPart(true) ? staticRow.filter(columns, version.metadata) : staticRow;
+        return shown != null ? shown : Rows.EMPTY_STATIC_ROW;
+    }
+
+    /** The next row or marker of a partition; null at its end. */
+    Unfiltered nextUnfiltered()
+    {
+        try
+        {
+            while (true)
+            {
+                Unfiltered next = deserialized();
+                if (next == null || filter == null || !next.isRow())
+                    return next;
+                Row row = ((Row) next).filter(filter, version.metadata);
+                if (row != null)
+                    return row;
+            }
+        }
+        catch (IOException impossible)
+        {
+            throw new UncheckedIOException(impossible);
+        }
+    }
+
+    private Unfiltered deserialized() throws IOException
+    {
+        return UnfilteredSerializer.serializer.deserialize(pages, version.header, helper, builder);
+    }
+
+    /** Passes over what is left of a partition. What is in the page is read. If that has no end, native code finds the next partition. */
+    void passPartition()
+    {
+        pages.setEndsWithPage(true);
+        try
+        {
+            Unfiltered passed;
+            do
+                passed = deserialized();
+            while (passed != null);
+        }
+        catch (EOFException endOfPage)
+        {
+            pages.passPartition();
+            // These may have begun with a row.
+            prepare();
+        }
+        catch (IOException impossible)
+        {
+            throw new UncheckedIOException(impossible);
+        }
+        finally
+        {
+            pages.setEndsWithPage(false);
+        }
+    }
+
+    /** May be called more than once. */
+    void close()
+    {
+        pages.close();
+    }
+}
