@@ -33,7 +33,7 @@ fn selections(table: &[u8]) -> Vec<Vec<u8>> {
         slices.push([&1u32.to_be_bytes()[..], &slice(1, 3)].concat());
         slices.push([&2u32.to_be_bytes()[..], &slice(-2, -2), &slice(2, 4)].concat());
     }
-    slices.iter().flat_map(|slices| [0, 1].map(|reversed| [&[reversed], &slices[..]].concat())).collect()
+    slices.iter().flat_map(|slices| [0u8, 1].map(|reversed| [&[reversed], &slices[..]].concat())).collect()
 }
 
 /// The rows whose first clustering value is in a range.

@@ -48,11 +48,11 @@ import espalier.proof.DiscardingMemtable;
 import espalier.proof.MemtableComparison;
 
 /**
- * Processor time of a small write, of a read of one row and of a row of a range read: Cassandra's memtables and log,
- * ours, our engine, and the parts of a crossing. There is no node and no request, so these are the figures that a
- * memtable can change. Arguments: the directory of the engine, its {@code commitlog_sync}, the number of rounds, the
- * operations of a round, and optionally a number of threads. With threads, it measures writes of many threads that wait
- * for the log.
+ * Processor time of a small write, of a read of one row, and of a partition of one row in a range read: Cassandra's
+ * memtables and log, ours, our engine, and the parts of a crossing. There is no node and no request, so these are the
+ * figures that a memtable can change. Arguments: the directory of the engine, its {@code commitlog_sync}, the number of
+ * rounds, the operations of a round, and optionally a number of threads. With threads, it measures writes of many
+ * threads that wait for the log.
  *
  * A line for each subject: microseconds of the calling thread, and of the whole process (with collections, flushes and
  * the log), medians of the second half of the rounds, and the least and greatest of those of the process. Rounds are

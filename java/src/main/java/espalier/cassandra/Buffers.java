@@ -101,7 +101,6 @@ final class Buffers
     static final class Reply
     {
         static final int ABSENT = 0;
-        static final int CONTENT = 1;
         static final int TOO_SMALL = 2;
         private static final int FULL = 4;
         private static final int HEAD_BYTES = 16;
