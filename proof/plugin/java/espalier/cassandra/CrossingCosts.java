@@ -151,6 +151,9 @@ public final class CrossingCosts
         try (UnfilteredPartitionIterator partitions = memtable.partitionIterator(columns, range, SSTableReadsListener.NOOP_LISTENER))
         {
             measured("range: " + name, updates, update -> {
+                // Cassandra's trie memtable moves to the next partition only when it is asked whether there is one.
+                if (!partitions.hasNext())
+                    throw new AssertionError(name + " lost a partition of a range");
                 try (UnfilteredRowIterator rows = partitions.next())
                 {
                     if (!rows.hasNext() || rows.next() == null || rows.hasNext())
