@@ -84,7 +84,7 @@ fn content_of(mut pages: Pages, room: usize) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The number of partitions, of which each is passed over behind its first byte.
+/// The number of partitions, of which each is passed over after its first byte.
 fn partition_count(mut pages: Pages) -> Result<u64, String> {
     let mut count = 0;
     while pages.fill(&mut Reply::new(&mut [0; HEAD_BYTES + 1]))? {

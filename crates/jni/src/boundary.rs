@@ -307,8 +307,8 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_read(
 }
 
 /// `long more(long pages, boolean passesPartition, long out, long capacity)`: the next page. With `passesPartition` it
-/// begins behind the partition in which the page before it ended. After the last one, which has no handle, the pages are
-/// freed.
+/// begins after the partition in which the page before it ended. After the last one, which has no handle, the pages
+/// are freed.
 ///
 /// # Safety
 /// Promises 2 and 4.

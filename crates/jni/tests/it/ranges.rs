@@ -169,7 +169,7 @@ fn assert_first_page(mut pages: Pages, room: usize, all: &[u8]) {
 }
 
 #[test]
-fn a_read_goes_on_behind_a_partition_that_is_passed_over() {
+fn a_read_goes_on_after_a_partition_that_is_passed_over() {
     let mut random = Random(seed(26));
     for memtable in memtables() {
         let partitions = memtable.partitions(&ALL_ROWS[5..], &memtable.keys, false);

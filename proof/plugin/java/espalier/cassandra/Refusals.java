@@ -13,7 +13,7 @@ import org.apache.cassandra.db.commitlog.CommitLogPosition;
 import org.apache.cassandra.db.marshal.UTF8Type;
 import org.apache.cassandra.db.memtable.EspalierMemtable;
 import org.apache.cassandra.db.memtable.Memtable;
-import org.apache.cassandra.db.memtable.TrieMemtable;
+import org.apache.cassandra.db.memtable.StockMemtable;
 import org.apache.cassandra.dht.ByteOrderedPartitioner;
 import org.apache.cassandra.dht.IPartitioner;
 import org.apache.cassandra.dht.LocalPartitioner;
@@ -107,7 +107,7 @@ final class Refusals
         TableMetadata table = CreateTableStatement.parse(TABLE, "ks").partitioner(partitioner).build();
         Memtable.Factory factory = EspalierMemtable.factory(new HashMap<>(Map.of("mode", "memtable", "shards", "1")));
         Memtable memtable = created(factory, table);
-        if (isCarried ? !(memtable instanceof NativeMemtable) : !(memtable instanceof TrieMemtable))
+        if (isCarried ? !(memtable instanceof NativeMemtable) : !(memtable instanceof StockMemtable))
             throw new AssertionError(partitioner.getClass() + ": " + memtable.getClass());
     }
 }

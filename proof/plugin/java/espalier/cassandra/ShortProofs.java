@@ -31,6 +31,7 @@ public final class ShortProofs
         proofs.put("refused configurations and tables", Refusals::check);
         proofs.put("the tokens of shards", TokensOfShards::check);
         proofs.put("what indexes are told", IndexCalls::check);
+        proofs.put("writes without memory", WritesWithoutMemory::check);
         int failed = 0;
         for (Map.Entry<String, ProofOfOne> proof : proofs.entrySet())
             try

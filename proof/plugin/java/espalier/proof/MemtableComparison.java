@@ -392,7 +392,9 @@ public final class MemtableComparison
         return new DataRange(bounds, rows).forPaging(bounds, metadata.comparator, random.clustering(metadata), random.chance(50));
     }
 
-    /** Compares a number of partitions at most, perhaps only the first rows of each. Returns the number of partitions. */
+    /**
+     * Compares a number of partitions at most, perhaps only the first rows of each. Returns the number of partitions.
+     */
     private int compareRange(DataRange range, ColumnFilter filter, int partitionsMax, boolean leavesRows)
     {
         TableMetadata metadata = table.get();

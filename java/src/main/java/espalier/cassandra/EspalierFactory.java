@@ -11,7 +11,7 @@ import org.apache.cassandra.config.Config.MemtableAllocationType;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.db.commitlog.CommitLogPosition;
 import org.apache.cassandra.db.memtable.Memtable;
-import org.apache.cassandra.db.memtable.TrieMemtable;
+import org.apache.cassandra.db.memtable.StockMemtable;
 import org.apache.cassandra.dht.Murmur3Partitioner;
 import org.apache.cassandra.exceptions.ConfigurationException;
 import org.apache.cassandra.metrics.TableMetrics;
@@ -91,7 +91,7 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
             throw new ConfigurationException("EspalierMemtable: unknown parameters " + options.keySet());
         if (settings != null)
             requireEngine(settings, isStorage);
-        Memtable.Factory stock = TrieMemtable.factory(new java.util.HashMap<>(Map.of(SHARDS, String.valueOf(shards))));
+        Memtable.Factory stock = StockMemtable.factory(shards);
         return isStorage ? new StorageFactory(settings, stock) : new EspalierFactory(shards, stock, settings);
     }
 

@@ -13,7 +13,6 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Function;
 
-import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.db.Clustering;
 import org.apache.cassandra.db.ColumnFamilyStore;
 import org.apache.cassandra.db.DataRange;
@@ -47,20 +46,13 @@ import org.apache.cassandra.utils.concurrent.OpOrder;
 /**
  * A memtable whose partitions and rows are in the native memtable: this object holds nothing for each of them.
  *
- * A write crosses to native code once, a read once for each page of up to 64 KiB, which has as many partitions as it has room for.
+ * A write crosses to native code once, a read once for each page of up to 64 KiB, which has as many partitions as it
+ * has room for.
  */
 final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSource
 {
     /** A memtable this large is flushed. So is one of which a shard is half full. */
     private static final long BYTES_MAX = 2L << 30;
-
-    /**
-     * A write takes at most this of the pool before it is applied: what the pool has beyond the part at which it begins
-     * to flush. A write that waits has found less than that, so a flush has begun or writes are under way, and either
-     * frees memory. One that took more could wait for ever in a pool that is nearly empty.
-     */
-    private static final long TAKEN_BYTES_MAX =
-        MEMORY_POOL.offHeap.limit - (long) (MEMORY_POOL.offHeap.limit * DatabaseDescriptor.getMemtableCleanupThreshold());
 
     private final MemtableHandle handle;
     private final ShardMetrics metrics;
@@ -107,18 +99,26 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         TableVersion version = handle.versionFor(update, metadata());
         Buffers.Output serialized = Buffers.output();
         serialize(update, serialized);
-        // Memory is taken before any lock of the native memtable, so that a writer that waits for memory holds up
-        // nobody.
-        long bound = Math.min(2 * serialized.length() + 512, TAKEN_BYTES_MAX);
-        allocator.offHeap().allocate(bound, writes);
         long written = 0;
+        try (TakenMemory taken = TakenMemory.take(allocator.offHeap(), MEMORY_POOL.offHeap, 2 * serialized.length() + 512, writes))
+        {
+            written = applied(update, version, serialized, indexer);
+            taken.use(MemtableHandle.grownBytes(written));
+        }
+        note(update, written);
+        // Cassandra records how far apart the timestamps of versions are; this memtable does not say.
+        return Long.MAX_VALUE;
+    }
+
+    /** Applies an update in the native memtable, and tells the indexes. */
+    private long applied(PartitionUpdate update, TableVersion version, Buffers.Output serialized, UpdateTransaction indexer)
+    {
         try
         {
-            if (indexer == UpdateTransaction.NO_OP)
-                written = handle.put(serialized, Buffers.reply());
-            else
-                written = putObserved(update, version, serialized, indexer);
+            long written = indexer == UpdateTransaction.NO_OP ? handle.put(serialized, Buffers.reply())
+                                                              : putObserved(update, version, serialized, indexer);
             isWritten = true;
+            return written;
         }
         catch (MemtableFullException full)
         {
@@ -128,13 +128,6 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
             owner.signalFlushRequired(this, ColumnFamilyStore.FlushReason.MEMTABLE_LIMIT);
             throw full;
         }
-        finally
-        {
-            allocator.offHeap().adjust(MemtableHandle.grownBytes(written) - bound, writes);
-        }
-        note(update, written);
-        // Cassandra records how far apart the timestamps of versions are; this memtable does not say.
-        return Long.MAX_VALUE;
     }
 
     private static void serialize(PartitionUpdate update, Buffers.Output out)

@@ -7,15 +7,15 @@ import java.nio.ByteBuffer;
 import org.apache.cassandra.io.util.RebufferingInputStream;
 
 /**
- * The bytes of a read, page by page ({@code crates/jni/src/pages.rs}). A page is a copy, so nothing of the native memtable is held between
- * pages but the place in it.
+ * The bytes of a read, page by page ({@code crates/jni/src/pages.rs}). A page is a copy, so nothing of the native
+ * memtable is held between pages but the place in it.
  */
 final class NativePages extends RebufferingInputStream
 {
     private static final Cleaner CLEANER = Cleaner.create();
     /**
-     * The size of the first page, and how many times as large each further one is, until they are as large as a buffer. A reader that wants few
-     * rows has little copied for it; one that wants many crosses to native code two times more.
+     * The size of the first page, and how many times as large each further one is, until they are as large as a buffer.
+     * A reader that wants few rows has little copied for it; one that wants many crosses to native code two times more.
      */
     private static final int FIRST_BYTES = 4 << 10, GROWTH = 4;
     private static final ByteBuffer NOTHING = ByteBuffer.allocate(0);
@@ -49,13 +49,13 @@ final class NativePages extends RebufferingInputStream
         return true;
     }
 
-    /** Whether these bytes end with the page, so that what is behind it can be left to {@link #passPartition}. */
+    /** Whether these bytes end with the page, so that what follows it can be left to {@link #passPartition}. */
     void setEndsWithPage(boolean endsWithPage)
     {
         this.endsWithPage = endsWithPage;
     }
 
-    /** Goes on behind the partition in which the page ended. */
+    /** Goes on after the partition in which the page ended. */
     void passPartition()
     {
         turn(true);
@@ -81,7 +81,9 @@ final class NativePages extends RebufferingInputStream
         return true;
     }
 
-    /** Notes the page and the handle of the rest. A reader that never closes its iterator leaves that to the collector. */
+    /**
+     * Notes the page and the handle of the rest. A reader that never closes its iterator leaves that to the collector.
+     */
     private void turned()
     {
         buffer = reply.content();

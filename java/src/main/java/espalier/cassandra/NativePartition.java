@@ -17,12 +17,17 @@ import org.apache.cassandra.db.rows.Unfiltered;
 import org.apache.cassandra.db.rows.UnfilteredRowIterator;
 import org.apache.cassandra.schema.TableMetadata;
 
-/** A partition of a memtable. It holds its key; everything else is read when it is asked for, or by a read of many partitions. */
+/**
+ * A partition of a memtable. It holds its key; everything else is read when it is asked for, or by a read of many
+ * partitions.
+ */
 final class NativePartition implements Partition
 {
     private final NativeSource memtable;
     private final DecoratedKey key;
-    /** All rows, in a read of many partitions that is in this one; null without such a read, or when they were taken. */
+    /**
+     * All rows, in a read of many partitions that is in this one; null without such a read, or when they were taken.
+     */
     private UnfilteredRowIterator begun;
 
     NativePartition(NativeSource memtable, DecoratedKey key)

@@ -21,8 +21,8 @@ import org.apache.cassandra.schema.TableMetadata;
 import org.apache.cassandra.utils.ByteBufferUtil;
 
 /**
- * The partitions of a range, many to a page. As with Cassandra's SSTables, a partition is read before the next one is asked for, or not at
- * all. Closed by itself at its end.
+ * The partitions of a range, many to a page. As with Cassandra's SSTables, a partition is read before the next one is
+ * asked for, or not at all. Closed by itself at its end.
  */
 final class NativePartitions extends AbstractUnfilteredPartitionIterator
 {
@@ -51,7 +51,8 @@ final class NativePartitions extends AbstractUnfilteredPartitionIterator
         ClusteringIndexFilter filter = range.clusteringIndexFilter(NO_KEY);
         Slices slices = filter.getSlices(memtable.metadata());
         boolean reversed = filter.isReversed();
-        // A page of a query's result may end within a partition, of which the next one has other slices than of the rest.
+        // A page of a query's result may end within a partition, of which the next one has other slices than of the
+        // rest.
         boolean isWithin = range.isPaging() && bounds.inclusiveLeft() && bounds.left instanceof DecoratedKey;
         boolean includesLeft = bounds.inclusiveLeft() && !isWithin;
         NativePartitions partitions = new NativePartitions(memtable, columns, reversed, () -> Requests.range(

@@ -19,7 +19,9 @@ import org.apache.cassandra.db.rows.UnfilteredSerializer;
 import org.apache.cassandra.dht.Murmur3Partitioner.LongToken;
 import org.apache.cassandra.net.MessagingService;
 
-/** A read of one partition or of many, one behind the other. Rows are copies, which are valid when the read has gone on. */
+/**
+ * A read of one partition, or of many one after another. Rows are copies, which stay valid when the read has gone on.
+ */
 final class NativeRead
 {
     final TableVersion version;
@@ -133,7 +135,10 @@ final class NativeRead
         return UnfilteredSerializer.serializer.deserialize(pages, version.header, helper, builder);
     }
 
-    /** Passes over what is left of a partition. What is in the page is read. If that has no end, native code finds the next partition. */
+    /**
+     * Passes over what is left of a partition. What is in the page is read. If that has no end, native code finds the
+     * next partition.
+     */
     void passPartition()
     {
         pages.setEndsWithPage(true);

@@ -75,7 +75,7 @@ final class NativeRows extends AbstractUnfilteredRowIterator
         if (isClosed)
             return endOfData();
         if (isPassed)
-            throw new IllegalStateException("EspalierMemtable: the read has gone on to a partition behind " + partitionKey());
+            throw new IllegalStateException("EspalierMemtable: the read has gone on to a partition after " + partitionKey());
         Unfiltered next = read.nextUnfiltered();
         isAtEnd = next == null;
         return isAtEnd ? endOfData() : next;
