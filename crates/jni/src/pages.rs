@@ -33,7 +33,12 @@ enum Next {
     Partition,
     Unfiltered,
     Nothing,
+    /// What follows could not be read.
+    Failure,
 }
+
+/// The capacity that is kept of an item's buffer. A large row must not stay in memory for the rest of a read.
+const KEPT_BYTES_MAX: usize = 64 << 10;
 
 impl Pages {
     fn new(cursor: BoxCursor<'static>, encoder: MessageEncoder, is_range: bool) -> Pages {
@@ -53,19 +58,28 @@ impl Pages {
 
     /// Encodes the next item. Returns false at the end.
     fn advance(&mut self) -> Result<bool, String> {
-        self.item.clear();
-        self.written = 0;
-        match self.next {
-            Next::Partition => self.enter_partition(),
-            Next::Unfiltered => self.push_unfiltered().map(|()| true),
-            Next::Nothing => Ok(false),
-        }
+        self.clear_item();
+        // If this fails or panics, the bytes so far are no beginning of anything.
+        let following = match std::mem::replace(&mut self.next, Next::Failure) {
+            Next::Partition => self.enter_partition()?,
+            Next::Unfiltered => self.push_unfiltered()?,
+            Next::Nothing => None,
+            Next::Failure => return Err("an earlier page of this read has failed".into()),
+        };
+        self.next = following.unwrap_or(Next::Nothing);
+        Ok(following.is_some())
     }
 
-    fn enter_partition(&mut self) -> Result<bool, String> {
+    fn clear_item(&mut self) {
+        self.item.clear();
+        self.item.shrink_to(KEPT_BYTES_MAX);
+        self.written = 0;
+    }
+
+    /// Encodes the head of a partition, if there is one. Returns what follows it.
+    fn enter_partition(&mut self) -> Result<Option<Next>, String> {
         if !self.cursor.advance_partition().map_err(|error| error.to_string())? {
-            self.next = Next::Nothing;
-            return Ok(false);
+            return Ok(None);
         }
         let head = self.cursor.partition();
         if self.is_range {
@@ -82,21 +96,21 @@ impl Pages {
         if head.static_row.is_some() {
             self.encoder.static_row(head.static_row, &mut self.item).map_err(|error| error.to_string())?;
         }
-        self.next = Next::Unfiltered;
-        Ok(true)
+        Ok(Some(Next::Unfiltered))
     }
 
-    fn push_unfiltered(&mut self) -> Result<(), String> {
+    /// Encodes the next row or marker, or the end of the partition. Returns what follows it.
+    fn push_unfiltered(&mut self) -> Result<Option<Next>, String> {
         if !self.cursor.advance().map_err(|error| error.to_string())? {
             self.encoder.end(&mut self.item);
-            self.next = self.after_partition();
-            return Ok(());
+            return Ok(Some(self.after_partition()));
         }
         let written = match self.cursor.unfiltered() {
             Unfiltered::Row(row) => self.encoder.row(row, &mut self.item),
             Unfiltered::Marker(marker) => self.encoder.marker(&marker, &mut self.item),
         };
-        written.map_err(|error| error.to_string())
+        written.map_err(|error| error.to_string())?;
+        Ok(Some(Next::Unfiltered))
     }
 
     fn after_partition(&self) -> Next {
@@ -106,7 +120,7 @@ impl Pages {
     /// Writes the next page without the head of the reply. Returns whether there is more. The page is full then, and
     /// has at least a byte if there is room for one.
     ///
-    /// Fails if the memtable cannot be read. The pages are of no use then.
+    /// Fails if the memtable cannot be read, and always after it has failed or panicked.
     pub fn fill(&mut self, reply: &mut Reply<'_>) -> Result<bool, String> {
         loop {
             self.written += reply.append(&self.item[self.written..]);
@@ -121,9 +135,10 @@ impl Pages {
 
     /// Passes over what is left of the partition in which the last page ended: its own end was not in the page.
     pub fn pass_partition(&mut self) {
-        self.item.clear();
-        self.written = 0;
-        self.next = self.after_partition();
+        self.clear_item();
+        if !matches!(self.next, Next::Failure) {
+            self.next = self.after_partition();
+        }
     }
 }
 
@@ -149,6 +164,8 @@ mod tests {
         /// How many partitions and how many rows were entered.
         entered: usize,
         rows: Arc<AtomicUsize>,
+        /// The rows that can be read. The next one is an error.
+        readable: usize,
     }
 
     impl Endless {
@@ -160,7 +177,7 @@ mod tests {
             builder.liveness(Liveness::at(1));
             builder.finish(&mut row);
             let keys = (0..count).map(|key| PartitionKey::new(&[0, 0, 0, key])).collect();
-            Endless { table: Arc::new(table), keys, row, entered: 0, rows: rows.clone() }
+            Endless { table: Arc::new(table), keys, row, entered: 0, rows: rows.clone(), readable: usize::MAX }
         }
 
         fn pages(self, is_range: bool) -> Pages {
@@ -184,7 +201,9 @@ mod tests {
         }
 
         fn advance(&mut self) -> Result<bool, ReadError> {
-            self.rows.fetch_add(1, Ordering::Relaxed);
+            if self.rows.fetch_add(1, Ordering::Relaxed) == self.readable {
+                return Err(ReadError::Closed);
+            }
             Ok(true)
         }
 
@@ -208,6 +227,27 @@ mod tests {
             assert_eq!(pages.fill(&mut Reply::new(&mut buffer)), Ok(false));
             let rows = rows.load(Ordering::Relaxed);
             assert!(rows < 20 * usize::from(count), "{rows} rows were read for {count} pages of 100 bytes");
+        }
+    }
+
+    #[test]
+    fn a_read_that_has_failed_fails_again() {
+        for readable in 0..12 {
+            for passes in [false, true] {
+                let mut rows = Endless::new(2, &Arc::default());
+                rows.readable = readable;
+                let mut pages = rows.pages(true);
+                let mut buffer = [0; 16 + 100];
+                let mut filled = Ok(true);
+                while filled == Ok(true) {
+                    filled = pages.fill(&mut Reply::new(&mut buffer));
+                }
+                assert!(filled.is_err(), "{readable} rows: {filled:?}");
+                if passes {
+                    pages.pass_partition();
+                }
+                assert!(pages.fill(&mut Reply::new(&mut buffer)).is_err(), "{readable} rows");
+            }
         }
     }
 }

@@ -110,7 +110,8 @@ impl Store {
     /// Opens the engine in a directory, which is created if it is missing, and replays its log.
     ///
     /// ```text
-    /// request := text directory, text commitlog_sync, i64 its time in milliseconds, i64 memory for memtables in bytes
+    /// request := text directory, text commitlog_sync, i64 its time in milliseconds, i64 memory for memtables in bytes,
+    ///            i64 memory for pages of SSTables in bytes
     /// ```
     ///
     /// Fails if the directory is in use, its content is damaged, or the request is.
@@ -121,10 +122,12 @@ impl Store {
         let sync = request.text("commitlog_sync").map_err(invalid)?;
         let millis = request.i64("a time").map_err(invalid)?;
         let memory_bytes = request.i64("a size").map_err(invalid)?;
+        let cache_bytes = request.i64("a size").map_err(invalid)?;
         request.end().map_err(invalid)?;
         let mut options = EngineOptions::new(Arc::new(SystemDisk::new()), &directory);
         options.commitlog.sync = sync_mode(sync, u64::try_from(millis).unwrap_or(0))?;
         options.memtable_space_bytes = u64::try_from(memory_bytes).unwrap_or(0).max(1 << 20);
+        options.cache_bytes = u64::try_from(cache_bytes).unwrap_or(0);
         let rows_of_cassandra = Arc::new(RowsOfCassandra::default());
         options.host_rows = Some(rows_of_cassandra.clone());
         let engine = Engine::open(options).map_err(|error| format!("{directory}: {error}"))?;

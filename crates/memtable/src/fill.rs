@@ -7,7 +7,8 @@
 //! marker, but never directly after one.
 //!
 //! Within one fill a partition is read under one pin that says so to the writer, and from one tail of the trie, so that
-//! its header, deletions and rows are of one version.
+//! its header, deletions and rows are of one version. A fill that ends within a small partition leaves all of it to the
+//! next fill, so a reader sees partitions of up to 4 KiB in one version each.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -100,6 +101,16 @@ pub(crate) struct Batch {
     pub reservation: RowReservation,
     /// There was too little memory for a row. The batch is then not used.
     refusal: Option<ReadError>,
+    /// The next partition is left to the next batch.
+    is_closed: bool,
+}
+
+/// The state of a batch before a partition was begun.
+struct Mark {
+    items: usize,
+    bytes: usize,
+    rows: usize,
+    rows_expected: Option<usize>,
 }
 
 /// The size of the first batch. It is small, and each further one is twice as large.
@@ -115,6 +126,7 @@ impl Batch {
         self.items.clear();
         self.bytes.clear();
         self.rows = 0;
+        self.is_closed = false;
         if self.rows_expected == Some(0) {
             // The reader could not use some of them, so it is unknown how many more it needs.
             (self.rows_expected, self.bytes_max) = (None, 0);
@@ -137,8 +149,29 @@ impl Batch {
 
     fn is_full(&self) -> bool {
         self.rows_expected == Some(0)
+            || self.is_closed
             || self.refusal.is_some()
             || self.bytes.len() + self.items.len() * ITEM_BYTES >= self.bytes_max
+    }
+
+    fn mark(&self) -> Mark {
+        let (items, bytes) = (self.items.len(), self.bytes.len());
+        Mark { items, bytes, rows: self.rows, rows_expected: self.rows_expected }
+    }
+
+    /// Leaves a partition that the batch has no room for to the next batch. Returns false if it stays: what the batch
+    /// has of it is as large as a first batch, or nothing is before it, or the reader wants no more rows.
+    fn leave_to_next(&mut self, mark: &Mark) -> bool {
+        let size_bytes = self.bytes.len() - mark.bytes + (self.items.len() - mark.items) * ITEM_BYTES;
+        let stays = mark.items == 0 || size_bytes >= BATCH_BYTES_FIRST || self.rows_expected == Some(0);
+        if stays || self.refusal.is_some() {
+            return false;
+        }
+        self.items.truncate(mark.items);
+        self.bytes.truncate(mark.bytes);
+        (self.rows, self.rows_expected) = (mark.rows, mark.rows_expected);
+        self.is_closed = true;
+        true
     }
 
     /// Adds a row whose bytes were pushed.
@@ -273,6 +306,7 @@ impl Filler {
             }
             path.clear();
             path.extend_from_slice(cursor.key());
+            let mark = self.batch.mark();
             let header = Header::read(cursor.content());
             let tail = cursor.tail();
             if plan.is_plain && !header.has_branches {
@@ -285,6 +319,9 @@ impl Filler {
                 while has_entry && cursor.key().starts_with(&path) {
                     let row = self.row(plan, tail, &cursor.key()[path.len()..], Some(cursor.content()), None)?;
                     if self.batch.is_full() {
+                        if self.batch.leave_to_next(&mark) {
+                            return Ok(Stop::Partition { shard, path });
+                        }
                         let at = Position { place: Some(self.place_beside(plan, row)), ..Position::start(deletion) };
                         return Ok(Stop::Rows { shard, path, at });
                     }
@@ -295,7 +332,10 @@ impl Filler {
                 }
             } else {
                 if let Some(at) = self.partition(plan, tail, &path, cursor.content())? {
-                    return Ok(Stop::Rows { shard, path, at });
+                    return Ok(match self.batch.leave_to_next(&mark) {
+                        true => Stop::Partition { shard, path },
+                        false => Stop::Rows { shard, path, at },
+                    });
                 }
                 after_partition(&mut path);
                 has_entry = cursor.skip_to(&path);

@@ -34,7 +34,8 @@ fn text(text: &str) -> Vec<u8> {
 }
 
 pub(crate) fn open(directory: &Path) -> Arc<Store> {
-    let request = [text(directory.to_str().unwrap()), text("batch"), vec![0; 8], (64i64 << 20).to_be_bytes().to_vec()];
+    let request =
+        [text(directory.to_str().unwrap()), text("batch"), vec![0; 8], [(64i64 << 20).to_be_bytes(); 2].concat()];
     Arc::new(Store::open(&request.concat()).unwrap())
 }
 
@@ -285,10 +286,10 @@ fn a_dropped_table_is_removed_and_a_directory_has_one_engine() {
     let vectors = vectors();
     let guest = table(&store, &vectors[0], Choice::NewestOrFirst).unwrap();
     guest.put(vectors[0].update).unwrap();
-    let request = [text(directory.path().to_str().unwrap()), text("batch"), vec![0; 16]].concat();
+    let request = [text(directory.path().to_str().unwrap()), text("batch"), vec![0; 24]].concat();
     assert!(Store::open(&request).is_err(), "the directory is locked");
     assert!(Store::open(&request[..request.len() - 1]).is_err());
-    let unknown = [text("/nowhere"), text("sometimes"), vec![0; 16]].concat();
+    let unknown = [text("/nowhere"), text("sometimes"), vec![0; 24]].concat();
     assert!(Store::open(&unknown).err().unwrap().contains("unknown commitlog_sync 'sometimes'"));
     store.remove_all(id(&vectors[0])).unwrap();
     assert!(!store.keeps(id(&vectors[0])) && guest.put(vectors[0].update).is_err());

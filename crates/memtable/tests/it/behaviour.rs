@@ -481,6 +481,54 @@ fn a_deletion_between_two_batches_covers_the_rest_of_the_partition_of(kind: Kind
     }
 }
 
+/// An update of two rows arrives after a reader of all partitions has seen the first row: it gets the second one as the
+/// update found it, in each partition that is small, wherever the batches of the read end.
+#[test]
+fn a_read_of_all_partitions_sees_each_small_partition_in_one_version() {
+    for_all_kinds(|kind| {
+        for (slices, deletes) in [(Slices::all(), false), (Slices::all(), true), (two_slices(), false)] {
+            sees_small_partitions_in_one_version(kind, &slices, deletes);
+        }
+    });
+}
+
+fn two_slices() -> Slices {
+    let slices = (1..3).map(|a| Slice::prefix(&clustering(a, "x")[..8])).collect();
+    Slices::new(slices, table().comparator())
+}
+
+fn sees_small_partitions_in_one_version(kind: Kind, slices: &Slices, deletes: bool) {
+    let table = table();
+    let memtable = kind.open(&table, 2);
+    let write = |p: i32, timestamp: i64, value: &[u8]| {
+        let mut builder = PartitionUpdateBuilder::new(table.clone(), key(p));
+        if deletes && timestamp == 5 {
+            builder.delete_partition(DeletionTime::new(1, 1));
+            builder.delete_range(Slice::prefix(&clustering(7, "x")[..8]), DeletionTime::new(2, 1));
+        }
+        (1..3).for_each(|a| builder.row(&clustering(a, "x"), &row_blob(&table, timestamp, value)));
+        memtable.apply(&builder.build(), None).expect("room");
+    };
+    let count = 400;
+    (0..count).for_each(|p| write(p, 5, &vec![b'o'; 40 + p as usize * 7 % 300]));
+    let range = ReadRange { keys: KeyRange::all(), slices: slices.clone(), reversed: false };
+    let mut cursor = memtable.clone().cursor(&table, &range);
+    let mut read = 0;
+    while cursor.advance_partition().expect("memory") {
+        let p = i32::from_be_bytes(cursor.partition().key.bytes().try_into().expect("an int"));
+        let mut timestamps = Vec::new();
+        while cursor.advance().expect("memory") {
+            if let Unfiltered::Row(row) = cursor.unfiltered() {
+                timestamps.push(row.row.liveness().timestamp);
+                write(p, 6, b"new");
+            }
+        }
+        assert_eq!(timestamps, [5, 5], "partition {p}");
+        read += 1;
+    }
+    assert_eq!(read, count);
+}
+
 /// Threads write one partition and others at the same time, some of them the same rows: nothing is lost, and the counts
 /// match the writes.
 #[test]

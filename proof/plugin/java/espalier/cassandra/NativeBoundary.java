@@ -125,7 +125,7 @@ final class NativeBoundary
     /** What a request is answered with. */
     private byte[] read(Buffers.Output request) throws IOException
     {
-        NativePages pages = new NativePages();
+        NativePages pages = new NativePages(true);
         try
         {
             pages.begin(memtable.handle(), version, request);

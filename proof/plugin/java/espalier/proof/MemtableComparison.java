@@ -597,6 +597,7 @@ public final class MemtableComparison
         refuse(Map.of("mode", "storage"), "mode 'storage' needs a directory");
         refuse(Map.of("mode", "storage", "directory", "here"), "directory must be an absolute path");
         refuse(Map.of("mode", "storage", "directory", "/here", "commitlog_sync", "never"), "commitlog_sync must be batch, periodic or group");
+        refuse(Map.of("mode", "storage", "directory", "/here", "file_cache_size", "much"), "Invalid data storage: much");
         refuse(Map.of("mode", "storage", "directory", "/here\0"), "Nul character not allowed");
         refuse(Map.of("mode", "storage", "directory", "/here", "commitlog_sink", "batch"), "unknown parameters [commitlog_sink]");
         refuse(Map.of("mode", "memtable", "directory", "here"), "directory must be an absolute path");

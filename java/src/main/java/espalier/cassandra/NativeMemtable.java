@@ -99,24 +99,29 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         TableVersion version = handle.versionFor(update, metadata());
         Buffers.Output serialized = Buffers.output();
         serialize(update, serialized);
-        long written = 0;
+        Buffers.Reply reply = Buffers.reply();
+        boolean isObserved = indexer != UpdateTransaction.NO_OP;
+        long written;
         try (TakenMemory taken = TakenMemory.take(allocator.offHeap(), MEMORY_POOL.offHeap, 2 * serialized.length() + 512, writes))
         {
-            written = applied(update, version, serialized, indexer);
+            written = applied(serialized, version, isObserved, reply);
             taken.use(MemtableHandle.grownBytes(written));
         }
+        // A flush and an index use the same buffers, so the changes are read first.
+        List<Change> changes = isObserved ? changes(reply, version) : List.of();
         note(update, written);
+        if (isObserved)
+            tell(indexer, update, changes);
         // Cassandra records how far apart the timestamps of versions are; this memtable does not say.
         return Long.MAX_VALUE;
     }
 
-    /** Applies an update in the native memtable, and tells the indexes. */
-    private long applied(PartitionUpdate update, TableVersion version, Buffers.Output serialized, UpdateTransaction indexer)
+    /** Applies an update in the native memtable. */
+    private long applied(Buffers.Output serialized, TableVersion version, boolean isObserved, Buffers.Reply reply)
     {
         try
         {
-            long written = indexer == UpdateTransaction.NO_OP ? handle.put(serialized, Buffers.reply())
-                                                              : putObserved(update, version, serialized, indexer);
+            long written = isObserved ? handle.putObserved(version, serialized, reply) : handle.put(serialized, reply);
             isWritten = true;
             return written;
         }
@@ -155,19 +160,12 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
             owner.signalFlushRequired(this, ColumnFamilyStore.FlushReason.MEMTABLE_LIMIT);
     }
 
-    /** Applies an update and tells the indexes what it changed. */
-    private long putObserved(PartitionUpdate update, TableVersion version, Buffers.Output serialized, UpdateTransaction indexer)
+    /**
+     * Calls the indexes with what an update changed. They may wait for memory of the pool, so the update has given back
+     * what it did not need of it.
+     */
+    private static void tell(UpdateTransaction indexer, PartitionUpdate update, List<Change> changes)
     {
-        Buffers.Reply reply = Buffers.reply();
-        long written = handle.putObserved(version, serialized, reply);
-        if (reply.status() == Buffers.Reply.TOO_SMALL)
-        {
-            long changes = reply.handle();
-            reply = new Buffers.Reply(ByteBuffer.allocateDirect(reply.length()));
-            reply.check(Native.takeChanges(changes, reply.address(), reply.capacity()));
-        }
-        // An index may write to its own memtable, with this thread's buffers: the changes are read first.
-        List<Change> changes = changes(reply.content(), version);
         indexer.start();
         try
         {
@@ -185,7 +183,6 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         {
             indexer.commit();
         }
-        return written;
     }
 
     /** The rows that an update has, by their clusterings. {@code getRow} adds what the update deletes beside them. */
@@ -227,6 +224,17 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
             else
                 indexer.onUpdated(row, Rows.merge(row, written));
         }
+    }
+
+    /** The changed rows that native code has written to the reply, or keeps because the reply is too small. */
+    private static List<Change> changes(Buffers.Reply reply, TableVersion version)
+    {
+        if (reply.status() != Buffers.Reply.TOO_SMALL)
+            return changes(reply.content(), version);
+        long kept = reply.handle();
+        Buffers.Reply larger = new Buffers.Reply(ByteBuffer.allocateDirect(reply.length()));
+        larger.check(Native.takeChanges(kept, larger.address(), larger.capacity()));
+        return changes(larger.content(), version);
     }
 
     private static List<Change> changes(ByteBuffer content, TableVersion version)

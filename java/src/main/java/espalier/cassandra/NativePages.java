@@ -14,22 +14,25 @@ final class NativePages extends RebufferingInputStream
 {
     private static final Cleaner CLEANER = Cleaner.create();
     /**
-     * The size of the first page, and how many times as large each further one is, until they are as large as a buffer.
-     * A reader that wants few rows has little copied for it; one that wants many crosses to native code two times more.
+     * The size of a small page, and how many times as large each further one is, until they are as large as a buffer.
+     * A reader of a range that wants few rows has little copied for it; one that wants many crosses to native code two
+     * times more.
      */
     private static final int FIRST_BYTES = 4 << 10, GROWTH = 4;
     private static final ByteBuffer NOTHING = ByteBuffer.allocate(0);
 
     /** Null once this is closed. */
     private Buffers.Reply reply = new Buffers.Reply(Buffers.takePage());
-    private int pageBytes = FIRST_BYTES;
+    private int pageBytes;
     /** The rest of the read; null while there was none. */
     private Rest rest;
     private boolean endsWithPage;
 
-    NativePages()
+    /** The first page is small if the reader may want only a little of the read. */
+    NativePages(boolean beginsSmall)
     {
         super(NOTHING);
+        pageBytes = beginsSmall ? FIRST_BYTES : Buffers.PAGE_BYTES;
     }
 
     /** Reads the first page. Returns false if there is no such partition. */

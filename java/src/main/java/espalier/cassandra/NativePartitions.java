@@ -38,9 +38,9 @@ final class NativePartitions extends AbstractUnfilteredPartitionIterator
     private UnfilteredRowIterator next;
     private boolean isClosed;
 
-    private NativePartitions(NativeSource memtable, ColumnFilter columns, boolean reversed, Supplier<Buffers.Output> request)
+    private NativePartitions(NativeRead read, Supplier<Buffers.Output> request)
     {
-        this.read = new NativeRead(memtable, columns, reversed);
+        this.read = read;
         this.request = request;
     }
 
@@ -55,7 +55,8 @@ final class NativePartitions extends AbstractUnfilteredPartitionIterator
         // rest.
         boolean isWithin = range.isPaging() && bounds.inclusiveLeft() && bounds.left instanceof DecoratedKey;
         boolean includesLeft = bounds.inclusiveLeft() && !isWithin;
-        NativePartitions partitions = new NativePartitions(memtable, columns, reversed, () -> Requests.range(
+        NativeRead read = new NativeRead(memtable, columns, reversed, true);
+        NativePartitions partitions = new NativePartitions(read, () -> Requests.range(
             bounds.left, includesLeft, bounds.right, bounds.inclusiveRight(), slices, reversed));
         if (isWithin)
         {
@@ -70,7 +71,7 @@ final class NativePartitions extends AbstractUnfilteredPartitionIterator
     static Iterator<NativePartition> flushed(NativeSource memtable, PartitionPosition from, PartitionPosition to)
     {
         ColumnFilter columns = ColumnFilter.selection(memtable.columns());
-        NativePartitions partitions = new NativePartitions(memtable, columns, false,
+        NativePartitions partitions = new NativePartitions(new NativeRead(memtable, columns, false, false),
                                                            () -> Requests.range(from, true, to, false, Slices.ALL, false));
         return Iterators.transform(partitions, rows -> new NativePartition(memtable, rows));
     }
@@ -91,19 +92,24 @@ final class NativePartitions extends AbstractUnfilteredPartitionIterator
 
     private UnfilteredRowIterator advance()
     {
-        if (request != null)
+        boolean isAtEnd = true;
+        try
         {
-            read.begin(request.get());
+            if (request != null)
+                read.begin(request.get());
+            else if (current != null)
+                current.pass();
             request = null;
+            current = read.nextPartition();
+            isAtEnd = current == null;
+            return current;
         }
-        else if (current != null)
+        finally
         {
-            current.pass();
+            // So is a read that failed: the bytes that it has are of no use.
+            if (isAtEnd)
+                close();
         }
-        current = read.nextPartition();
-        if (current == null)
-            close();
-        return current;
     }
 
     @Override

@@ -31,12 +31,14 @@ final class NativeRead
     private final MemtableHandle memtable;
     /** What to leave out of rows; null if nothing. */
     private final ColumnFilter filter;
-    private final NativePages pages = new NativePages();
+    private final NativePages pages;
     private DeserializationHelper helper;
     private Row.Builder builder;
 
-    NativeRead(NativeSource source, ColumnFilter columns, boolean reversed)
+    /** A reader that may want only a little of it has it begun with small pages. */
+    NativeRead(NativeSource source, ColumnFilter columns, boolean reversed, boolean beginsSmall)
     {
+        this.pages = new NativePages(beginsSmall);
         this.memtable = source.handle();
         this.version = source.version();
         this.stats = source.stats();
@@ -56,13 +58,14 @@ final class NativeRead
     {
         if (!pages.begin(memtable, version, request))
             return false;
-        prepare();
+        prepare(columns);
         return true;
     }
 
-    private void prepare()
+    /** Begins to read rows with the values of some columns. */
+    private void prepare(ColumnFilter read)
     {
-        helper = new DeserializationHelper(version.metadata, MessagingService.VERSION_50, DeserializationHelper.Flag.LOCAL, columns);
+        helper = new DeserializationHelper(version.metadata, MessagingService.VERSION_50, DeserializationHelper.Flag.LOCAL, read);
         builder = BTreeRow.sortedBuilder();
     }
 
@@ -78,9 +81,9 @@ final class NativeRead
             pages.readFully(key);
             return partition(new BufferDecoratedKey(token, ByteBuffer.wrap(key)), false);
         }
-        catch (IOException impossible)
+        catch (IOException failed)
         {
-            throw new UncheckedIOException(impossible);
+            throw unchecked(failed);
         }
     }
 
@@ -94,9 +97,9 @@ final class NativeRead
                                                 : Rows.EMPTY_STATIC_ROW;
             return new NativeRows(this, key, deletion, staticRow, isOnly);
         }
-        catch (IOException impossible)
+        catch (IOException failed)
         {
-            throw new UncheckedIOException(impossible);
+            throw unchecked(failed);
         }
     }
 
@@ -124,9 +127,9 @@ final class NativeRead
                     return row;
             }
         }
-        catch (IOException impossible)
+        catch (IOException failed)
         {
-            throw new UncheckedIOException(impossible);
+            throw unchecked(failed);
         }
     }
 
@@ -135,13 +138,20 @@ final class NativeRead
         return UnfilteredSerializer.serializer.deserialize(pages, version.header, helper, builder);
     }
 
+    /** Cassandra wraps what the native memtable says where that happens within a row. */
+    private static RuntimeException unchecked(IOException failed)
+    {
+        return failed.getCause() instanceof RuntimeException ? (RuntimeException) failed.getCause() : new UncheckedIOException(failed);
+    }
+
     /**
-     * Passes over what is left of a partition. What is in the page is read. If that has no end, native code finds the
-     * next partition.
+     * Passes over what is left of a partition. What is in the page is read without values. If that has no end, native
+     * code finds the next partition.
      */
     void passPartition()
     {
         pages.setEndsWithPage(true);
+        prepare(ColumnFilter.NONE);
         try
         {
             Unfiltered passed;
@@ -152,16 +162,15 @@ final class NativeRead
         catch (EOFException endOfPage)
         {
             pages.passPartition();
-            // These may have begun with a row.
-            prepare();
         }
-        catch (IOException impossible)
+        catch (IOException failed)
         {
-            throw new UncheckedIOException(impossible);
+            throw unchecked(failed);
         }
         finally
         {
             pages.setEndsWithPage(false);
+            prepare(columns);
         }
     }
 

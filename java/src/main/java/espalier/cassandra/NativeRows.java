@@ -50,7 +50,7 @@ final class NativeRows extends AbstractUnfilteredRowIterator
     /** The rows within slices; null if there is no such partition. The caller closes them. */
     static UnfilteredRowIterator read(NativeSource memtable, DecoratedKey key, Slices slices, ColumnFilter columns, boolean reversed)
     {
-        NativeRead read = new NativeRead(memtable, columns, reversed);
+        NativeRead read = new NativeRead(memtable, columns, reversed, false);
         boolean isOpen = false;
         try
         {

@@ -160,13 +160,14 @@ final class Requests
     }
 
     /** The settings of the engine, in the form of {@code store.rs}. */
-    static Buffers.Output engine(String directory, String sync, long syncMillis, long memtableBytes)
+    static Buffers.Output engine(String directory, String sync, long syncMillis, long memtableBytes, long cacheBytes)
     {
         return written(out -> {
             writeText(directory, out);
             writeText(sync, out);
             out.writeLong(syncMillis);
             out.writeLong(memtableBytes);
+            out.writeLong(cacheBytes);
         });
     }
 

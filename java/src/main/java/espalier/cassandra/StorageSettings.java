@@ -5,10 +5,14 @@ import java.util.Map;
 import java.util.Objects;
 
 import org.apache.cassandra.config.DataStorageSpec;
+import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.config.DurationSpec;
 import org.apache.cassandra.exceptions.ConfigurationException;
 
-/** The parameters of the engine: {@code directory}, {@code commitlog_sync} with its time, {@code memtable_space}. */
+/**
+ * The parameters of the engine: {@code directory}, {@code commitlog_sync} with its time, {@code memtable_space},
+ * {@code file_cache_size}.
+ */
 final class StorageSettings
 {
     static final String DIRECTORY = "directory";
@@ -16,18 +20,21 @@ final class StorageSettings
     private static final String PERIOD = "commitlog_sync_period";
     private static final String WINDOW = "commitlog_sync_group_window";
     private static final String SPACE = "memtable_space";
+    private static final String CACHE = "file_cache_size";
 
     final Path directory;
     private final String sync;
     private final long syncMillis;
     private final long memtableBytes;
+    private final long cacheBytes;
 
-    private StorageSettings(Path directory, String sync, long syncMillis, long memtableBytes)
+    private StorageSettings(Path directory, String sync, long syncMillis, long memtableBytes, long cacheBytes)
     {
         this.directory = directory;
         this.sync = sync;
         this.syncMillis = syncMillis;
         this.memtableBytes = memtableBytes;
+        this.cacheBytes = cacheBytes;
     }
 
     /** Removes the parameters of the engine. Null if there is no {@code directory}. */
@@ -42,13 +49,20 @@ final class StorageSettings
             Path path = Path.of(directory);
             if (!path.isAbsolute())
                 throw new ConfigurationException("EspalierMemtable: directory must be an absolute path, not '" + directory + "'");
-            long bytes = new DataStorageSpec.LongBytesBound(Objects.requireNonNullElse(options.remove(SPACE), "512MiB")).toBytes();
-            return new StorageSettings(path, sync, syncMillis(sync, options), bytes);
+            long memtableBytes = bytes(options.remove(SPACE), "512MiB");
+            // The engine has a cache of its own in place of Cassandra's, which is as large by default.
+            long cacheBytes = bytes(options.remove(CACHE), DatabaseDescriptor.getFileCacheSizeInMiB() + "MiB");
+            return new StorageSettings(path, sync, syncMillis(sync, options), memtableBytes, cacheBytes);
         }
         catch (IllegalArgumentException invalid)
         {
             throw new ConfigurationException("EspalierMemtable: " + invalid.getMessage());
         }
+    }
+
+    private static long bytes(String size, String otherwise)
+    {
+        return new DataStorageSpec.LongBytesBound(Objects.requireNonNullElse(size, otherwise)).toBytes();
     }
 
     private static long syncMillis(String sync, Map<String, String> options)
@@ -69,7 +83,7 @@ final class StorageSettings
     /** In the form of {@code Store::open} in {@code crates/jni/src/store.rs}. */
     Buffers.Output request()
     {
-        return Requests.engine(directory.toString(), sync, syncMillis, memtableBytes);
+        return Requests.engine(directory.toString(), sync, syncMillis, memtableBytes, cacheBytes);
     }
 
     @Override
@@ -88,6 +102,6 @@ final class StorageSettings
     public String toString()
     {
         return "directory " + directory + ", commitlog_sync " + sync + (syncMillis == 0 ? "" : " " + syncMillis + " ms") + ", memtable_space "
-               + memtableBytes;
+               + memtableBytes + ", file_cache_size " + cacheBytes;
     }
 }
