@@ -138,10 +138,11 @@ final class NativeRead
         return UnfilteredSerializer.serializer.deserialize(pages, version.header, helper, builder);
     }
 
-    /** Cassandra wraps what the native memtable says where that happens within a row. */
+    /** What to throw in place of a failure. Cassandra wraps an error of a page if the page is read within a row. */
     private static RuntimeException unchecked(IOException failed)
     {
-        return failed.getCause() instanceof RuntimeException ? (RuntimeException) failed.getCause() : new UncheckedIOException(failed);
+        Throwable cause = failed.getCause();
+        return cause instanceof IllegalStateException ? (IllegalStateException) cause : new UncheckedIOException(failed);
     }
 
     /**
