@@ -1,7 +1,7 @@
 """The memtable plugin: two memtables side by side in one JVM with -Xcheck:jni, then a node whose tables have our memtables,
 one whose tables are in our engine, one with little memory and many writers, and one that is killed.
 
-usage: python -m proof.plugin [--seed 1] [--seeds 3] [--updates 600] [--statements 250] [--kills 3]
+usage: python -m proof.plugin [--seed 1] [--seeds 3] [--updates 600] [--statements 250] [--kills 4]
        [--only memtables|node|storage|pressure|kill ...] [--jar FILE] [--library FILE] [--java FILE]
 """
 
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--updates", type=int, default=600)
     parser.add_argument("--statements", type=int, default=250)
-    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--only", nargs="*", choices=("memtables", "node", "storage", "pressure", "kill"))
     parser.add_argument("--jar", type=lambda file: Path(file).resolve(), default=JAR)
     parser.add_argument("--library", type=lambda file: Path(file).resolve(), help="a native library in place of the one in the jar")

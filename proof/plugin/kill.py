@@ -1,9 +1,10 @@
 """kill -9 of a Cassandra with tables of mode `storage`, again and again: every acknowledged write is there after each start.
 
-Writers with prepared statements write to one table until the node is killed. In a quarter of the cases the table just stays in the mode, and
-Cassandra's own log is removed before the next start. In the others the table moves into the mode, or out of it, and the kill follows soon.
-The engine has little memory and the rows are large, so that it flushes all the time. Three of four kills wait a moment
-for a file that a flush or a merge is writing, because most of them would miss it.
+Writers with prepared statements write to one table until the node is killed. In a fifth of the cases the table just stays in the mode, and
+Cassandra's own log is removed before the next start. In another fifth the table is truncated: what was written before is gone once the
+statement was answered, and until then it is there or in a snapshot. In the others the table moves into the mode, or out of it. The kill follows soon.
+The engine has little memory and the rows are large, so that it flushes all the time. Three of four kills without TRUNCATE wait a
+moment for a file that a flush or a merge is writing, because most of them would miss it.
 
 usage: python -m proof.plugin.kill [--cases 200] [--seed 1] [--jar FILE] [--library FILE]
 """
@@ -35,9 +36,10 @@ MERGED_BYTES_MIN = 3 << 19      # a memtable makes a smaller one
 SETTLE_SECONDS = 1.2
 FLUSH_SECONDS_MAX = 0.5     # a table that has left the engine has no flushes
 # The part of the kills that meet a file which is being written, if there are many.
-MET_PART_MIN, MANY_CASES = 1 / 3, 40
+MET_PART_MIN, MANY_CASES = 1 / 4, 40
 REPORTED_EVERY = 10         # kills
-KINDS = ("stays", "moves in", "moves out", "moves in and out")
+KINDS = ("stays", "moves in", "moves out", "truncated", "moves in and out")
+DROPPED_EVERY = 7
 
 
 def pad(version: int) -> bytes:
@@ -79,17 +81,63 @@ class Writer(threading.Thread):
                 return
             self.acknowledged[key] = version
 
-    def lost(self, connection: Connection) -> list[str]:
+    def lost(self, connection: Connection, before: dict[int, int]) -> list[str]:
+        """What is not as it was acknowledged. Versions of `before`, and older ones, need not be there."""
         answer = connection.query(f"SELECT c, v, pad FROM stored.{self.table} WHERE k = {self.number}")
         if not isinstance(answer, Rows):
             return [f"the table cannot be read: {answer}"]
         found = {struct.unpack(">i", row[0])[0]: struct.unpack(">i", row[1])[0] for row in answer.rows}
         lost = [f"k {self.number}, c {key}: version {found.get(key)} in place of {version}"
-                for key, version in self.acknowledged.items() if found.get(key, 0) < version]
+                for key, version in self.acknowledged.items() if version > before.get(key, 0) and found.get(key, 0) < version]
         lost += [f"k {self.number}: version {struct.unpack('>i', row[1])[0]} has the pad of another" for row in answer.rows
                  if row[2] != pad(struct.unpack(">i", row[1])[0])]
         return lost + [f"k {self.number}, c {key}: version {version} was never sent" for key, version in found.items()
                        if version > self.sent.get(key, 0)]
+
+    def returned(self, connection: Connection, truncated: dict[int, int]) -> list[str]:
+        """Rows of these versions, or of older ones."""
+        answer = connection.query(f"SELECT c, v FROM stored.{self.table} WHERE k = {self.number}")
+        found = [[struct.unpack(">i", number)[0] for number in row] for row in answer.rows]
+        return [f"k {self.number}, c {key}: version {version} is back after TRUNCATE" for key, version in found if version <= truncated.get(key, 0)]
+
+
+class Truncation(threading.Thread):
+    """TRUNCATE of the table while it is written to."""
+
+    def __init__(self, node: Cassandra, table: str, writers: list[Writer]):
+        super().__init__(daemon=True)
+        self.node, self.table, self.writers = node, table, writers
+        # What each writer knew to be written before the statement, and what it had sent before the answer; None until then.
+        self.before: list[dict[int, int]] | None = None
+        self.sent: list[dict[int, int]] | None = None
+        self.refusal: str | None = None
+
+    def run(self) -> None:
+        try:
+            with Connection(self.node.host, self.node.port) as connection:
+                self.before = [dict(writer.acknowledged) for writer in self.writers]
+                answer = connection.query(f"TRUNCATE stored.{self.table}")
+                if isinstance(answer, Error):
+                    self.refusal = answer.message
+                else:
+                    self.sent = [dict(writer.sent) for writer in self.writers]
+        except (ConnectionClosed, OSError):
+            pass        # the node was killed
+
+    def problems(self, connection: Connection) -> list[str]:
+        """What the table lacks, or has again."""
+        if self.refusal:
+            return [f"refused: {self.refusal}"]
+        if self.sent is not None:
+            return [problem for writer, before, sent in zip(self.writers, self.before, self.sent)
+                    for problem in (*writer.lost(connection, sent), *writer.returned(connection, before))]
+        if self.has_snapshot():
+            return [problem for writer in self.writers for problem in writer.lost(connection, writer.sent)]
+        return [problem for writer in self.writers for problem in writer.lost(connection, {})]
+
+    def has_snapshot(self) -> bool:
+        """Whether there is a snapshot, which is complete when it has a manifest."""
+        return any((self.node.directory / "data" / "stored").glob(f"{self.table}-*/snapshots/truncated-*/manifest.json"))
 
 
 def alter(node: Cassandra, table: str, memtable: str) -> None:
@@ -112,6 +160,14 @@ def move(node: Cassandra, table: str, kind: str, random: Random) -> None:
     mover = threading.Thread(target=run, daemon=True)
     mover.start()
     mover.join(random.uniform(0.0, 1.0 if random.random() < 0.7 else 4.0))
+
+
+def truncate(node: Cassandra, table: str, writers: list[Writer], random: Random) -> Truncation:
+    """Truncates the table, and returns after a while, if the node has answered or not."""
+    truncation = Truncation(node, table, writers)
+    truncation.start()
+    truncation.join(random.uniform(0.0, 0.6))
+    return truncation
 
 
 def await_flush(node: Cassandra, table: str) -> None:
@@ -156,7 +212,7 @@ def files_of_the_engine(node: Cassandra, table: str) -> Counter:
 def one_case(node: Cassandra, number: int, random: Random) -> Case:
     kind = KINDS[number % len(KINDS)]
     table = f"t{number}"
-    starts_stored = kind in ("stays", "moves out")
+    starts_stored = kind in ("stays", "moves out", "truncated")
     with Connection(node.host, node.port) as connection:
         answer = connection.query(f"CREATE TABLE stored.{table} (k int, c int, v int, pad blob, PRIMARY KEY (k, c)) "
                                   f"WITH memtable = '{'espalier_storage' if starts_stored else 'default'}'")
@@ -170,28 +226,34 @@ def one_case(node: Cassandra, number: int, random: Random) -> Case:
     while not all(writer.acknowledged or writer.refusal for writer in writers) and time.monotonic() < end:
         time.sleep(0.02)
     time.sleep(random.uniform(0.1, 0.8))
-    move(node, table, kind, random)
-    if random.random() < 0.75:
+    truncation = truncate(node, table, writers, random) if kind == "truncated" else None
+    if truncation is None:
+        move(node, table, kind, random)
+    if truncation is None and random.random() < 0.75:
         await_flush(node, table)
         time.sleep(random.uniform(0.0, 0.004))
     node.kill()
-    for writer in writers:
-        writer.join()
+    for thread in (*writers, *([truncation] if truncation else [])):
+        thread.join()
     files = files_of_the_engine(node, table)
     if kind == "stays":
         shutil.rmtree(node.directory / "commitlog", ignore_errors=True)
     node.launch()
     with Connection(node.host, node.port) as connection:
-        lost = [problem for writer in writers for problem in writer.lost(connection)]
-        if kind != "stays":
+        lost = truncation.problems(connection) if truncation else problems(writers, connection)
+        if kind.startswith("moves"):
             # The table moves on from where the crash left it.
             alter(node, table, random.choice(("espalier_storage", "espalier_left")))
-            lost += [f"moved on: {problem}" for writer in writers for problem in writer.lost(connection)]
-        if number % 5 == 4:
+            lost += [f"moved on: {problem}" for problem in problems(writers, connection)]
+        if number % DROPPED_EVERY == DROPPED_EVERY - 1:
             connection.query(f"DROP TABLE stored.{table}")
     lost += [f"refused: {writer.refusal}" for writer in writers if writer.refusal]
     acknowledged = sum(len(writer.acknowledged) and max(writer.acknowledged.values()) for writer in writers)
     return Case(acknowledged, [f"{kind}: {text}" for text in lost], files)
+
+
+def problems(writers: list[Writer], connection: Connection) -> list[str]:
+    return [problem for writer in writers for problem in writer.lost(connection, {})]
 
 
 def prove(jar: Path, seed: int, cases: int, library: Path | None = None) -> tuple[int, int]:
@@ -199,7 +261,7 @@ def prove(jar: Path, seed: int, cases: int, library: Path | None = None) -> tupl
     random = Random(seed)
     passed = failed = writes = kills_while_writing = 0
     files: Counter = Counter()
-    with Cassandra.start(plugin=jar, durable=True, library=library, engine=ENGINE) as node:
+    with Cassandra.start(plugin=jar, durable=True, library=library, engine=ENGINE, auto_snapshot=True) as node:
         with Connection(node.host, node.port) as connection:
             connection.query("CREATE KEYSPACE stored WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
         for number in range(cases):

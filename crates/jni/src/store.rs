@@ -2,8 +2,9 @@
 //!
 //! Each table of Cassandra's has an engine keyspace of its own, so that its user types are its own too. The name of the
 //! keyspace has Cassandra's id of the table and a generation: `t<id>_<generation>`. TRUNCATE begins the next
-//! generation, and the one before it is removed when Cassandra discards its memtable. When a table is opened, only its
-//! newest generation counts.
+//! generation. The one before it is removed when Cassandra has its rows in SSTables, or does not want them, and before
+//! the statement is answered. So if a start finds several generations, a TRUNCATE has not been answered or has failed.
+//! The table has the rows of all of them then, as Cassandra's own table has.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -24,13 +25,16 @@ use crate::table::{Place, id_and_name, stored_table_of};
 /// Which generation of a table is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// The newest one, or the first one if there is none.
+    /// The newest one, or the first one if there is none. If there are several, they become one.
     NewestOrFirst,
     /// The one after the newest.
     Next,
-    /// The newest one, if there is any.
+    /// The newest one, if there is any. If there are several, they become one.
     Newest,
 }
+
+/// The snapshot by which the rows of a generation get into another one.
+const MERGED: &str = "merged";
 
 /// The engine, and the tables of Cassandra's that it keeps.
 pub struct Store {
@@ -62,6 +66,10 @@ pub(crate) type Kept = (String, Arc<Table>);
 
 fn prefix(id: TableId) -> String {
     format!("t{}_", id.0.simple())
+}
+
+fn generation_name(id: TableId, generation: u64) -> String {
+    format!("{}{generation}", prefix(id))
 }
 
 /// The generations of a table, ascending.
@@ -145,39 +153,64 @@ impl Store {
         self.engine.shutdown_within(time).map(|_| ()).map_err(|error| error.to_string())
     }
 
-    /// Opens a generation of the table of a description, as the table is now. Older generations are removed unless the
-    /// opened one is the next. `None` if there is none to open.
+    /// Opens a generation of the table of a description, as the table is now. Several generations become one unless the
+    /// opened one is the next; that reads and writes the rows of all but the oldest. `None` if there is none to open.
     pub(crate) fn table(&self, description: &[u8], choice: Choice) -> Result<Option<Kept>, String> {
         let (id, ..) = id_and_name(description).map_err(|error| error.to_string())?;
         let change = |old: &Schema, keyspaces: &mut Keyspaces| -> Result<Option<(String, TableId)>, ChangeError> {
             let known = generations(keyspaces, id);
-            let newest = known.last().copied();
-            let (generation, older) = match (choice, newest) {
-                (Choice::Newest, None) => return Ok(None),
-                (Choice::Next, _) => (newest.unwrap_or(0) + 1, None),
-                (_, None) => (1, None),
-                (_, Some(newest)) => (newest, Some(newest)),
+            let (generation, kept) = match (choice, &known[..]) {
+                (Choice::Newest, []) => return Ok(None),
+                (Choice::Next, _) => (known.last().map_or(1, |newest| newest + 1), None),
+                (_, []) => (1, None),
+                // What was written during a truncation is less than what it was to remove.
+                (_, [oldest, ..]) => (*oldest, Some(oldest)),
             };
-            let name = format!("{}{generation}", prefix(id));
-            let older = older.map(|_| only_table(old, &name)).transpose()?;
-            let place = Place { keyspace: &name, id: older.map_or_else(|| TableId(Uuid::new_v4()), |table| table.id) };
-            let table = stored_table_of(description, place, older.map(Arc::as_ref))
+            let name = generation_name(id, generation);
+            let kept = kept.map(|_| only_table(old, &name)).transpose()?;
+            let place = Place { keyspace: &name, id: kept.map_or_else(|| TableId(Uuid::new_v4()), |table| table.id) };
+            let table = stored_table_of(description, place, kept.map(Arc::as_ref))
                 .map_err(|error| ChangeError(error.to_string()))?;
             let table_id = table.id;
-            if older.is_none_or(|older| **older != table) {
+            if kept.is_none_or(|kept| **kept != table) {
                 keyspaces.insert(name.as_str().into(), Arc::new(keyspace_of(&name, table)));
-            }
-            if choice != Choice::Next {
-                for generation in known.into_iter().filter(|known| *known != generation) {
-                    keyspaces.remove(format!("{}{generation}", prefix(id)).as_str());
-                }
             }
             Ok(Some((name, table_id)))
         };
         let (opened, schema) = self.engine.change_schema(change).map_err(|error| error.0)?;
         let Some((name, table_id)) = opened else { return Ok(None) };
         let table = schema.table_by_id(table_id).ok_or("a table that was opened exists")?;
+        if choice != Choice::Next {
+            self.merge_newer(id, &schema, table)
+                .map_err(|error| format!("what {name} has not of the table: {error}"))?;
+        }
         Ok(Some((name, table.clone())))
+    }
+
+    /// Adds the rows of a table's newer generations to the oldest one, and removes those. If that fails or the process
+    /// ends before, they are there as before, and rows that were added already are added again.
+    fn merge_newer(&self, id: TableId, schema: &Schema, oldest: &Table) -> Result<(), String> {
+        let newer: Vec<String> =
+            generations(&schema.keyspaces, id).into_iter().skip(1).map(|newer| generation_name(id, newer)).collect();
+        for name in &newer {
+            self.add_rows(name, only_table(schema, name).map_err(|error| error.0)?, oldest)
+                .map_err(|error| format!("{name}: {error}"))?;
+        }
+        match newer[..] {
+            [] => Ok(()),
+            _ => self.change(|keyspaces| newer.iter().for_each(|name| drop(keyspaces.remove(name.as_str())))),
+        }
+    }
+
+    /// Adds the rows of the only table of a keyspace to another table.
+    fn add_rows(&self, keyspace: &str, from: &Table, to: &Table) -> Result<(), EngineError> {
+        let keyspace = [keyspace.to_owned()];
+        // A start that did not end may have left one.
+        self.engine.clear_snapshots(&keyspace, Some(MERGED))?;
+        let files = self.engine.snapshot(from, MERGED, "")?;
+        self.engine.import(to, &files)?;
+        // Otherwise its directory would outlive the keyspace.
+        self.engine.clear_snapshots(&keyspace, Some(MERGED)).map(drop)
     }
 
     /// Changes a table that the engine keeps to a description. Returns the new version.

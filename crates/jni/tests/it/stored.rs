@@ -256,7 +256,7 @@ fn no_tombstone_is_purged_until_it_is_known_that_cassandra_has_no_older_rows() {
 }
 
 #[test]
-fn a_truncated_table_begins_empty_and_the_old_generation_is_gone_after_a_crash() {
+fn a_truncated_table_begins_empty_and_the_old_generation_is_gone_once_it_was_discarded() {
     let directory = Directory::new();
     let store = open(directory.path());
     let vectors = vectors();
@@ -267,6 +267,7 @@ fn a_truncated_table_begins_empty_and_the_old_generation_is_gone_after_a_crash()
     let new = table(&store, vector, Choice::Next).unwrap();
     assert_content(&old, vector, "while it is truncated");
     assert!(new.read(0, vector.request).unwrap().is_none());
+    old.discard().unwrap();
     drop((old, new, store));
     let store = open(directory.path());
     let guest = table(&store, vector, Choice::NewestOrFirst).unwrap();
@@ -277,6 +278,50 @@ fn a_truncated_table_begins_empty_and_the_old_generation_is_gone_after_a_crash()
     assert!(guest.put(vector.update).is_err() && guest.read(0, vector.request).is_err());
     guest.discard().unwrap();
     assert!(!store.keeps(id(vector)));
+}
+
+/// Three vectors of one table with different partitions.
+fn of_one_table(vectors: &[Vector]) -> Vec<&Vector> {
+    let of_table = |table| {
+        let mut tokens = std::collections::HashSet::new();
+        let of_table = vectors.iter().filter(|vector| vector.table == table && vector.request[0] == 0);
+        of_table.filter(|vector| tokens.insert(token_of(vector))).take(3).collect::<Vec<_>>()
+    };
+    vectors.iter().map(|vector| of_table(vector.table)).find(|found| found.len() == 3).unwrap()
+}
+
+#[test]
+fn a_truncation_that_did_not_end_leaves_the_rows_from_before_and_after_it_in_one_generation() {
+    let vectors = vectors();
+    let vectors = of_one_table(&vectors);
+    for choice in [Choice::NewestOrFirst, Choice::Newest] {
+        let directory = Directory::new();
+        let store = open(directory.path());
+        for (vector, choice) in vectors.iter().zip([Choice::NewestOrFirst, Choice::Next, Choice::Next]) {
+            let guest = table(&store, vector, choice).unwrap();
+            guest.put(vector.update).unwrap();
+            assert_eq!(guest.count_keys(0, &ALL_KEYS).unwrap().0, 1);
+        }
+        store.engine().snapshot(&newest(&store), "merged", "").unwrap();
+        drop(store);
+        for when in ["after the crash", "after another one"] {
+            let store = open(directory.path());
+            let guest = table(&store, vectors[0], choice).unwrap();
+            for vector in &vectors {
+                assert_reads(&guest, 0, vector, when);
+            }
+            assert_eq!(guest.count_keys(0, &ALL_KEYS).unwrap().0, 3, "{when}");
+            assert_eq!(store.listing().lines().count(), 1, "{when}: {}", store.listing());
+            assert_eq!(store.engine().snapshots().unwrap(), [], "{when}");
+        }
+    }
+}
+
+/// The table of the newest generation.
+fn newest(store: &Store) -> Arc<model::Table> {
+    let schema = store.engine().schema();
+    let mut keyspaces = schema.keyspaces.iter().filter(|(name, _)| name.starts_with('t') && name.contains('_'));
+    keyspaces.next_back().unwrap().1.tables.values().next().unwrap().clone()
 }
 
 #[test]

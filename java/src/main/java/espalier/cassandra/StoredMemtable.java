@@ -33,6 +33,9 @@ import org.apache.cassandra.io.sstable.SSTableReadsListener;
 import org.apache.cassandra.io.sstable.format.SSTableReader;
 import org.apache.cassandra.locator.TokenMetadata;
 import org.apache.cassandra.net.MessagingService;
+import org.apache.cassandra.notifications.INotification;
+import org.apache.cassandra.notifications.INotificationConsumer;
+import org.apache.cassandra.notifications.TruncationNotification;
 import org.apache.cassandra.schema.IndexMetadata;
 import org.apache.cassandra.schema.TableMetadataRef;
 import org.apache.cassandra.service.StorageService;
@@ -43,7 +46,7 @@ import org.apache.cassandra.utils.concurrent.OpOrder;
  * All rows of a table, in the engine: a memtable that is durable and does not end. Cassandra flushes it only when the
  * table leaves the mode, and replaces it by an empty one for TRUNCATE.
  */
-final class StoredMemtable extends AbstractMemtableWithCommitlog implements NativeSource
+final class StoredMemtable extends AbstractMemtableWithCommitlog implements NativeSource, INotificationConsumer
 {
     private static final Logger logger = LoggerFactory.getLogger(StoredMemtable.class);
     private static final long DELAY_MILLIS = 1000;
@@ -419,6 +422,41 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     {
         super.switchOut(writeBarrier, commitLogUpperBound);
         isSwitchedOut = true;
+        if (owner instanceof ColumnFamilyStore)
+            ((ColumnFamilyStore) owner).getTracker().subscribe(this);
+    }
+
+    /**
+     * Removes the rows when the table is truncated. Cassandra discards the memtable too, but some time after the
+     * statement was answered: a start in between would bring the rows back. By now they are in Cassandra's SSTables,
+     * for its snapshot, or nobody wants them.
+     *
+     * Throws, so that the statement fails, if the rows could not be flushed: they would be in no snapshot. Cassandra
+     * still reads them, and so does the next start.
+     */
+    @Override
+    public void handleNotification(INotification notification, Object sender)
+    {
+        if (!(notification instanceof TruncationNotification))
+            return;
+        ColumnFamilyStore store = (ColumnFamilyStore) owner;
+        // If it is the memtable of another statement, its flush may be under way. This waits for it, and flushes nothing.
+        if (isRead(store))
+            store.forceBlockingFlush(ColumnFamilyStore.FlushReason.USER_FORCED);
+        if (isRead(store))
+            throw new IllegalStateException("EspalierMemtable: " + metadata + " is not truncated: rows of it could not be flushed earlier, and "
+                                            + "would be in no snapshot. Truncate it after the next start");
+        store.readOrdering.awaitNewBarrier();
+        handle.discard();
+    }
+
+    /** Whether Cassandra reads the memtable. */
+    private boolean isRead(ColumnFamilyStore store)
+    {
+        for (Memtable memtable : store.getTracker().getView().getAllMemtables())
+            if (memtable == this)
+                return true;
+        return false;
     }
 
     /** Removes the rows: Cassandra's SSTables have them, or they were truncated or dropped. */
@@ -428,5 +466,7 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
         super.discard();
         handle.discard();
         engine.discarded(this);
+        if (owner instanceof ColumnFamilyStore)
+            ((ColumnFamilyStore) owner).getTracker().unsubscribe(this);
     }
 }
