@@ -90,6 +90,7 @@ OTHERS = [
     Stage("proof-tests", [PYTHON, "-m", "proof.tests"]),
     Stage("plugin-build", ["make", "--no-print-directory", "plugin"], "single", needs=BINARY),
     Stage("plugin", [PYTHON, "-m", "proof.plugin"], needs=("plugin-build",)),
+    Stage("plugin-snapshots", [PYTHON, "-m", "proof.plugin.snapshots"], needs=("plugin-build",)),
     Stage("plugin-histories", HISTORIES_OF_PLUGIN, needs=("plugin-build",)),
     Stage("roles", [PYTHON, "-m", "proof.roles", "--recorded"], needs=BINARY),
     Stage("differential", [PYTHON, "-m", "proof.differential"], needs=BINARY),
@@ -105,7 +106,7 @@ OTHERS = [
     Stage("errors", [PYTHON, "-m", "proof.errors", "--recorded"], needs=BINARY),
     # It times an honest client's answers and measures memory, which a busy machine gives back later. So tests, builds
     # and other databases must not take the processors from it.
-    Stage("attack", [PYTHON, "-m", "proof.attack"], needs=(*BINARY, "cargo-test", "plugin-build", "plugin", "plugin-histories")),
+    Stage("attack", [PYTHON, "-m", "proof.attack"], needs=(*BINARY, "cargo-test", "plugin-build", "plugin", "plugin-snapshots", "plugin-histories")),
 ]
 STAGES = CARGO + OTHERS
 
