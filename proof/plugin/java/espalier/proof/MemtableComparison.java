@@ -248,11 +248,11 @@ public final class MemtableComparison
         boolean isDone = StoredTable.cleanUp(ours, new Range<>(first, last));
         DataRange kept = new DataRange(AbstractBounds.bounds(first.maxKeyBound(), true, last.minKeyBound(), true),
                                        new ClusteringIndexSliceFilter(Slices.ALL, false));
-        int count = compareRange(kept, ColumnFilter.all(table.get()), Integer.MAX_VALUE, false);
+        int[] counts = compareRange(kept, ColumnFilter.all(table.get()), Integer.MAX_VALUE, false);
         // Without a file that has more, the engine's log still needs the partitions.
-        check("a clean-up of all but " + count + " partitions", isDone || count == 0, true);
+        check("a clean-up of all but " + counts[0] + " partitions", isDone || counts[0] == 0, true);
         if (isDone)
-            check("partitions after a clean-up", ours.getFlushSet(null, null).partitionCount(), (long) count);
+            checkCount("partitions after a clean-up", ours.getFlushSet(null, null).partitionCount(), counts[0], counts[1]);
     }
 
     /** Another memtable of ours, to which threads write the same updates in another order, while this one reads. */
@@ -393,36 +393,60 @@ public final class MemtableComparison
     }
 
     /**
-     * Compares a number of partitions at most, perhaps only the first rows of each. Returns the number of partitions.
+     * Compares a number of partitions at most, perhaps only the first rows of each. Returns the number of partitions, of
+     * those that show something and of all that Cassandra lists.
      */
-    private int compareRange(DataRange range, ColumnFilter filter, int partitionsMax, boolean leavesRows)
+    private int[] compareRange(DataRange range, ColumnFilter filter, int partitionsMax, boolean leavesRows)
     {
         TableMetadata metadata = table.get();
         String what = "range " + range.toString(metadata) + " " + filter;
-        int count = 0;
+        int shown = 0, listed = 0;
         SSTableReadsListener listener = SSTableReadsListener.NOOP_LISTENER;
         try (UnfilteredPartitionIterator one = stock.partitionIterator(filter, range, listener);
              UnfilteredPartitionIterator other = ours.partitionIterator(filter, range, listener))
         {
             UnfilteredRowIterator right = nextOf(other);
-            while (count < partitionsMax && one.hasNext())
+            for (; listed < partitionsMax && one.hasNext(); listed++)
                 try (UnfilteredRowIterator left = one.next())
                 {
-                    // See isEmpty.
-                    boolean isSame = right != null && right.partitionKey().equals(left.partitionKey());
-                    if (!isSame && directory != null && isEmpty(left))
+                    shown += showsNothing(left.partitionKey()) ? 0 : 1;
+                    if (isLacked(left.partitionKey(), right == null ? null : right.partitionKey(), isEmpty(left)))
                         continue;
-                    check(what + ": partition " + left.partitionKey(), right == null ? "none" : right.partitionKey(), left.partitionKey());
                     compare(what, left, right, leavesRows ? random.below(4) : Integer.MAX_VALUE);
-                    count++;
                     if (random.chance(50))
                         right.close();
-                    right = count < partitionsMax ? nextOf(other) : null;
+                    right = listed + 1 < partitionsMax ? nextOf(other) : null;
                 }
-            check("the end of " + what, right == null, true);
+            check("the end of " + what, right == null || listed == partitionsMax, true);
         }
         reads++;
-        return count;
+        return new int[] { shown, listed };
+    }
+
+    /**
+     * Whether ours lacks a partition, where it has {@code other} instead, or nothing more. It may lack one that shows
+     * nothing, if it is a table of the engine: a file that has nothing in the slices is passed over, and a merge removes
+     * the cells of a dropped column, and with them perhaps the last of what a partition had. Cassandra's memtable still
+     * lists such a partition, and nobody can tell. Reads pass over partitions without content before they are filtered,
+     * counted or digested ({@code PurgeFunction.applyToPartition} in {@code ReadCommand.executeLocally}). So do those
+     * who write SSTables ({@code SortedTableWriter.append}), for a flush as for the validation and the streams of a
+     * repair.
+     */
+    private boolean isLacked(DecoratedKey key, DecoratedKey other, boolean showsNothing)
+    {
+        if (key.equals(other))
+            return false;
+        check("the partition " + key + " may be missing, where ours has " + other, directory != null && showsNothing, true);
+        return true;
+    }
+
+    /** Whether Cassandra's memtable has a partition without a deletion, a static row, a row or a range tombstone. */
+    private boolean showsNothing(DecoratedKey key)
+    {
+        try (UnfilteredRowIterator rows = stock.rowIterator(key))
+        {
+            return isEmpty(rows);
+        }
     }
 
     private static UnfilteredRowIterator nextOf(UnfilteredPartitionIterator partitions)
@@ -465,8 +489,7 @@ public final class MemtableComparison
     private void compareFlush(Memtable ours)
     {
         Memtable.FlushablePartitionSet<?> one = stock.getFlushSet(null, null), other = ours.getFlushSet(null, null);
-        check("partitions to flush", other.partitionCount(), one.partitionCount());
-        check("bytes of keys to flush", other.partitionKeysSize(), one.partitionKeysSize());
+        compareCounts(one, other);
         // The engine notes neither which columns were written nor statistics of a whole table.
         if (directory == null)
         {
@@ -475,17 +498,42 @@ public final class MemtableComparison
         }
         check("there is something to flush", other.isEmpty(), false);
         Iterator<? extends Partition> left = one.iterator(), right = other.iterator();
-        while (left.hasNext() && right.hasNext())
+        Partition ourPartition = null;
+        while (left.hasNext())
         {
-            Partition stockPartition = left.next(), ourPartition = right.next();
-            check("key", ourPartition.partitionKey(), stockPartition.partitionKey());
+            Partition stockPartition = left.next();
+            ourPartition = ourPartition == null && right.hasNext() ? right.next() : ourPartition;
+            if (isLacked(stockPartition.partitionKey(), ourPartition == null ? null : ourPartition.partitionKey(),
+                         showsNothing(stockPartition.partitionKey())))
+                continue;
             check("deletion", ourPartition.partitionLevelDeletion(), stockPartition.partitionLevelDeletion());
             try (UnfilteredRowIterator rows = stockPartition.unfilteredIterator(); UnfilteredRowIterator ourRows = ourPartition.unfilteredIterator())
             {
                 compare("flush of " + stockPartition.partitionKey(), rows, ourRows, Integer.MAX_VALUE);
             }
+            ourPartition = null;
         }
-        check("the end of what is flushed", right.hasNext(), left.hasNext());
+        check("the end of what is flushed", ourPartition != null || right.hasNext(), false);
+    }
+
+    /** The engine may lack partitions that show nothing ({@link #isLacked}), and a merge may end at any time. */
+    private void compareCounts(Memtable.FlushablePartitionSet<?> one, Memtable.FlushablePartitionSet<?> other)
+    {
+        long missing = 0, missingBytes = 0;
+        for (Partition partition : one)
+            if (directory != null && showsNothing(partition.partitionKey()))
+            {
+                missing++;
+                missingBytes += partition.partitionKey().getKey().remaining();
+            }
+        checkCount("partitions to flush", other.partitionCount(), one.partitionCount() - missing, one.partitionCount());
+        checkCount("bytes of keys to flush", other.partitionKeysSize(), one.partitionKeysSize() - missingBytes, one.partitionKeysSize());
+    }
+
+    private static void checkCount(String what, long got, long least, long most)
+    {
+        if (got < least || got > most)
+            throw new AssertionError(what + ": " + got + " in place of " + least + " to " + most);
     }
 
     private void compare(String what, UnfilteredRowIterator one, UnfilteredRowIterator other, int rowsMax)
