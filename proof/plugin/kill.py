@@ -107,7 +107,8 @@ class Truncation(threading.Thread):
     def __init__(self, node: Cassandra, table: str, writers: list[Writer]):
         super().__init__(daemon=True)
         self.node, self.table, self.writers = node, table, writers
-        # What each writer knew to be written before the statement, and what it had sent before the answer; None until then.
+        # What each writer knew to be written before the statement, and what it had sent before the answer; None until
+        # then.
         self.before: list[dict[int, int]] | None = None
         self.sent: list[dict[int, int]] | None = None
         self.refusal: str | None = None

@@ -393,8 +393,8 @@ public final class MemtableComparison
     }
 
     /**
-     * Compares a number of partitions at most, perhaps only the first rows of each. Returns the number of partitions, of
-     * those that show something and of all that Cassandra lists.
+     * Compares a number of partitions at most, perhaps only the first rows of each. Returns the number of partitions,
+     * of those that show something and of all that Cassandra lists.
      */
     private int[] compareRange(DataRange range, ColumnFilter filter, int partitionsMax, boolean leavesRows)
     {
@@ -425,12 +425,12 @@ public final class MemtableComparison
 
     /**
      * Whether ours lacks a partition, where it has {@code other} instead, or nothing more. It may lack one that shows
-     * nothing, if it is a table of the engine: a file that has nothing in the slices is passed over, and a merge removes
-     * the cells of a dropped column, and with them perhaps the last of what a partition had. Cassandra's memtable still
-     * lists such a partition, and nobody can tell. Reads pass over partitions without content before they are filtered,
-     * counted or digested ({@code PurgeFunction.applyToPartition} in {@code ReadCommand.executeLocally}). So do those
-     * who write SSTables ({@code SortedTableWriter.append}), for a flush as for the validation and the streams of a
-     * repair.
+     * nothing, if it is a table of the engine: a file that has nothing in the slices is passed over, and a merge
+     * removes the cells of a dropped column, and with them perhaps the last of what a partition had. Cassandra's
+     * memtable still lists such a partition, and nobody can tell. Reads pass over partitions without content before
+     * they are filtered, counted or digested ({@code PurgeFunction.applyToPartition} in {@code
+     * ReadCommand.executeLocally}). So do those who write SSTables ({@code SortedTableWriter.append}), for a flush as
+     * for the validation and the streams of a repair.
      */
     private boolean isLacked(DecoratedKey key, DecoratedKey other, boolean showsNothing)
     {

@@ -440,7 +440,8 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
         if (!(notification instanceof TruncationNotification))
             return;
         ColumnFamilyStore store = (ColumnFamilyStore) owner;
-        // If it is the memtable of another statement, its flush may be under way. This waits for it, and flushes nothing.
+        // If it is the memtable of another statement, its flush may be under way. This waits for it, and flushes
+        // nothing.
         if (isRead(store))
             store.forceBlockingFlush(ColumnFamilyStore.FlushReason.USER_FORCED);
         if (isRead(store))
