@@ -33,10 +33,17 @@ fn text(text: &str) -> Vec<u8> {
     [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat()
 }
 
+/// Opens the engine. An engine that was dropped keeps the directory in use until what it had begun has ended.
 pub(crate) fn open(directory: &Path) -> Arc<Store> {
     let request =
         [text(directory.to_str().unwrap()), text("batch"), vec![0; 8], [(64i64 << 20).to_be_bytes(); 2].concat()];
-    Arc::new(Store::open(&request.concat()).unwrap())
+    for _ in 0..3_000 {
+        match Store::open(&request.concat()) {
+            Err(error) if error.contains("is in use") => std::thread::sleep(Duration::from_millis(10)),
+            opened => return Arc::new(opened.unwrap()),
+        }
+    }
+    panic!("{directory:?} stays in use");
 }
 
 fn table(store: &Arc<Store>, vector: &Vector, choice: Choice) -> Option<Guest> {
