@@ -167,7 +167,7 @@ def truncate(node: Cassandra, table: str, writers: list[Writer], random: Random)
     """Truncates the table, and returns after a while, if the node has answered or not."""
     truncation = Truncation(node, table, writers)
     truncation.start()
-    truncation.join(random.uniform(0.0, 0.6))
+    truncation.join(random.uniform(0.0, 0.6 if random.random() < 0.6 else 3.0))
     return truncation
 
 
