@@ -559,8 +559,8 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_closeStore(
 }
 
 /// `long openStored(long store, long description, long length, int choice, long out, long capacity)`: the handle of a
-/// memtable in the engine; 0 if there is none. Choices: 0 the newest generation or the first one, 1 the next one, 2 the
-/// newest one.
+/// memtable in the engine; 0 if there is none. Choices: 0 the generation that exists or the first one, 1 the next
+/// one, 2 the generation that exists.
 ///
 /// # Safety
 /// Promises 1, 2 and 5.
@@ -581,9 +581,9 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_openStored(
     let opened = unsafe { store(opened) };
     guard(out, |_| {
         let choice = match choice {
-            0 => Choice::NewestOrFirst,
+            0 => Choice::ExistingOrFirst,
             1 => Choice::Next,
-            2 => Choice::Newest,
+            2 => Choice::Existing,
             _ => return Err(format!("there is no choice {choice}")),
         };
         let guest = Guest::open_stored(opened?, description, choice)?;

@@ -25,12 +25,12 @@ use crate::table::{Place, id_and_name, stored_table_of};
 /// Which generation of a table is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// The newest one, or the first one if there is none. If there are several, they become one.
-    NewestOrFirst,
+    /// The one that exists, or the first one if there is none. If several exist, they become one.
+    ExistingOrFirst,
     /// The one after the newest.
     Next,
-    /// The newest one, if there is any. If there are several, they become one.
-    Newest,
+    /// The one that exists, if there is any. If several exist, they become one.
+    Existing,
 }
 
 /// The snapshot by which the rows of a generation get into another one.
@@ -160,10 +160,10 @@ impl Store {
         let change = |old: &Schema, keyspaces: &mut Keyspaces| -> Result<Option<(String, TableId)>, ChangeError> {
             let known = generations(keyspaces, id);
             let (generation, kept) = match (choice, &known[..]) {
-                (Choice::Newest, []) => return Ok(None),
+                (Choice::Existing, []) => return Ok(None),
                 (Choice::Next, _) => (known.last().map_or(1, |newest| newest + 1), None),
                 (_, []) => (1, None),
-                // What was written during a truncation is less than what it was to remove.
+                // Newer ones only have what was written during a truncation, so they are the smaller ones to copy.
                 (_, [oldest, ..]) => (*oldest, Some(oldest)),
             };
             let name = generation_name(id, generation);
@@ -182,7 +182,7 @@ impl Store {
         let table = schema.table_by_id(table_id).ok_or("a table that was opened exists")?;
         if choice != Choice::Next {
             self.merge_newer(id, &schema, table)
-                .map_err(|error| format!("what {name} has not of the table: {error}"))?;
+                .map_err(|error| format!("rows of an unfinished TRUNCATE could not be added to {name}: {error}"))?;
         }
         Ok(Some((name, table.clone())))
     }

@@ -112,7 +112,7 @@ fn a_range_of_the_engine_is_the_same_in_memory_and_in_files() {
     for (table, vectors) in by_table() {
         let directory = Directory::new();
         let store = open(directory.path());
-        let guest = Guest::open_stored(&store, table, Choice::NewestOrFirst).unwrap().unwrap();
+        let guest = Guest::open_stored(&store, table, Choice::ExistingOrFirst).unwrap().unwrap();
         let filled = Filled::new(table, guest, &vectors);
         assert_stored(&filled, "in memory");
         store.engine().flush_all().unwrap();

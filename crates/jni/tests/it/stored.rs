@@ -35,8 +35,12 @@ fn text(text: &str) -> Vec<u8> {
 
 /// Opens the engine. An engine that was dropped keeps the directory in use until what it had begun has ended.
 pub(crate) fn open(directory: &Path) -> Arc<Store> {
-    let request =
-        [text(directory.to_str().unwrap()), text("batch"), vec![0; 8], [(64i64 << 20).to_be_bytes(); 2].concat()];
+    open_with_cache(directory, 64 << 20)
+}
+
+fn open_with_cache(directory: &Path, cache_bytes: i64) -> Arc<Store> {
+    let sizes = [64 << 20, cache_bytes].map(i64::to_be_bytes).concat();
+    let request = [text(directory.to_str().unwrap()), text("batch"), vec![0; 8], sizes];
     for _ in 0..3_000 {
         match Store::open(&request.concat()) {
             Err(error) if error.contains("is in use") => std::thread::sleep(Duration::from_millis(10)),
@@ -73,26 +77,41 @@ fn what_cassandra_serialized_is_kept_by_the_engine() {
         }
         let directory = Directory::new();
         let store = open(directory.path());
-        let guest = table(&store, vector, Choice::NewestOrFirst).unwrap();
+        let guest = table(&store, vector, Choice::ExistingOrFirst).unwrap();
         assert_eq!(guest.usage().unwrap().partition_count, 0);
         guest.put(vector.update).unwrap();
         assert_content(&guest, vector, &format!("vector {index} in memory"));
         drop((guest, store));
         let store = open(directory.path());
-        let guest = table(&store, vector, Choice::NewestOrFirst).unwrap();
+        let guest = table(&store, vector, Choice::ExistingOrFirst).unwrap();
         assert_content(&guest, vector, &format!("vector {index} replayed"));
         store.engine().flush_all().unwrap();
         assert_content(&guest, vector, &format!("vector {index} flushed"));
         store.close(Duration::from_secs(10)).unwrap();
         drop((guest, store));
         let store = open(directory.path());
-        let guest = table(&store, vector, Choice::Newest).unwrap();
+        let guest = table(&store, vector, Choice::Existing).unwrap();
         assert_content(&guest, vector, &format!("vector {index} after a restart"));
         assert!(guest.usage().unwrap().partition_count > 0);
     }
 }
 
-/// A description whose gc_grace_seconds, behind the keyspace's and the table's name, are 0.
+#[test]
+fn tables_are_read_without_memory_for_pages() {
+    let vectors = vectors();
+    for cache_bytes in [0, 1, -1] {
+        let directory = Directory::new();
+        let store = open_with_cache(directory.path(), cache_bytes);
+        let guest = table(&store, &vectors[0], Choice::ExistingOrFirst).unwrap();
+        guest.put(vectors[0].update).unwrap();
+        store.engine().flush_all().unwrap();
+        for _ in 0..2 {
+            assert_content(&guest, &vectors[0], &format!("{cache_bytes} bytes"));
+        }
+    }
+}
+
+/// A description whose gc_grace_seconds, after the keyspace's and the table's name, are 0.
 fn without_grace(description: &[u8]) -> Vec<u8> {
     let mut at = 16;
     for _ in 0..2 {
@@ -190,14 +209,14 @@ fn rows_stay_as_they_are_when_columns_of_the_primary_key_get_each_others_names()
         assert_reads(&guest, version, vector, &format!("vector {index} in a memtable, written twice"));
         let directory = Directory::new();
         let store = open(directory.path());
-        let guest = table(&store, vector, Choice::NewestOrFirst).unwrap();
+        let guest = table(&store, vector, Choice::ExistingOrFirst).unwrap();
         guest.put(vector.update).unwrap();
         let version = guest.alter(&renamed).unwrap();
         assert_reads(&guest, version, vector, &format!("vector {index} in the engine"));
         store.engine().flush_all().unwrap();
         drop((guest, store));
         let store = open(directory.path());
-        let guest = Guest::open_stored(&store, &renamed, Choice::NewestOrFirst).unwrap().unwrap();
+        let guest = Guest::open_stored(&store, &renamed, Choice::ExistingOrFirst).unwrap().unwrap();
         assert_reads(&guest, 0, vector, &format!("vector {index} after a restart"));
     }
 }
@@ -212,7 +231,7 @@ fn a_column_with_the_old_name_of_a_key_column_is_kept_over_a_restart() {
         parts.columns.push((3, old, b"org.apache.cassandra.db.marshal.Int32Type".to_vec()));
         let directory = Directory::new();
         let store = open(directory.path());
-        let guest = table(&store, vector, Choice::NewestOrFirst).unwrap();
+        let guest = table(&store, vector, Choice::ExistingOrFirst).unwrap();
         guest.put(vector.update).unwrap();
         let version = guest.alter(&renamed).unwrap();
         assert_reads(&guest, version, vector, "renamed");
@@ -221,7 +240,7 @@ fn a_column_with_the_old_name_of_a_key_column_is_kept_over_a_restart() {
         assert_reads(&guest, version, vector, "with a column of the old name");
         drop((guest, store));
         let store = open(directory.path());
-        let guest = Guest::open_stored(&store, &parts.description(), Choice::Newest).unwrap().unwrap();
+        let guest = Guest::open_stored(&store, &parts.description(), Choice::Existing).unwrap().unwrap();
         guest.put(vector.update).unwrap();
         assert!(guest.read(0, vector.request).unwrap().is_some());
     }
@@ -244,7 +263,7 @@ fn no_tombstone_is_purged_until_it_is_known_that_cassandra_has_no_older_rows() {
         let description = without_grace(vector.table);
         let directory = Directory::new();
         let store = open(directory.path());
-        let guest = Guest::open_stored(&store, &description, Choice::NewestOrFirst).unwrap().unwrap();
+        let guest = Guest::open_stored(&store, &description, Choice::ExistingOrFirst).unwrap().unwrap();
         let merged = || {
             guest.put(vector.update).unwrap();
             store.engine().flush_all().unwrap();
@@ -268,8 +287,8 @@ fn a_truncated_table_begins_empty_and_the_old_generation_is_gone_once_it_was_dis
     let store = open(directory.path());
     let vectors = vectors();
     let vector = &vectors[0];
-    assert!(table(&store, vector, Choice::Newest).is_none() && !store.keeps(id(vector)));
-    let old = table(&store, vector, Choice::NewestOrFirst).unwrap();
+    assert!(table(&store, vector, Choice::Existing).is_none() && !store.keeps(id(vector)));
+    let old = table(&store, vector, Choice::ExistingOrFirst).unwrap();
     old.put(vector.update).unwrap();
     let new = table(&store, vector, Choice::Next).unwrap();
     assert_content(&old, vector, "while it is truncated");
@@ -277,7 +296,7 @@ fn a_truncated_table_begins_empty_and_the_old_generation_is_gone_once_it_was_dis
     old.discard().unwrap();
     drop((old, new, store));
     let store = open(directory.path());
-    let guest = table(&store, vector, Choice::NewestOrFirst).unwrap();
+    let guest = table(&store, vector, Choice::ExistingOrFirst).unwrap();
     assert!(guest.read(0, vector.request).unwrap().is_none());
     assert_eq!(store.listing().lines().count(), 1, "{}", store.listing());
     guest.put(vector.update).unwrap();
@@ -301,10 +320,10 @@ fn of_one_table(vectors: &[Vector]) -> Vec<&Vector> {
 fn a_truncation_that_did_not_end_leaves_the_rows_from_before_and_after_it_in_one_generation() {
     let vectors = vectors();
     let vectors = of_one_table(&vectors);
-    for choice in [Choice::NewestOrFirst, Choice::Newest] {
+    for choice in [Choice::ExistingOrFirst, Choice::Existing] {
         let directory = Directory::new();
         let store = open(directory.path());
-        for (vector, choice) in vectors.iter().zip([Choice::NewestOrFirst, Choice::Next, Choice::Next]) {
+        for (vector, choice) in vectors.iter().zip([Choice::ExistingOrFirst, Choice::Next, Choice::Next]) {
             let guest = table(&store, vector, choice).unwrap();
             guest.put(vector.update).unwrap();
             assert_eq!(guest.count_keys(0, &ALL_KEYS).unwrap().0, 1);
@@ -336,7 +355,7 @@ fn a_dropped_table_is_removed_and_a_directory_has_one_engine() {
     let directory = Directory::new();
     let store = open(directory.path());
     let vectors = vectors();
-    let guest = table(&store, &vectors[0], Choice::NewestOrFirst).unwrap();
+    let guest = table(&store, &vectors[0], Choice::ExistingOrFirst).unwrap();
     guest.put(vectors[0].update).unwrap();
     let request = [text(directory.path().to_str().unwrap()), text("batch"), vec![0; 24]].concat();
     assert!(Store::open(&request).is_err(), "the directory is locked");
@@ -366,7 +385,7 @@ fn a_clean_up_keeps_what_its_ranges_have_and_a_damaged_request_removes_nothing()
     let token = token_of(vector);
     let directory = Directory::new();
     let store = open(directory.path());
-    let guest = table(&store, vector, Choice::NewestOrFirst).unwrap();
+    let guest = table(&store, vector, Choice::ExistingOrFirst).unwrap();
     guest.put(vector.update).unwrap();
     for kept in [&[(token - 1, token)][..], &[(token, token)], &[(5, 6), (token + 1, token)]] {
         assert_eq!(guest.clean_up(&ranges(kept)), Ok(true));

@@ -173,7 +173,7 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
         StorageEngine engine = StorageEngine.of(settings);
         if (engine.memtable(table.get().id) != null)
             return null;
-        MemtableHandle handle = engine.open(table.get(), StorageEngine.NEWEST);
+        MemtableHandle handle = engine.open(table.get(), StorageEngine.EXISTING);
         return handle == null ? null : new StoredMemtable(lowerBound, table, owner, handle, engine, true);
     }
 

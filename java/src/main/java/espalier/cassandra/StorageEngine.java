@@ -29,7 +29,7 @@ final class StorageEngine
     private static final long CLOSE_MILLIS = 60_000;
     private static final long NOTE_MILLIS = 10_000;
     /** Which generation of a table is opened; the numbers are those of {@link Native#openStored}. */
-    static final int NEWEST_OR_FIRST = 0, NEXT = 1, NEWEST = 2;
+    static final int EXISTING_OR_FIRST = 0, NEXT = 1, EXISTING = 2;
 
     private static StorageEngine open;
 

@@ -54,7 +54,7 @@ final class StorageFactory implements Memtable.Factory, StorageUser
             try
             {
                 // A table leaves a memtable of ours for another one of ours when it is truncated or dropped.
-                MemtableHandle handle = engine.open(table, last == null ? StorageEngine.NEWEST_OR_FIRST : StorageEngine.NEXT);
+                MemtableHandle handle = engine.open(table, last == null ? StorageEngine.EXISTING_OR_FIRST : StorageEngine.NEXT);
                 return new StoredMemtable(lowerBound, reference, owner, handle, engine, false);
             }
             catch (IllegalStateException refused)
