@@ -168,7 +168,7 @@ final class MemtableHandle
         return (written & 1) != 0;
     }
 
-    /** Writes the first page of a read to the reply, which may have so many bytes. */
+    /** Writes the first page of a read to the reply, which has at most {@code bytesMax} bytes then. */
     void read(TableVersion version, Buffers.Output request, Buffers.Reply reply, long bytesMax)
     {
         long result = Native.read(memtable, version.index, request.address(), request.length(), reply.address(), bytesMax);

@@ -18,7 +18,7 @@ final class NativePages extends RebufferingInputStream
      * A reader of a range that wants few rows has little copied for it; one that wants many crosses to native code two
      * times more.
      */
-    private static final int FIRST_BYTES = 4 << 10, GROWTH = 4;
+    private static final int SMALL_PAGE_BYTES = 4 << 10, GROWTH = 4;
     private static final ByteBuffer NOTHING = ByteBuffer.allocate(0);
 
     /** Null once this is closed. */
@@ -32,7 +32,7 @@ final class NativePages extends RebufferingInputStream
     NativePages(boolean beginsSmall)
     {
         super(NOTHING);
-        pageBytes = beginsSmall ? FIRST_BYTES : Buffers.PAGE_BYTES;
+        pageBytes = beginsSmall ? SMALL_PAGE_BYTES : Buffers.PAGE_BYTES;
     }
 
     /** Reads the first page. Returns false if there is no such partition. */
@@ -52,7 +52,7 @@ final class NativePages extends RebufferingInputStream
         return true;
     }
 
-    /** Whether these bytes end with the page, so that what follows it can be left to {@link #passPartition}. */
+    /** Whether this stream ends with the page, so that {@link #passPartition} can leave out what follows it. */
     void setEndsWithPage(boolean endsWithPage)
     {
         this.endsWithPage = endsWithPage;
@@ -76,7 +76,7 @@ final class NativePages extends RebufferingInputStream
     {
         if (rest == null || rest.pages == 0)
             return false;
-        pageBytes = passesPartition ? FIRST_BYTES : Math.min(GROWTH * pageBytes, Buffers.PAGE_BYTES);
+        pageBytes = passesPartition ? SMALL_PAGE_BYTES : Math.min(GROWTH * pageBytes, Buffers.PAGE_BYTES);
         reply.check(Native.more(rest.pages, passesPartition, reply.address(), pageBytes));
         // Until the call has returned, nobody else may free the rest.
         Reference.reachabilityFence(this);

@@ -22,7 +22,7 @@ import org.apache.cassandra.utils.ByteBufferUtil;
 
 /**
  * The partitions of a range, many to a page. As with Cassandra's SSTables, a partition is read before the next one is
- * asked for, or not at all. Closed by itself at its end.
+ * asked for, or not at all. The iterator closes itself at its end.
  */
 final class NativePartitions extends AbstractUnfilteredPartitionIterator
 {
@@ -106,7 +106,7 @@ final class NativePartitions extends AbstractUnfilteredPartitionIterator
         }
         finally
         {
-            // So is a read that failed: the bytes that it has are of no use.
+            // A read that failed is closed too, because the bytes that it has are of no use.
             if (isAtEnd)
                 close();
         }

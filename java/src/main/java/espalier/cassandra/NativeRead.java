@@ -35,7 +35,7 @@ final class NativeRead
     private DeserializationHelper helper;
     private Row.Builder builder;
 
-    /** A reader that may want only a little of it has it begun with small pages. */
+    /** {@code beginsSmall}: whether the first pages are small, because the reader may want only a little. */
     NativeRead(NativeSource source, ColumnFilter columns, boolean reversed, boolean beginsSmall)
     {
         this.pages = new NativePages(beginsSmall);
@@ -87,7 +87,7 @@ final class NativeRead
         }
     }
 
-    /** The partition whose rows are next. With the only one, the read is closed. */
+    /** The partition whose rows are next. If it is the only one of the read, closing it closes the read. */
     NativeRows partition(DecoratedKey key, boolean isOnly)
     {
         try

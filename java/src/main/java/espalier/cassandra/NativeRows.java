@@ -15,7 +15,7 @@ import org.apache.cassandra.db.rows.UnfilteredRowIterators;
 final class NativeRows extends AbstractUnfilteredRowIterator
 {
     private final NativeRead read;
-    /** Whether the read has no other partition, and is closed with this one. */
+    /** Whether this is the only partition of the read, and closing it closes the read. */
     private final boolean isOnly;
     private boolean isAtEnd;
     private boolean isClosed;

@@ -25,11 +25,11 @@ public final class TakenMemory implements AutoCloseable
     }
 
     /**
-     * Takes so many bytes, and waits for them unless a flush waits for this write.
+     * Takes this number of bytes, and waits for them unless a flush waits for this write.
      *
-     * Of a large write it is only what the pool has beyond the part at which it begins to flush. A write that waits has
-     * found less than that, so a flush has begun or writes are under way, and either frees memory. One that took more
-     * could wait for ever in a pool that is nearly empty.
+     * A large write takes less than it needs: only what the pool has beyond the part at which it begins to flush. If a
+     * write waits, less than that is free, so a flush has begun or other writes are under way, and either frees memory.
+     * A write that took more could wait for ever in a pool that is nearly empty.
      */
     public static TakenMemory take(SubAllocator allocator, SubPool pool, long bytes, OpOrder.Group writes)
     {
@@ -39,7 +39,7 @@ public final class TakenMemory implements AutoCloseable
         return new TakenMemory(allocator, writes, taken);
     }
 
-    /** Says how many bytes the write has used. Without that call it is none. */
+    /** Records how many bytes the write has used. It is none if this is not called. */
     public void use(long bytes)
     {
         usedBytes = bytes;
