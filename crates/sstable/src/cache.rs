@@ -1,15 +1,15 @@
 //! The bounded cache that all tables share: index pages and uncompressed data blocks.
 //!
 //! `quick_cache` decides what is kept, and for how long. A look-up there waits for memory four times in a row, and for
-//! a lock. Blocks that are looked up are therefore also in [`NearBlocks`], a plain array in which a look-up takes one
-//! step. Evicted blocks are removed from both. An eviction spares a block that was used through the array since the
-//! last eviction considered it. A file's blocks leave the cache with the file: see
-//! [`CachedFile`](crate::cached_file::CachedFile).
+//! a lock. Blocks that are looked up often are therefore also in [`NearBlocks`], a plain array in which a look-up takes
+//! one step. Evicted blocks are removed from both. An eviction spares
+//! a block that was used through the array since the last eviction considered it. A file's blocks leave the cache with
+//! the file: see [`CachedFile`](crate::cached_file::CachedFile).
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -32,6 +32,8 @@ pub(crate) struct CachedBlock {
     key: Key,
     /// Whether it was used through the array since an eviction last considered it.
     is_seen: AtomicBool,
+    /// How often it was found outside of the array, up to [`USES_BEFORE_ARRAY`].
+    uses: AtomicU8,
     bytes: Box<[u8]>,
     /// The numbers of the blocks that the cache has of the same file.
     file: Arc<BlockNumbers>,
@@ -39,7 +41,13 @@ pub(crate) struct CachedBlock {
 
 impl CachedBlock {
     fn new(key: Key, file: &Arc<BlockNumbers>, bytes: Box<[u8]>) -> Block {
-        Arc::new(CachedBlock { key, is_seen: AtomicBool::new(false), bytes, file: file.clone() })
+        Arc::new(CachedBlock {
+            key,
+            is_seen: AtomicBool::new(false),
+            uses: AtomicU8::new(0),
+            bytes,
+            file: file.clone(),
+        })
     }
 
     fn see(&self) {
@@ -47,6 +55,16 @@ impl CachedBlock {
         if !self.is_seen.load(Ordering::Relaxed) {
             self.is_seen.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Counts a use outside of the array, and returns whether the block is used often. Uses at the same time may count
+    /// as one.
+    fn count_use(&self) -> bool {
+        let uses = self.uses.load(Ordering::Relaxed);
+        if uses < USES_BEFORE_ARRAY {
+            self.uses.store(uses + 1, Ordering::Relaxed);
+        }
+        uses + 1 >= USES_BEFORE_ARRAY
     }
 }
 
@@ -105,6 +123,9 @@ impl From<Box<Corruption>> for NotCached {
 const ENTRY_OVERHEAD_BYTES: u64 = 160;
 /// The bytes of the cache for each place of the array: at least twice the places that chunks of the usual sizes need.
 const BYTES_PER_PLACE: u64 = 4096;
+/// A block enters the array when it is found this many times. To enter and to leave visits every thread that ever used
+/// the array, of which Cassandra has hundreds, so it does not pay for a block that is evicted after a few uses.
+const USES_BEFORE_ARRAY: u8 = 8;
 
 #[derive(Clone)]
 struct Bytes;
@@ -268,20 +289,25 @@ impl BlockCache {
         {
             return Ok(block);
         }
-        let block = match self.blocks.get(&key) {
-            Some(block) => block,
-            None => {
-                // The number is recorded before the block is inserted, so that an eviction finds it.
-                let load = || {
-                    let bytes = load()?;
-                    file.add(key.1);
-                    Ok(CachedBlock::new(key, file, bytes))
-                };
-                self.load(key, may_block, load, would_wait)?
-            }
+        if let Some(block) = self.find(&key) {
+            return Ok(block);
+        }
+        // The number is recorded before the block is inserted, so that an eviction finds it.
+        let load = || {
+            let bytes = load()?;
+            file.add(key.1);
+            Ok(CachedBlock::new(key, file, bytes))
         };
-        self.near.put(&block, &self.blocks);
-        Ok(block)
+        self.load(key, may_block, load, would_wait)
+    }
+
+    /// A block of the cache that is not in the array, which it enters if it is used often.
+    fn find(&self, key: &Key) -> Option<Block> {
+        let block = self.blocks.get(key)?;
+        if block.count_use() {
+            self.near.put(&block, &self.blocks);
+        }
+        Some(block)
     }
 
     #[cold]
@@ -309,11 +335,7 @@ impl BlockCache {
 
     /// A block, if it is here.
     pub(crate) fn peek(&self, key: Key) -> Option<Lent> {
-        self.near.get(key).or_else(|| {
-            let block = self.blocks.get(&key)?;
-            self.near.put(&block, &self.blocks);
-            Some(Lent::from(block))
-        })
+        self.near.get(key).or_else(|| self.find(&key).map(Lent::from))
     }
 
     /// Prefetches the memory that [`approach`](Self::approach) reads.
@@ -403,7 +425,9 @@ mod tests {
                 scope.spawn(move || {
                     let mut random = Random(seed);
                     for _ in 0..20_000 {
-                        let key = (random.below(3) as u64, random.below(90) as u64);
+                        // Small numbers come often, so that their blocks are in the array.
+                        let most = 1 + random.below(90);
+                        let key = (random.below(3) as u64, random.below(most) as u64);
                         match random.one_in(2) {
                             true => {
                                 assert_eq!(
@@ -425,11 +449,14 @@ mod tests {
         let (cache, file) = (BlockCache::new(50 * BLOCK_BYTES as u64), file());
         let mut all: Vec<Weak<CachedBlock>> = Vec::new();
         let mut random = Random(1);
-        for _ in 0..5_000 {
+        for step in 0..5_000 {
             let key = (0, random.below(400) as u64);
             all.push(Arc::downgrade(&cache.get(key, &file, true, || load(key), unexpected).unwrap()));
-            let looked_at = (0, random.below(400) as u64);
-            drop(cache.peek(looked_at));
+            // A few blocks are used often for a while, so that they enter the array, and are evicted later.
+            for _ in 0..10 {
+                let often_used = (0, (step / 100 * 10 + random.below(10)) as u64);
+                drop(cache.peek(often_used));
+            }
         }
         let mut held: Vec<Block> = all.iter().filter_map(Weak::upgrade).collect();
         held.sort_by_key(|block| block.key);
