@@ -125,7 +125,7 @@ const ENTRY_OVERHEAD_BYTES: u64 = 160;
 const BYTES_PER_PLACE: u64 = 4096;
 /// A block enters the array when it is found this many times. To enter and to leave visits every thread that ever used
 /// the array, of which Cassandra has hundreds, so it does not pay for a block that is evicted after a few uses.
-const USES_BEFORE_ARRAY: u8 = 8;
+const USES_BEFORE_ARRAY: u8 = 32;
 
 #[derive(Clone)]
 struct Bytes;
@@ -455,7 +455,7 @@ mod tests {
             // A few blocks are used often for a while, so that they enter the array, and are evicted later.
             for _ in 0..10 {
                 let often_used = (0, (step / 100 * 10 + random.below(10)) as u64);
-                drop(cache.peek(often_used));
+                all.push(Arc::downgrade(&cache.get(often_used, &file, true, || load(often_used), unexpected).unwrap()));
             }
         }
         let mut held: Vec<Block> = all.iter().filter_map(Weak::upgrade).collect();
