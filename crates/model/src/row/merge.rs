@@ -31,6 +31,7 @@ fn cell_order(left: &Cell<'_>, right: &Cell<'_>) -> Ordering {
 /// The size of the groups in which a merge of more versions proceeds: within a group each cell is compared with the
 /// cells of all others.
 const VERSIONS_AT_ONCE: usize = 8;
+const _: () = assert!(VERSIONS_AT_ONCE <= u8::BITS as usize, "each version has a bit");
 
 /// Merges versions of one row into a blob under the table's current columns, including dropped ones. It reuses its
 /// buffers for all rows.
@@ -141,6 +142,7 @@ impl RowMerger {
 
     /// Merges `versions` into the builder. Returns false if nothing is left.
     fn collect(&mut self, table: &Table, versions: &[Row<'_>], active: DeletionTime) -> bool {
+        debug_assert!(versions.len() <= VERSIONS_AT_ONCE, "{} versions", versions.len());
         let is_static = versions.first().is_some_and(Row::is_static);
         self.builder.start(table.columns(is_static), is_static);
         let mut liveness = Liveness::EMPTY;
@@ -272,23 +274,34 @@ impl RowMerger {
         let deletion = versions.iter().fold(DeletionTime::LIVE, |deletion, cells| deletion.max(cells.deletion));
         let active = self.begin_complex(index, deletion, active);
         let mut heads: Vec<Option<Cell<'_>>> = versions.iter_mut().map(Iterator::next).collect();
-        while let Some(path) =
-            heads.iter().flatten().map(|cell| cell.path).min_by(|left, right| compare_paths(ty, left, right))
-        {
-            let mut best: Option<Cell<'_>> = None;
-            for (head, cells) in heads.iter_mut().zip(versions.iter_mut()) {
-                if let Some(cell) = *head
-                    && (cell.path == path || compare_paths(ty, cell.path, path) == Ordering::Equal)
-                {
-                    best = Some(best.map_or(cell, |best| reconcile_cells(best, cell)));
-                    *head = cells.next();
+        while let Some((cell, holders)) = first_cell(ty, &heads) {
+            for (number, head) in heads.iter_mut().enumerate() {
+                if holders & 1 << number != 0 {
+                    *head = versions[number].next();
                 }
             }
-            if let Some(cell) = best.filter(|cell| !active.deletes(cell.timestamp)) {
+            if !active.deletes(cell.timestamp) {
                 self.builder.complex_cell(&cell);
             }
         }
     }
+}
+
+/// The cell with the first path among the next cells of up to [`VERSIONS_AT_ONCE`] versions, reconciled, and the bits of
+/// the versions that have this path.
+fn first_cell<'a>(ty: &CqlType, heads: &[Option<Cell<'a>>]) -> Option<(Cell<'a>, u8)> {
+    let mut first: Option<(Cell<'a>, u8)> = None;
+    for (number, head) in heads.iter().enumerate() {
+        let Some(cell) = *head else { continue };
+        let own = 1 << number;
+        let order = first.map_or(Ordering::Less, |(first, _)| compare_paths(ty, cell.path, first.path));
+        first = match (order, first) {
+            (Ordering::Equal, Some((first, holders))) => Some((reconcile_cells(first, cell), holders | own)),
+            (Ordering::Greater, _) => first,
+            _ => Some((cell, own)),
+        };
+    }
+    first
 }
 
 /// The order of the cells' paths within a complex column of type `ty`.
