@@ -193,6 +193,17 @@ def rows(connection: Connection, read: str, consistency: int = ONE):
             return found
 
 
+def add_a_custom_type(proof: Proof) -> None:
+    """ALTER TABLE adds a column of a type that our memtables do not have. From now on, `compare` reads the rows that the table has."""
+    with Connection(proof.node.host, proof.node.port) as connection:
+        for statement in ("CREATE TABLE {ks}.grown (k int PRIMARY KEY, v int) WITH memtable = '{memtable}'",
+                          "INSERT INTO {ks}.grown (k, v) VALUES (1, 2) USING TIMESTAMP 1",
+                          "ALTER TABLE {ks}.grown ADD c 'org.apache.cassandra.db.marshal.LexicalUUIDType'",
+                          "INSERT INTO {ks}.grown (k, v) VALUES (2, 3) USING TIMESTAMP 1"):
+            proof.both(connection, statement)
+    proof.reads = [*proof.reads, "SELECT * FROM {ks}.grown", "SELECT k, v FROM {ks}.grown WHERE k = 1"]
+
+
 def archive_log(node: Cassandra) -> None:
     """From its next start on, Cassandra has its log archived by a program that does nothing."""
     classes = node.directory / "archive"
@@ -262,6 +273,7 @@ def prove(jar, seed: int, statements: int) -> tuple[int, int]:
             proof.both(connection, "ALTER TYPE {ks}.pair ADD c int")
             proof.both(connection, "UPDATE {ks}.wide USING TIMESTAMP 1900000000000000 SET u = {{a: 1, b: 'n', c: 9}} WHERE k = 1 AND a = 1 AND b = 'b2'")
         proof.rename_keys()
+        add_a_custom_type(proof)
         proof.compare("after ALTER TABLE and ALTER TYPE")
         proof.write(statements // 2)
         with Connection(node.host, node.port) as connection:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from proof import places
 from proof.oracle.cassandra import Cassandra, tool
-from proof.plugin.node import KEYSPACES as MEMTABLE_KEYSPACES, READS as ALL_READS, SCHEMA as ALL_SCHEMA, Proof, archive_log, memtables, rows
+from proof.plugin.node import KEYSPACES as MEMTABLE_KEYSPACES, READS as ALL_READS, SCHEMA as ALL_SCHEMA
+from proof.plugin.node import Proof, add_a_custom_type, archive_log, memtables, rows
 from proof.wire import Connection, Error
 
 KEYSPACES = {"stored": "espalier_storage", "stock": MEMTABLE_KEYSPACES["stock"]}
@@ -79,6 +80,7 @@ def prove(jar, seed: int, statements: int, library=None) -> tuple[int, int]:
         write_and_crash(proof, statements)
         alter_tables(proof, statements)
         refuse(proof)
+        replay_refused_writes(proof)
         move(proof, statements)
         snapshot_and_truncate(proof)
         stream(proof, statements)
@@ -123,6 +125,7 @@ def alter_tables(proof: StorageProof, statements: int) -> None:
         proof.both(connection, "ALTER TYPE {ks}.pair ADD c int")
         proof.both(connection, "UPDATE {ks}.wide USING TIMESTAMP 1900000000000000 SET u = {{a: 1, b: 'n', c: 9}} WHERE k = 1 AND a = 1 AND b = 'b2'")
     proof.rename_keys()
+    add_a_custom_type(proof)
     proof.compare("after ALTER TABLE and ALTER TYPE")
     proof.write(statements // 2)
     write_batches(proof)
@@ -173,6 +176,27 @@ def refuse(proof: StorageProof) -> None:
     for statement in ("CREATE TABLE stored.refused (k int PRIMARY KEY)", "ALTER TABLE stored.wide"):
         for name, part in (("elsewhere", "one engine"), ("relative", "absolute path")):
             proof.refusal(f"{statement} WITH memtable = 'espalier_{name}'", part)
+
+
+def replay_refused_writes(proof: StorageProof) -> None:
+    """A start replays a write that was taken before there was an index, and one that was refused after it."""
+    with Connection(proof.node.host, proof.node.port) as connection:
+        # From a move out until the next start, writes are in Cassandra's log too.
+        proof.alter(connection, "CREATE TABLE stored.leaving (k int PRIMARY KEY) WITH memtable = 'espalier_storage'")
+        proof.alter(connection, "ALTER TABLE stored.leaving WITH memtable = 'default'")
+        proof.both(connection, "INSERT INTO {ks}.indexed (k, c, v, w) VALUES (1, 2, 1, 'before') USING TIMESTAMP 1")
+        proof.alter(connection, "CREATE INDEX refused ON stored.indexed (v)")
+        proof.takes_no_writes(connection, "secondary indexes")
+        answer = connection.query("INSERT INTO stored.grown (k, c) VALUES (1, 0x00000000000000000000000000000001)")
+        proof.check("a value of a custom type is refused", isinstance(answer, Error), str(answer))
+    proof.crash()
+    with Connection(proof.node.host, proof.node.port) as connection:
+        proof.alter(connection, "DROP INDEX stored.refused")
+        proof.takes_writes(connection, "after a start")
+        proof.alter(connection, "DROP TABLE stored.leaving")
+        proof.both(connection, "ALTER TABLE {ks}.grown DROP c")
+        proof.both(connection, "INSERT INTO {ks}.grown (k, v) VALUES (3, 4) USING TIMESTAMP 1")
+    proof.compare("after a start with refused writes in Cassandra's log")
 
 
 def keep_out(proof: StorageProof, connection: Connection) -> None:

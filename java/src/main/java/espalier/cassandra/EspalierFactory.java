@@ -184,6 +184,8 @@ public final class EspalierFactory implements Memtable.Factory, StorageUser
             return "its partitioner is " + table.partitioner.getClass().getSimpleName();
         if (table.isCompactTable())
             return "it has COMPACT STORAGE";
+        if (CarriedColumns.of(table).size() != table.regularAndStaticColumns().size())
+            return "it has a column of a custom type";
         return null;
     }
 

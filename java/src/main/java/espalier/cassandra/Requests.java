@@ -10,6 +10,7 @@ import java.util.Map;
 import org.apache.cassandra.db.ClusteringBound;
 import org.apache.cassandra.db.DecoratedKey;
 import org.apache.cassandra.db.PartitionPosition;
+import org.apache.cassandra.db.RegularAndStaticColumns;
 import org.apache.cassandra.db.Slice;
 import org.apache.cassandra.db.Slices;
 import org.apache.cassandra.dht.Murmur3Partitioner.LongToken;
@@ -193,7 +194,7 @@ final class Requests
         });
     }
 
-    /** The description of a table. */
+    /** The description of a table, without the columns that native code cannot hold. */
     static Buffers.Output table(TableMetadata table)
     {
         return written(out -> {
@@ -204,11 +205,12 @@ final class Requests
             out.writeDouble(table.params.bloomFilterFpChance);
             writeMap(table.params.compaction.asMap(), out);
             writeMap(table.params.compression.asMap(), out);
-            out.writeInt(table.columns().size());
+            RegularAndStaticColumns carried = CarriedColumns.of(table);
+            out.writeInt(table.partitionKeyColumns().size() + table.clusteringColumns().size() + carried.size());
             writeColumns(0, table.partitionKeyColumns(), out);
             writeColumns(1, table.clusteringColumns(), out);
-            writeColumns(2, table.staticColumns(), out);
-            writeColumns(3, table.regularColumns(), out);
+            writeColumns(2, carried.statics, out);
+            writeColumns(3, carried.regulars, out);
             out.writeInt(table.droppedColumns.size());
             for (DroppedColumn dropped : table.droppedColumns.values())
             {

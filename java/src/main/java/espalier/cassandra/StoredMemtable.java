@@ -130,7 +130,9 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     {
         refuse(indexer);
         // Before anything is serialized: a new version of the table is described in the same buffer.
-        handle.versionFor(update, metadata());
+        TableVersion version = handle.versionFor(update, metadata());
+        if (!version.isWhole && !version.header.columns().includes(update.columns()))
+            return refused(update);
         Buffers.Output serialized = Buffers.output();
         try
         {
@@ -152,7 +154,7 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     /** Indexes and views are built from SSTables, which do not have these rows: they would miss rows silently. */
     private void refuse(UpdateTransaction indexer)
     {
-        if (isLeaving)
+        if (isLeaving || isReplay())
             return;
         if (indexer != UpdateTransaction.NO_OP || !metadata().indexes.isEmpty())
             throw refused("secondary indexes");
@@ -160,6 +162,26 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
             throw refused("materialized views");
         if (metadata().params.cdc)
             throw refused("CDC");
+    }
+
+    /**
+     * Whether Cassandra may be replaying its log, which may have writes from before an index, and refused ones. If one of
+     * them failed, the node would not start, and the index could not be dropped.
+     */
+    private static boolean isReplay()
+    {
+        return !StorageService.instance.isDaemonSetupCompleted();
+    }
+
+    /** A replay passes over a write that was refused. */
+    private long refused(PartitionUpdate update)
+    {
+        String reason = "EspalierMemtable: " + metadata + " takes no values of custom types, which mode 'storage' does not support: "
+                        + update.columns();
+        if (!isReplay())
+            throw new IllegalStateException(reason);
+        logger.warn(reason);
+        return Long.MAX_VALUE;
     }
 
     private IllegalStateException refused(String what)
