@@ -1,4 +1,5 @@
-"""Where the proof machinery keeps things. Nothing is written outside `.cache/` and `target/`, but for what servers keep in memory."""
+"""Where the proof machinery keeps things. Nothing is written outside `.cache/` and `target/`, but for
+what servers keep in memory."""
 
 import os
 import shutil
@@ -37,7 +38,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def run_directory(name: str, in_memory: bool = False) -> Path:
-    """A fresh directory for one server's life; on a file system in memory, if that is asked for and there is one with room."""
+    """A fresh directory for one server's life; on a file system in memory, if that is asked
+    for and there is one with room."""
     if in_memory and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES:
         return Path(tempfile.mkdtemp(prefix=name + "-", dir=MEMORY))
     RUN.mkdir(parents=True, exist_ok=True)

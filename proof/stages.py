@@ -1,13 +1,13 @@
 """`make test`: every stage of the proof, each with its time and its CPU time, and one line of totals at the end.
 
-Formatting and the build of the tests come first, one after another: each of them uses all processors. The compiler of the
-tests is clippy's, so that clippy has no build of its own; any warning is a failure. The other stages run side by side, as
-soon as the stages that they need have ended. Tests and proofs wait for devices, clocks and servers much of the time, so the
-release build and the proofs of the binary fill the time that the tests leave. The output of a stage that runs beside others
-is shown when it has ended.
+Formatting and the build of the tests come first, one after another: each of them uses all processors. The compiler of
+the tests is clippy's, so that clippy has no build of its own; any warning is a failure. The other stages run side by
+side, as soon as the stages that they need have ended. Tests and proofs wait for devices, clocks and servers much of the
+time, so the release build and the proofs of the binary fill the time that the tests leave. The output of a stage that
+runs beside others is shown when it has ended.
 
-No output may have a password of the proofs or a hash of one, and each node of a proof has its logs searched for them when it is
-stopped (`proof/oracle/espalier.py`).
+No output may have a password of the proofs or a hash of one, and each node of a proof has its logs searched for them
+when it is stopped (`proof/oracle/espalier.py`).
 
 A stage is a command that prints "N passed, N failed" last (cargo's own summaries are added up). A stage that ends
 without such a line, or with a status other than zero and no failure counted, counts as one failure. One that hangs is
@@ -53,8 +53,8 @@ FAILURE_CHARACTERS_MAX = 300
 class Stage:
     name: str
     command: list[str]
-    kind: str = "proof"         # "proof": prints totals; "cargo-test": cargo's totals; "single": its status is the test,
-                                # and a warning fails it
+    kind: str = "proof"         # "proof": prints totals; "cargo-test": cargo's totals; "single": its status is the
+                                # test, and a warning fails it
     needs: tuple[str, ...] = ()     # the stages that have to end before it starts, if they run at all
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -216,7 +216,8 @@ def run(stage: Stage, emit: Callable[[str], None]) -> Result:
 
 
 def is_failure(line: str, before: list[str]) -> bool:
-    """Whether a line says what failed: the check, or the exception at the end of a traceback, given the failures before it."""
+    """Whether a line says what failed: the check, or the exception at the end of a traceback,
+    given the failures before it."""
     is_exception = bool(before) and before[-1].endswith(TRACEBACK) and line[:1].isalpha()
     return is_exception or FAILURE.search(line) is not None
 

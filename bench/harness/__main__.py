@@ -1,8 +1,9 @@
 """python -m bench.harness [--quick] [--check] [--note TEXT] [--no-record] [--length LENGTH] [SCENARIO ...]
 
-Runs scenarios against Espalier and Cassandra, prints tables and bars, writes a record per scenario to bench/record/ and one report to
-bench/out/. Scenarios that are named run in full length. Without names, all run, in half an hour. With --quick, all take five minutes, and a named one
-as long as it takes among all. With --check the exit status is 1 when a bar is missed.
+Runs scenarios against Espalier and Cassandra, prints tables and bars, writes a record per scenario to
+bench/record/ and one report to bench/out/. Scenarios that are named run in full length. Without names, all run, in
+half an hour. With --quick, all take five minutes, and a named one as long as it takes among all. With --check the
+exit status is 1 when a bar is missed.
 """
 
 import argparse

@@ -10,11 +10,13 @@ REMOVAL_SECONDS = 5
 
 
 class ControlGroup:
-    """Limits the memory of the processes that are added. A context manager: at its end the processes are ended and the group is removed."""
+    """Limits the memory of the processes that are added. A context manager: at its end the processes are
+    ended and the group is removed."""
 
     def __init__(self, limit_mb: int):
-        """Raises OSError where no such group can be made: that takes root, and a kernel and a container that allow it."""
-        first = ROOT / "memory"                    # of the first version; the second has one tree for all that is limited
+        """Raises OSError where no such group can be made: that takes root, and a kernel
+        and a container that allow it."""
+        first = ROOT / "memory"          # of the first version; the second has one tree for all that is limited
         is_first = first.is_dir()
         if not is_first:
             (ROOT / "cgroup.subtree_control").write_text("+memory")

@@ -1,4 +1,5 @@
-"""The cost of an answer on the server's runtime without any work: an echo of as many bytes as the load's requests and answers have."""
+"""The cost of an answer on the server's runtime without any work: an echo of as many bytes as the
+load's requests and answers have."""
 
 import subprocess
 

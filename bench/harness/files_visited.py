@@ -1,10 +1,11 @@
-"""The files of `crates/` that a prepared write of one row and a read of one row from a memtable visit, from the frame to the trie: the length of
-the path that a reader of the sources has to follow.
+"""The files of `crates/` that a prepared write of one row and a read of one row from a memtable visit, from the frame
+to the trie: the length of the path that a reader of the sources has to follow.
 
-A file is visited if at least `LINES_MIN` of its lines run in an operation; fewer lines are accessors and conversions, which a reader need not open
-to follow the request. A line runs in an operation if it takes half an instruction or more on average. Lines count where they are written, so
-inlined functions count for their own file. `LINES_MIN` is the number with which the tree before the rework of 2026-11-24 (commit 9ac22cc9) has the
-48 files for a write that its reviewer counted by reading.
+A file is visited if at least `LINES_MIN` of its lines run in an operation; fewer lines are accessors and conversions,
+which a reader need not open to follow the request. A line runs in an operation if it takes half an instruction or more
+on average. Lines count where they are written, so inlined functions count for their own file. `LINES_MIN` is the
+number with which the tree before the rework of 2026-11-24 (commit 9ac22cc9) has the 48 files for a write that its
+reviewer counted by reading.
 
     python -m bench.harness.files_visited       (needs valgrind, as bench.harness.instructions)
 """

@@ -1,4 +1,5 @@
-"""The programs of `bench/src/bin`, which measure without a server. All that are needed are built before anything is measured."""
+"""The programs of `bench/src/bin`, which measure without a server. All that are needed are built
+before anything is measured."""
 
 import json
 import subprocess

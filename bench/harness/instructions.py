@@ -1,10 +1,11 @@
-"""The instructions that the server itself executes for an operation, from the request's bytes to the answer's. The figure is the same on every
-machine, however busy. Counted by valgrind's callgrind, where there is one; it runs the server some fifty times slower.
+"""The instructions that the server itself executes for an operation, from the request's bytes to the answer's. The
+figure is the same on every machine, however busy. Counted by valgrind's callgrind, where there is one; it runs the
+server some fifty times slower.
 
     python -m bench.harness.instructions [--roles] [FUNCTIONS]
 
-prints it for each load and, if asked, where it goes (over two connections). With --roles also on a node where clients log in and statements need
-permissions, and the ratio of the two.
+prints it for each load and, if asked, where it goes (over two connections). With --roles also on a node where clients
+log in and statements need permissions, and the ratio of the two.
 """
 
 import argparse
@@ -71,7 +72,8 @@ def is_possible() -> bool:
 
 
 def per_operation(connections: tuple[int, ...] = (2,), functions: int = 0, kind: type[Counted] = Counted) -> dict[str, float]:
-    """Instructions per operation of each load, over a number of connections. Prints the `functions` with most instructions."""
+    """Instructions per operation of each load, over a number of connections. Prints the
+    `functions` with most instructions."""
     counted = {}
     with kind.start(memtable_mb=256) as node:
         tables.make(node, KEYSPACE, {"kv": tables.KEY_VALUE})
@@ -88,8 +90,8 @@ def per_operation(connections: tuple[int, ...] = (2,), functions: int = 0, kind:
 
 
 def annotated(dump, operations: int) -> list[str]:
-    """The instructions of each function for an operation, without those of the functions that it calls, most first. (The percentages that
-    callgrind_annotate prints are of the difference to the dump before.)"""
+    """The instructions of each function for an operation, without those of the functions that it calls, most first.
+    (The percentages that callgrind_annotate prints are of the difference to the dump before.)"""
     done = subprocess.run(["callgrind_annotate", "--threshold=100", "--auto=no", str(dump)], check=True, capture_output=True, text=True)
     found = re.findall(r"^ *([\d,]+) \([^)]*\) +(?! *PROGRAM)(.*)$", done.stdout, re.MULTILINE)
     return [f"{int(count.replace(',', '')) / operations:8.0f}  {function[:150]}" for count, function in found]

@@ -1,10 +1,10 @@
-"""The time of a refused login: with the name of no role, with a wrong password, and for a role without a password. All three get the same answer, and
-its time should not show a client which of them it was.
+"""The time of a refused login: with the name of no role, with a wrong password, and for a role without a password. All
+three get the same answer, and its time should not show a client which of them it was.
 
 usage: python -m bench.harness.login_times [ROUNDS]
 
-It prints figures without judging them, because times depend on what else the machine does. The kinds take turns, each login has an address of its
-own, so that no limit of failed logins is reached, and passwords are hashed each time.
+It prints figures without judging them, because times depend on what else the machine does. The kinds take turns, each
+login has an address of its own, so that no limit of failed logins is reached, and passwords are hashed each time.
 """
 
 import random

@@ -39,8 +39,8 @@ class Progress:
 
 
 def interleaved(systems: list[System], rounds: int, one_run, progress: Progress, what: str) -> dict[str, list]:
-    """Calls `one_run(system, round)` for every system in every round; the results by system, in the order of the rounds. With a single round there
-    are no waits, because its figures do not matter."""
+    """Calls `one_run(system, round)` for every system in every round; the results by system, in the order of the
+    rounds. With a single round there are no waits, because its figures do not matter."""
     results = {system.name: [] for system in systems}
     for round_number in range(rounds):
         for system in systems if round_number % 2 == 0 else reversed(systems):
@@ -52,8 +52,8 @@ def interleaved(systems: list[System], rounds: int, one_run, progress: Progress,
 
 
 def until_quiet(seconds: float = 0.5) -> None:
-    """Waits until servers have ended the work that a load has caused, such as compiling, merging and collecting garbage, so that it does not affect
-    the next measurement. Gives up after this time."""
+    """Waits until servers have ended the work that a load has caused, such as compiling, merging and collecting
+    garbage, so that it does not affect the next measurement. Gives up after this time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         before = load.busy_seconds()

@@ -42,7 +42,8 @@ def compile_java() -> None:
 
 
 def configure(directory: Path, memtable_mb: int = MEMTABLE_MB) -> None:
-    """A configuration for programs that use parts of Cassandra without a node; memtables do not flush before they are full."""
+    """A configuration for programs that use parts of Cassandra without a node; memtables do
+    not flush before they are full."""
     oracle.write_configuration(directory, *places.free_ports(3), False)
     adjust(directory / "cassandra.yaml", "trie", False, memtable_mb, {"memtable_cleanup_threshold": "0.9"})
 
@@ -72,7 +73,8 @@ DISCARDING = "    discarding:\n      class_name: espalier.proof.DiscardingMemtab
 
 
 class Cassandra(oracle.Cassandra):
-    """Cassandra 5.0.8: trie memtable, BTI tables, offheap_objects, unified compaction, G1, all tiers of the compiler."""
+    """Cassandra 5.0.8: trie memtable, BTI tables, offheap_objects, unified compaction,
+    G1, all tiers of the compiler."""
 
     login = None
     superuser = None
@@ -81,7 +83,8 @@ class Cassandra(oracle.Cassandra):
     def start(cls, sync: str = "periodic", memtable: str = "trie", direct_log: bool = False, heap_mb: int = HEAP_MB,
               memtable_mb: int = MEMTABLE_MB, group_window: str = "10ms", allocation: str = "offheap_objects",
               plugin: Path | None = None, discarding: Path | None = None, **settings: str) -> "Cassandra":
-        """`settings`: more keys of cassandra.yaml. `plugin`: the jar of our memtables and of our engine, whose log is synced as Cassandra's.
+        """`settings`: more keys of cassandra.yaml. `plugin`: the jar of our memtables and of our engine, whose
+        log is synced as Cassandra's.
         `discarding`: the classes of memtables that keep nothing."""
         # Cassandra's default is off. With it, a block that is read again need not be decompressed again.
         settings = {"file_cache_enabled": "true", **settings}
@@ -198,7 +201,8 @@ class Espalier(ProvedEspalier):
         return 0, self.figure("Memtable data size", keyspace, table), len(self.sstables(keyspace, table))
 
     def compact(self, *keyspace_and_table: str) -> None:
-        """Uses the node's socket, as for Cassandra its pipe: starting a process would take processor time from the server under measurement."""
+        """Uses the node's socket, as for Cassandra its pipe: starting a process would take processor time from
+        the server under measurement."""
         keyspace, *tables = keyspace_and_table or (None,)
         with socket.socket(socket.AF_UNIX) as steered:
             directory = os.open(self.data, os.O_RDONLY)

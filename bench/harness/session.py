@@ -20,8 +20,9 @@ class Session:
 
     @contextmanager
     def pair(self, keyspace: str, cassandra: dict | None = None, espalier: dict | None = None) -> Iterator[list[System]]:
-        """Cassandra and Espalier with these settings, for one scenario. In a smoke run the scenarios share a pair with default settings, and
-        only the first of them warms it up, since starting Cassandra takes longer than the measurement."""
+        """Cassandra and Espalier with these settings, for one scenario. In a smoke run the scenarios share a
+        pair with default settings, and only the first of them warms it up, since starting Cassandra takes
+        longer than the measurement."""
         if self.length is not Length.SMOKE:
             with Cassandra.start(**cassandra or {}) as theirs, Espalier.start(**espalier or {}) as ours:
                 yield beside(theirs, ours, keyspace)

@@ -1,8 +1,9 @@
 """Attacks that need nothing but a connection, against one node, beside an honest client.
 
-For each attack: its answers are those that are expected and come within its time, the honest client waits at most 250 ms longer than under
-honest load, the node's memory stays under its budget plus 10 %, and the node lives. At the end SIGTERM ends the node within 10 s while
-attacks are under way. With SECONDS attacks run in a random mixture, four at a time, with a SIGTERM at a random moment of each minute.
+For each attack: its answers are those that are expected and come within its time, the honest client waits at most
+250 ms longer than under honest load, the node's memory stays under its budget plus 10 %, and the node lives. At the end
+SIGTERM ends the node within 10 s while attacks are under way. With SECONDS attacks run in a random mixture, four at a
+time, with a SIGTERM at a random moment of each minute.
 
 usage: python -m proof.attack [--seconds SECONDS] [--seed SEED] [--only ROW ...]
 """
@@ -12,8 +13,9 @@ import random
 import threading
 import time
 
-from proof.attack import (answers, connections, contention, large_rows, prepared, reads, scans, second_look,      # noqa: F401: each adds its attacks
-                          statements)
+# Each adds its attacks.
+from proof.attack import (answers, connections, contention, large_rows, prepared, reads, scans,  # noqa: F401
+                          second_look, statements)
 from proof.attack.attacks import ATTACKS, Attack, describe, is_expected
 from proof.attack.probe import Probe
 from proof.attack.target import BUDGET_MIB, Target

@@ -1,8 +1,8 @@
 """What an attack is, and the list of all of them.
 
-An attack is a function that takes a `Target`, sends what no client should, and returns the answers. Beside it stand the row of the list
-of faults that it proves, the seconds in which it must be answered, and what each answer must look like. To add one, write such a function
-in the module of its kind (or a new one that `__main__` imports):
+An attack is a function that takes a `Target`, sends what no client should, and returns the answers. Beside it stand the
+row of the list of faults that it proves, the seconds in which it must be answered, and what each answer must look like.
+To add one, write such a function in the module of its kind (or a new one that `__main__` imports):
 
     @attack("C2", seconds=2, expected=r"Rows|Error 0x2200 .*")
     def nested_operators(target):

@@ -23,7 +23,8 @@ ALLOWED = r"Rows|Void|Error 0x(1001|1100|1700|1200) .*"
 
 
 def crowd(target: Target, cql: str) -> list:
-    """Returns the answers to a statement that each of many clients sends several times before any of them reads an answer."""
+    """Returns the answers to a statement that each of many clients sends several times before
+    any of them reads an answer."""
     clients = [target.connect() for _ in range(CLIENTS)]
     body = requests.query(cql, QueryOptions(), 5)
     for client in clients:
@@ -93,7 +94,8 @@ def increments_of_many_counters_beside_conditions(target: Target) -> list:
 
 @attack("many keys", seconds=60, expected="Rows")
 def hundreds_of_statements_of_a_thousand_keys(target: Target) -> list:
-    """Each of them is small enough to run in one turn of its thread. When the device answers, all of them continue at the same time."""
+    """Each of them is small enough to run in one turn of its thread. When the device answers, all of
+    them continue at the same time."""
     keys = [(ints(range(SOME_KEYS)),)] * PIPELINED_SOME
     updates = ("counted SET c = c + 1", "t SET l = l - [1]", "t SET i = 1")
     return [answer for update in updates for answer in beside_conditions(target, f"UPDATE attack.{update} WHERE k IN ?", keys)]
@@ -101,7 +103,8 @@ def hundreds_of_statements_of_a_thousand_keys(target: Target) -> list:
 
 @attack("many keys", seconds=60, expected="Rows")
 def hundreds_of_statements_that_hold_many_locks(target: Target) -> list:
-    """Each statement has as many keys as one may lock together. The keys differ each time, so that statements wait for one another."""
+    """Each statement has as many keys as one may lock together. The keys differ each time, so that
+    statements wait for one another."""
     rng = random.Random(LOCKED_KEYS)
     keys = [(ints(rng.sample(range(1 << 20), LOCKED_KEYS)),) for _ in range(PIPELINED_SOME)]
     return beside_conditions(target, "UPDATE attack.counted SET c = c + 1 WHERE k IN ?", keys)
@@ -194,7 +197,8 @@ def clients_that_prefer_errors(target: Target) -> list:
 
 @attack("C4", seconds=30, expected=r"SchemaChange|Void|Error 0x2200 .*")
 def a_table_that_is_altered_again_and_again(target: Target) -> list:
-    """Each change of the columns was once stored with all sets of columns before it. Rows of each set are written and read."""
+    """Each change of the columns was once stored with all sets of columns before it. Rows of
+    each set are written and read."""
     columns = ",".join(f"column_{number} int" for number in range(1500))
     target.must(f"CREATE TABLE IF NOT EXISTS attack.altered (k int PRIMARY KEY, {columns})")
     answers = []

@@ -1,4 +1,5 @@
-"""Rows of many megabytes: clients that do not read their answers, and reads that merge several versions of such rows."""
+"""Rows of many megabytes: clients that do not read their answers, and reads that merge
+several versions of such rows."""
 
 import threading
 import time
@@ -80,7 +81,8 @@ def texts_of_large_rows(target: Target) -> list:
 
 @attack("large rows", seconds=30, expected=ALLOWED)
 def a_value_of_a_row_of_many_megabytes(target: Target) -> list:
-    """Statements select one value of a large row, first from a memtable and then from an SSTable. Only the last answer is read."""
+    """Statements select one value of a large row, first from a memtable and then from an SSTable.
+    Only the last answer is read."""
     columns = ", ".join(f"{name} blob" for name in BROAD_COLUMNS)
     target.must(f"CREATE TABLE IF NOT EXISTS attack.broad_rows (k int PRIMARY KEY, a int, {columns})")
     answers = []

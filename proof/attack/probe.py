@@ -1,7 +1,7 @@
 """An honest client that reads and writes one row every 10 ms and knows how long it had to wait.
 
-It is a process of its own, so that nothing that the attacker's Python does delays it. The main thread answers each line of its input with
-what was measured since the line before; another thread asks the node.
+It is a process of its own, so that nothing that the attacker's Python does delays it. The main thread answers each line
+of its input with what was measured since the line before; another thread asks the node.
 
 usage: python -m proof.attack.probe HOST PORT
 """

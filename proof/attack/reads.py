@@ -20,7 +20,8 @@ FILLING = threading.Lock()
 
 
 def deep(target: Target) -> None:
-    """Makes the partitions of the reads below, once for a node: one of many rows, and one whose last rows are all deleted."""
+    """Makes the partitions of the reads below, once for a node: one of many rows, and one
+    whose last rows are all deleted."""
     with FILLING:
         if getattr(target, "has_deep", False):
             return
@@ -80,7 +81,8 @@ def many_copies_of_a_value(target: Target) -> list:
 
 @attack("H6", seconds=20, expected=r"a full page|the last page")
 def pages_of_many_rows(target: Target) -> list:
-    """A page has as many bytes as the node allows, however many rows the client requests; the next page continues after it."""
+    """A page has as many bytes as the node allows, however many rows the client requests; the
+    next page continues after it."""
     answers, seen, state = [], 0, None
     with target.connect() as connection:
         while not answers or state:

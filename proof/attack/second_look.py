@@ -1,7 +1,7 @@
 """Attacks of the known classes that a stranger tried: each is like one of the list, with another statement.
 
-Most end with an error that names a limit, or with a request to come back later; some are simply carried out. What matters is that the honest
-client is served meanwhile, and that memory stays under its bound.
+Most end with an error that names a limit, or with a request to come back later; some are simply carried out. What
+matters is that the honest client is served meanwhile, and that memory stays under its bound.
 """
 
 import random
@@ -178,7 +178,8 @@ def texts_that_are_just_not_long(target: Target) -> list:
 
 @attack("C1", seconds=30, expected=ANY)
 def requests_that_each_take_a_turn(target: Target) -> list:
-    """Each of them needs nearly as much time as a thread that serves connections may spend on one request, or a little more."""
+    """Each of them needs nearly as much time as a thread that serves connections may spend on
+    one request, or a little more."""
     deep(target)
     answers = []
     for cql in ("SELECT max(v) FROM attack.deep WHERE p = 1 AND c < 9000", "SELECT max(v) FROM attack.deep WHERE p = 1 AND c < 11000"):

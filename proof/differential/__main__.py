@@ -1,12 +1,12 @@
 """Random histories against Cassandra 5.0.8 and Espalier: same rows, metadata, warnings and errors.
 
-Kept histories (regressions/*.json) run first. A difference is shrunk, printed and written to .cache/differences/, from where
-`--replay FILE` runs it again; a fixed one is kept by moving it to regressions/.
+Kept histories (regressions/*.json) run first. A difference is shrunk, printed and written to .cache/differences/, from
+where `--replay FILE` runs it again; a fixed one is kept by moving it to regressions/.
 
 Several histories run at a time, in lanes (lanes.py): each has an Espalier of its own, and all share one Cassandra.
 
-A seed gives 100 histories, about 55,000 statements; then comes the next seed. A long run keeps a journal, with which `--resume` continues
-a run that was ended or found a difference.
+A seed gives 100 histories, about 55,000 statements; then comes the next seed. A long run keeps a journal, with which
+`--resume` continues a run that was ended or found a difference.
 
 usage: python -m proof.differential [--seed S] [--ops N] [--lanes L] [--resume] [--self] ...
 """

@@ -1,7 +1,9 @@
-"""Differences that are meant, borne out by asking both servers again: the same read without pages, say, to which both have to give one answer.
+"""Differences that are meant, borne out by asking both servers again: the same read without pages, say, to which
+both have to give one answer.
 
-A rule of explained.py whose answers alone prove too little has its proof here; other rules stand here alone. Only reads are asked again,
-so that nothing changes by it. In all of them ours is the answer that has to come again, and Cassandra has to bear it out.
+A rule of explained.py whose answers alone prove too little has its proof here; other rules stand here alone. Only
+reads are asked again, so that nothing changes by it. In all of them ours is the answer that has to come again, and
+Cassandra has to bear it out.
 """
 
 import re
@@ -67,13 +69,15 @@ def says_as_before(ours: Answers, before: Answers) -> bool:
 
 
 def is_borne_out_at_once(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
-    """Whether both give one answer without pages, and it is what we said. Where we said an error, Cassandra may fail inside."""
+    """Whether both give one answer without pages, and it is what we said. Where we said an
+    error, Cassandra may fail inside."""
     theirs, ours = ask(at_once(step))
     return says_as_before(ours, right) and (agree(step, theirs, ours) or is_failure(theirs[-1]) and not are_rows(ours))
 
 
 def is_refused_midway(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
-    """Whether our rows are borne out at once; or, where Cassandra fails inside without pages, as far as its pages went."""
+    """Whether our rows are borne out at once; or, where Cassandra fails inside without
+    pages, as far as its pages went."""
     if is_borne_out_at_once(ask, step, left, right):
         return True
     theirs, ours = ask(at_once(step))
@@ -96,8 +100,8 @@ def ends(answers: Answers) -> dict:
 
 
 def fails_again_too(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
-    """Cassandra fails again, without pages or with them (of which some statements have none), or then says what we say. A write is not asked
-    again."""
+    """Cassandra fails again, without pages or with them (of which some statements have none), or then says what we
+    say. A write is not asked again."""
     return not is_read(step) or any(fails_again(ask, again, right) for again in (at_once(step), replace(step, reuse=False)))
 
 
@@ -187,8 +191,8 @@ def columns(answers: list[Rows]) -> list[tuple] | None:
 
 
 def pages_of_a_filter(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
-    """A filtered read of which Cassandra forgets rows, or leaves them out of a sum: both answer alike without pages, or without a LIMIT
-    too, with all rows of ours first, and as many as were asked for."""
+    """A filtered read of which Cassandra forgets rows, or leaves them out of a sum: both answer alike without pages, or
+    without a LIMIT too, with all rows of ours first, and as many as were asked for."""
     if "ALLOW FILTERING" not in step.cql or not are_rows(left) or not are_rows(right):
         return False
     return is_whole(ask, at_once(step), left, right, None) or any(
@@ -204,7 +208,8 @@ def is_whole(ask: Ask, whole: Step, left: Answers, right: Answers, limit: int | 
 
 
 def values_twice_before_a_range(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
-    """Where IN names a value twice before a range of several columns, Cassandra reads other ranges; with each once it gives our rows."""
+    """Where IN names a value twice before a range of several columns, Cassandra reads other ranges; with
+    each once it gives our rows."""
     if not are_rows(left) or not are_rows(right) or not repeats_before_a_range(step):
         return False
     once = at_once(without_repeats(step))
@@ -217,7 +222,8 @@ SELECTION = re.compile(r"SELECT (?!JSON |DISTINCT )(.*?) FROM ", re.DOTALL)
 
 
 def keys_of_deleted_elements(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
-    """Cassandra gives rows for a key of a map, or an element of a set, where it shows no such element; the others are our rows."""
+    """Cassandra gives rows for a key of a map, or an element of a set, where it shows no such
+    element; the others are our rows."""
     found, selection = CONTAINS.findall(step.cql), SELECTION.match(step.cql)
     if len(found) != 1 or selection is None or step.named or "GROUP BY" in step.cql or AGGREGATE.search(selection[1]):
         return False

@@ -5,15 +5,16 @@ import re
 from proof.wire import Error, Prepared, Rows
 from proof.wire.responses import Response
 
-UNORDERED = re.compile(r"(known type signatures:|matched by following signatures:).*", re.DOTALL)    # lists in hash order
-# Cassandra names a column of to_json(x) by whichever of its two names was used first for the type since the node started.
+UNORDERED = re.compile(r"(known type signatures:|matched by following signatures:).*", re.DOTALL)  # lists in hash order
+# Cassandra names a column of to_json(x) by whichever of its two names was used first for the type since the node
+# started.
 TO_JSON = re.compile(r"\bsystem\.tojson\(")
-FROM_JSON = "0008" + b"fromjson".hex(), "0009" + b"from_json".hex()         # in the tail of a function failure, likewise
+FROM_JSON = "0008" + b"fromjson".hex(), "0009" + b"from_json".hex()      # in the tail of a function failure, likewise
 # Which NaN a function returns is the processor's and the compiler's affair.
 NAN = {bytes.fromhex("ffc00000"): "7fc00000", bytes.fromhex("fff8000000000000"): "7ff8000000000000"}
 NANS = {(kind, bytes.fromhex(value)): bytes.fromhex(other) for kind, value, other in (
     ("float", "ffc00000", "7fc00000"), ("double", "fff8000000000000", "7ff8000000000000"),
-    (None, "ffc00000", "7fc00000"), (None, "fff8000000000000", "7ff8000000000000"))}          # None: no metadata was sent
+    (None, "ffc00000", "7fc00000"), (None, "fff8000000000000", "7ff8000000000000"))}      # None: no metadata was sent
 OWN_ADDRESS = re.compile(r"/127\.0\.0\.1:\d+")
 
 
@@ -47,7 +48,8 @@ def named_alike(columns: list[tuple] | None) -> list[tuple] | None:
 
 
 def signless(row: tuple, columns: list[tuple] | None) -> tuple:
-    """A row whose NaNs are all one: the sign of a computed one is the processor's, and differs from run to run in Java."""
+    """A row whose NaNs are all one: the sign of a computed one is the processor's, and
+    differs from run to run in Java."""
     kinds = [kind for *_, kind in columns] if columns else [None] * len(row)
     return tuple(NANS.get((kind, value), value) for kind, value in zip(kinds, row, strict=True))
 

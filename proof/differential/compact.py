@@ -10,7 +10,8 @@ COMPACT = 0.15          # of the histories have such tables
 
 
 def make_compact(rng: Random, table: Table, types: list[UserType]) -> None:
-    """Without static columns and cells of collections; of a table with clustering columns at most one column is outside the key."""
+    """Without static columns and cells of collections; of a table with clustering columns at most
+    one column is outside the key."""
     data = [column for column in table.data_columns if column.kind == "regular"]
     if table.clustering:
         data = data[:rng.choice((0, 1, 1, 1))]

@@ -117,7 +117,8 @@ class Pair:
         return outcome
 
     def maintain(self, history: History, step: Step, connections: list[Connection]) -> None:
-        """What an operator or an accident does: flush or compact both; end Espalier, politely or not, and start it again."""
+        """What an operator or an accident does: flush or compact both; end Espalier,
+        politely or not, and start it again."""
         if step.kind in ("restart", "kill"):
             right = self.nodes[1]
             if isinstance(right, Espalier):
@@ -147,7 +148,8 @@ def compact(node, *keyspace_and_table: str) -> None:
 
 
 def settle(connection: Connection, history: History, step: Step, answer: Response) -> None:
-    """What a second Cassandra needs after a step: a new table moves to the history's memtables, and a new index is built."""
+    """What a second Cassandra needs after a step: a new table moves to the history's
+    memtables, and a new index is built."""
     table = TABLE.match(step.cql)
     if table and history.memtable and not isinstance(answer, Error):
         require(connection.query(f"ALTER TABLE {table[1]} WITH memtable = '{history.memtable}'"))
@@ -156,7 +158,8 @@ def settle(connection: Connection, history: History, step: Step, answer: Respons
 
 
 def await_indexes(connection: Connection, keyspace: str) -> None:
-    """Cassandra builds an index in the background, and refuses to read by it until then. With its files on a disk, that takes a while."""
+    """Cassandra builds an index in the background, and refuses to read by it until then. With its files
+    on a disk, that takes a while."""
     end = time.monotonic() + BUILD_SECONDS_MAX
     indexes = connection.query(f"SELECT index_name FROM system_schema.indexes WHERE keyspace_name = '{keyspace}'")
     built = f"SELECT index_name FROM system.\"IndexInfo\" WHERE table_name = '{keyspace}'"

@@ -1,10 +1,10 @@
 """Tables of counters, and what is written to them: increments, batches of them, deletions, and what is refused.
 
-Their timestamps rise. Where an increment is older than a deletion, what is counted depends on when memtables were flushed, on each server
-by itself. A counter that was itself deleted stays deleted, whatever is counted in it; if its row is deleted later, Cassandra lets it count
-again only where a memtable was flushed between. So a table has deletions of counters or of rows, not both. Cassandra keeps its counter cache
-through deletions, so that a counter of a deleted row may go on from its old total (docs/differences.md). The oracle has no such cache, and
-counts from 0 again.
+Their timestamps rise. Where an increment is older than a deletion, what is counted depends on when memtables were
+flushed, on each server by itself. A counter that was itself deleted stays deleted, whatever is counted in it; if its
+row is deleted later, Cassandra lets it count again only where a memtable was flushed between. So a table has deletions
+of counters or of rows, not both. Cassandra keeps its counter cache through deletions, so that a counter of a deleted
+row may go on from its old total (docs/differences.md). The oracle has no such cache, and counts from 0 again.
 """
 
 from random import Random

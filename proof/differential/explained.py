@@ -1,7 +1,8 @@
-"""Differences from Cassandra that are meant, told by the answers alone. Each rule here is a section of docs/differences.md with its reason.
+"""Differences from Cassandra that are meant, told by the answers alone. Each rule here is a section of
+docs/differences.md with its reason.
 
-Where that would let a wrong answer of another kind pass, what a rule says is but a suspicion, and both servers are asked again in
-another way (again.py).
+Where that would let a wrong answer of another kind pass, what a rule says is but a suspicion, and both servers are
+asked again in another way (again.py).
 """
 
 import re
@@ -37,8 +38,8 @@ PARSER_FAILURE = re.compile(r"Failed parsing statement: \[.*\] reason: \w+Except
 
 
 def cassandra_fails_inside(step: Step, left: Response, right: Response) -> bool:
-    """A stack trace in Cassandra's log is no contract: any answer that is not a failure of our own will do. A second Cassandra may fail
-    with another text, if that depends on the order of a set."""
+    """A stack trace in Cassandra's log is no contract: any answer that is not a failure of our own will do. A second
+    Cassandra may fail with another text, if that depends on the order of a set."""
     return is_failure(left) and (not is_failure(right) or fails_in_java(right)) and not isinstance(right, Lost)
 
 
@@ -73,7 +74,8 @@ def renamed(told: str) -> str:
 
 
 def half_a_character(step: Step, left: Response, right: Response) -> bool:
-    """Cassandra cuts the context of a syntax error between the two halves of a character beyond 16 bits and prints "?", as for one alone."""
+    """Cassandra cuts the context of a syntax error between the two halves of a character beyond 16 bits and
+    prints "?", as for one alone."""
     return (isinstance(left, Error) and isinstance(right, Error) and left.code == right.code == SYNTAX_ERROR
             and BEYOND_16_BITS.search(step.cql) is not None and is_half(left.message, right.message))
 
@@ -114,7 +116,8 @@ USER_TYPE = re.compile(r"\w+\.\w+\(")        # in a type as metadata tell it
 
 
 def equal_keys_of_grown_types(step: Step, left: Response, right: Response) -> bool:
-    """Trailing fields that are null or missing are the same: of keys of a user type that are equal so, one's bytes are shown."""
+    """Trailing fields that are null or missing are the same: of keys of a user type that are
+    equal so, one's bytes are shown."""
     if not isinstance(left, Rows) or not isinstance(right, Rows) or len(left.rows) != len(right.rows) or not left.metadata.columns:
         return False
     if comparable(replace(left, rows=[])) != comparable(replace(right, rows=[])):
@@ -158,7 +161,8 @@ PARTS = re.compile(r'("[^"]+"|\w+)\[')
 
 
 def slices_of_one_column(step: Step, left: Response, right: Response) -> bool:
-    """Of two slices or elements of one column Cassandra may take a cell for one that is not asked for, and leave its value empty."""
+    """Of two slices or elements of one column Cassandra may take a cell for one that is not asked
+    for, and leave its value empty."""
     if not isinstance(left, Rows) or not isinstance(right, Rows) or not step.cql.upper().startswith("SELECT"):
         return False
     parts = PARTS.findall(re.split(r"\bFROM\b", step.cql)[0])
@@ -193,7 +197,8 @@ NANS = {bytes.fromhex(nan) for nan in ("7fc00000", "ffc00000", "7ff8000000000000
 
 
 def last_bit_of_a_logarithm(step: Step, left: Response, right: Response) -> bool:
-    """Java's exp, log and log10 are what the processor's library gives; its own promise is one unit in the last place."""
+    """Java's exp, log and log10 are what the processor's library gives; its own promise
+    is one unit in the last place."""
     if not isinstance(left, Rows) or not isinstance(right, Rows) or not LOGARITHM.search(step.cql):
         return False
     if comparable(replace(left, rows=[])) != comparable(replace(right, rows=[])) or len(left.rows) != len(right.rows):
@@ -220,7 +225,8 @@ UNDEFINED_COLUMN = re.compile(r"Undefined column name (\S+) in table \S+")
 
 
 def fields_taken_for_columns(step: Step, left: Response, right: Response) -> bool:
-    """Cassandra looks for columns of the names of a user type's fields, where one replaces a clustering column that is ordered DESC."""
+    """Cassandra looks for columns of the names of a user type's fields, where one replaces a clustering
+    column that is ordered DESC."""
     if not isinstance(left, Error) or isinstance(right, Error | Lost) or "mask_replace(" not in step.cql.lower():
         return False
     named = UNDEFINED_COLUMN.fullmatch(left.message)
@@ -244,7 +250,8 @@ SLOTS = 16          # of the smallest hash map: names that meet in a larger one 
 
 
 def first_of_wrong_json_values(step: Step, left: Response, right: Response) -> bool:
-    """Where columns' names fall into one slot of Cassandra's hash map, their order is that in which they came to be there."""
+    """Where columns' names fall into one slot of Cassandra's hash map, their order is that in
+    which they came to be there."""
     wrong = [WRONG_JSON.fullmatch(answer.message) if isinstance(answer, Error) else None for answer in (left, right)]
     return all(wrong) and left.code == right.code and wrong[0][1] != wrong[1][1] and slot(wrong[0][1]) == slot(wrong[1][1])
 
@@ -261,7 +268,8 @@ AMBIGUOUS = re.compile(r"Ambiguous '.' operation with args .+: use type hint to 
 
 
 def operators_beside_descending_keys(step: Step, left: Response, right: Response) -> bool:
-    """Cassandra does not recognise the type of a clustering column that is ordered DESC, by which it chooses an operator."""
+    """Cassandra does not recognise the type of a clustering column that is ordered DESC, by
+    which it chooses an operator."""
     return isinstance(left, Error) and AMBIGUOUS.fullmatch(left.message) is not None and not isinstance(right, Error | Lost)
 
 
@@ -270,7 +278,8 @@ NO_FIELD = "ffffffff"       # where the length of a null field stands
 
 
 def tuples_in_ranges(step: Step, left: Response, right: Response) -> bool:
-    """Beside a range of several columns Cassandra takes the fields of a tuple, which bounds the first of them, for values of the columns."""
+    """Beside a range of several columns Cassandra takes the fields of a tuple, which bounds the first of
+    them, for values of the columns."""
     if not isinstance(left, Error) or not left.message.startswith("Invalid null value in condition for column "):
         return False
     if not isinstance(right, Rows) or not RANGE_OF_SEVERAL.search(step.cql):
@@ -330,7 +339,8 @@ RULES: list[Rule] = [
 
 
 def suspicions(step: Step, left: list[Response], right: list[Response]) -> list[str]:
-    """The rules, each once, that explain every pair of answers that differs; none where one of them is explained by none.
+    """The rules, each once, that explain every pair of answers that differs; none where one
+    of them is explained by none.
 
     Where one side says more, the other has to have ended with an error.
     """

@@ -46,8 +46,8 @@ def keyspace_of(number: int) -> str:
 
 
 def history(seed: int, number: int, steps: int, has_views: bool = False) -> History:
-    """The `number`-th history of a seed, of `steps` steps or, where little but reads and writes happens, several times as many. With views, it
-    is another one."""
+    """The `number`-th history of a seed, of `steps` steps or, where little but reads and writes happens, several times
+    as many. With views, it is another one."""
     rng = Random(f"{seed}/{number}")
     version, compression = CONNECTIONS[number % len(CONNECTIONS)] if rng.random() < 0.5 else CONNECTIONS[number % 2]
     keyspace = keyspace_of(number)
@@ -226,9 +226,9 @@ class Generator:
     def drop_column(self, table: Table) -> Step:
         """At some time of the history, so that some cells are older and some newer.
 
-        A column's drops have rising times. Of an earlier one after a later one Cassandra shows what happens not to have been
-        flushed or compacted in between. Times are whole milliseconds, for a restart of Cassandra forgets the rest. The
-        last static column stays: without one Cassandra compacts away what others have left (docs/differences.md).
+        A column's drops have rising times. Of an earlier one after a later one Cassandra shows what happens not to have
+        been flushed or compacted in between. Times are whole milliseconds, for a restart of Cassandra forgets the rest.
+        The last static column stays: without one Cassandra compacts away what others have left (docs/differences.md).
         """
         statics = table.of_kind("static")
         droppable = [column for column in table.data_columns if column.kind != "static" or len(statics) > 1]
@@ -248,14 +248,15 @@ class Generator:
             return Step("cql", drop)
         at = max(self.clock.earlier(), table.drop_times.get(column.name, 0))
         if column.type.multi_cell:
-            at = max(at, self.clock.newest)     # of newer cells Cassandra makes cells of other columns (docs/differences.md)
+            # Of newer cells Cassandra makes cells of other columns (docs/differences.md).
+            at = max(at, self.clock.newest)
         table.drop_times[column.name] = at
         return Step("cql", f"{drop} USING TIMESTAMP {at}")
 
     def rename_column(self, table: Table) -> Step:
         column = self.rng.choice(table.partition_key + table.clustering)
         if column.name in table.indexes:
-            return Step("cql", f"ALTER TABLE {table.full_name} RENAME {column.name} TO {column.name}r")         # refused
+            return Step("cql", f"ALTER TABLE {table.full_name} RENAME {column.name} TO {column.name}r")    # refused
         old, new = column.name, column.name + "r"
         column.name = new
         table.key_domains[new] = table.key_domains.pop(old)

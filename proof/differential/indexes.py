@@ -22,8 +22,8 @@ RANGES = {"tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", 
 def create_index(rng: Random, table: Table, expires: bool, has_data: bool) -> Step:
     """An index that the table does not have yet, mostly.
 
-    Those by which Cassandra misses rows are left out (docs/differences.md): of static columns, of key columns where cells expire, and
-    storage-attached ones of tables with data.
+    Those by which Cassandra misses rows are left out (docs/differences.md): of static columns, of key columns where
+    cells expire, and storage-attached ones of tables with data.
     """
     kinds = ("regular",) if expires else ("partition_key", "clustering", "regular")
     columns = [column for column in table.of_kind(*kinds) if column.name not in table.sasi]
@@ -81,7 +81,8 @@ def analysis(rng: Random) -> str:
 
 
 def altered(rng: Random, kind: Type, literal: str) -> str:
-    """A literal of text in another case or without its accent, sometimes: indexes that analyse text find the same rows by it."""
+    """A literal of text in another case or without its accent, sometimes: indexes that analyse
+    text find the same rows by it."""
     if kind.name not in ("text", "ascii") or not literal.startswith("'") or rng.random() < 0.5:
         return literal
     return rng.choice((literal.upper(), literal.lower(), literal.replace("Ä", "A"), literal.replace("Ä", "A\u0308")))

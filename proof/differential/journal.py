@@ -1,6 +1,7 @@
 """The journal of a long run: a line for each history that ended, so that a run continues where it was interrupted.
 
-A seed that differed somewhere is run again from its start: what mended it may have changed more than the statement that differed.
+A seed that differed somewhere is run again from its start: what mended it may have changed more than
+the statement that differed.
 """
 
 import json

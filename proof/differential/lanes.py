@@ -1,6 +1,7 @@
 """Lanes: processes that run histories side by side, each with an Espalier of its own, all with one Cassandra.
 
-Processes and not threads: what a history says and how its answers compare costs about as much as Cassandra's answers do.
+Processes and not threads: what a history says and how its answers compare costs about as
+much as Cassandra's answers do.
 """
 
 import multiprocessing

@@ -1,4 +1,5 @@
-"""Months before 1582: Java's old calendar, by which Cassandra adds them, is Julian there; ours is Gregorian throughout."""
+"""Months before 1582: Java's old calendar, by which Cassandra adds them, is Julian there;
+ours is Gregorian throughout."""
 
 import re
 from dataclasses import replace
@@ -18,7 +19,8 @@ DAY = re.compile(r"'(-?\d{4,})-(\d\d)-(\d\d)'")
 
 
 def months_before_1582(step: Step, left: Response, right: Response) -> bool:
-    """The same rows, but for sums of old times that are as far apart as the calendars, and floors from an old start that are right here."""
+    """The same rows, but for sums of old times that are as far apart as the calendars, and floors from an
+    old start that are right here."""
     if not isinstance(left, Rows) or not isinstance(right, Rows) or len(left.rows) != len(right.rows) or not left.metadata.columns:
         return False
     if comparable(replace(left, rows=[])) != comparable(replace(right, rows=[])):

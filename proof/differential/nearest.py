@@ -1,7 +1,7 @@
 """A table of vectors in histories with indexes: changes of its rows, and searches for the nearest ones.
 
-Its rows are so few that both databases find exactly the nearest. Vectors at the same distance come in any order, so a search selects
-similarities.
+Its rows are so few that both databases find exactly the nearest. Vectors at the same distance come in any order, so a
+search selects similarities.
 """
 
 from random import Random

@@ -1,4 +1,5 @@
-"""Statements in which IN may name a value twice before a range of several columns: there Cassandra reads, and deletes, other ranges."""
+"""Statements in which IN may name a value twice before a range of several columns: there Cassandra
+reads, and deletes, other ranges."""
 
 import json
 import re

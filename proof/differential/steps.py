@@ -83,7 +83,8 @@ class History:
     compression: str | None
     steps: list[Step]
     replication: str = SIMPLE
-    memtable: str = ""                  # of the second server's tables, where it is a Cassandra with our memtables; "": its default
+    memtable: str = ""                  # of the second server's tables, where it is a Cassandra with our memtables;
+                                        # "": its default
 
     @property
     def file_name(self) -> str:

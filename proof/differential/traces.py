@@ -1,4 +1,5 @@
-"""Traced requests: the same session in system_traces, and no event that Cassandra does not write for the same request."""
+"""Traced requests: the same session in system_traces, and no event that Cassandra does
+not write for the same request."""
 
 import time
 import uuid
@@ -12,7 +13,8 @@ KEYSPACE = "traced"
 SETUP = [
     f"DROP KEYSPACE IF EXISTS {KEYSPACE}",
     f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}",
-    f"CREATE TABLE {KEYSPACE}.t (p int, c text, v list<int>, PRIMARY KEY (p, c)) WITH memtable = 'trie'",        # that has a log
+    # With a memtable that has a log.
+    f"CREATE TABLE {KEYSPACE}.t (p int, c text, v list<int>, PRIMARY KEY (p, c)) WITH memtable = 'trie'",
 ]
 QUERIES = [
     f"INSERT INTO {KEYSPACE}.t (p, c, v) VALUES (1, 'it''s', [1, 2])",

@@ -247,8 +247,8 @@ def distinct(items: list[Value]) -> list[Value]:
 
 
 def identity(data: bytes | None) -> str:
-    """The same for values that are equal though their bytes differ: sets in another order, and fields that are null or missing. Some that
-    are not equal have the same, too."""
+    """The same for values that are equal though their bytes differ: sets in another order, and fields that are null or
+    missing. Some that are not equal have the same, too."""
     for head in (4, 0):
         at, parts = head, []
         while data and at + 4 <= len(data):

@@ -194,10 +194,11 @@ def conditions(text: Text, table: Table) -> str:
 
 
 def condition(text: Text, column: Column, alone: bool) -> str:
-    """A condition on a column, or on an element or a field of it; `alone`: values that cannot be ordered are compared too.
+    """A condition on a column, or on an element or a field of it; `alone`: values that cannot
+    be ordered are compared too.
 
-    Of several conditions Cassandra looks at one after the other in the order of a hash map, and fails at such a value only
-    if those before it hold.
+    Of several conditions Cassandra looks at one after the other in the order of a hash map, and fails at such a value
+    only if those before it hold.
     """
     rng, kind, name = text.rng, column.type, column.name
     roll = rng.random()

@@ -3,9 +3,9 @@
 A script is called with HOST PORT and prints "N passed, N failed" last. Clients: python, cqlsh, tls, java, go, rust.
 The script tls starts nodes of its own, and is not run against Cassandra.
 
-The scripts have the expected answers, so Cassandra is asked only whether these are right. With --recorded, a script that passed there is
-not run against Cassandra again until its text or the oracle changes (proof/oracle/record.py). Against Espalier, it has to pass as many
-checks as there.
+The scripts have the expected answers, so Cassandra is asked only whether these are right. With --recorded, a script
+that passed there is not run against Cassandra again until its text or the oracle changes (proof/oracle/record.py).
+Against Espalier, it has to pass as many checks as there.
 """
 
 import argparse
@@ -70,7 +70,8 @@ def main() -> None:
 
 
 def against_cassandra(commands: dict[str, list[str]], may_be_recorded: bool, expected: dict[str, int]) -> list[tuple]:
-    """Runs the scripts that have to be run against Cassandra: rows of the table. Enters in `expected` how many checks each script has."""
+    """Runs the scripts that have to be run against Cassandra: rows of the table. Enters in `expected` how
+    many checks each script has."""
     records = {client: Record(f"drivers-{client}", (HERE / "checks.py", *SOURCES[client])) for client in commands if client in SOURCES}
     if may_be_recorded:
         expected |= {client: answers["passed"] for client, record in records.items() if (answers := record.answers())}
@@ -113,7 +114,8 @@ def script(command: list[str], node) -> tuple[int, int, float]:
 
 
 def survives(node: Espalier) -> tuple[str, str, int, int, float]:
-    """What the scripts have left is the same after a flush, a compaction, kill -9 and a start: as a row of the table."""
+    """What the scripts have left is the same after a flush, a compaction, kill -9 and a
+    start: as a row of the table."""
     started = time.monotonic()
     lost = survival.check(node)
     for text in lost:

@@ -1,4 +1,5 @@
-"""Builds the drivers' scripts that are not Python. Each function returns the command of a script, without its arguments."""
+"""Builds the drivers' scripts that are not Python. Each function returns the command of a
+script, without its arguments."""
 
 import os
 import subprocess

@@ -1,8 +1,8 @@
 """The drivers and cqlsh over TLS: python -m proof.drivers.tls_script HOST PORT
 
-Starts nodes of its own, since the one at HOST and PORT has no certificates. Clients have to show one, or a password. The drivers
-that are not Python are given HOST PORT tls DIRECTORY LOGIN: the directory has the certificates, and the login is `certificate` or
-`password`.
+Starts nodes of its own, since the one at HOST and PORT has no certificates. Clients have to show one, or a password.
+The drivers that are not Python are given HOST PORT tls DIRECTORY LOGIN: the directory has the certificates, and the
+login is `certificate` or `password`.
 """
 
 import re
@@ -35,8 +35,8 @@ def authority(directory: Path, name: str) -> None:
 
 
 def identity(directory: Path, name: str, issuer: str, uri: str = "", days: int = 30) -> None:
-    """A key and its certificate, as NAME.key, NAME.pem and both in NAME.both. The certificate may have a URI. It is valid for this
-    number of days; with a negative number it has expired.
+    """A key and its certificate, as NAME.key, NAME.pem and both in NAME.both. The certificate may have a URI. It is
+    valid for this number of days; with a negative number it has expired.
     """
     names = "subjectAltName=IP:127.0.0.1,DNS:localhost" + (f",URI:{uri}" if uri else "")
     request = directory / f"{name}.csr"
@@ -134,7 +134,8 @@ def mutual(checks: Checks, node, directory: Path) -> None:
 
 
 def revocation(checks: Checks, node, directory: Path) -> None:
-    """A certificate on a list in the trust store is refused from the reload on, and another of the same authority is not."""
+    """A certificate on a list in the trust store is refused from the reload on, and another
+    of the same authority is not."""
     identity(directory, "revoked", "authority")
     store = directory / "trusted.pem"
     with checks.part("revocation"):

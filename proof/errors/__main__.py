@@ -1,11 +1,11 @@
 """Sends every statement of cql-errors.json and compares the answers with the recorded ones.
 
 Cassandra itself goes first, which proves the fixture and this program; then Espalier, in v4 and v5. Statements about
-features that Espalier refuses (`unsupported.py`) may differ. Any other difference has to stand in known-failures.txt with its
-reason, and what stands there has to differ: the list is exact.
+features that Espalier refuses (`unsupported.py`) may differ. Any other difference has to stand in known-failures.txt
+with its reason, and what stands there has to differ: the list is exact.
 
-With --recorded, Cassandra is not asked again if everything passed there and neither the fixture nor the oracle has changed since
-(proof/oracle/record.py).
+With --recorded, Cassandra is not asked again if everything passed there and neither the fixture nor the oracle has
+changed since (proof/oracle/record.py).
 
 usage: python -m proof.errors [--only cassandra|espalier] [--recorded] [--write-known]
 """
@@ -40,7 +40,8 @@ def main() -> None:
     if options.only != "espalier":
         passed, failed = ask_cassandra(options.recorded)
     if options.only != "cassandra":
-        # A mutation of a million cells takes half a second, and more than the usual 2 s on a busy machine. Cassandra has as much.
+        # A mutation of a million cells takes half a second, and more than the usual 2 s on a busy machine. Cassandra
+        # has as much.
         with Espalier.start(write_request_timeout="20000ms") as node:
             results = run_all(node, strict=False)
             results += survives(node)
@@ -72,7 +73,8 @@ def add(left: tuple, right: tuple) -> tuple:
 
 
 def run_all(node, strict: bool) -> list[tuple]:
-    """[(category, key, difference or None, unsupported feature or None)]; `strict` allows for no unsupported features."""
+    """[(category, key, difference or None, unsupported feature or None)]; `strict` allows
+    for no unsupported features."""
     setup, listed = cases.load()
     results = []
     for version in VERSIONS:

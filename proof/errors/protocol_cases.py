@@ -166,7 +166,8 @@ def use_keyspace(node) -> str | None:
 
 
 def oversized_mutation(node) -> str | None:
-    """Small in the request, large as a mutation: each element of a list has a cell with a key of its own. The two count its bytes otherwise."""
+    """Small in the request, large as a mutation: each element of a list has a cell with a key of its own. The
+    two count its bytes otherwise."""
     with Connection(node.host, node.port, 5) as connection:
         for cql in SETUP_OF_LISTS:
             connection.query(cql)

@@ -1,12 +1,13 @@
 """Kills a node with -9 again and again while threads write and change the schema, and checks it after each restart.
 
-Each start uses another sync mode than the one before, because a log is replayed in any mode, whatever the mode that it was written in.
+Each start uses another sync mode than the one before, because a log is replayed in any mode, whatever the
+mode that it was written in.
 
 usage: python -m proof.kill [--rounds 50] [--seed 1] [--cassandra]
 
---cassandra proves this program; without DDL and TRUNCATE, for Cassandra killed inside DDL may never start again, and inside
-TRUNCATE keeps a part. Counters and conditions are left out too, because a counter of a deleted row continues from its old total there,
-and indexes, because SELECTs fail while Cassandra builds them.
+--cassandra proves this program; without DDL and TRUNCATE, for Cassandra killed inside DDL may never start again, and
+inside TRUNCATE keeps a part. Counters and conditions are left out too, because a counter of a deleted row continues
+from its old total there, and indexes, because SELECTs fail while Cassandra builds them.
 """
 
 import argparse

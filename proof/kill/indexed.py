@@ -1,4 +1,5 @@
-"""Writes to a table with indexes of every kind, which come and go meanwhile. After a crash each index must give the rows that a scan shows.
+"""Writes to a table with indexes of every kind, which come and go meanwhile. After a crash each index must
+give the rows that a scan shows.
 
 Other tables show which rows have to exist. Here, the rows that an index finds are compared with those of the table.
 """

@@ -60,7 +60,8 @@ class Writer:
         self.set = GrowingSet(f"set {number}")
         self.clock = FIRST_TIMESTAMP
         self.acknowledged = 0
-        self.is_refusal_final = True        # otherwise a refused write may exist after a restart, as after a failed write of the log
+        # Otherwise a refused write may exist after a restart, as after a failed write of the log.
+        self.is_refusal_final = True
 
     def run(self, node, stop: threading.Event) -> None:
         in_flight: OrderedDict[int, tuple] = OrderedDict()

@@ -1,7 +1,7 @@
 """Writes that depend on what is there: conditions, counters, and tables with compact storage.
 
-A load sends one step at a time to partitions of its own, so that its model knows what each step finds. After a crash each partition
-shows what it held before the unanswered step, or what it holds after it.
+A load sends one step at a time to partitions of its own, so that its model knows what each step finds. After a crash
+each partition shows what it held before the unanswered step, or what it holds after it.
 """
 
 import threading
@@ -56,7 +56,8 @@ class Progress:
         self.unanswered = None
 
     def check(self, seen: Values) -> list[str]:
-        """Returns what is wrong. If the rows do not show whether the unanswered step happened, it stays unanswered and is to be sent again."""
+        """Returns what is wrong. If the rows do not show whether the unanswered step happened, it stays
+        unanswered and is to be sent again."""
         step, before = self.unanswered, self.truth
         after = step.on(before) if step else before
         wrong, held, is_open = [], dict(seen), False

@@ -1,6 +1,8 @@
-"""A table in memory of more than 4 GiB: filled beside flushes and merges, its parts split as they fill, and loaded whole by the next start.
+"""A table in memory of more than 4 GiB: filled beside flushes and merges, its parts split as they fill, and
+loaded whole by the next start.
 
-usage: python -m proof.large [--mib 4096]        (takes 6 GiB of memory, 12 of disk and some minutes; no part of `make test`)
+usage: python -m proof.large [--mib 4096]
+       (takes 6 GiB of memory, 12 of disk and some minutes; no part of `make test`)
 """
 
 import argparse

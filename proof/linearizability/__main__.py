@@ -1,8 +1,9 @@
-"""Concurrent clients send conditional writes and reads while a node is killed with -9, and ended with SIGTERM. Its log and
-its memory are small and used by others too, and its wall clock jumps back and forth.
+"""Concurrent clients send conditional writes and reads while a node is killed with -9, and ended with SIGTERM. Its log
+and its memory are small and used by others too, and its wall clock jumps back and forth.
 
-Histories of eight clients on three partitions must be linearizable. Then clients use conditions and counters as applications do: a
-queue, a lock with a fencing token, a registry of names, a bank, and counters; the rows must be exactly what the clients were told.
+Histories of eight clients on three partitions must be linearizable. Then clients use conditions and counters as
+applications do: a queue, a lock with a fencing token, a registry of names, a bank, and counters; the rows must be
+exactly what the clients were told.
 
 usage: python -m proof.linearizability [--seconds 60] [--seed 1] [--periodic | --check FILE]
 
@@ -69,7 +70,8 @@ def main() -> None:
 
 
 def changes(node, rng: Random, modes: tuple[str, ...], checks: Checks) -> Callable[[], None]:
-    """What is done between two lives: the next one has another clock, another sync mode, and another way to read files."""
+    """What is done between two lives: the next one has another clock, another sync mode,
+    and another way to read files."""
     has_compiler = shutil.which("cc") is not None
     if not has_compiler:
         checks.skipped("a clock that is set back", "there is no C compiler")

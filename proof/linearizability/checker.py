@@ -1,13 +1,14 @@
 """Decides whether a history is linearizable: Wing and Gong's search with Lowe's memory, as in Porcupine.
 
-A history has the calls and returns of operations on one object. It is linearizable if every operation can take effect at
-one moment between its call and its return, so that a sequential object gives all the answers that were seen. The calls and
-returns that have no place in the order yet are a linked list in the order of time. The next operation of the order is one
-whose call comes before the first return of that list. Each choice takes an operation out of the list; when none is left,
-the last choice is undone. A set of operations that led to a state before is not tried again.
+A history has the calls and returns of operations on one object. It is linearizable if every operation can take effect
+at one moment between its call and its return, so that a sequential object gives all the answers that were seen. The
+calls and returns that have no place in the order yet are a linked list in the order of time. The next operation of the
+order is one whose call comes before the first return of that list. Each choice takes an operation out of the list; when
+none is left, the last choice is undone. A set of operations that led to a state before is not tried again.
 
-An operation without an answer took effect at a moment between its call and its return, or never. Its return is the moment
-from which it can no longer take effect, as the death of the process that had it; None means that there is no such moment.
+An operation without an answer took effect at a moment between its call and its return, or never. Its return
+is the moment from which it can no longer take effect, as the death of the process that had it; None means
+that there is no such moment.
 """
 
 from collections import Counter
@@ -39,8 +40,9 @@ Step = Callable[[Hashable, Any, Any], Hashable]
 
 
 class Facts:
-    """What is true of a state of an object whose values are all different, and what an answer requires to be true. A fact that has ceased to be true
-    never becomes true again, so an operation that requires it must come before. Without facts, more orders are tried."""
+    """What is true of a state of an object whose values are all different, and what an answer requires to be true.
+    A fact that has ceased to be true never becomes true again, so an operation that requires it must come before.
+    Without facts, more orders are tried."""
 
     def of(self, state: Hashable) -> frozenset:
         return frozenset()
@@ -136,7 +138,8 @@ def linked(operations: list[Operation]) -> Entry:
 def candidates(head: Entry, state: Hashable, step: Step) -> Iterator[tuple[Entry, Hashable]]:
     """The operations that may be the next ones of the order, with the state after each; the most probable ones first.
 
-    One that fits and does not change the state comes next without an alternative, because no order becomes possible by moving it to a later place."""
+    One that fits and does not change the state comes next without an alternative, because no order becomes possible
+    by moving it to a later place."""
     known, unknown = [], []
     entry = head.after
     while entry is not None and entry.is_call:

@@ -99,7 +99,8 @@ class Client:
 
 
 class Lives:
-    """Runs clients beside each other while a node is ended and started again. `deaths` has the moment of each life's end."""
+    """Runs clients beside each other while a node is ended and started again. `deaths` has
+    the moment of each life's end."""
 
     def __init__(self, node: Espalier, rng: Random, change: Callable[[], None]):
         self.node = node
@@ -114,7 +115,8 @@ class Lives:
         self.faults: list[str] = []
 
     def run(self, works: list[Callable[[Client], None]], seconds: float) -> None:
-        """Calls each work with one client after another, and ends the node at random moments. It is ended and started at the end too."""
+        """Calls each work with one client after another, and ends the node at random moments. It is
+        ended and started at the end too."""
         threads = [threading.Thread(target=self.serve, args=(work, 4 + number % 2)) for number, work in enumerate(works)]
         for thread in threads:
             thread.start()

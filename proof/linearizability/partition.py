@@ -1,7 +1,8 @@
 """A partition with a static column and two rows as one object: the requests that clients send, and what they do to it.
 
-Each request says its statements and values, when it applies, and what the partition is afterwards. A row of the object is
-(v, l); a row that does not exist is (None, ()). Every write has a value of its own, so a read names the writes it saw.
+Each request says its statements and values, when it applies, and what the partition is afterwards. A row
+of the object is (v, l); a row that does not exist is (None, ()). Every write has a value of its own, so a
+read names the writes it saw.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
-"""What applications do with writes that read: a queue, a lock with a fencing token, a registry of names, a bank, and counters.
+"""What applications do with writes that read: a queue, a lock with a fencing token, a registry of
+names, a bank, and counters.
 
-Each has clients that act beside each other under kill -9. A client whose request got no answer reads, in the node's next
-life, whether it took effect. At the end, the rows are exactly what the clients were told.
+Each has clients that act beside each other under kill -9. A client whose request got no answer reads, in the node's
+next life, whether it took effect. At the end, the rows are exactly what the clients were told.
 """
 
 import itertools
@@ -51,7 +52,8 @@ class Actor:
         self.scenario.act(self, client)
 
     def attempt(self, client: Client, parts: list[tuple[str, tuple]], find, done) -> bool:
-        """Sends a write that reads. If there is no answer, `find` is asked later. `done` is called once if the write took effect."""
+        """Sends a write that reads. If there is no answer, `find` is asked later. `done` is called
+        once if the write took effect."""
         try:
             is_applied = self.scenario.is_applied(client.send(*parts))
         except Unknown:
@@ -103,7 +105,8 @@ class Scenario:
 
 
 class Queue(Scenario):
-    """Work is added at the tail with IF NOT EXISTS and taken with IF owner = null. Each piece is taken once, in order, without a gap."""
+    """Work is added at the tail with IF NOT EXISTS and taken with IF owner = null. Each piece is taken
+    once, in order, without a gap."""
 
     name = "queue"
 
@@ -158,7 +161,8 @@ class Lock(Scenario):
 
     def __init__(self, number: int):
         super().__init__(number)
-        self.held: list[tuple[int, int, int]] = []      # (token, from, to): between the answer to taking it and the call of its release
+        # (token, from, to): between the answer to taking it and the call of its release
+        self.held: list[tuple[int, int, int]] = []
         self.holding: dict[int, tuple[int, int, str]] = {}      # actor -> (token, since, its name as the holder)
         self.writes: list[int] = []                     # tokens
 
@@ -242,7 +246,7 @@ class Names(Scenario):
 
     def __init__(self, number: int):
         super().__init__(number)
-        self.owners: dict[str, tuple[int, str]] = {}            # name -> (actor, token), from the answer until it is given back
+        self.owners: dict[str, tuple[int, str]] = {}    # name -> (actor, token), from the answer until it is given back
 
     def act(self, actor: Actor, client: Client) -> None:
         name, token = f"{self.number}-{actor.rng.randrange(self.pool)}", next(actor.names)
@@ -285,7 +289,8 @@ class Names(Scenario):
 
 
 class Bank(Scenario):
-    """Transfers within a partition: a batch changes two balances if they are what was read, and adds a row for the transfer."""
+    """Transfers within a partition: a batch changes two balances if they are what was read, and
+    adds a row for the transfer."""
 
     name = "bank"
     accounts = 5
@@ -332,7 +337,8 @@ class Bank(Scenario):
 
 
 class Counts(Scenario):
-    """Each client adds to its own counter and, in the same write, to the static total of them all: each increment counts once."""
+    """Each client adds to its own counter and, in the same write, to the static total of them
+    all: each increment counts once."""
 
     name = "counts"
 

@@ -1,8 +1,8 @@
-"""The commit log of the real binary where the disk fails, fills up, stalls, is damaged, or is a block device, and where the kernel
-forbids io_uring.
+"""The commit log of the real binary where the disk fails, fills up, stalls, is damaged, or is a block device, and where
+the kernel forbids io_uring.
 
-Faults are those of a disk in memory that is mounted over FUSE (`proof/volume`); where nothing can be mounted those parts are
-skipped, and say so, here and at the end of `make test`.
+Faults are those of a disk in memory that is mounted over FUSE (`proof/volume`); where nothing can be mounted those
+parts are skipped, and say so, here and at the end of `make test`.
 
 usage: python -m proof.log
 """
@@ -87,7 +87,8 @@ def status(node, name: str) -> str:
 
 
 def failed_writes(checks: Checks) -> None:
-    """A write of the log fails: nothing is acknowledged after it, though the disk is well again; then what the policy says."""
+    """A write of the log fails: nothing is acknowledged after it, though the disk is well
+    again; then what the policy says."""
     for policy in ("stop_commit", "ignore", "stop", "die"):
         disk = Disk()
         with node_on(disk, commitlog_sync="batch", commit_failure_policy=policy) as (node, mount):
@@ -136,8 +137,9 @@ def comes_back(checks: Checks, name: str, disk: Disk) -> None:
 
 
 def short_writes(checks: Checks) -> None:
-    """The disk cuts writes of the log short, two in a row: the kernel continues the first by itself, and its second then leaves bytes out
-    (`RingQueue::settle` in blockio). What was acknowledged is there after a power cut, and the log is sound."""
+    """The disk cuts writes of the log short, two in a row: the kernel continues the first by itself, and its
+    second then leaves bytes out (`RingQueue::settle` in blockio). What was acknowledged is there after a
+    power cut, and the log is sound."""
     for sync in ("batch", "each"):
         disk = Disk()
         with node_on(disk, short_writes=True, commitlog_sync=sync) as (node, mount):
@@ -153,7 +155,8 @@ def short_writes(checks: Checks) -> None:
 
 
 def write_at_once(node) -> set[int]:
-    """Several clients write rows of some kB at the same time, so that frames of several sizes are in flight. Returns the acknowledged rows."""
+    """Several clients write rows of some kB at the same time, so that frames of several sizes are in flight.
+    Returns the acknowledged rows."""
     written: list[int] = []
 
     def write(first: int) -> None:
@@ -171,7 +174,8 @@ def write_at_once(node) -> set[int]:
 
 
 def failed_syncs(checks: Checks) -> None:
-    """In the mode `periodic` the log acknowledges writes before their sync. After a sync has failed, it acknowledges none."""
+    """In the mode `periodic` the log acknowledges writes before their sync. After a sync has
+    failed, it acknowledges none."""
     disk = Disk()
     with node_on(disk, commitlog_sync="periodic", commitlog_sync_period="50ms", commit_failure_policy="stop_commit") as (node, mount):
         make_table(node)
@@ -187,7 +191,8 @@ def failed_syncs(checks: Checks) -> None:
 
 
 def no_direct_writes(checks: Checks) -> None:
-    """A file system without O_DIRECT: the log and SSTables go through the page cache and are synced there, which is said once of each."""
+    """A file system without O_DIRECT: the log and SSTables go through the page cache and are synced
+    there, which is said once of each."""
     disk = Disk()
     disk.refuses_direct = True
     with node_on(disk, commitlog_sync="batch") as (node, mount):
@@ -207,7 +212,8 @@ def no_direct_writes(checks: Checks) -> None:
 
 
 def write_until_refused(node, most: int) -> tuple[set[int], Error | None]:
-    """Writes rows of 10 kB, from 0 on: those that were taken, and the refusal that ended it, if one came before `most` rows."""
+    """Writes rows of 10 kB, from 0 on: those that were taken, and the refusal that ended it, if
+    one came before `most` rows."""
     written: set[int] = set()
     for k in range(most):
         answer = insert(node, k, "x" * 10_000)
@@ -232,7 +238,8 @@ def full_disk(checks: Checks) -> None:
 
 
 def full_log(checks: Checks) -> None:
-    """All segments hold unflushed records, and flushes stall: writers wait, time out with Cassandra's error, and continue afterwards."""
+    """All segments hold unflushed records, and flushes stall: writers wait, time out with Cassandra's
+    error, and continue afterwards."""
     disk = Disk()
     with node_on(disk, commitlog_sync="batch", commitlog_segment_size="1MiB", commitlog_total_space="4MiB", write_request_timeout="500ms") \
             as (node, mount):
@@ -261,7 +268,8 @@ def full_log(checks: Checks) -> None:
 
 
 def flush_writers(checks: Checks) -> None:
-    """As many tables are flushed at a time as `memtable_flush_writers` says; the others are in the queue, and counted."""
+    """As many tables are flushed at a time as `memtable_flush_writers` says; the others
+    are in the queue, and counted."""
     for writers, expected in ((1, ("1", "2")), (2, ("2", "1")), (4, ("3", "0"))):
         with node_on(Disk(), commitlog_sync="batch", commitlog_segment_size="1MiB", commitlog_total_space="4MiB",
                      write_request_timeout="300ms", memtable_flush_writers=str(writers)) as (node, mount):
@@ -290,7 +298,8 @@ def insert_with_patience(node, k: int, v: str = "v"):
 
 
 def salvage(checks: Checks) -> None:
-    """A flipped byte under a killed node's log: the start names it and the remedy; with the flag it continues without that record."""
+    """A flipped byte under a killed node's log: the start names it and the remedy; with the flag it
+    continues without that record."""
     node = Espalier.start(commitlog_sync="batch")
     with node:
         make_table(node)
@@ -387,8 +396,8 @@ def on_device(checks: Checks, device: str) -> None:
 
 
 def no_io_uring(checks: Checks) -> None:
-    """Where the kernel refuses io_uring, as in most containers: frames are written one at a time by plain calls, which is said, and what
-    was acknowledged is there after kill -9."""
+    """Where the kernel refuses io_uring, as in most containers: frames are written one at a time by plain calls, which
+    is said, and what was acknowledged is there after kill -9."""
     for sync in ("batch", "each"):
         node = Espalier.prepare(commitlog_sync=sync)
         node.under = (sys.executable, str(Path(__file__).with_name("without_io_uring.py")))

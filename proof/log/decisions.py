@@ -33,7 +33,8 @@ class FirstRecord(Fault):
 
 
 def followed_decisions(checks: Checks) -> None:
-    """No client has an answer that follows from a write which a power cut may undo, and no write outlives the one it follows."""
+    """No client has an answer that follows from a write which a power cut may undo, and no write
+    outlives the one it follows."""
     writes = {"a write that follows": "UPDATE ks.t SET b = 0x01 WHERE k = 0 IF a = 1",
               "a refusal": "UPDATE ks.t SET b = 0x01 WHERE k = 0 IF a = 2",
               "an error": f"UPDATE ks.t SET b = {TOO_LARGE} WHERE k = 0 IF a = 1"}

@@ -1,4 +1,5 @@
-"""Runs a command to which the kernel refuses io_uring, as containers' default filters do: every call of it is answered with EPERM.
+"""Runs a command to which the kernel refuses io_uring, as containers' default filters do: every call
+of it is answered with EPERM.
 
 usage: python without_io_uring.py COMMAND [ARGUMENT ...]
 """

@@ -1,5 +1,5 @@
-"""Ten thousand tables on the default configuration: created, written, read, and read again after a kill and a start, and
-after a stop, which has 10 s.
+"""Ten thousand tables on the default configuration: created, written, read, and read again after a kill and a start,
+and after a stop, which has 10 s.
 
 Then a node that may open 1024 files serves a client while a thousand connections come and go, and flushes its tables.
 

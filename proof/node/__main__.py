@@ -113,7 +113,8 @@ def steering(checks: Checks) -> None:
 
 
 def restoring(checks: Checks, node, snapshot) -> None:
-    """Files of a snapshot are copied back after a truncation, as Cassandra's users do: a refresh finds them, and every start."""
+    """Files of a snapshot are copied back after a truncation, as Cassandra's users do: a refresh
+    finds them, and every start."""
     def count() -> int:
         with Connection(node.host, node.port) as connection:
             return len(connection.query("SELECT * FROM ks.t").rows)
@@ -238,7 +239,8 @@ def throw(node, data: bytes) -> None:
 
 
 def too_large(checks: Checks) -> None:
-    """A body above native_transport_max_frame_size is refused by an error that names the option, and the connection stays usable."""
+    """A body above native_transport_max_frame_size is refused by an error that names the option, and
+    the connection stays usable."""
     refusals_by_version = {4: "Request is too big: length {} exceeds maximum allowed length 16777216.",
                            5: "CQL Message of size {} bytes exceeds allowed maximum of 16777216 bytes"}
     with Espalier.start() as node:

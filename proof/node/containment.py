@@ -1,6 +1,7 @@
 """A fault of one table or of the schema does not prevent other tables from being served, drained and repaired.
 
-Everything is seen from outside, on the release binary: the directory is damaged under a stopped node, or made unwritable under a running one.
+Everything is seen from outside, on the release binary: the directory is damaged under a stopped node, or made
+unwritable under a running one.
 """
 
 import hashlib

@@ -1,4 +1,5 @@
-"""SSTables of a node are damaged, and its disk refuses writes. The node does what `disk_failure_policy` says, and serves everything else."""
+"""SSTables of a node are damaged, and its disk refuses writes. The node does what `disk_failure_policy`
+says, and serves everything else."""
 
 import shutil
 import subprocess

@@ -1,4 +1,5 @@
-"""A table that lives in memory, as its operator sees it: refused where it cannot fit, warned of, full, and the same after kill -9."""
+"""A table that lives in memory, as its operator sees it: refused where it cannot fit, warned of,
+full, and the same after kill -9."""
 
 from proof.drivers.checks import Checks
 from proof.oracle.espalier import Espalier

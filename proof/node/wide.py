@@ -1,5 +1,5 @@
-"""Rows of a thousand and of ten thousand columns, and large collections: written whole, sparsely and column by column, read from memory,
-from tables, and after a restart that replays the log."""
+"""Rows of a thousand and of ten thousand columns, and large collections: written whole, sparsely and column by column,
+read from memory, from tables, and after a restart that replays the log."""
 
 import struct
 

@@ -48,7 +48,8 @@ ADD_OPENS = [
 
 
 def java_flags(heap_mb: int = 1024, more_classes: list[Path] = ()) -> list[str]:
-    """What the JVM needs to run Cassandra 5.0 on Java 17; `more_classes` are jars and directories of classes beside Cassandra's."""
+    """What the JVM needs to run Cassandra 5.0 on Java 17; `more_classes` are jars and directories
+    of classes beside Cassandra's."""
     library = places.CASSANDRA / "lib"
     class_path = ":".join(map(str, [places.CASSANDRA / "oracle.jar", *sorted(library.glob("*.jar")), *more_classes]))
     flags = [f"-Xms{heap_mb // 2}m", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss1m",
@@ -63,8 +64,8 @@ def java_flags(heap_mb: int = 1024, more_classes: list[Path] = ()) -> list[str]:
 
 
 def archive_flags() -> list[str]:
-    """The classes of Cassandra as the JVM has them in memory, which halves the work of a start. `proof/install.py` makes the archive. The JVM
-    does without it if its class path begins with other classes."""
+    """The classes of Cassandra as the JVM has them in memory, which halves the work of a start. `proof/install.py`
+    makes the archive. The JVM does without it if its class path begins with other classes."""
     return ["-XX:+UnlockDiagnosticVMOptions", "-XX:+AllowArchivingWithJavaAgent", "-Xlog:disable", "-Xlog:all=warning:stderr",
             f"-XX:SharedArchiveFile={ARCHIVE}"] if ARCHIVE.exists() else []
 
@@ -113,16 +114,18 @@ class Cassandra:
         """Starts a node in a fresh directory and returns once it serves clients.
 
         `durable`: the log is synced before a write is acknowledged, and system tables are flushed as in production.
-        `sstable_format`: the version of SSTables that it writes: da (BTI), oa or nb (big). `data`: a data directory to start from.
+        `sstable_format`: the version of SSTables that it writes: da (BTI), oa or nb (big). `data`: a
+        data directory to start from.
         `long_run`: its code is compiled as well as the JVM can, which pays after some ten thousand statements.
-        `ephemeral`: nothing of it is to outlive the process: no commit log, files in memory, no JMX. Many schemas cost less so.
+        `ephemeral`: nothing of it is to outlive the process: no commit log, files in memory, no
+        JMX. Many schemas cost less so.
         `sasi`: SASI indexes may be made.
         `auto_snapshot`: it keeps a snapshot of what is truncated or dropped.
         `plugin`: the jar of our memtables and of our engine. `memtable`: the configuration that tables have by default.
         `library`: its native library, in place of the one in the jar.
         `engine`: parameters of our engine. `settings`: lines of its configuration, in place of those of the oracle.
-        `roles`: clients log in (the first as cassandra/cassandra), and have the permissions of their roles; `audit_log` has the
-        entries of the audit log.
+        `roles`: clients log in (the first as cassandra/cassandra), and have the permissions of their roles; `audit_log`
+        has the entries of the audit log.
         """
         directory = places.run_directory("cassandra", in_memory=ephemeral)
         if data is not None:
@@ -244,7 +247,8 @@ class Cassandra:
         self.command("verify", keyspace, table)
 
     def stream_tables(self, directory: Path) -> None:
-        """Has Cassandra's sstableloader stream every SSTable of `directory` (.../KEYSPACE/TABLE) to this node; raises when it fails."""
+        """Has Cassandra's sstableloader stream every SSTable of `directory` (.../KEYSPACE/TABLE) to
+        this node; raises when it fails."""
         storage = re.search(r"^storage_port: (\d+)$", (self.directory / "cassandra.yaml").read_text(), re.MULTILINE).group(1)
         done = tool("org.apache.cassandra.tools.BulkLoader", "-d", self.host, "-p", str(self.port), "-sp", storage, "-ssp", storage,
                     str(directory))
@@ -318,9 +322,10 @@ def set_lines(configuration: Path, settings: dict[str, str]) -> None:
 
 
 def add_plugin(directory: Path, memtable: str = "trie", engine: dict[str, str] | None = None) -> None:
-    """Adds the configurations `espalier` of memtables, `espalier_storage` of the engine, and `espalier_left` of memtables for tables that
-    leave the engine; then those that are refused: `espalier_elsewhere` of a second engine, and `espalier_relative`. Tables
-    have the configuration `memtable` by default. `engine`: more parameters of the engine."""
+    """Adds the configurations `espalier` of memtables, `espalier_storage` of the engine, and `espalier_left`
+    of memtables for tables that leave the engine; then those that are refused: `espalier_elsewhere` of a
+    second engine, and `espalier_relative`. Tables have the configuration `memtable` by default. `engine`:
+    more parameters of the engine."""
     configuration = directory / "cassandra.yaml"
     engine = {"directory": directory / "espalier", "commitlog_sync": "batch", **(engine or {})}
     added = {"espalier": {"mode": "memtable"}, "espalier_storage": {"mode": "storage", **engine}, "espalier_left": {"mode": "memtable", **engine},

@@ -185,7 +185,8 @@ class Espalier:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def search_logs(self) -> None:
-        """Raises if a log of the node has a password or a hash of one: its own, the audit log, or the full query log."""
+        """Raises if a log of the node has a password or a hash of one: its own, the
+        audit log, or the full query log."""
         for log in (self.directory / "log", *self.directory.rglob("audit*.log"), *self.directory.rglob("full_query*.log")):
             if log.is_file() and (found := secret_in(log.read_text(errors="replace"))):
                 self.keep = True

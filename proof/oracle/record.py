@@ -1,11 +1,11 @@
 """What Cassandra answered to questions that have not changed since.
 
-Some stages send a fixed list of questions to Cassandra and to Espalier. Only our own answers can change from one run to the next, so
-Cassandra's are kept, with a digest of all that they follow from: the questions, and Cassandra's version and configuration. The next
-run asks Cassandra again if any of this has changed.
+Some stages send a fixed list of questions to Cassandra and to Espalier. Only our own answers can change from one run to
+the next, so Cassandra's are kept, with a digest of all that they follow from: the questions, and Cassandra's version
+and configuration. The next run asks Cassandra again if any of this has changed.
 
-Records are in `proof/oracle/record`, as part of the tree: a change of the questions commits the new record too. Those of many answers are
-compressed. The files that Cassandra writes for the stage `upgrade` are kept in `.cache/oracle`.
+Records are in `proof/oracle/record`, as part of the tree: a change of the questions commits the new record too. Those
+of many answers are compressed. The files that Cassandra writes for the stage `upgrade` are kept in `.cache/oracle`.
 """
 
 import hashlib

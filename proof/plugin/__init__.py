@@ -1,1 +1,2 @@
-"""The memtable plugin inside Apache Cassandra: the same as Cassandra's own memtable, read, flushed, replayed and indexed."""
+"""The memtable plugin inside Apache Cassandra: the same as Cassandra's own memtable, read,
+flushed, replayed and indexed."""

@@ -1,5 +1,5 @@
-"""The memtable plugin: two memtables side by side in one JVM with -Xcheck:jni, then a node whose tables have our memtables,
-one whose tables are in our engine, one with little memory and many writers, and one that is killed.
+"""The memtable plugin: two memtables side by side in one JVM with -Xcheck:jni, then a node whose tables have our
+memtables, one whose tables are in our engine, one with little memory and many writers, and one that is killed.
 
 usage: python -m proof.plugin [--seed 1] [--seeds 3] [--updates 600] [--statements 250] [--kills 4]
        [--only memtables|node|storage|pressure|kill ...] [--jar FILE] [--library FILE] [--java FILE]

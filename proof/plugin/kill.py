@@ -1,10 +1,12 @@
-"""kill -9 of a Cassandra with tables of mode `storage`, again and again: every acknowledged write is there after each start.
+"""kill -9 of a Cassandra with tables of mode `storage`, again and again: every acknowledged
+write is there after each start.
 
-Writers with prepared statements write to one table until the node is killed. In a fifth of the cases the table just stays in the mode, and
-Cassandra's own log is removed before the next start. In another fifth the table is truncated: what was written before is gone once the
-statement was answered, and until then it is there or in a snapshot. In the others the table moves into the mode, or out of it. The kill follows soon.
-The engine has little memory and the rows are large, so that it flushes all the time. Three of four kills without TRUNCATE wait a
-moment for a file that a flush or a merge is writing, because most of them would miss it.
+Writers with prepared statements write to one table until the node is killed. In a fifth of the cases the table just
+stays in the mode, and Cassandra's own log is removed before the next start. In another fifth the table is truncated:
+what was written before is gone once the statement was answered, and until then it is there or in a snapshot. In the
+others the table moves into the mode, or out of it. The kill follows soon. The engine has little memory and the rows are
+large, so that it flushes all the time. Three of four kills without TRUNCATE wait a moment for a file that a flush or a
+merge is writing, because most of them would miss it.
 
 usage: python -m proof.plugin.kill [--cases 200] [--seed 1] [--jar FILE] [--library FILE]
 """
@@ -200,7 +202,8 @@ class Case:
 
 
 def files_of_the_engine(node: Cassandra, table: str) -> Counter:
-    """The number of SSTables of a table that are whole, of those that are larger than any memtable, and of those that are being written."""
+    """The number of SSTables of a table that are whole, of those that are larger than any memtable, and of
+    those that are being written."""
     files: Counter = Counter()
     for directory in (node.directory / "espalier" / "data").glob(f"t*/{table}-*"):
         left = unfinished(directory)

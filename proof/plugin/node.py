@@ -1,5 +1,6 @@
-"""One Cassandra with the plugin and two keyspaces: the tables of `ours` have our memtables, those of `stock` Cassandra's. The same statements
-go to both, and then every read is the same: from memory, after kill -9 and a replay, after a flush, and after ALTER TABLE.
+"""One Cassandra with the plugin and two keyspaces: the tables of `ours` have our memtables, those of `stock`
+Cassandra's. The same statements go to both, and then every read is the same: from memory, after kill -9 and a replay,
+after a flush, and after ALTER TABLE.
 """
 
 import re

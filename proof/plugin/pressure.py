@@ -1,8 +1,8 @@
 """Many writers and little memory: no write waits for memory that nobody frees.
 
 In both modes 64 writers write small and large values to two tables, many times the size of the memory for memtables.
-Every write is acknowledged within its own timeout, memtables are flushed meanwhile, and every row is read back. Then the same with much
-memory, but little room in each shard of a memtable.
+Every write is acknowledged within its own timeout, memtables are flushed meanwhile, and every row is read back. Then
+the same with much memory, but little room in each shard of a memtable.
 """
 
 import struct
@@ -193,7 +193,8 @@ def prove(jar: Path, seed: int, library: Path | None = None) -> tuple[int, int]:
 
 
 def fill_small_shards(proof: Proof) -> None:
-    """The pool of memory has room for all rows. A shard has none, so its memtable has to be flushed before it is full."""
+    """The pool of memory has room for all rows. A shard has none, so its memtable has to
+    be flushed before it is full."""
     node = proof.node
     node.command("drain")
     node.end()

@@ -1,6 +1,6 @@
-"""Mode `storage` of the plugin: the tables of `stored` are in our engine inside Cassandra, those of `stock` in Cassandra's own memtables and
-SSTables. The same statements go to both, and then every read is the same: written, after kill -9 without Cassandra's log, after a restart,
-altered, moved out of the mode and back, and truncated.
+"""Mode `storage` of the plugin: the tables of `stored` are in our engine inside Cassandra, those of `stock` in
+Cassandra's own memtables and SSTables. The same statements go to both, and then every read is the same: written, after
+kill -9 without Cassandra's log, after a restart, altered, moved out of the mode and back, and truncated.
 
 Cassandra's settings for storage and snapshots are those of the configuration file that it ships with.
 """
@@ -135,7 +135,8 @@ def alter_tables(proof: StorageProof, statements: int) -> None:
 
 
 def write_batches(proof: StorageProof) -> None:
-    """Each is a mutation of a table of the engine and one of Cassandra's beside it, in one keyspace, and of a table in another one."""
+    """Each is a mutation of a table of the engine and one of Cassandra's beside it, in one keyspace,
+    and of a table in another one."""
     with Connection(proof.node.host, proof.node.port) as connection:
         proof.alter(connection, "CREATE TABLE stored.beside (k text PRIMARY KEY, n bigint) WITH memtable = 'default'")
         for number, begin in enumerate(BATCHES):
@@ -389,7 +390,8 @@ def drop(proof: StorageProof) -> None:
 
 
 def estimated(proof: StorageProof, name: str, table: str) -> tuple[int, int]:
-    """The sums of the numbers of partitions and of their mean sizes. Cassandra's recorder writes zeros, which last until the plugin's next run."""
+    """The sums of the numbers of partitions and of their mean sizes. Cassandra's recorder writes zeros, which last
+    until the plugin's next run."""
     with Connection(proof.node.host, proof.node.port) as connection:
         found = rows(connection, f"SELECT partitions_count, mean_partition_size FROM system.{name} WHERE keyspace_name = 'stored' "
                                  f"AND table_name = '{table}' ALLOW FILTERING")

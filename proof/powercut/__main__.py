@@ -1,19 +1,21 @@
 """Kills the unmodified binary or cuts its power, at any write or sync of its files, and checks it after each restart.
 
-Its whole data directory lies on a disk in memory (`proof/volume`) that keeps what is not synced apart. When the power goes, each such
-write is kept, dropped or torn, and each such change of names kept or dropped; a new process is started on what is left. Half of the ends are kills,
-which leave all of that as it is in the page cache: the next process runs on with it, until the power goes. The load and
-the check are those of `proof/kill`, in every fourth case with 64 writers. A third of the ends hits the start after an end. In a third of
-the cases writes of the log are short meanwhile, in another third one is done half and fails: then the node refuses writes, as its
-policy says, until the power goes.
+Its whole data directory lies on a disk in memory (`proof/volume`) that keeps what is not synced apart. When the power
+goes, each such write is kept, dropped or torn, and each such change of names kept or dropped; a new process is started
+on what is left. Half of the ends are kills, which leave all of that as it is in the page cache: the next process runs
+on with it, until the power goes. The load and the check are those of `proof/kill`, in every fourth case with 64
+writers. A third of the ends hits the start after an end. In a third of the cases writes of the log are short meanwhile,
+in another third one is done half and fails: then the node refuses writes, as its policy says, until the power goes.
 
-A case that fails keeps the volume as the last start found it (`found`) and as it is now (`volume`), the records of both logs, which part
-of the log each SSTable of the schema covers, the node's log, what every load has had acknowledged, and what three checks say: the one that
-failed, another one on the same node, and one on a node that starts from a copy of `found`. The directory is named.
+A case that fails keeps the volume as the last start found it (`found`) and as it is now (`volume`), the records of both
+logs, which part of the log each SSTable of the schema covers, the node's log, what every load has had acknowledged, and
+what three checks say: the one that failed, another one on the same node, and one on a node that starts from a copy of
+`found`. The directory is named.
 
 usage: python -m proof.powercut [--cases 200] [--seed 1] [--periodic]
 
---periodic proves this program: in a mode that acknowledges first, losses must be found, and each is kept with all of the above.
+--periodic proves this program: in a mode that acknowledges first, losses must be found, and each
+is kept with all of the above.
 """
 
 import argparse
@@ -119,7 +121,8 @@ class Machine:
             create_schema(connection, in_memory=True, has_indexes=True)
 
     def case_or_failure(self) -> list[str]:
-        """Like `case`; whatever else fails is a fault too, for example a node that does not answer in time, and keeps all evidence."""
+        """Like `case`; whatever else fails is a fault too, for example a node that does not answer in
+        time, and keeps all evidence."""
         try:
             return self.case()
         except Exception:
@@ -165,8 +168,8 @@ class Machine:
             return [*refused, f"{self.sync}: {failed!r}\n{self.node.log_tail()}"]
 
     def inject(self) -> tuple[list[Fault], Fault | None]:
-        """Chooses the faults of the log's writes before the power is cut. Returns them, and the one among them that fails a write, if there is
-        one."""
+        """Chooses the faults of the log's writes before the power is cut. Returns them, and the one among them that
+        fails a write, if there is one."""
         within = OPERATIONS_MAX[self.sync] // 10
         if self.wrong == "short writes":
             skips = [skip for _ in range(SHORT_WRITES)
@@ -273,8 +276,8 @@ def write_files(directory: Path, files: dict[str, bytes]) -> None:
 
 
 def records_of(directory: Path) -> str:
-    """Returns the records of the log in a data directory, in the order in which a start reads them. For a record that cannot be read, it returns the
-    reason."""
+    """Returns the records of the log in a data directory, in the order in which a start reads them. For a record that
+    cannot be read, it returns the reason."""
     return output_of("log", "dump", "--data", str(directory))
 
 

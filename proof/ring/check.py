@@ -165,7 +165,8 @@ def hints(check: Check) -> None:
 
 
 def repairs(check: Check) -> None:
-    """Without hints, a full repair gives a node what was written while it was away. Incremental and sequential ones do so too."""
+    """Without hints, a full repair gives a node what was written while it was away. Incremental
+    and sequential ones do so too."""
     ring, load, node = check.ring, check.load, check.ring.nodes[1]
     load.pause()
     for other in ring.others(node):

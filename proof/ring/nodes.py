@@ -173,8 +173,8 @@ def write_configuration(directory: Path, host: str, ports: Ports, mode: str, boo
 
 
 def join(node: Node) -> None:
-    """Starts a node that is new. On a machine that is busy it may take the others for dead when it asks for their schema, and then does not ask
-    again: it ends, and is started again."""
+    """Starts a node that is new. On a machine that is busy it may take the others for dead when it asks for their
+    schema, and then does not ask again: it ends, and is started again."""
     for attempt in range(1, JOIN_ATTEMPTS + 1):
         try:
             return node.launch()

@@ -1,12 +1,12 @@
 """Who may do what: a table of roles and statements, answered by Cassandra 5.0.8 and by Espalier, cell by cell.
 
-Each role has one permission on one resource, or a few, or is granted another role. Each sends all statements, as text and
-prepared, and each answer is compared: its kind, its error's code and text, and the rows of LIST. The audit logs of both nodes
-are compared entry by entry. Masks of columns are made, described, and read by roles with and without UNMASK. Unusual names and
-graphs of roles are tried, and roles that change while they are connected. The audit log has filters of all kinds, from the
-configuration and from the command that changes them. Roles connect to and from their places only. Then permissions change while prepared statements
-run, drivers log in, logs of requests meet what is not their file, the node is killed while roles change, and passwords are
-searched for in all that the node has written.
+Each role has one permission on one resource, or a few, or is granted another role. Each sends all statements, as text
+and prepared, and each answer is compared: its kind, its error's code and text, and the rows of LIST. The audit logs of
+both nodes are compared entry by entry. Masks of columns are made, described, and read by roles with and without UNMASK.
+Unusual names and graphs of roles are tried, and roles that change while they are connected. The audit log has filters
+of all kinds, from the configuration and from the command that changes them. Roles connect to and from their places
+only. Then permissions change while prepared statements run, drivers log in, logs of requests meet what is not their
+file, the node is killed while roles change, and passwords are searched for in all that the node has written.
 
 With --recorded, Cassandra is not asked again if neither the questions nor the oracle have changed since
 (proof/oracle/record.py).
@@ -248,8 +248,9 @@ def logs_survive_what_happens_to_their_files(node) -> None:
 
 
 def logs_report_a_full_disk(node) -> None:
-    """Requests are served on while the disk of the logs is full, each entry is written or counted as lost, and the node's log says why.
-    cargo's tests (`request_logs`) have files that may not grow in place of the disk, where disks cannot be mounted."""
+    """Requests are served on while the disk of the logs is full, each entry is written or counted as lost, and
+    the node's log says why. cargo's tests (`request_logs`) have files that may not grow in place of the disk,
+    where disks cannot be mounted."""
     places_of_logs = {"audit log": node.audit_log.parent, "full query log": node.directory / "small"}
     places_of_logs["full query log"].mkdir()
     mounted = []

@@ -1,4 +1,5 @@
-"""The audit logs of both nodes: every entry, but for its time, its port, the ids of batches and the passwords' places."""
+"""The audit logs of both nodes: every entry, but for its time, its port, the ids of
+batches and the passwords' places."""
 
 import difflib
 import re

@@ -169,8 +169,8 @@ STATEMENTS = [
     "DROP IDENTITY IF EXISTS 'spiffe://nobody'",
 ]
 
-# Espalier does not have these yet. Who may not use them is refused for that in both, and has to be. Those who may get an error for a
-# type or a table that does not exist in Cassandra, so that they change nothing.
+# Espalier does not have these yet. Who may not use them is refused for that in both, and has to be. Those who may get
+# an error for a type or a table that does not exist in Cassandra, so that they change nothing.
 NOT_BUILT = [
     "CREATE MATERIALIZED VIEW ks.mv AS SELECT * FROM ks.nothing WHERE k IS NOT NULL AND v IS NOT NULL PRIMARY KEY (v, k)",
     "ALTER MATERIALIZED VIEW ks.nothing WITH comment = 'x'",

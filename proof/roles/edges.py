@@ -10,7 +10,8 @@ LONG = "x" * 3000
 
 # Sent by the superuser.
 STATEMENTS = [
-    # Names: quoted, empty, with other letters, with what separates parts of resources' names. Cassandra takes no apostrophe in them.
+    # Names: quoted, empty, with other letters, with what separates parts of resources' names. Cassandra takes no
+    # apostrophe in them.
     "CREATE ROLE 'e q'",
     "CREATE ROLE \"e\"\"d\"",
     "CREATE ROLE 'e é漢😀'",

@@ -1,11 +1,12 @@
-"""The filters of the audit log: which requests are entered, with options of the configuration and of the command that changes them.
+"""The filters of the audit log: which requests are entered, with options of the configuration and of
+the command that changes them.
 
-Both nodes get the same options, by `nodetool enableauditlog` there and by `espalier enableauditlog` here, and then the same
-requests of two roles. Their entries are compared, and what `getauditlog` says about the options. Then both start again, with
-options in their configuration.
+Both nodes get the same options, by `nodetool enableauditlog` there and by `espalier enableauditlog` here, and then the
+same requests of two roles. Their entries are compared, and what `getauditlog` says about the options. Then both start
+again, with options in their configuration.
 
-docs/differences.md names what differs on purpose: Cassandra leaves out entries for the keyspace of the session. So no session
-has a keyspace that is excluded, and entries of batches are compared where no keyspace is chosen.
+docs/differences.md names what differs on purpose: Cassandra leaves out entries for the keyspace of the session. So no
+session has a keyspace that is excluded, and entries of batches are compared where no keyspace is chosen.
 """
 
 from collections.abc import Callable

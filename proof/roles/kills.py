@@ -1,7 +1,7 @@
 """Statements about roles while the node is killed: what was acknowledged is there after the next start.
 
-Each client takes roles through their stages, one statement after another, and notes the last stage that was acknowledged and the
-one that was asked for. Every role must then be in one of the two.
+Each client takes roles through their stages, one statement after another, and notes the last stage that was
+acknowledged and the one that was asked for. Every role must then be in one of the two.
 """
 
 import random
@@ -55,7 +55,8 @@ class Client(threading.Thread):
 
 
 def found(admin: Connection) -> tuple[dict, set, set]:
-    """The roles and whether they have another one, the holders of permissions, and those in the index of permissions."""
+    """The roles and whether they have another one, the holders of permissions, and those
+    in the index of permissions."""
     def rows(statement: str) -> list[tuple]:
         return admin.query(statement).rows
 

@@ -1,8 +1,8 @@
 """Dynamic data masking: schemas with masks, and what roles with and without UNMASK and SELECT_MASKED read.
 
-Every statement is sent to both nodes, and every answer is compared: the error, or the columns with their types and the rows.
-docs/differences.md names what differs on purpose: Cassandra keeps the rows of dropped masks, so that no statement here reads
-them, and it does not accept an apostrophe in a mask's argument.
+Every statement is sent to both nodes, and every answer is compared: the error, or the columns with their types and the
+rows. docs/differences.md names what differs on purpose: Cassandra keeps the rows of dropped masks, so that no statement
+here reads them, and it does not accept an apostrophe in a mask's argument.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """Where roles connect to and from: `CassandraNetworkAuthorizer`, and `CassandraCIDRAuthorizer` in both modes.
 
-Both nodes start with the same groups of addresses and the same configuration. Statements about places are compared, and what the
-tables have after them; then roles log in and send statements, as text and prepared, from several addresses, while their places
-change, they lose LOGIN, and they are dropped and made again.
+Both nodes start with the same groups of addresses and the same configuration. Statements about places are compared, and
+what the tables have after them; then roles log in and send statements, as text and prepared, from several addresses,
+while their places change, they lose LOGIN, and they are dropped and made again.
 """
 
 import re

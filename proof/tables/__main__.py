@@ -1,11 +1,13 @@
-"""Fills Espalier, flushes, and gives its SSTables to Cassandra: import with extended verification, sstabledump, sstablemetadata,
-sstableloader, same answers, and the same again once Cassandra has compacted them.
+"""Fills Espalier, flushes, and gives its SSTables to Cassandra: import with extended verification, sstabledump,
+sstablemetadata, sstableloader, same answers, and the same again once Cassandra has compacted them.
 
-Two kinds of tables: those of workload.py, and those that random histories (proof/differential) leave behind, with compressors and filters
-in turn (layouts.py); every other of these from a node whose row indexes have every row (column_index_size 0). sstabledump and
-`espalier sstable dump` say the same of them. A snapshot is restored by Cassandra, with the table that its schema.cql makes.
+Two kinds of tables: those of workload.py, and those that random histories (proof/differential) leave behind, with
+compressors and filters in turn (layouts.py); every other of these from a node whose row indexes have every row
+(column_index_size 0). sstabledump and `espalier sstable dump` say the same of them. A snapshot is restored by
+Cassandra, with the table that its schema.cql makes.
 
-usage: python -m proof.tables [--seed 1] [--histories 12] [--self]        (--self: Cassandra's tables, which proves this program)
+usage: python -m proof.tables [--seed 1] [--histories 12] [--self]
+       (--self: Cassandra's tables, which proves this program)
 """
 
 import argparse
@@ -183,8 +185,8 @@ def described(text: str) -> dict[str, str]:
 
 
 def prove_restoring(proof: Proof, name: str) -> None:
-    """Cassandra makes the table of a snapshot's schema.cql and imports its SSTables; of that table it writes the same schema.cql,
-    but for the order of columns that were dropped, which is one of hashes."""
+    """Cassandra makes the table of a snapshot's schema.cql and imports its SSTables; of that table it writes the same
+    schema.cql, but for the order of columns that were dropped, which is one of hashes."""
     files = proof.subject.snapshot(workload.KEYSPACE, name)
     schema = files[0].with_name("schema.cql").read_text()
     statements = [statement for statement in schema.split(";\n") if statement]
@@ -203,7 +205,8 @@ def prove_restoring(proof: Proof, name: str) -> None:
 
 
 def prove_streaming(proof: Proof) -> None:
-    """Cassandra's loader opens our SSTables, cuts them by token ranges and streams them; what the node got is verified and read."""
+    """Cassandra's loader opens our SSTables, cuts them by token ranges and streams them; what the
+    node got is verified and read."""
     table = next(table for table in workload.TABLES if table.name == STREAMED)
     copies = proof.copy(workload.KEYSPACE, table.name, proof.subject.snapshot(workload.KEYSPACE, table.name))
     workload.accepted(proof.connections[0].query(f"TRUNCATE {workload.KEYSPACE}.{table.name}"))

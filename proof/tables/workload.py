@@ -1,4 +1,5 @@
-"""Tables that fill every component: all compressors, row indexes of many blocks, tombstones of every kind, many columns."""
+"""Tables that fill every component: all compressors, row indexes of many blocks, tombstones
+of every kind, many columns."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -198,7 +198,7 @@ class Suspecting(unittest.TestCase):
         def day(value, column=floor):
             return [typed("date", bytes.fromhex(value), name=column)]
         for cql, theirs, ours, said in (
-                ("SELECT floor(d, 1mo, 1) FROM t", "8015f37b", "80000017", name),           # 24 January 1970, of a 24 June
+                ("SELECT floor(d, 1mo, 1) FROM t", "8015f37b", "80000017", name),       # 24 January 1970, of a 24 June
                 ("SELECT floor(d, 1mo, 1) FROM t", "8015f37b", "80000016", None),
                 ("SELECT floor(d, 1mo, '1600-01-24') FROM t", "8015f37b", "80000017", None),
                 ("SELECT floor(d, 1mo, '1500-01-24') FROM t", "8015f37b", "80000017", name),

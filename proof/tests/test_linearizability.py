@@ -194,7 +194,8 @@ def random_history(rng: Random, is_unique: bool) -> list[Operation]:
 
 
 def real_history(rng: Random, count: int, clients: int, unknown: float = 0.001, is_unique: bool = False) -> list[Operation]:
-    """A history of a real register, with few values so that orders are ambiguous, or with a new value for each write."""
+    """A history of a real register, with few values so that orders are ambiguous, or
+    with a new value for each write."""
     free, state, operations = [0] * clients, 0, []
     for moment in range(10, 10 * (count + 1), 10):
         client = min(range(clients), key=lambda client: free[client])

@@ -1,9 +1,9 @@
-"""Live Cassandra writes and drains, `espalier upgrade-from` adopts, the answers are the same; we write, count and compact, `espalier
-export` makes a directory, Cassandra starts from it, the answers are the same and it counts on. With the SSTable formats of a
-stock 5.0 node (nb), of one without compatibility (oa), and BTI (da); tables with everything in them, and those that random
-histories leave behind. Of Cassandra's files `espalier sstable` verifies all, dumps what sstabledump does, and imports those of
-the tables that we can make. Tables have indexes too: plain ones, SAI with changed text, SASI, and one of vectors. Roles that were
-adopted log in with their passwords, and have what they had.
+"""Live Cassandra writes and drains, `espalier upgrade-from` adopts, the answers are the same; we write, count and
+compact, `espalier export` makes a directory, Cassandra starts from it, the answers are the same and it counts on. With
+the SSTable formats of a stock 5.0 node (nb), of one without compatibility (oa), and BTI (da); tables with everything in
+them, and those that random histories leave behind. Of Cassandra's files `espalier sstable` verifies all, dumps what
+sstabledump does, and imports those of the tables that we can make. Tables have indexes too: plain ones, SAI with
+changed text, SASI, and one of vectors. Roles that were adopted log in with their passwords, and have what they had.
 
 usage: python -m proof.upgrade [--formats nb oa da] [--seed 1] [--histories 8] [--recorded]
 """
@@ -73,7 +73,8 @@ def prove(proof: Proof, sstable_format: str, options: argparse.Namespace) -> Non
 
 
 def adopt_and_export(proof: Proof, written: Written, sstable_format: str, target: Path) -> dict:
-    """We adopt what Cassandra has written, answer as it does, count on, compact, and export. Returns the last answers."""
+    """We adopt what Cassandra has written, answer as it does, count on, compact, and
+    export. Returns the last answers."""
     subject = Espalier.prepare(dynamic_data_masking_enabled="true", sasi_indexes_enabled="true")
     try:
         refuse(proof, subject, written)
@@ -134,7 +135,8 @@ def counts_in(cql: str) -> bool:
 
 
 def import_all(proof: Proof, directory: Path, sstable_format: str, expected: dict) -> None:
-    """A node of ours with the same schema takes over Cassandra's SSTables, of two tables while it runs, of the others while it does not."""
+    """A node of ours with the same schema takes over Cassandra's SSTables, of two tables while it runs, of
+    the others while it does not."""
     with Espalier.start(dynamic_data_masking_enabled="true", sasi_indexes_enabled="true") as node:
         with Connection(node.host, node.port) as connection:
             for cql in [*(cql for cql in SCHEMA if not counts_in(cql)), "ALTER TABLE up.wide DROP w"]:
@@ -154,7 +156,8 @@ def import_all(proof: Proof, directory: Path, sstable_format: str, expected: dic
 
 
 def count_on(proof: Proof, name: str, node) -> None:
-    """Adds to counters that were not deleted: each has what it had before and what was added, all others have what they had."""
+    """Adds to counters that were not deleted: each has what it had before and what was added,
+    all others have what they had."""
     numbers = [c for c in range(0, 60, 4) if c % 5 != 3]
     with Connection(node.host, node.port) as connection:
         expected = totals(connection)

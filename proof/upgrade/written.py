@@ -1,8 +1,8 @@
-"""What Cassandra writes before it is upgraded: tables with everything in them and tables that random histories leave behind, and the
-answers to all reads of them.
+"""What Cassandra writes before it is upgraded: tables with everything in them and tables that random histories leave
+behind, and the answers to all reads of them.
 
-That is the same in every run, so it is kept for some hours in `.cache/oracle`: the drained node, a copy from before the drain, and
-the answers.
+That is the same in every run, so it is kept for some hours in `.cache/oracle`: the drained node, a copy from
+before the drain, and the answers.
 """
 
 import pickle

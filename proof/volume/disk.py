@@ -1,8 +1,8 @@
 """What is on the disk now, and what a power cut would leave of it.
 
-The rules are blockio's: a name is durable once its directory was synced, bytes once their file was (or at once, when written with
-O_DSYNC); until then a power cut keeps, drops or tears each write independently of others, at sectors of 512 bytes, and keeps or drops each change of
-names. Not thread-safe: `mount.py` holds a lock.
+The rules are blockio's: a name is durable once its directory was synced, bytes once their file was (or at once, when
+written with O_DSYNC); until then a power cut keeps, drops or tears each write independently of others, at sectors of
+512 bytes, and keeps or drops each change of names. Not thread-safe: `mount.py` holds a lock.
 """
 
 import errno
@@ -22,12 +22,13 @@ class Node:
     mode: int
     now: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
-    pending: list[tuple] = field(default_factory=list)          # ("write", offset, bytes) or ("length", n), since the last sync
+    pending: list[tuple] = field(default_factory=list)  # ("write", offset, bytes) or ("length", n), since the last sync
     names: dict[str, "Node"] = field(default_factory=dict)      # of a directory
     durable_names: dict[str, "Node"] = field(default_factory=dict)
     links: int = 1
     lookups: int = 0                                            # references that the kernel has
-    synced_by: set[int] = field(default_factory=set)            # threads whose write with O_DSYNC the kernel may follow with a sync
+    # Threads whose write with O_DSYNC the kernel may follow with a sync.
+    synced_by: set[int] = field(default_factory=set)
 
     @property
     def is_directory(self) -> bool:
@@ -162,7 +163,8 @@ class Disk:
         self.change([(directory, name, node)])
 
     def forget(self, number: int, lookups: int) -> None:
-        """Records that the kernel dropped this many references. A file without references and without a name is deleted."""
+        """Records that the kernel dropped this many references. A file without references
+        and without a name is deleted."""
         node = self.nodes.get(number)
         if node is not None:
             node.lookups -= lookups
@@ -200,8 +202,8 @@ class Disk:
         self.changes = [changes for changes in self.changes if not any(changes is done for done in flushed)]
 
     def after_process_death(self) -> "Disk":
-        """The disk that the next process finds: the page cache outlives the one that was killed, and nothing is more durable than before.
-        References of the kernel went with the mount."""
+        """The disk that the next process finds: the page cache outlives the one that was killed, and nothing is more
+        durable than before. References of the kernel went with the mount."""
         for number, node in list(self.nodes.items()):
             node.lookups = 0
             node.synced_by.clear()

@@ -1,7 +1,8 @@
 """A disk in memory as a file system: the kernel's FUSE protocol, version 7.31, spoken over /dev/fuse without a library.
 
-`Mount` serves it from threads of this process, which must not touch the mounted directory itself other than through other
-processes or threads. Faults are set on it while it runs: operations of chosen files fail, stall, or the power is cut.
+`Mount` serves it from threads of this process, which must not touch the mounted directory itself other
+than through other processes or threads. Faults are set on it while it runs: operations of chosen files
+fail, stall, or the power is cut.
 """
 
 import ctypes
@@ -34,8 +35,8 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def in_own_namespace(module: str) -> str | None:
-    """Runs `python -m module` again where it may mount, and where mounts end with it. Without root, as root of a user namespace.
-    Returns there; or here, with the reason, if nothing can be mounted."""
+    """Runs `python -m module` again where it may mount, and where mounts end with it. Without root, as root of a user
+    namespace. Returns there; or here, with the reason, if nothing can be mounted."""
     if os.environ.get("PROOF_NAMESPACE") == "1":
         return None
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
@@ -50,8 +51,9 @@ def in_own_namespace(module: str) -> str | None:
 
 
 class Fault:
-    """What happens to operations on files whose path contains `part`: an error number, or None to stall until it is lifted. With `in_half` it happens
-    once: half of a write is carried out. Without an error number, the call then returns the shorter length."""
+    """What happens to operations on files whose path contains `part`: an error number, or None to stall until it
+    is lifted. With `in_half` it happens once: half of a write is carried out. Without an error number, the call
+    then returns the shorter length."""
 
     def __init__(self, part: str, operations: tuple[str, ...], error: int | None, skip: int = 0, behind: int = 0, in_half: bool = False):
         self.part, self.operations, self.error = part, operations, error
@@ -73,15 +75,16 @@ class Fault:
 
 
 def half_of(body: bytes) -> bytes:
-    """The first half of a write, in whole sectors, and at least one: a write of nothing is an error to the kernel, not a short one."""
+    """The first half of a write, in whole sectors, and at least one: a write of nothing is an error to
+    the kernel, not a short one."""
     whole = struct.unpack_from("<I", body, 16)[0]
     size = min(whole, max(SECTOR, whole // 2 // SECTOR * SECTOR))
     return body[:16] + struct.pack("<I", size) + body[20:40 + size]
 
 
 class Mount:
-    """A mounted disk; `close()` unmounts it and leaves the disk. With `short_writes` programs are told of short writes, and direct writes are carried
-    out one after the other."""
+    """A mounted disk; `close()` unmounts it and leaves the disk. With `short_writes` programs are told of short writes,
+    and direct writes are carried out one after the other."""
 
     def __init__(self, disk: Disk, directory: Path, short_writes: bool = False):
         self.disk, self.directory = disk, directory
@@ -142,8 +145,8 @@ class Mount:
         fault.lifted.set()
 
     def cut_power_after(self, operations: int) -> None:
-        """Lets this many operations that change or sync anything be done. The one after them is in flight when the power is cut. From then on
-        nothing is answered until `release`, so that no process can report it."""
+        """Lets this many operations that change or sync anything be done. The one after them is in flight when the
+        power is cut. From then on nothing is answered until `release`, so that no process can report it."""
         with self.lock:
             self.cut_at = self.operations + operations
 

@@ -1,7 +1,8 @@
 """Apache Cassandra with its own memtables, with ours, and with our engine: nodes that differ in nothing else.
 
-The best of Cassandra's own memtables and allocation types is found first. It then runs beside both modes of the plugin. Each size of the heap is a
-scenario of its own, because one takes half an hour; the first of them also measures what a buffered row takes, and durable writes.
+The best of Cassandra's own memtables and allocation types is found first. It then runs beside both modes of the plugin.
+Each size of the heap is a scenario of its own, because one takes half an hour; the first of them also measures what a
+buffered row takes, and durable writes.
 """
 
 import re
@@ -111,7 +112,8 @@ def with_heap(name: str, heap_mb: int, session: Session) -> Outcome:
 
 
 def run_floor(session: Session) -> Outcome:
-    """The cost of a write to a memtable that keeps nothing (DiscardingMemtable.java), beside the others: no memtable can save this cost."""
+    """The cost of a write to a memtable that keeps nothing (DiscardingMemtable.java), beside the others: no
+    memtable can save this cost."""
     plan = PLANS[session.length]
     outcome = Outcome("cassandra-floor", settings={
         "load": f"new partitions as in `cassandra`, {plan.partitions:,} in a round; a memtable that keeps nothing beside the stock trie and ours",
@@ -242,7 +244,8 @@ def gc(runs: list[load.Run]) -> float:
 
 
 def durable(plan: Plan, outcome: Outcome) -> None:
-    """Durable writes of the engine, beside those of Cassandra and beside writes that its periodic log does not wait for."""
+    """Durable writes of the engine, beside those of Cassandra and beside writes that its
+    periodic log does not wait for."""
     kinds = {"batch": (STOCK, {"sync": "batch"}), "periodic": (STOCK, {"sync": "periodic"}), STORAGE: (STORAGE, {"sync": "batch", "plugin": JAR})}
     with ExitStack() as nodes:
         systems = [System(name, nodes.enter_context(start(HEAP_MB, **settings)), KEYSPACE) for name, (_, settings) in kinds.items()]

@@ -1,7 +1,8 @@
-"""Rows of 10, 50 and 100 columns, plain and as a frozen UDT, after *Impacts of many columns in a Cassandra table*. A quarter of an hour, a third of it for filling.
+"""Rows of 10, 50 and 100 columns, plain and as a frozen UDT, after *Impacts of many columns in a Cassandra table*.
+A quarter of an hour, a third of it for filling.
 
-Reads are from memory first, and from tables after a flush. A read takes the newest 20 rows of a partition, every column listed or `*`;
-a write makes a new row. Half and half at a fixed rate shows what waiting costs."""
+Reads are from memory first, and from tables after a flush. A read takes the newest 20 rows of a partition, every column
+listed or `*`; a write makes a new row. Half and half at a fixed rate shows what waiting costs."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -224,7 +225,8 @@ def judge(outcome: Outcome, results: dict, held: list, rate: int) -> Outcome:
 
 
 def by_columns(title: str, unit: str, results: dict, what: str, figure) -> Plot:
-    """The article's plot: a figure over the number of columns, with one line for each system and each way to store a row."""
+    """The article's plot: a figure over the number of columns, with one line for each system
+    and each way to store a row."""
     series: dict[str, list] = {}
     for columns, size, udt in KINDS:
         for system, runs in results.get(f"{what}, {name_of((columns, size, udt))}", {}).items():

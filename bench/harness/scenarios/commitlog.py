@@ -1,6 +1,6 @@
-"""The cost of durability: the log alone beside the raw device, then over CQL, each server with its log off, periodic, in groups, in batches
-and (ours) each write by itself, Cassandra with both kinds of segments, for 1 to 256 clients and records of 100 B, 1 KB and 4 KB; and how
-soon a log is replayed."""
+"""The cost of durability: the log alone beside the raw device, then over CQL, each server with its log off, periodic,
+in groups, in batches and (ours) each write by itself, Cassandra with both kinds of segments, for 1 to 256 clients and
+records of 100 B, 1 KB and 4 KB; and how soon a log is replayed."""
 
 import re
 import shutil

@@ -1,8 +1,9 @@
-"""The tables and figures of *Optimized Durable Commitlog for Apache Cassandra Using CAPI-Flash*, as far as one disk allows: its settings
-also move log and data between devices, which is left out. Records are the paper's, 10 fields of 100 B, unless varied.
+"""The tables and figures of *Optimized Durable Commitlog for Apache Cassandra Using CAPI-Flash*, as far as one
+disk allows: its settings also move log and data between devices, which is left out. Records are the paper's, 10
+fields of 100 B, unless varied.
 
-Table I: every kind of log. Table II: windows of grouped writes. Figure 5: length of a field. Figure 6: number of fields; and without
-flushes. Figure 7: shares of reads, of partitions chosen by Zipf's law."""
+Table I: every kind of log. Table II: windows of grouped writes. Figure 5: length of a field. Figure 6: number of
+fields; and without flushes. Figure 7: shares of reads, of partitions chosen by Zipf's law."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -172,7 +173,8 @@ def table_2(outcome: Outcome, plan: Plan) -> None:
 
 
 def without_flushes(outcome: Outcome, plan: Plan) -> None:
-    """New records all the time, into memtables that are flushed repeatedly, and into memtables that are never flushed."""
+    """New records all the time, into memtables that are flushed repeatedly, and into
+    memtables that are never flushed."""
     progress, shown = Progress("commitlog-paper, without flushes", 2 * len(plan.kinds_started)), []
     for kind in plan.kinds_started:
         for what, memtable_mb in (("flushing", 32), ("no flush", 2048)):

@@ -1,4 +1,5 @@
-"""INSERT … IF NOT EXISTS with durable writes: rows of their own for every client, one partition for all, and one row that all insert."""
+"""INSERT … IF NOT EXISTS with durable writes: rows of their own for every client, one partition for all,
+and one row that all insert."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""Increments of counters, with durable writes and with a periodic log; and of counters that are in SSTables alone, with and without our cache."""
+"""Increments of counters, with durable writes and with a periodic log; and of counters that are in SSTables
+alone, with and without our cache."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass

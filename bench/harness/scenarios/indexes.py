@@ -1,5 +1,6 @@
-"""Secondary indexes beside Cassandra's SAI and its legacy index: searches by value and by range, from memory and from tables; writes with and
-without indexes; the size of an index, and what it costs to build. What a search must find follows from the keys, and is checked."""
+"""Secondary indexes beside Cassandra's SAI and its legacy index: searches by value and by range, from memory and from
+tables; writes with and without indexes; the size of an index, and what it costs to build. What a search must find
+follows from the keys, and is checked."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,10 @@
-"""Overwrites of a table in memory, after the appendix of *DataStax Enterprise 4.0 In-Memory Option*: few partitions, overwritten and read 3:1
-in steps co-prime with their number; beside the same table on disk, and Cassandra's with LeveledCompactionStrategy. A start that loads a table of
-1 GiB. And fifty million overwrites in process, from the first to the last. Ten minutes.
+"""Overwrites of a table in memory, after the appendix of *DataStax Enterprise 4.0 In-Memory Option*: few partitions,
+overwritten and read 3:1 in steps co-prime with their number; beside the same table on disk, and Cassandra's with
+LeveledCompactionStrategy. A start that loads a table of 1 GiB. And fifty million overwrites in process, from the
+first to the last. Ten minutes.
 
-p99 is compared with Cassandra's at a rate that both hold: at full load with so few requests in flight, the client determines it."""
+p99 is compared with Cassandra's at a rate that both hold: at full load with so few requests in
+flight, the client determines it."""
 
 import shutil
 from dataclasses import dataclass

@@ -1,8 +1,9 @@
-"""The page-cache-exhausted test of *DataStax Enterprise 4.0 In-Memory Option*: point reads of a table in memory beside the same table on disk, in
-many SSTables, on a node whose memory a control group limits so far that neither it nor the page cache holds more than a small part. Four minutes.
+"""The page-cache-exhausted test of *DataStax Enterprise 4.0 In-Memory Option*: point reads of a table in memory beside
+the same table on disk, in many SSTables, on a node whose memory a control group limits so far that neither it nor the
+page cache holds more than a small part. Four minutes.
 
-One table is overwritten whole: a read ends at the newest SSTable that has the row. The other's fields were written one by one: a read meets as
-many SSTables as the row has fields."""
+One table is overwritten whole: a read ends at the newest SSTable that has the row. The other's fields were written one
+by one: a read meets as many SSTables as the row has fields."""
 
 from contextlib import ExitStack
 

@@ -1,4 +1,5 @@
-"""Latency at a fixed rate that both can hold: the one at which Cassandra uses 70 % of its cores. Open loop, intended starts."""
+"""Latency at a fixed rate that both can hold: the one at which Cassandra uses 70 % of its
+cores. Open loop, intended starts."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -92,7 +93,8 @@ def steady_rate(system: System, plan: Plan, reads: int) -> int:
 
 
 def held_rate(system: System, plan: Plan, reads: int, rate: int) -> int:
-    """The rate, or a lower one if it is not held: at full load more requests are served at a time, and each costs less."""
+    """The rate, or a lower one if it is not held: at full load more requests are served at
+    a time, and each costs less."""
     run = load.run(system.node, KEYSPACE, tables.uniform("kv", plan.partitions), seed=19, reads_percent=reads, in_flight=IN_FLIGHT_MAX, rate=rate,
                    warmup_seconds=1, seconds=plan.rate_seconds)
     less = rate * 9 // 10 // 100 * 100

@@ -83,7 +83,8 @@ def run(session: Session) -> Outcome:
 
 
 def flushes(node, rows: int) -> tuple[int, float, float, float]:
-    """How often a table is flushed while it is filled, rows per flush, the flushed tables' mean size in MiB, bytes per row on disk."""
+    """How often a table is flushed while it is filled, rows per flush, the flushed tables' mean size
+    in MiB, bytes per row on disk."""
     tables.make(node, KEYSPACE, {"kv": FLUSHED})
     tables.fill(node, KEYSPACE, "kv", rows)
     node.flush(KEYSPACE, "kv")

@@ -1,4 +1,5 @@
-"""The trie in process beside its peers: ordered maps in Rust, Cassandra's own trie and skip list in Java. Same keys, same questions."""
+"""The trie in process beside its peers: ordered maps in Rust, Cassandra's own trie and skip list in
+Java. Same keys, same questions."""
 
 import shutil
 from dataclasses import dataclass

@@ -106,8 +106,8 @@ def delete_between(node, name: str, rows: int) -> None:
 
 
 def beside_compaction(systems: list[System], sizes, progress: Progress, throughput: float) -> dict:
-    """Point reads in an open loop at one rate for all: alone, while another process computes (what a busy machine costs by itself), and
-    while another table is compacted again and again."""
+    """Point reads in an open loop at one rate for all: alone, while another process computes (what a busy machine costs
+    by itself), and while another table is compacted again and again."""
     results = {}
     for what in ("reads alone", "reads beside a busy process", "reads beside compaction"):
         def one(system: System, number: int, what=what) -> load.Run:

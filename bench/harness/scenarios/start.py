@@ -60,7 +60,8 @@ def run(session: Session) -> Outcome:
 
 
 def start_with_a_log(node, rows: int) -> float:
-    """Seconds to the first answer after kill -9. Both servers flush the records that they replay, so that a second start without new writes replays nothing."""
+    """Seconds to the first answer after kill -9. Both servers flush the records that they replay, so that a second
+    start without new writes replays nothing."""
     tables.fill(node, KEYSPACE, "kv", rows, VALUE_BYTES, first=rows)
     time.sleep(1)
     seconds = restart(node, f"SELECT key FROM {KEYSPACE}.kv LIMIT 1")

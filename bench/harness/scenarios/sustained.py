@@ -69,8 +69,8 @@ def run(session: Session) -> Outcome:
 
 
 def better_settings(plan: Plan) -> tuple[dict, list[list]]:
-    """The better settings of Cassandra, by their throughput of new partitions, and the figures of both. The whole load with both would take half as
-    long again."""
+    """The better settings of Cassandra, by their throughput of new partitions, and the figures of both. The whole load
+    with both would take half as long again."""
     if not plan.tried:
         return {}, []
     choices, tries = {"cassandra": {}, **plan.tried}, []
@@ -84,8 +84,8 @@ def better_settings(plan: Plan) -> tuple[dict, list[list]]:
 
 
 def check_oldest(system: System, plan: Plan) -> None:
-    """What every run wrote is read back at its end; what the first wrote has been flushed and merged since. Which operations were writes was drawn:
-    each worker has nine tenths of its partitions for certain."""
+    """What every run wrote is read back at its end; what the first wrote has been flushed and merged since. Which
+    operations were writes was drawn: each worker has nine tenths of its partitions for certain."""
     partitions = next(iter(plan.partitions.values()))
     load.run(system.node, KEYSPACE, tables.uniform("kv", partitions * 9 // 10), seed=8, reads_percent=100, operations=CHECKED_READS)
 

@@ -1,4 +1,5 @@
-"""Unthrottled load on small partitions: writes, reads from the memtable, half and half, and the paper's inserts with recent reads."""
+"""Unthrottled load on small partitions: writes, reads from the memtable, half and half, and the
+paper's inserts with recent reads."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,8 +24,8 @@ ECHO_ROUNDS, ECHO_SECONDS = 3, 2
 
 @dataclass(frozen=True)
 class Phase:
-    """Loads that are measured on the same servers: the pair, and further Cassandras, by name and settings. The latter end with the phase, because
-    many machines have too little memory for a third Cassandra."""
+    """Loads that are measured on the same servers: the pair, and further Cassandras, by name and settings. The latter
+    end with the phase, because many machines have too little memory for a third Cassandra."""
 
     loads: list
     others: dict[str, dict]

@@ -1,4 +1,5 @@
-"""The processor time of an operation over TLS, beside that of the same operation over plain connections of the same server."""
+"""The processor time of an operation over TLS, beside that of the same operation over plain
+connections of the same server."""
 
 import os
 import shutil

@@ -1,8 +1,9 @@
-"""Indexes of vectors beside Cassandra's SAI: the cost of a build and of a search for the ten nearest, and how many of them a search finds, from
-tables and from memory, and after changes, flushes, merges and a start. The true nearest are found by comparing all vectors.
+"""Indexes of vectors beside Cassandra's SAI: the cost of a build and of a search for the ten nearest, and how many of
+them a search finds, from tables and from memory, and after changes, flushes, merges and a start. The true nearest are
+found by comparing all vectors.
 
-The scenario `vectors` has 128 dimensions, and `vectors-wide` has 768. In full length the latter is measured without Cassandra, whose builds
-take too long: one of 128 dimensions took 22 minutes on a busy machine."""
+The scenario `vectors` has 128 dimensions, and `vectors-wide` has 768. In full length the latter is measured without
+Cassandra, whose builds take too long: one of 128 dimensions took 22 minutes on a busy machine."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -110,7 +111,8 @@ def index_of(name: str) -> str:
 
 
 def prepare(system: System, vectors: Set, progress: Progress) -> list[float]:
-    """Writes the vectors and builds their index: processor seconds, seconds, and bytes per vector. A second table stays in memory."""
+    """Writes the vectors and builds their index: processor seconds, seconds, and bytes per vector.
+    A second table stays in memory."""
     node = system.node
     tables.make(node, KEYSPACE, {})
     servers.execute(node, make(node, "built", vectors.dimension), make(node, "fresh", vectors.dimension), index_of("fresh"))
@@ -139,7 +141,8 @@ def search(system: System, name: str, vectors: Set, rows: int, limit: int = LIMI
 
 
 def searched(systems: list[System], vectors: Set, plan: Plan, progress: Progress) -> dict[str, dict[str, list[load.Run]]]:
-    """Searches with LIMIT 10 in tables and in memory; in tables also with the limit at which Cassandra finds as many."""
+    """Searches with LIMIT 10 in tables and in memory; in tables also with the limit at
+    which Cassandra finds as many."""
     results = {}
     for place, name, rows in (("tables", "built", vectors.rows), ("memory", "fresh", vectors.in_memory)):
         def one(system: System, round_number: int) -> load.Run:
@@ -157,7 +160,8 @@ def searched(systems: list[System], vectors: Set, plan: Plan, progress: Progress
 
 
 def equal_limit(system: System, vectors: Set, wanted: float, plan: Plan) -> int:
-    """The least limit with which a system finds as many of the ten nearest as wanted; the last one if none is enough."""
+    """The least limit with which a system finds as many of the ten nearest as wanted;
+    the last one if none is enough."""
     for limit in LIMITS[:-1]:
         if recall([search(system, "built", vectors, vectors.rows, limit=limit, operations=plan.checked)]) >= wanted - EQUAL_RECALL:
             return limit

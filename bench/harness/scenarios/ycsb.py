@@ -1,4 +1,5 @@
-"""YCSB A to F: YCSB's own core workloads through the Java driver 4 and protocol 5, every value that is read verified by YCSB."""
+"""YCSB A to F: YCSB's own core workloads through the Java driver 4 and protocol 5, every value
+that is read verified by YCSB."""
 
 import re
 import subprocess
@@ -51,7 +52,8 @@ PLANS = {
 
 @dataclass
 class Measured:
-    """One run: operations per second, the server's processor time per operation, latencies of the commonest operation, microseconds."""
+    """One run: operations per second, the server's processor time per operation, latencies of the
+    commonest operation, microseconds."""
 
     throughput: float
     cpu_micros: float

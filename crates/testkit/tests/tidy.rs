@@ -2,6 +2,8 @@
 //!
 //! The rules read the source tree as text, so they need nothing but the checkout.
 
+#[path = "tidy/comments.rs"]
+mod comments;
 #[path = "tidy/cycles.rs"]
 mod cycles;
 
@@ -288,21 +290,6 @@ fn lines_are_at_most_120_columns_wide() {
             if line.chars().count() > WIDTH_MAX && !is_text(line) {
                 broken.push(format!("{}:{}", shown(&path), number + 1));
             }
-        }
-    }
-    assert_none(broken);
-}
-
-#[test]
-fn comments_of_the_plugin_are_at_most_120_columns_wide() {
-    let is_comment = |line: &str| ["//", "/*", "*"].iter().any(|start| line.trim_start().starts_with(start));
-    let mut broken = Vec::new();
-    for folder in ["java", "proof/plugin"] {
-        for path in files_below(&root().join(folder), &["java"]) {
-            let wide = |line: &str| is_comment(line) && line.chars().count() > WIDTH_MAX;
-            let text = read(&path);
-            let lines = text.lines().enumerate().filter(|(_, line)| wide(line));
-            broken.extend(lines.map(|(number, _)| format!("{}:{}", shown(&path), number + 1)));
         }
     }
     assert_none(broken);

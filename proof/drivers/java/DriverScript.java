@@ -218,7 +218,7 @@ public class DriverScript
         session.execute(SimpleStatement.newInstance("INSERT INTO wide (p, c, v) VALUES (:p, :c, :v)", Map.of("p", 1, "c", 2, "v", "two")));
         PreparedStatement insert = session.prepare("INSERT INTO wide (p, c, s, v) VALUES (?, ?, ?, ?)");
         if (!"V3".equals(version))
-            session.execute(insert.boundStatementBuilder().setInt("p", 1).setInt("c", 2).build());      // s and v stay unset
+            session.execute(insert.boundStatementBuilder().setInt("p", 1).setInt("c", 2).build()); // s and v stay unset
         session.execute(BatchStatement.newInstance(DefaultBatchType.LOGGED, insert.bind(1, 4, "static", "four"),
                                                    SimpleStatement.newInstance("DELETE FROM wide WHERE p = 1 AND c = 1")));
         List<String> rows = new ArrayList<>();

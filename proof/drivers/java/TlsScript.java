@@ -20,7 +20,10 @@ import com.datastax.oss.driver.api.core.config.DriverConfigLoader;
 import com.datastax.oss.driver.api.core.cql.PreparedStatement;
 import com.datastax.oss.driver.api.core.ssl.ProgrammaticSslEngineFactory;
 
-/** Values over TLS, written and read by a client with a certificate or a password. A client without its login is refused. */
+/**
+ * Values over TLS, written and read by a client with a certificate or a password. A client without its login is
+ * refused.
+ */
 class TlsScript
 {
     private static final char[] PASSWORD = "secret".toCharArray();

@@ -113,7 +113,9 @@ final class RingCommands
             throw new IllegalStateException("repair of " + keyspace + ": " + status);
     }
 
-    /** Writes the rows of a durable memtable to SSTables, as for a stream or a repair. Returns the names of the files. */
+    /**
+     * Writes the rows of a durable memtable to SSTables, as for a stream or a repair. Returns the names of the files.
+     */
     private static String writeRanges(ColumnFamilyStore store)
     {
         Token least = store.getPartitioner().getMinimumToken();

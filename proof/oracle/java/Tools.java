@@ -8,10 +8,11 @@ import java.security.Permission;
 import java.util.Arrays;
 
 /**
- * Runs Cassandra's standalone tools one after another in one JVM, because the start of a JVM costs more than most of their work.
+ * Runs Cassandra's standalone tools one after another in one JVM, because the start of a JVM costs more than most of
+ * their work.
  *
- * A line on standard input is the tool's class and its arguments, separated by tabs. The answer is a line with the tool's status and
- * the sizes of its standard output and standard error in bytes, and then these bytes.
+ * A line on standard input is the tool's class and its arguments, separated by tabs. The answer is a line with the
+ * tool's status and the sizes of its standard output and standard error in bytes, and then these bytes.
  */
 public class Tools
 {
@@ -38,7 +39,10 @@ public class Tools
         Runtime.getRuntime().halt(0);
     }
 
-    /** Runs a tool. Returns the status with which it wants to end the JVM first; a later one follows from catching the first. */
+    /**
+     * Runs a tool. Returns the status with which it wants to end the JVM first; a later one follows from catching the
+     * first.
+     */
     private static int run(ExitStatus exit, String tool, String[] arguments)
     {
         exit.status = null;
