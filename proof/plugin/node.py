@@ -195,7 +195,8 @@ def rows(connection: Connection, read: str, consistency: int = ONE):
 
 
 def add_a_custom_type(proof: Proof) -> None:
-    """ALTER TABLE adds a column of a type that our memtables do not have. From now on, `compare` reads the rows that the table has."""
+    """ALTER TABLE adds a column of a type that our memtables do not have. From now on, `compare` reads the rows that
+    the table has."""
     with Connection(proof.node.host, proof.node.port) as connection:
         for statement in ("CREATE TABLE {ks}.grown (k int PRIMARY KEY, v int) WITH memtable = '{memtable}'",
                           "INSERT INTO {ks}.grown (k, v) VALUES (1, 2) USING TIMESTAMP 1",

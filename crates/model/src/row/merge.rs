@@ -287,8 +287,8 @@ impl RowMerger {
     }
 }
 
-/// The cell with the first path among the next cells of up to [`VERSIONS_AT_ONCE`] versions, reconciled, and the bits of
-/// the versions that have this path.
+/// The cell with the first path among the next cells of up to [`VERSIONS_AT_ONCE`] versions, reconciled, and the bits
+/// of the versions that have this path.
 fn first_cell<'a>(ty: &CqlType, heads: &[Option<Cell<'a>>]) -> Option<(Cell<'a>, u8)> {
     let mut first: Option<(Cell<'a>, u8)> = None;
     for (number, head) in heads.iter().enumerate() {

@@ -165,8 +165,8 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     }
 
     /**
-     * Whether Cassandra may be replaying its log, which may have writes from before an index, and refused ones. If one of
-     * them failed, the node would not start, and the index could not be dropped.
+     * Whether Cassandra may be replaying its log, which may have writes from before an index, and refused ones. If one
+     * of them failed, the node would not start, and the index could not be dropped.
      */
     private static boolean isReplay()
     {
