@@ -190,14 +190,25 @@ def replay_refused_writes(proof: StorageProof) -> None:
         proof.takes_no_writes(connection, "secondary indexes")
         answer = connection.query("INSERT INTO stored.grown (k, c) VALUES (1, 0x00000000000000000000000000000001)")
         proof.check("a value of a custom type is refused", isinstance(answer, Error), str(answer))
+    configure_directory_around(proof.node)
     proof.crash()
     with Connection(proof.node.host, proof.node.port) as connection:
+        proof.refusal("CREATE TABLE stored.refused (k int PRIMARY KEY) WITH memtable = 'espalier_around'", "a directory of Cassandra's")
         proof.alter(connection, "DROP INDEX stored.refused")
         proof.takes_writes(connection, "after a start")
         proof.alter(connection, "DROP TABLE stored.leaving")
         proof.both(connection, "ALTER TABLE {ks}.grown DROP c")
         proof.both(connection, "INSERT INTO {ks}.grown (k, v) VALUES (3, 4) USING TIMESTAMP 1")
     proof.compare("after a start with refused writes in Cassandra's log")
+
+
+def configure_directory_around(node: Cassandra) -> None:
+    """From its next start on, the node has a configuration of memtables whose directory has Cassandra's in it."""
+    configuration = node.directory / "cassandra.yaml"
+    text, following = configuration.read_text(), "    espalier_relative:\n"
+    added = f"    espalier_around:\n      class_name: EspalierMemtable\n      parameters:\n        mode: storage\n        directory: {node.directory}\n"
+    assert following in text, "the plugin's configurations have other names"
+    configuration.write_text(text.replace(following, added + following))
 
 
 def keep_out(proof: StorageProof, connection: Connection) -> None:

@@ -1,6 +1,9 @@
 package espalier.cassandra;
 
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 
@@ -49,6 +52,7 @@ final class StorageSettings
             Path path = Path.of(directory);
             if (!path.isAbsolute())
                 throw new ConfigurationException("EspalierMemtable: directory must be an absolute path, not '" + directory + "'");
+            refuseDirectoriesOfCassandra(path);
             long memtableBytes = bytes(options.remove(SPACE), "512MiB");
             // The engine has a cache of its own in place of Cassandra's, which is as large by default.
             long cacheBytes = bytes(options.remove(CACHE), DatabaseDescriptor.getFileCacheSizeInMiB() + "MiB");
@@ -57,6 +61,26 @@ final class StorageSettings
         catch (IllegalArgumentException invalid)
         {
             throw new ConfigurationException("EspalierMemtable: " + invalid.getMessage());
+        }
+    }
+
+    /** The engine names its directories and files as Cassandra does, and would take Cassandra's for its own. */
+    private static void refuseDirectoriesOfCassandra(Path directory)
+    {
+        // Offline tools open no engine.
+        if (!DatabaseDescriptor.isDaemonInitialized())
+            return;
+        List<String> ofCassandra = new ArrayList<>(Arrays.asList(DatabaseDescriptor.getAllDataFileLocations()));
+        ofCassandra.add(DatabaseDescriptor.getCommitLogLocation());
+        ofCassandra.add(DatabaseDescriptor.getSavedCachesLocation());
+        ofCassandra.add(DatabaseDescriptor.getHintsDirectory().path());
+        Path ours = directory.normalize();
+        for (String name : ofCassandra)
+        {
+            Path theirs = Path.of(name).toAbsolutePath().normalize();
+            if (theirs.startsWith(ours) || ours.startsWith(theirs))
+                throw new ConfigurationException("EspalierMemtable: directory must not contain a directory of Cassandra's or lie in one: '" + directory
+                                                 + "' and '" + name + "'");
         }
     }
 
