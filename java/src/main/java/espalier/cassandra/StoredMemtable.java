@@ -166,11 +166,12 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
 
     /**
      * Whether Cassandra may be replaying its log, which may have writes from before an index, and refused ones. If one
-     * of them failed, the node would not start, and the index could not be dropped.
+     * of them failed, the node would not start, and the index could not be dropped. Other nodes send writes to a node
+     * that gossips, which begins after its replay.
      */
     private static boolean isReplay()
     {
-        return !StorageService.instance.isDaemonSetupCompleted();
+        return !StorageService.instance.isGossipActive();
     }
 
     /** A replay passes over a write that was refused. */
