@@ -2,9 +2,11 @@
 what servers keep in memory."""
 
 import os
+import random
 import shutil
 import socket
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,18 +25,25 @@ def espalier_binary() -> Path:
     return Path(os.environ.get("ESPALIER_BIN", ROOT / "target" / "release" / "espalier"))
 
 
-def free_ports(count: int) -> list[int]:
-    """Free ports. All are bound until the last is known, so that they differ."""
-    sockets = []
-    try:
-        for _ in range(count):
-            held = socket.socket()
-            held.bind(("127.0.0.1", 0))
-            sockets.append(held)
-        return [held.getsockname()[1] for held in sockets]
-    finally:
-        for held in sockets:
-            held.close()
+def free_ports(count: int, hosts: Sequence[str] = ("127.0.0.1",)) -> list[int]:
+    """Ports that are free at all of these addresses. Systems give higher ones to the connections of clients, so none
+    takes a port before its server listens, or while that is down."""
+    found: list[int] = []
+    for port in random.sample(range(10_000, 32_000), 1000):
+        if all(is_free(host, port) for host in hosts):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise RuntimeError("there are no free ports")
+
+
+def is_free(host: str, port: int) -> bool:
+    with socket.socket() as held:
+        try:
+            held.bind((host, port))
+        except OSError:
+            return False
+        return True
 
 
 def run_directory(name: str, in_memory: bool = False) -> Path:

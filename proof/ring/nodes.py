@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -55,27 +54,6 @@ class Ports:
     native: int
     storage: int
     ssl: int
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free at every address of a ring. No client's connection takes them while a node is down, because
-    systems give those higher ones."""
-    found: list[int] = []
-    for port in range(17_000 + os.getpid() % 1000 * 10, 32_000):
-        if all(is_free(f"127.0.0.{number}", port) for number in range(1, NODES_MAX + 1)):
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise RuntimeError("there are no free ports")
-
-
-def is_free(host: str, port: int) -> bool:
-    with socket.socket() as held:
-        try:
-            held.bind((host, port))
-        except OSError:
-            return False
-        return True
 
 
 @dataclass(frozen=True)
@@ -189,7 +167,8 @@ class Ring:
 
     def __init__(self, plugin: Plugin):
         self.plugin = plugin
-        native, storage, ssl, *self.jmx_ports = free_ports(3 + NODES_MAX)
+        hosts = [f"127.0.0.{number}" for number in range(1, NODES_MAX + 1)]
+        native, storage, ssl, *self.jmx_ports = places.free_ports(3 + NODES_MAX, hosts)
         self.ports = Ports(native, storage, ssl)
         self.nodes: list[Node] = []
         self.is_kept = False

@@ -4,7 +4,7 @@ use testkit::TemporaryDirectory;
 
 use crate::node::{Node, espalier, failure, run};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -52,14 +52,15 @@ fn a_node_with_a_deep_data_directory_can_be_controlled() {
 /// Scripts wait for the port and then send a command.
 #[test]
 fn a_node_whose_port_is_open_can_be_controlled() {
+    // Only this process uses this address, so only its node can answer there.
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let address = SocketAddr::from(([127, 64 | high, middle, low], 19042));
     let directory = TemporaryDirectory::create();
     let data = directory.join("data");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let command = espalier(&["serve", "--data", data.to_str().unwrap(), "--port", &port.to_string()]);
+    let (ip, port) = (address.ip().to_string(), address.port().to_string());
+    let command = espalier(&["serve", "--data", data.to_str().unwrap(), "--listen", &ip, "--port", &port]);
     let waiting = std::thread::spawn(move || {
-        // A port without a listener may be chosen for the connecting end, which is then connected to itself.
-        let is_to_node = |stream: TcpStream| stream.local_addr().unwrap() != stream.peer_addr().unwrap();
-        while !TcpStream::connect(("127.0.0.1", port)).is_ok_and(is_to_node) {
+        while TcpStream::connect(address).is_err() {
             std::thread::yield_now();
         }
         data.join("espalier.sock").exists()
