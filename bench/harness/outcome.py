@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Bar:
-    """A figure that an issue asks for. `wanted` is "<=" or ">=" with `limit`."""
+    """A figure with the limit that was set for it. `wanted` is "<=" or ">=" with `limit`."""
 
     name: str
     value: float

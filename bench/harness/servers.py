@@ -204,14 +204,14 @@ class Espalier(ProvedEspalier):
         """Uses the node's socket, as for Cassandra its pipe: starting a process would take processor time from
         the server under measurement."""
         keyspace, *tables = keyspace_and_table or (None,)
-        with socket.socket(socket.AF_UNIX) as steered:
+        with socket.socket(socket.AF_UNIX) as admin:
             directory = os.open(self.data, os.O_RDONLY)
             try:
-                steered.connect(f"/proc/self/fd/{directory}/espalier.sock")
+                admin.connect(f"/proc/self/fd/{directory}/espalier.sock")
             finally:
                 os.close(directory)
-            steered.sendall(json.dumps({"verb": "compact", "keyspace": keyspace, "tables": tables}).encode() + b"\n")
-            answer = json.loads(b"".join(iter(lambda: steered.recv(65536), b"")))
+            admin.sendall(json.dumps({"verb": "compact", "keyspace": keyspace, "tables": tables}).encode() + b"\n")
+            answer = json.loads(b"".join(iter(lambda: admin.recv(65536), b"")))
         if "ok" not in answer:
             raise RuntimeError(f"compact {' '.join(keyspace_and_table)}: {answer}")
 

@@ -22,7 +22,7 @@ import org.apache.cassandra.service.CassandraDaemon;
 import org.apache.cassandra.service.StorageService;
 
 /**
- * A Cassandra node that is steered through standard input, as the oracle's, with what benchmarks ask.
+ * A Cassandra node that is controlled through standard input, as the oracle's, with what benchmarks ask.
  *
  * One command per line, words separated by tabs; one answer line per command, "ok ..." or "error ...": flush KEYSPACE
  * TABLE, compact KEYSPACE TABLE, import KEYSPACE TABLE DIRECTORY, sstables KEYSPACE TABLE, lz4 FILE CHUNK_LENGTH
