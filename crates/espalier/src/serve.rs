@@ -169,7 +169,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     }
     tokio::select! {
         () = serve_until_stopped(server, &mut signals, failed) => {}
-        () = steered(admin.as_ref(), &node) => {}
+        () = serve_control_socket(admin.as_ref(), &node) => {}
     }
     drop(admin);
     let drained = if config.read_only { Ok(()) } else { drain(engine).await };
@@ -266,7 +266,7 @@ async fn expire_snapshots(engine: Arc<Engine>) {
 }
 
 /// Serves the node's socket, if there is one; never returns.
-async fn steered(admin: Option<&AdminSocket>, node: &Arc<NodeState>) {
+async fn serve_control_socket(admin: Option<&AdminSocket>, node: &Arc<NodeState>) {
     match admin {
         Some(admin) => admin.serve(node).await,
         None => std::future::pending().await,

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The output of a command on the node in `data`.
-pub fn steer(data: &Path, arguments: &[&str]) -> String {
+pub fn control(data: &Path, arguments: &[&str]) -> String {
     let mut all = vec![arguments[0], "--data", data.to_str().unwrap()];
     all.extend_from_slice(&arguments[1..]);
     let output = run(&all);
@@ -30,13 +30,13 @@ fn a_running_node_reports_its_status() {
     let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let node = Node::start(&data);
-    let status = steer(&data, &["status"]);
+    let status = control(&data, &["status"]);
     assert!(status.contains(&format!(": {}\n", node.address)), "{status}");
     assert!(status.contains("UN (up, normal)"), "{status}");
-    let stats = steer(&data, &["tablestats", "system", "local"]);
+    let stats = control(&data, &["tablestats", "system", "local"]);
     assert!(stats.contains("Keyspace : system\n\t\tTable: local\n\t\tSSTable count: "), "{stats}");
     assert!(stats.contains("\t\tAllMemtablesOffHeapDataSize: "), "{stats}");
-    let in_memory = steer(&data, &["inmemorystatus"]);
+    let in_memory = control(&data, &["inmemorystatus"]);
     assert!(in_memory.starts_with("Max Memory to Lock:") && in_memory.contains("Refused writes"), "{in_memory}");
 }
 
@@ -46,7 +46,7 @@ fn a_node_with_a_deep_data_directory_can_be_controlled() {
     let directory = TemporaryDirectory::create();
     let data = directory.join(["deep"; 40].join("/"));
     let _node = Node::start(&data);
-    assert!(steer(&data, &["status"]).contains("UN"));
+    assert!(control(&data, &["status"]).contains("UN"));
 }
 
 /// Scripts wait for the port and then send a command.
@@ -74,11 +74,11 @@ fn flushing_writes_tables() {
     let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let _node = Node::start(&data);
-    let sstables = || number(&steer(&data, &["tablestats", "system", "local"]), "SSTable count");
+    let sstables = || number(&control(&data, &["tablestats", "system", "local"]), "SSTable count");
     let before = sstables();
-    assert_eq!(steer(&data, &["flush", "system", "local"]), "");
+    assert_eq!(control(&data, &["flush", "system", "local"]), "");
     assert!(sstables() > before);
-    assert!(steer(&data, &["snapshot", "--tag", "s1", "system", "local"]).contains("s1"));
+    assert!(control(&data, &["snapshot", "--tag", "s1", "system", "local"]).contains("s1"));
 }
 
 #[test]
@@ -91,24 +91,24 @@ fn compactions_wait_until_they_are_enabled_and_are_counted() {
         "CREATE TABLE ks.t (k int PRIMARY KEY) \
          WITH compaction = {'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'N'}",
     );
-    assert_eq!(steer(&data, &["disableautocompaction", "ks", "t"]), "");
+    assert_eq!(control(&data, &["disableautocompaction", "ks", "t"]), "");
     for _ in 0..3 {
         node.query("INSERT INTO ks.t (k) VALUES (1)");
-        steer(&data, &["flush", "ks", "t"]);
+        control(&data, &["flush", "ks", "t"]);
     }
-    let sstables = || number(&steer(&data, &["tablestats", "ks", "t"]), "SSTable count");
+    let sstables = || number(&control(&data, &["tablestats", "ks", "t"]), "SSTable count");
     assert_eq!(sstables(), 3);
-    let before = steer(&data, &["compactionstats"]);
-    assert_eq!(steer(&data, &["enableautocompaction", "ks", "t"]), "");
+    let before = control(&data, &["compactionstats"]);
+    assert_eq!(control(&data, &["enableautocompaction", "ks", "t"]), "");
     // Waits as long as necessary: a failing test hangs.
-    while sstables() > 1 || number(&steer(&data, &["compactionstats"]), "pending tasks") > 0 {
+    while sstables() > 1 || number(&control(&data, &["compactionstats"]), "pending tasks") > 0 {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let after = steer(&data, &["compactionstats"]);
+    let after = control(&data, &["compactionstats"]);
     for name in ["compactions completed", "data compacted"] {
         assert!(number(&after, name) > number(&before, name), "{before}{after}");
     }
-    let status = steer(&data, &["status"]);
+    let status = control(&data, &["status"]);
     assert!(number(&status, "Compaction.CompletedTasks") >= number(&after, "compactions completed"), "{status}{after}");
     assert!(number(&status, "Compaction.BytesCompacted") >= number(&after, "data compacted"), "{status}{after}");
 }
@@ -131,8 +131,8 @@ fn a_drained_node_still_answers_and_stops_cleanly() {
     let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let node = Node::start(&data);
-    assert_eq!(steer(&data, &["drain"]), "");
-    assert!(steer(&data, &["status"]).contains(": DRAINED\n"));
+    assert_eq!(control(&data, &["drain"]), "");
+    assert!(control(&data, &["status"]).contains(": DRAINED\n"));
     node.signal("TERM");
     let (code, log) = node.end();
     assert_eq!(code, Some(0), "{log}");
@@ -163,18 +163,18 @@ fn large_partitions_and_collections_are_logged_when_they_are_flushed_and_compact
     let node = Node::launch(espalier(&arguments));
     node.query("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
     node.query("CREATE TABLE k.t (a int, b text, s set<text>, PRIMARY KEY (a, b))");
-    steer(&data, &["disableautocompaction"]);
+    control(&data, &["disableautocompaction"]);
     for half in 0..2 {
         node.query(&format!("UPDATE k.t SET s = s + {{'{half}1', '{half}2'}} WHERE a = 1 AND b = 'x'"));
         node.query(&format!("INSERT INTO k.t (a, b) VALUES (2, '{}')", half.to_string().repeat(150)));
         node.query(&format!("DELETE FROM k.t WHERE a = 3 AND b = '{half}'"));
         node.query(&format!("DELETE FROM k.t WHERE a = 3 AND b = '{half}{half}'"));
-        steer(&data, &["flush", "k", "t"]);
+        control(&data, &["flush", "k", "t"]);
     }
     node.query("INSERT INTO k.t (a, b) VALUES (4, 'a flush of several')");
     (0..3).for_each(|row| node.query(&format!("DELETE FROM k.t WHERE a = 5 AND b = '{row}'")));
-    steer(&data, &["flush", "k", "t"]);
-    steer(&data, &["compact", "k", "t"]);
+    control(&data, &["flush", "k", "t"]);
+    control(&data, &["compact", "k", "t"]);
     node.signal("TERM");
     let (_, log) = node.end();
     let count = |texts: &[&str]| log.lines().filter(|line| texts.iter().all(|text| line.contains(text))).count();
@@ -200,10 +200,10 @@ fn the_audit_log_and_the_full_query_log_are_turned_on_and_off() {
     let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let node = Node::start(&data);
-    let shown = steer(&data, &["getauditlog"]);
+    let shown = control(&data, &["getauditlog"]);
     assert!(shown.starts_with("enabled             false\nlogger              FileAuditLogger\n"), "{shown}");
-    assert_eq!(steer(&data, &["enableauditlog", "--excluded-keyspaces", "other", "--roll-cycle", "DAILY"]), "");
-    let shown = steer(&data, &["getauditlog"]);
+    assert_eq!(control(&data, &["enableauditlog", "--excluded-keyspaces", "other", "--roll-cycle", "DAILY"]), "");
+    let shown = control(&data, &["getauditlog"]);
     assert!(shown.contains("enabled             true\n") && shown.contains("roll_cycle          DAILY\n"), "{shown}");
     assert!(shown.contains("excluded_keyspaces  other\n"), "{shown}");
 
@@ -211,16 +211,16 @@ fn the_audit_log_and_the_full_query_log_are_turned_on_and_off() {
     let path = queries.to_str().unwrap();
     let refused = failure(&run(&["enablefullquerylog", "--data", data.to_str().unwrap()]));
     assert_eq!(refused, "espalier: cassandra.yaml did not set log_dir and not set as parameter");
-    assert_eq!(steer(&data, &["enablefullquerylog", "--path", path, "--blocking", "false"]), "");
-    let shown = steer(&data, &["getfullquerylog"]);
+    assert_eq!(control(&data, &["enablefullquerylog", "--path", path, "--blocking", "false"]), "");
+    let shown = control(&data, &["getfullquerylog"]);
     assert!(shown.contains("enabled             true\n") && shown.contains("block               false\n"), "{shown}");
     assert!(shown.contains(&format!("log_dir             {path}\n")), "{shown}");
     let refused = failure(&run(&["enablefullquerylog", "--data", data.to_str().unwrap(), "--path", path]));
     assert_eq!(refused, "espalier: Already logging to a full query log");
 
     node.query("SELECT release_version FROM system.local");
-    assert_eq!(steer(&data, &["disableauditlog"]), "");
-    assert_eq!(steer(&data, &["disablefullquerylog"]), "");
+    assert_eq!(control(&data, &["disableauditlog"]), "");
+    assert_eq!(control(&data, &["disablefullquerylog"]), "");
     node.query("SELECT cluster_name FROM system.local");
     let text = |path: &Path| std::fs::read_to_string(path).unwrap();
     let (audit, queries) = (text(&data.join("audit/audit.log")), text(&queries.join("full_query.log")));
@@ -228,8 +228,8 @@ fn the_audit_log_and_the_full_query_log_are_turned_on_and_off() {
         assert!(log.contains("SELECT release_version FROM system.local"), "{log}");
         assert!(!log.contains("SELECT cluster_name"), "{log}");
     }
-    assert!(steer(&data, &["getfullquerylog"]).contains("enabled             false\n"));
-    assert_eq!(steer(&data, &["resetfullquerylog"]), "");
+    assert!(control(&data, &["getfullquerylog"]).contains("enabled             false\n"));
+    assert_eq!(control(&data, &["resetfullquerylog"]), "");
     assert!(!directory.join("queries/full_query.log").exists());
     let binary = run(&["enableauditlog", "--data", data.to_str().unwrap(), "--logger", "BinAuditLogger"]);
     assert_eq!(failure(&binary), "espalier: logger: BinAuditLogger is not supported; accepted: FileAuditLogger");
@@ -240,7 +240,7 @@ fn the_audit_log_and_the_full_query_log_are_turned_on_and_off() {
 fn options_of_the_audit_log_that_a_command_does_not_name_are_those_of_the_configuration() {
     let directory = TemporaryDirectory::create();
     let shown = |data: &Path| {
-        let answer = steer(data, &["getauditlog"]);
+        let answer = control(data, &["getauditlog"]);
         let value = |key: &str| {
             let line = answer.lines().find(|line| line.starts_with(key)).unwrap();
             line[key.len()..].trim().to_owned()
@@ -257,24 +257,24 @@ fn options_of_the_audit_log_that_a_command_does_not_name_are_those_of_the_config
     };
 
     let (_node, data) = start("off", "false");
-    steer(&data, &["enableauditlog", "--excluded-keyspaces", "other", "--roll-cycle", "HOURLY"]);
+    control(&data, &["enableauditlog", "--excluded-keyspaces", "other", "--roll-cycle", "HOURLY"]);
     assert_eq!(shown(&data), "true HOURLY other  robot");
-    steer(&data, &["enableauditlog", "--included-users", "ada,robot"]);
+    control(&data, &["enableauditlog", "--included-users", "ada,robot"]);
     assert_eq!(shown(&data), "true DAILY system,system_schema,system_virtual_schema ada robot");
-    steer(&data, &["disableauditlog"]);
+    control(&data, &["disableauditlog"]);
     assert_eq!(shown(&data), "false DAILY system,system_schema,system_virtual_schema  robot");
 
     let (_node, data) = start("on", "true");
-    steer(&data, &["enableauditlog", "--excluded-keyspaces", "other", "--roll-cycle", "HOURLY"]);
+    control(&data, &["enableauditlog", "--excluded-keyspaces", "other", "--roll-cycle", "HOURLY"]);
     assert_eq!(shown(&data), "true HOURLY other  robot");
-    steer(&data, &["enableauditlog", "--included-users", "ada,robot"]);
+    control(&data, &["enableauditlog", "--included-users", "ada,robot"]);
     assert_eq!(shown(&data), "true DAILY other ada robot");
-    steer(&data, &["disableauditlog"]);
+    control(&data, &["disableauditlog"]);
     assert_eq!(shown(&data), "false DAILY other ada robot");
     // The log that a command turned on leaves the configuration as it is.
-    steer(&data, &["enableauditlog", "--excluded-users", "ada"]);
+    control(&data, &["enableauditlog", "--excluded-users", "ada"]);
     assert_eq!(shown(&data), "true DAILY other  ada");
-    steer(&data, &["enableauditlog", "--excluded-users", "eve"]);
+    control(&data, &["enableauditlog", "--excluded-users", "eve"]);
     assert_eq!(shown(&data), "true DAILY other ada eve");
 }
 
@@ -283,17 +283,17 @@ fn groups_of_addresses_are_changed_and_looked_up() {
     let directory = TemporaryDirectory::create();
     let data = directory.join("data");
     let _node = Node::start(&data);
-    assert_eq!(steer(&data, &["listcidrgroups"]), "");
-    assert_eq!(steer(&data, &["updatecidrgroup", "office", "10.1.2.3/8", "2001:db8::/32"]), "");
-    assert_eq!(steer(&data, &["updatecidrgroup", "lab", "10.1.0.0/16", "192.168.0.0/16"]), "");
-    assert_eq!(steer(&data, &["listcidrgroups"]), "[CIDR Groups]\nlab\noffice\n");
-    assert_eq!(steer(&data, &["listcidrgroups", "office"]), "[CIDRs]\n10.0.0.0/8\n2001:db8::/32\n");
-    assert_eq!(steer(&data, &["getcidrgroupsofip", "10.1.7.7"]), "[CIDR Groups]\nlab\n");
-    assert_eq!(steer(&data, &["updatecidrgroup", "lab", "192.168.0.0/16"]), "");
-    assert_eq!(steer(&data, &["getcidrgroupsofip", "10.1.7.7"]), "[CIDR Groups]\noffice\n");
-    assert_eq!(steer(&data, &["getcidrgroupsofip", "8.8.8.8"]), "");
-    assert_eq!(steer(&data, &["reloadcidrgroupscache"]), "Reloaded CIDR groups cache\n");
-    assert_eq!(steer(&data, &["dropcidrgroup", "lab"]), "Deleted CIDR group lab\n");
+    assert_eq!(control(&data, &["listcidrgroups"]), "");
+    assert_eq!(control(&data, &["updatecidrgroup", "office", "10.1.2.3/8", "2001:db8::/32"]), "");
+    assert_eq!(control(&data, &["updatecidrgroup", "lab", "10.1.0.0/16", "192.168.0.0/16"]), "");
+    assert_eq!(control(&data, &["listcidrgroups"]), "[CIDR Groups]\nlab\noffice\n");
+    assert_eq!(control(&data, &["listcidrgroups", "office"]), "[CIDRs]\n10.0.0.0/8\n2001:db8::/32\n");
+    assert_eq!(control(&data, &["getcidrgroupsofip", "10.1.7.7"]), "[CIDR Groups]\nlab\n");
+    assert_eq!(control(&data, &["updatecidrgroup", "lab", "192.168.0.0/16"]), "");
+    assert_eq!(control(&data, &["getcidrgroupsofip", "10.1.7.7"]), "[CIDR Groups]\noffice\n");
+    assert_eq!(control(&data, &["getcidrgroupsofip", "8.8.8.8"]), "");
+    assert_eq!(control(&data, &["reloadcidrgroupscache"]), "Reloaded CIDR groups cache\n");
+    assert_eq!(control(&data, &["dropcidrgroup", "lab"]), "Deleted CIDR group lab\n");
     let fails = |arguments: &[&str]| {
         failure(&run(&[&[arguments[0], "--data", data.to_str().unwrap()], &arguments[1..]].concat()))
     };

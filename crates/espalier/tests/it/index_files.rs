@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use testkit::TemporaryDirectory;
 
-use crate::admin::steer;
+use crate::admin::control;
 use crate::node::Node;
 
 /// How long a build may take on a busy machine.
@@ -127,7 +127,7 @@ fn stopped_with_sstable(data: &Path) -> PathBuf {
     node.query("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
     node.query("CREATE TABLE k.t (a int PRIMARY KEY, v int)");
     (0..100).for_each(|a| node.query(&format!("INSERT INTO k.t (a, v) VALUES ({a}, 2)")));
-    steer(data, &["flush", "k", "t"]);
+    control(data, &["flush", "k", "t"]);
     node.query("CREATE INDEX by_v ON k.t (v)");
     built_file(data);
     node.signal("TERM");
@@ -150,7 +150,7 @@ fn the_status_and_the_log_say_which_indexes_are_being_built() {
     fs::write(&rows, &bytes).unwrap();
     // The index cannot be built from damaged rows.
     let node = Node::start(&data);
-    let status = steer(&data, &["status"]);
+    let status = control(&data, &["status"]);
     assert!(status.contains("Index being built        : k.by_v: 0 of 1 SSTables\n"), "{status}");
     node.signal("TERM");
     node.end();
@@ -159,7 +159,7 @@ fn the_status_and_the_log_say_which_indexes_are_being_built() {
     built_file(&data);
     // The file has its name a moment before the index is complete.
     let deadline = Instant::now() + BUILD_TIME;
-    while steer(&data, &["status"]).contains("Index being built") {
+    while control(&data, &["status"]).contains("Index being built") {
         assert!(Instant::now() < deadline, "the index is not complete");
         sleep(Duration::from_millis(20));
     }

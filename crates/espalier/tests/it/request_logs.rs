@@ -2,7 +2,7 @@
 
 use testkit::TemporaryDirectory;
 
-use crate::admin::{number, steer};
+use crate::admin::{control, number};
 use crate::node::{Node, espalier};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -87,13 +87,13 @@ fn a_full_device_is_reported(waits: bool) {
     command.env("ESPALIER_AUDIT_LOGGING_OPTIONS", format!("{{{options}, block: {waits}}}"));
     let node = Node::launch(with_small_files(&command));
     let (path, waits) = (queries.to_str().unwrap(), waits.to_string());
-    steer(&data, &["enablefullquerylog", "--path", path, "--blocking", &waits, "--roll-cycle", "DAILY"]);
+    control(&data, &["enablefullquerylog", "--path", path, "--blocking", &waits, "--roll-cycle", "DAILY"]);
     let send = || {
         let select =
             format!("SELECT key FROM system.local /* {} */ WHERE key = 'end'", "x".repeat(ROOM_BYTES as usize / 20));
         (0..REQUESTS).for_each(|_| assert_eq!(node.row_count(&select), 0));
     };
-    let lost = |log: &Log| number(&steer(&data, &["status"]), log.lost);
+    let lost = |log: &Log| number(&control(&data, &["status"]), log.lost);
     let wait_until = |what: &str, holds: &dyn Fn() -> bool| {
         let begun = Instant::now();
         while !holds() {
