@@ -1,5 +1,5 @@
-"""Where the proof machinery keeps things. Nothing is written outside `.cache/` and `target/`, but for
-what servers keep in memory."""
+"""The places where the proof keeps things. Nothing is written outside `.cache/` and `target/`, except for what servers
+keep in memory."""
 
 import os
 import random

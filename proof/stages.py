@@ -216,8 +216,8 @@ def run(stage: Stage, emit: Callable[[str], None]) -> Result:
 
 
 def is_failure(line: str, before: list[str]) -> bool:
-    """Whether a line says what failed: the check, or the exception at the end of a traceback,
-    given the failures before it."""
+    """Returns whether a line says what failed: the check, or the exception at the end of a traceback, given the
+    failures before it."""
     is_exception = bool(before) and before[-1].endswith(TRACEBACK) and line[:1].isalpha()
     return is_exception or FAILURE.search(line) is not None
 

@@ -48,7 +48,7 @@ def contents(node, now: int, is_checked: Callable[[str], bool]) -> Contents:
 
 
 def read(connection: Connection, cql: str, now: int) -> list[tuple] | str:
-    """All rows of a statement, or what it was refused with."""
+    """Returns all rows of a statement, or the error with which it was refused."""
     options = QueryOptions(consistency=ONE, page_size=PAGE_SIZE, now_in_seconds=now)
     found = []
     while True:

@@ -26,7 +26,7 @@ MEMORY_FACTOR = 1.1
 STOP_SECONDS_MAX = 10
 HONEST_SECONDS = 3
 MIXED_THREADS = 4
-# Rows of the list whose faults are not mended yet. Their attacks run only when they are asked for by name.
+# Rows of the list whose faults are not fixed yet. Their attacks run only when they are asked for by name.
 OPEN: set[str] = set()
 MINUTE_SECONDS = 60
 

@@ -1,4 +1,4 @@
-"""What an attack is, and the list of all of them.
+"""The form of an attack, and the list of all attacks.
 
 An attack is a function that takes a `Target`, sends what no client should, and returns the answers. Beside it stand the
 row of the list of faults that it proves, the seconds in which it must be answered, and what each answer must look like.

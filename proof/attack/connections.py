@@ -28,7 +28,7 @@ def unfinished(size: int) -> bytes:
 
 @attack("H3", seconds=30, expected=r"Rows")
 def requests_that_never_end(target: Target) -> list:
-    """Some begin before STARTUP and others after it."""
+    """Some requests begin before STARTUP and others after it."""
     frame = unfinished(FRAME_BYTES)
     before = [target.raw() for _ in range(60)]
     after = [target.connect(4) for _ in range(60)]

@@ -40,7 +40,7 @@ def crowd(target: Target, cql: str) -> list:
 
 @attack("hot key", seconds=30, expected=ALLOWED)
 def conditions_on_one_row(target: Target) -> list:
-    """All of them wait for one lock, each for at most cas_contention_timeout."""
+    """All clients wait for one lock, each for at most cas_contention_timeout."""
     target.must("CREATE TABLE IF NOT EXISTS attack.hot (k int PRIMARY KEY, v int, b blob)")
     target.must("INSERT INTO attack.hot (k, v) VALUES (1, 0)")
     return crowd(target, "UPDATE attack.hot SET v = 1 WHERE k = 1 IF v >= 0")
@@ -94,8 +94,8 @@ def increments_of_many_counters_beside_conditions(target: Target) -> list:
 
 @attack("many keys", seconds=60, expected="Rows")
 def hundreds_of_statements_of_a_thousand_keys(target: Target) -> list:
-    """Each of them is small enough to run in one turn of its thread. When the device answers, all of
-    them continue at the same time."""
+    """Each statement is small enough to run in one turn of its thread. When the device answers, all of them continue at
+    the same time."""
     keys = [(ints(range(SOME_KEYS)),)] * PIPELINED_SOME
     updates = ("counted SET c = c + 1", "t SET l = l - [1]", "t SET i = 1")
     return [answer for update in updates for answer in beside_conditions(target, f"UPDATE attack.{update} WHERE k IN ?", keys)]
@@ -112,7 +112,7 @@ def hundreds_of_statements_that_hold_many_locks(target: Target) -> list:
 
 @attack("hot key", seconds=20, expected=r"Rows|Void|SchemaChange|Error 0x1001 .*")
 def writes_of_a_client_that_reads_no_answers(target: Target) -> list:
-    """Others write the same rows, and change the schema, which waits for all writes in flight."""
+    """Other clients write the same rows, and change the schema, which waits for all writes in flight."""
     target.must("CREATE TABLE IF NOT EXISTS attack.unread (k int PRIMARY KEY, v int, b blob)")
     target.must("CREATE TABLE IF NOT EXISTS attack.counted (k int PRIMARY KEY, c counter)")
     target.must(f"INSERT INTO attack.unread (k, v, b) VALUES (1, 0, 0x{'ab' * 200_000})")
@@ -184,7 +184,7 @@ def descriptions_by_forged_pages(target: Target) -> list:
 
 @attack("overload", seconds=30, expected=r"Rows|Error 0x1001 .*|Error 0x1200 .*")
 def clients_that_prefer_errors(target: Target) -> list:
-    """With THROW_ON_OVERLOAD, requests over the limits are answered with an error and not held back."""
+    """Requests over the limits with THROW_ON_OVERLOAD are answered with an error and not held back."""
     def ask(_) -> list:
         with target.connect() as connection:
             body = requests.query("SELECT * FROM attack.wide LIMIT 400", QueryOptions(page_size=400), 5)

@@ -37,7 +37,7 @@ class Probe:
         self.measured()     # it is connected now
 
     def measured(self) -> Measured:
-        """What was measured since the last call."""
+        """Returns what was measured since the last call."""
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         return Measured(**json.loads(self.process.stdout.readline()))

@@ -178,8 +178,8 @@ def texts_that_are_just_not_long(target: Target) -> list:
 
 @attack("C1", seconds=30, expected=ANY)
 def requests_that_each_take_a_turn(target: Target) -> list:
-    """Each of them needs nearly as much time as a thread that serves connections may spend on
-    one request, or a little more."""
+    """Each request needs nearly as much time as a thread that serves connections may spend on one request, or a little
+    more."""
     deep(target)
     answers = []
     for cql in ("SELECT max(v) FROM attack.deep WHERE p = 1 AND c < 9000", "SELECT max(v) FROM attack.deep WHERE p = 1 AND c < 11000"):

@@ -138,7 +138,7 @@ class Target:
     # Processor and memory
 
     def cpu_seconds(self) -> float:
-        """What the node has used of all cores since it started."""
+        """The processor time, in seconds, that the node has used since it started."""
         fields = open(f"/proc/{self.node.process.pid}/stat").read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

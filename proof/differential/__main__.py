@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def run(lane: Lane, waiting: "Waiting", totals: "Totals", options: argparse.Namespace) -> None:
-    """One history after another until enough was sent, or enough differs."""
+    """Runs one history after another until enough was sent, or enough differs."""
     try:
         while not totals.is_enough and (chosen := waiting.next()) is not None:
             with waiting.keyspaces[chosen.keyspace]:
@@ -75,7 +75,7 @@ def run(lane: Lane, waiting: "Waiting", totals: "Totals", options: argparse.Name
 
 
 def espalier() -> Espalier:
-    """With a log that kill -9 takes nothing from."""
+    """Starts an Espalier whose log loses nothing at kill -9."""
     return Espalier.start(in_memory=True, commitlog_sync="batch", sasi_indexes_enabled="true")
 
 
@@ -122,7 +122,7 @@ def histories(options: argparse.Namespace, ended: set[tuple[int, int]]):
 
 
 def by_turns(chosen: Numbered) -> Numbered:
-    """Every second history is in our engine, if it has no indexes. The others have views."""
+    """Puts every second history into our engine, if it has no indexes. The others have views."""
     is_in_engine = chosen.number % 2 == 1 and not has_indexes(chosen)
     return replace(chosen, memtable=ENGINE) if is_in_engine else replace(chosen, has_views=True)
 
@@ -145,7 +145,7 @@ def all_histories(options: argparse.Namespace, ended: set[tuple[int, int]]):
 
 
 def journal(options: argparse.Namespace) -> Journal | None:
-    """Of a long run. One that is not resumed begins anew."""
+    """Returns the journal of a long run. A run that is not resumed begins a new one."""
     if options.ops < LONG_RUN or options.replay:
         return None
     file = JOURNALS / f"seed-{options.seed}.jsonl"
@@ -153,7 +153,7 @@ def journal(options: argparse.Namespace) -> Journal | None:
 
 
 class Waiting:
-    """Histories that no lane has taken yet; for several threads."""
+    """The histories that no lane has taken yet. Several threads may use it."""
 
     def __init__(self, histories):
         self.histories = histories
@@ -165,13 +165,13 @@ class Waiting:
             return next(self.histories, None)
 
     def end(self) -> None:
-        """No lane takes another."""
+        """Lets no lane take another history."""
         with self.lock:
             self.histories = iter(())
 
 
 class Totals:
-    """What a run has seen so far; for several threads."""
+    """The results of a run so far. Several threads may use it."""
 
     def __init__(self, options: argparse.Namespace):
         self.options = options
@@ -189,7 +189,7 @@ class Totals:
 
     @property
     def statements(self) -> int:
-        """Of this run."""
+        """The statements of this run."""
         return self.equal + sum(self.explained.values()) + sum(self.again.values())
 
     @property
@@ -215,7 +215,7 @@ class Totals:
             self.again[difference.signature] = self.again.get(difference.signature, 0) + 1
 
     def unseen(self, differences: list[Difference]) -> dict[str, Difference]:
-        """Those that look like none before, now as found."""
+        """Returns the differences that look like no earlier one, and remembers them."""
         new = {}
         for difference in differences:
             if difference.signature not in self.found and len(self.found) < self.options.max_found:

@@ -19,7 +19,8 @@ OWN_ADDRESS = re.compile(r"/127\.0\.0\.1:\d+")
 
 
 def comparable(answer: Response) -> dict:
-    """What two answers must have in common. Paging states, ids and unordered lists are each server's own."""
+    """Returns what must be equal in two answers. Paging states, ids and unordered lists are different on each
+    server."""
     seen = {"kind": type(answer).__name__, "warnings": answer.warnings}
     if isinstance(answer, Error):
         message = OWN_ADDRESS.sub("/address", UNORDERED.sub("", TO_JSON.sub("system.to_json(", answer.message.replace("system.fromjson", "system.from_json"))))
@@ -33,13 +34,13 @@ def comparable(answer: Response) -> dict:
 
 
 def rows_of(answers: list[Response]) -> list[tuple]:
-    """Of all pages."""
+    """Returns the rows of all pages."""
     return [tuple(map(with_named_columns, signless(row, answer.metadata.columns)))
             for answer in answers if isinstance(answer, Rows) for row in answer.rows]
 
 
 def with_named_columns(value: bytes | None) -> bytes | None:
-    """SELECT JSON writes the columns' names too."""
+    """Replaces a function's other name in documents of SELECT JSON, which have the names of the columns."""
     return value and value.replace(b"system.tojson(", b"system.to_json(")
 
 
@@ -48,14 +49,14 @@ def named_alike(columns: list[tuple] | None) -> list[tuple] | None:
 
 
 def signless(row: tuple, columns: list[tuple] | None) -> tuple:
-    """A row whose NaNs are all one: the sign of a computed one is the processor's, and
-    differs from run to run in Java."""
+    """Returns the row with one form of NaN. The sign of a computed NaN depends on the processor, and in Java differs
+    from run to run."""
     kinds = [kind for *_, kind in columns] if columns else [None] * len(row)
     return tuple(NANS.get((kind, value), value) for kind, value in zip(kinds, row, strict=True))
 
 
 def shown(row: tuple) -> tuple:
-    """Hex, with text beside it where it reads as text."""
+    """Returns the values as text where they can be read, and in hexadecimal elsewhere."""
     return tuple(None if value is None else NAN.get(value) or text(value) if printable(value) else value.hex() for value in row)
 
 

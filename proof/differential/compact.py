@@ -10,8 +10,8 @@ COMPACT = 0.15          # of the histories have such tables
 
 
 def make_compact(rng: Random, table: Table, types: list[UserType]) -> None:
-    """Without static columns and cells of collections; of a table with clustering columns at most
-    one column is outside the key."""
+    """Removes static columns and cells of collections. If the table has clustering columns, at most one column remains
+    outside of the key."""
     data = [column for column in table.data_columns if column.kind == "regular"]
     if table.clustering:
         data = data[:rng.choice((0, 1, 1, 1))]
@@ -29,7 +29,8 @@ def make_compact(rng: Random, table: Table, types: list[UserType]) -> None:
 
 
 def drop_compact_storage(rng: Random, table: Table) -> Step:
-    """Statements may then name the columns that were hidden, but for one of the empty type, which no history names."""
+    """Drops COMPACT STORAGE. Statements may then name the columns that were hidden, except for one of the empty type,
+    which no history names."""
     step = Step("cql", f"ALTER TABLE {table.full_name} DROP COMPACT STORAGE")
     if not table.compact:
         return step         # refused
@@ -44,7 +45,8 @@ def drop_compact_storage(rng: Random, table: Table) -> Step:
 
 
 def leaves_out(rng: Random, table: Table, keys: list[Column]) -> list[Column]:
-    """Of a written row of such a table the last clustering columns may be missing: they are null."""
+    """Returns the columns of the key that a written row names. In a table with COMPACT STORAGE it may leave out the
+    last clustering columns: they are null."""
     if not table.compact or len(table.clustering) < 2 or rng.random() > 0.25:
         return keys
     count = len(table.partition_key) + rng.randrange(1, len(table.clustering))

@@ -33,7 +33,7 @@ class Difference:
 
     @property
     def signature(self) -> str:
-        """Equal for differences that look alike: both texts without names and numbers."""
+        """The texts of both answers without names and numbers. It is equal for differences that look alike."""
         words = (self.history.steps[self.index].kind + self.left + self.right).replace("'", " ").split()
         return " ".join(w for w in words if w.isalpha())[:160]
 
@@ -45,7 +45,8 @@ class Difference:
 
 @dataclass
 class Outcome:
-    """How many steps were answered alike, how many differences are explained (by rule), and those that are not."""
+    """The number of steps that were answered alike, the number of differences that each rule explains, and the other
+    differences."""
 
     equal: int
     explained: dict[str, int]
@@ -77,7 +78,7 @@ class Pair:
         return outcome
 
     def what_does_not_survive(self, history: History) -> list[Difference]:
-        """What the history has left in Espalier has to be the same after a flush, a compaction, kill -9 and a start."""
+        """Returns what differs in Espalier's data after a flush, a compaction, kill -9 and a start."""
         node = self.nodes[1]
         if not isinstance(node, Espalier) or not history.steps:
             return []
@@ -117,8 +118,8 @@ class Pair:
         return outcome
 
     def maintain(self, history: History, step: Step, connections: list[Connection]) -> None:
-        """What an operator or an accident does: flush or compact both; end Espalier,
-        politely or not, and start it again."""
+        """Carries out a step that is not a statement: it flushes or compacts both servers, or ends Espalier, with or
+        without kill -9, and starts it again."""
         if step.kind in ("restart", "kill"):
             right = self.nodes[1]
             if isinstance(right, Espalier):
@@ -139,7 +140,8 @@ class Pair:
 
 
 def compact(node, *keyspace_and_table: str) -> None:
-    """Cassandra may stumble over a dropped collection, and then has changed nothing (docs/differences.md)."""
+    """Compacts. Cassandra may fail because of a dropped collection, and then has changed nothing
+    (docs/differences.md)."""
     try:
         node.compact(*keyspace_and_table)
     except RuntimeError as failure:
@@ -148,8 +150,8 @@ def compact(node, *keyspace_and_table: str) -> None:
 
 
 def settle(connection: Connection, history: History, step: Step, answer: Response) -> None:
-    """What a second Cassandra needs after a step: a new table moves to the history's
-    memtables, and a new index is built."""
+    """Does what a second Cassandra needs after a step: it moves a new table to the history's memtables, and waits until
+    a new index is built."""
     table = TABLE.match(step.cql)
     if table and history.memtable and not isinstance(answer, Error):
         require(connection.query(f"ALTER TABLE {table[1]} WITH memtable = '{history.memtable}'"))
@@ -173,11 +175,11 @@ def require(answer: Response) -> None:
 
 
 def exchange(connections: list[Connection], step: Step) -> tuple[list, list]:
-    """Every answer to a step (PREPARE, then each page) from both servers."""
+    """Sends a step to both servers and returns all answers of each: to PREPARE, and each page."""
     if any(step.cql not in connection.prepared for connection in connections):
         for connection in connections:
             connection.prepared.pop(step.cql, None)         # what one could not prepare both prepare anew
-    conversations = [converse(connection, step) for connection in connections]
+    conversations = [exchange_with_one(connection, step) for connection in connections]
     answers: tuple[list, list] = ([], [])
     pending = [next(conversation, None) for conversation in conversations]
     # Both requests are on their way before either answer is awaited.
@@ -195,7 +197,7 @@ def exchange(connections: list[Connection], step: Step) -> tuple[list, list]:
 
 
 def receive(connections: list[Connection], sides: list[int]) -> list[tuple[int, Response]]:
-    """The next answer of each of these sides. What came in the same bytes is decoded once, and is one object."""
+    """Returns the next answer of each of these sides. Equal bytes are decoded once, and give the same object."""
     messages: dict[Message, Response] = {}
     answers = []
     for side in sides:
@@ -213,8 +215,9 @@ def lost(failure: Exception) -> Lost:
     return Lost(f"{type(failure).__name__}: {failure}")
 
 
-def converse(connection: Connection, step: Step):
-    """A coroutine: sends a request at each step, is resumed with the answer, ends when the step is over."""
+def exchange_with_one(connection: Connection, step: Step):
+    """Sends the requests of a step on one connection. This generator yields after each request and is resumed with the
+    answer."""
     version = connection.version
     if step.kind == "batch":
         body = requests.batch(step.batch_type, step.batch_items(), step.options(version), version)
@@ -250,7 +253,7 @@ def send_query(connection: Connection, cql: str, prepared: Prepared | None, opti
 
 
 def compare(left: list, right: list) -> tuple[str, str] | None:
-    """None when both conversations are alike, else what each said where they part."""
+    """Returns None if both servers gave the same answers, or else the first answer of each that differs."""
     for number, (one, other) in enumerate(zip(left, right)):
         if one is other:
             continue
@@ -263,7 +266,7 @@ def compare(left: list, right: list) -> tuple[str, str] | None:
 
 
 def described(number: int, answers: list, own, other) -> str:
-    """What stands in `own` and not in `other`; whole if it is short."""
+    """Returns the parts of `own` that differ from `other`, or all of it if it is short."""
     page = f"answer {number + 1}: " if len(answers) > 1 else ""
     if isinstance(own, dict) and isinstance(other, dict) and own.get("kind") == other.get("kind"):
         own = {k: v for k, v in own.items() if v != other.get(k)}

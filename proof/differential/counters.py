@@ -30,7 +30,7 @@ class Counter(Type):
 
 
 def make_counting(rng: Random, table: Table) -> None:
-    """All its columns outside of the key are counters, static ones too."""
+    """Makes all columns outside of the key counters, static ones too."""
     if not table.data_columns:
         table.columns.append(Column("a", Counter(), "regular"))
     if table.clustering and not table.of_kind("static") and rng.random() < 0.4:
@@ -102,7 +102,7 @@ def delete(text: Text, table: Table) -> str:
 
 
 def batch(rng: Random, table: Table, clock: Clock) -> Step:
-    """Of the kind for counters or an unlogged one, rarely a logged one, which is refused."""
+    """Returns a batch of the kind for counters or an unlogged one, rarely a logged one, which is refused."""
     writes = [single_write(rng, table, in_batch=True) for _ in range(rng.choice((1, 2, 3, 5)))]
     if rng.random() < 0.05:
         writes.append(wrong_write(rng, table, clock))
@@ -117,7 +117,8 @@ def batch(rng: Random, table: Table, clock: Clock) -> Step:
 
 
 def wrong_write(rng: Random, table: Table, clock: Clock) -> tuple[Text, str]:
-    """What tables of counters do not take, and increments with times of their own or conditions."""
+    """Returns a write that tables of counters refuse, or an increment with a timestamp of its own or with
+    conditions."""
     text = Text(rng, rng.random() < 0.3)
     text.named = False
     roll = rng.random()

@@ -1,8 +1,7 @@
-"""Differences from Cassandra that are meant, told by the answers alone. Each rule here is a section of
-docs/differences.md with its reason.
+"""The intended differences from Cassandra, as rules that look at the answers alone. Each rule has a section of the same
+name in docs/differences.md, which gives the reason.
 
-Where that would let a wrong answer of another kind pass, what a rule says is but a suspicion, and both servers are
-asked again in another way (again.py).
+Where a rule could also accept a wrong answer of another kind, both servers are asked again in another form (again.py).
 """
 
 import re
@@ -19,7 +18,7 @@ from proof.wire.responses import Error, Lost, Response, Rows
 
 @dataclass(frozen=True)
 class Rule:
-    """`name` is a section's title in docs/differences.md."""
+    """A rule. Its name is the title of a section in docs/differences.md."""
 
     name: str
     applies: Callable[[Step, Response, Response], bool]
@@ -37,9 +36,9 @@ HALF = re.compile(r"(?<=\(\.\.\.)\?|\?(?=\]?\.\.\.\)|\]|'$)")      # where a con
 PARSER_FAILURE = re.compile(r"Failed parsing statement: \[.*\] reason: \w+Exception", re.DOTALL)
 
 
-def cassandra_fails_inside(step: Step, left: Response, right: Response) -> bool:
-    """A stack trace in Cassandra's log is no contract: any answer that is not a failure of our own will do. A second
-    Cassandra may fail with another text, if that depends on the order of a set."""
+def internal_error_of_cassandra(step: Step, left: Response, right: Response) -> bool:
+    """Cassandra answers with an internal error, and nobody relies on that: any answer that is not a failure of our own
+    is right. A second Cassandra may fail with another text, if that depends on the order of a set."""
     return is_failure(left) and (not is_failure(right) or fails_in_java(right)) and not isinstance(right, Lost)
 
 
@@ -51,43 +50,44 @@ def is_failure(answer: Response) -> bool:
     return isinstance(answer, Error) and (answer.code in FAILURES or PARSER_FAILURE.match(answer.message) is not None)
 
 
-def prepared_statements_live_on(step: Step, left: Response, right: Response) -> bool:
-    """After ALTER TABLE the statement is resolved anew by us, and has to be prepared again by the client there."""
+def prepared_again_after_alter(step: Step, left: Response, right: Response) -> bool:
+    """After ALTER TABLE we resolve a prepared statement again. With Cassandra the client has to prepare it again."""
     return step.reuse and isinstance(left, Error) and left.code == UNPREPARED and not isinstance(right, Lost)
 
 
 def refuses_its_own_paging_state(step: Step, left: Response, right: Response) -> bool:
-    """Some pages of GROUP BY end with a paging state that Cassandra then does not read."""
+    """Cassandra refuses a paging state with which a page of GROUP BY ended."""
     return (isinstance(left, Error) and left.message == "Invalid value for the paging state" and "GROUP BY" in step.cql
             and not isinstance(right, Lost))
 
 
 def timeuuid_by_its_old_name(step: Step, left: Response, right: Response) -> bool:
-    """What a function makes of a timeuuid's own type: the same answer, but for the type's name."""
+    """A function of a timeuuid has the same answer, but Cassandra may give its type an old name."""
     told = repr(comparable(left))
     return renamed(told) != told and renamed(told) == OLD_TIMEUUID.sub("timeuuid", repr(comparable(right)))
 
 
 def renamed(told: str) -> str:
-    """What Cassandra told, with the timeuuid's own name."""
+    """Replaces the old name of timeuuid in the text of Cassandra's answer."""
     return OLD_TIMEUUID.sub("timeuuid", told.replace(f'"{OLD_TIMEUUID_CLASS}"', "'timeuuid'"))
 
 
-def half_a_character(step: Step, left: Response, right: Response) -> bool:
-    """Cassandra cuts the context of a syntax error between the two halves of a character beyond 16 bits and
-    prints "?", as for one alone."""
+def cut_within_a_character(step: Step, left: Response, right: Response) -> bool:
+    """Cassandra may cut the context of a syntax error within a character beyond 16 bits, and prints "?" for half of
+    it."""
     return (isinstance(left, Error) and isinstance(right, Error) and left.code == right.code == SYNTAX_ERROR
-            and BEYOND_16_BITS.search(step.cql) is not None and is_half(left.message, right.message))
+            and BEYOND_16_BITS.search(step.cql) is not None and differs_at_cuts(left.message, right.message))
 
 
-def is_half(theirs: str, ours: str) -> bool:
-    """Whether ours is theirs with a character beyond 16 bits, or none, for each "?" where a context is cut."""
+def differs_at_cuts(theirs: str, ours: str) -> bool:
+    """Returns whether our text is theirs with a character beyond 16 bits, or with nothing, in place of each "?" at a
+    cut."""
     parts = HALF.split(theirs)
     return len(parts) > 1 and re.fullmatch(f"{BEYOND_16_BITS.pattern}?".join(map(re.escape, parts)), ours) is not None
 
 
 def collection_functions_of_descending_keys(step: Step, left: Response, right: Response) -> bool:
-    """Cassandra does not recognise a collection in a clustering column that is ordered DESC."""
+    """Cassandra does not recognize a collection in a clustering column whose order is DESC."""
     return isinstance(left, Error) and not isinstance(right, Error | Lost) and bool(re.match(
         r"Function system\.collection_\w+ requires a .* argument, but found argument \S+ of type frozen<(list|set|map)<", left.message))
 
@@ -102,7 +102,8 @@ def documents_in_order(step: Step, left: Response, right: Response) -> bool:
 
 
 def equal_booleans(step: Step, left: Response, right: Response) -> bool:
-    """A byte of a boolean that is not zero is as true as 1: of rows whose keys are equal so, one's bytes are shown."""
+    """Every byte of a boolean that is not zero means true, so keys may be equal although their bytes differ. Each
+    server shows the bytes of one of them."""
     if not isinstance(left, Rows) or not isinstance(right, Rows) or len(left.rows) != len(right.rows) or not left.metadata.columns:
         return False
     if comparable(replace(left, rows=[])) != comparable(replace(right, rows=[])):
@@ -116,8 +117,8 @@ USER_TYPE = re.compile(r"\w+\.\w+\(")        # in a type as metadata tell it
 
 
 def equal_keys_of_grown_types(step: Step, left: Response, right: Response) -> bool:
-    """Trailing fields that are null or missing are the same: of keys of a user type that are
-    equal so, one's bytes are shown."""
+    """Keys of a user type are equal if they differ only in trailing fields that are null or missing. Each server shows
+    the bytes of one of them."""
     if not isinstance(left, Rows) or not isinstance(right, Rows) or len(left.rows) != len(right.rows) or not left.metadata.columns:
         return False
     if comparable(replace(left, rows=[])) != comparable(replace(right, rows=[])):
@@ -128,7 +129,8 @@ def equal_keys_of_grown_types(step: Step, left: Response, right: Response) -> bo
 
 
 def trimmed(value: bytes) -> bytes:
-    """Without trailing nulls of tuples, at any depth: of bytes that may be a tuple's, a collection's or neither's."""
+    """Returns the value without trailing nulls of tuples, at any depth. The bytes may be those of a tuple, of a
+    collection, or of neither."""
     for head in (0, 4):
         parts = parts_behind(value, head)
         if parts:
@@ -140,7 +142,7 @@ def trimmed(value: bytes) -> bytes:
 
 
 def parts_behind(value: bytes, at: int) -> list[bytes | None]:
-    """The parts that a value consists of from a place on; none if it is no such thing."""
+    """Returns the parts of which a value consists from a place on, or nothing if it has no such parts."""
     parts = []
     while at + 4 <= len(value):
         length = struct.unpack_from(">i", value, at)[0]
@@ -152,7 +154,7 @@ def parts_behind(value: bytes, at: int) -> list[bytes | None]:
 
 
 def differing_columns(left: Rows, right: Rows) -> set[str]:
-    """The names of columns in which rows differ that stand at one place."""
+    """Returns the names of the columns in which rows at the same place differ."""
     names = [name for _, _, name, _ in left.metadata.columns or []]
     return {name for rows in zip(left.rows, right.rows) for name, one, other in zip(names, *rows) if one != other}
 
@@ -161,8 +163,7 @@ PARTS = re.compile(r'("[^"]+"|\w+)\[')
 
 
 def slices_of_one_column(step: Step, left: Response, right: Response) -> bool:
-    """Of two slices or elements of one column Cassandra may take a cell for one that is not asked
-    for, and leave its value empty."""
+    """If a statement selects two slices or elements of one column, Cassandra may leave the value of a cell empty."""
     if not isinstance(left, Rows) or not isinstance(right, Rows) or not step.cql.upper().startswith("SELECT"):
         return False
     parts = PARTS.findall(re.split(r"\bFROM\b", step.cql)[0])
@@ -174,7 +175,7 @@ def slices_of_one_column(step: Step, left: Response, right: Response) -> bool:
 
 
 def emptied(theirs: bytes | None, ours: bytes | None) -> bool:
-    """Whether theirs is ours without its value, or without some values of a map or set."""
+    """Returns whether their value is ours left empty, or ours without some values of a map or a set."""
     if theirs is None or not ours:
         return False
     parts, whole = parts_of(theirs), parts_of(ours)
@@ -182,7 +183,7 @@ def emptied(theirs: bytes | None, ours: bytes | None) -> bool:
 
 
 def parts_of(value: bytes) -> list[bytes]:
-    """Of a serialized collection, behind its size; none if it is no such thing."""
+    """Returns the parts of a serialized collection after its size, or nothing if it is not one."""
     parts, at = [], 4
     while at + 4 <= len(value):
         length = max(struct.unpack_from(">i", value, at)[0], 0)
@@ -197,8 +198,8 @@ NANS = {bytes.fromhex(nan) for nan in ("7fc00000", "ffc00000", "7ff8000000000000
 
 
 def last_bit_of_a_logarithm(step: Step, left: Response, right: Response) -> bool:
-    """Java's exp, log and log10 are what the processor's library gives; its own promise
-    is one unit in the last place."""
+    """Java computes exp, log and log10 with the processor's library, and promises a precision of one unit in the last
+    place."""
     if not isinstance(left, Rows) or not isinstance(right, Rows) or not LOGARITHM.search(step.cql):
         return False
     if comparable(replace(left, rows=[])) != comparable(replace(right, rows=[])) or len(left.rows) != len(right.rows):
@@ -208,14 +209,14 @@ def last_bit_of_a_logarithm(step: Step, left: Response, right: Response) -> bool
 
 
 def logarithms(step: Step, answer: Rows) -> list[bool]:
-    """Of each column, whether it may be a logarithm: by its name, which may be an alias, or not be told."""
+    """Returns for each column whether it may be a logarithm. Its name tells that; it may be an alias, or be missing."""
     if answer.metadata.columns is None:
         return [True] * max(map(len, answer.rows), default=0)
     return [bool(LOGARITHM.search(name) or re.search(rf'\) AS "?{re.escape(name)}\b', step.cql)) for *_, name, _ in answer.metadata.columns]
 
 
 def neighbours(one: bytes | None, other: bytes | None) -> bool:
-    """Whether two floats or doubles are next to each other."""
+    """Returns whether two floats or doubles are next to each other."""
     if one is None or other is None or len(one) != len(other) or len(one) not in FLOAT_BYTES:
         return False
     return abs(int.from_bytes(one, "big") - int.from_bytes(other, "big")) == 1
@@ -225,8 +226,8 @@ UNDEFINED_COLUMN = re.compile(r"Undefined column name (\S+) in table \S+")
 
 
 def fields_taken_for_columns(step: Step, left: Response, right: Response) -> bool:
-    """Cassandra looks for columns of the names of a user type's fields, where one replaces a clustering
-    column that is ordered DESC."""
+    """Where a value of a user type replaces a clustering column whose order is DESC, Cassandra takes the names of its
+    fields for columns."""
     if not isinstance(left, Error) or isinstance(right, Error | Lost) or "mask_replace(" not in step.cql.lower():
         return False
     named = UNDEFINED_COLUMN.fullmatch(left.message)
@@ -238,7 +239,8 @@ LIST_AS_ARGUMENT = re.compile(r"(?:[-+*/%]|\w\([^()]*)[\s(]*\[|\][\s)]*[-+*/%]")
 
 
 def lists_as_arguments(step: Step, left: Response, right: Response) -> bool:
-    """Cassandra names the type of one of several functions of a name, and another one after each start."""
+    """If several functions have the same name, the error of Cassandra names the type of one of them, which changes at
+    each start."""
     if not isinstance(left, Error) or not isinstance(right, Error) or left.code != right.code:
         return False
     said = [cql for cql, _ in step.items] or [step.cql]
@@ -250,14 +252,14 @@ SLOTS = 16          # of the smallest hash map: names that meet in a larger one 
 
 
 def first_of_wrong_json_values(step: Step, left: Response, right: Response) -> bool:
-    """Where columns' names fall into one slot of Cassandra's hash map, their order is that in
-    which they came to be there."""
+    """Columns whose names have the same slot in Cassandra's hash map are in the order in which they were entered."""
     wrong = [WRONG_JSON.fullmatch(answer.message) if isinstance(answer, Error) else None for answer in (left, right)]
     return all(wrong) and left.code == right.code and wrong[0][1] != wrong[1][1] and slot(wrong[0][1]) == slot(wrong[1][1])
 
 
 def slot(name: str) -> int:
-    """Where a column's name stands in Java's HashMap: its hash is its bytes', from the last to the first."""
+    """Returns the slot of a column's name in Java's HashMap. Its hash is computed from its bytes, from the last to the
+    first."""
     value = 1
     for byte in reversed(name.encode()):
         value = (31 * value + (byte ^ 0x80) - 0x80) & 0xFFFF_FFFF
@@ -267,9 +269,9 @@ def slot(name: str) -> int:
 AMBIGUOUS = re.compile(r"Ambiguous '.' operation with args .+: use type hint to disambiguate, example '\(int\) \?'", re.DOTALL)
 
 
-def operators_beside_descending_keys(step: Step, left: Response, right: Response) -> bool:
-    """Cassandra does not recognise the type of a clustering column that is ordered DESC, by
-    which it chooses an operator."""
+def operators_on_descending_keys(step: Step, left: Response, right: Response) -> bool:
+    """Cassandra chooses an operator by the types of its operands, and does not recognize that of a clustering column
+    whose order is DESC."""
     return isinstance(left, Error) and AMBIGUOUS.fullmatch(left.message) is not None and not isinstance(right, Error | Lost)
 
 
@@ -278,8 +280,8 @@ NO_FIELD = "ffffffff"       # where the length of a null field stands
 
 
 def tuples_in_ranges(step: Step, left: Response, right: Response) -> bool:
-    """Beside a range of several columns Cassandra takes the fields of a tuple, which bounds the first of
-    them, for values of the columns."""
+    """Where a range of several columns stands beside a range of a tuple, Cassandra takes the fields of the tuple for
+    values of these columns."""
     if not isinstance(left, Error) or not left.message.startswith("Invalid null value in condition for column "):
         return False
     if not isinstance(right, Rows) or not RANGE_OF_SEVERAL.search(step.cql):
@@ -292,7 +294,7 @@ HEXADECIMAL = re.compile(r"\b0x", re.IGNORECASE)
 
 
 def hexadecimal_tuples(step: Step, left: Response, right: Response) -> bool:
-    """What is not a value of the type is refused by us where the statement is read."""
+    """A text that is no value of its type is refused when the statement is read, and not later."""
     return (isinstance(right, Error) and right.message.startswith("Not enough bytes to read") and HEXADECIMAL.search(step.cql) is not None
             and not is_failure(left) and not isinstance(left, Lost))
 
@@ -301,22 +303,22 @@ CARRIED_OUT = ("is carried out as UnifiedCompactionStrategy", "compaction sub-op
 
 
 def says_how_a_strategy_is_carried_out(step: Step, left: Response, right: Response) -> bool:
-    """The same answer, with one warning more."""
+    """The answer is the same, with one warning more."""
     rest = [warning for warning in right.warnings if not any(text in warning for text in CARRIED_OUT)]
     return len(rest) < len(right.warnings) and comparable(left) == comparable(replace(right, warnings=rest))
 
 
 EQUAL_KEYS = "equal boolean keys"
 GROWN_KEYS = "equal keys of a type that grew"
-FIELDS = "fields taken for columns"
-PREPARED_LIVE_ON = "prepared statements live on"
-PAGING_STATE = "Cassandra refuses its own paging state"
-FAILS_INSIDE = "Cassandra fails inside"
+FIELDS = "user-type fields and column names"
+PREPARED_AFTER_ALTER = "prepared statements after ALTER TABLE"
+PAGING_STATE = "paging state of GROUP BY"
+INTERNAL_ERRORS = "internal errors of Cassandra"
 DOCUMENTS = "JSON * in order"
-OPERATORS = "operators beside descending keys"
+OPERATORS = "operators on DESC clustering columns"
 COLLECTION_FUNCTIONS = "collection functions of descending keys"
 RULES: list[Rule] = [
-    Rule("half a character", half_a_character),
+    Rule("error contexts cut within a character", cut_within_a_character),
     Rule(COLLECTION_FUNCTIONS, collection_functions_of_descending_keys),
     Rule(DOCUMENTS, documents_in_order),
     Rule("min and max of a timeuuid", timeuuid_by_its_old_name),
@@ -329,20 +331,20 @@ RULES: list[Rule] = [
     Rule("lists as arguments", lists_as_arguments),
     Rule("the first of wrong JSON values", first_of_wrong_json_values),
     Rule("tuples in ranges of several columns", tuples_in_ranges),
-    Rule(OPERATORS, operators_beside_descending_keys),
+    Rule(OPERATORS, operators_on_descending_keys),
     Rule("hexadecimal tuples", hexadecimal_tuples),
     Rule("months before 1582", months_before_1582),
     Rule("compaction strategies", says_how_a_strategy_is_carried_out),
-    Rule(PREPARED_LIVE_ON, prepared_statements_live_on),
-    Rule(FAILS_INSIDE, cassandra_fails_inside),
+    Rule(PREPARED_AFTER_ALTER, prepared_again_after_alter),
+    Rule(INTERNAL_ERRORS, internal_error_of_cassandra),
 ]
 
 
 def suspicions(step: Step, left: list[Response], right: list[Response]) -> list[str]:
-    """The rules, each once, that explain every pair of answers that differs; none where one
-    of them is explained by none.
+    """Returns the rules, each once, that explain all pairs of answers that differ. There are none if a pair has no
+    rule.
 
-    Where one side says more, the other has to have ended with an error.
+    If one server gave more answers than the other, the other one must have ended with an error.
     """
     pairs = [(one, other) for one, other in zip(left, right) if one is not other and comparable(one) != comparable(other)]
     if len(left) != len(right) and not (pairs and isinstance(min(left, right, key=len)[-1], Error)):

@@ -149,7 +149,8 @@ class Generator:
                 return step
 
     def at_some_level(self, step: Step) -> Step:
-        """Mostly ONE. Where a conditional write cannot be committed at once, Cassandra commits it later."""
+        """Sets the consistency level, which is mostly ONE. Cassandra commits a conditional write later if it cannot do
+        so at once."""
         if self.rng.random() < 0.05:
             step.consistency = self.rng.choice(COMMIT_LEVELS if self.conditional else LEVELS)
         elif self.conditional and self.rng.random() < 0.05:
@@ -224,11 +225,12 @@ class Generator:
         return Step("cql", f"ALTER TABLE {table.full_name} ADD {column.name} {column.type.name}{static}")
 
     def drop_column(self, table: Table) -> Step:
-        """At some time of the history, so that some cells are older and some newer.
+        """Drops a column at some time of the history, so that some cells are older and some newer.
 
-        A column's drops have rising times. Of an earlier one after a later one Cassandra shows what happens not to have
-        been flushed or compacted in between. Times are whole milliseconds, for a restart of Cassandra forgets the rest.
-        The last static column stays: without one Cassandra compacts away what others have left (docs/differences.md).
+        The drops of a column have rising times. If an earlier time came after a later one, Cassandra's answer would
+        depend on what was flushed or compacted between them. Times are whole milliseconds, because a restart of
+        Cassandra forgets the rest. The last static column stays: without one, a compaction of Cassandra removes what
+        others have left (docs/differences.md).
         """
         statics = table.of_kind("static")
         droppable = [column for column in table.data_columns if column.kind != "static" or len(statics) > 1]

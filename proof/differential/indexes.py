@@ -64,7 +64,7 @@ def of_sasi(text: Text, column: Column) -> str:
 
 
 def is_of_text(column: Column, target: str) -> bool:
-    """Whether what an index has the values of is text."""
+    """Returns whether the values of an index are texts."""
     kind = column.type
     if isinstance(kind, (List, Set, Map)):
         if not kind.multi_cell or target.startswith("entries("):

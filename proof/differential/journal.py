@@ -1,7 +1,7 @@
 """The journal of a long run: a line for each history that ended, so that a run continues where it was interrupted.
 
-A seed that differed somewhere is run again from its start: what mended it may have changed more than
-the statement that differed.
+If a seed had a difference, it runs again from its start, because the fix may change more than the statement that
+differed.
 """
 
 import json
@@ -12,7 +12,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Entry:
-    """What came of the `number`-th history of a seed: statements answered alike, explained (by rule), and otherwise."""
+    """The result of the `number`-th history of a seed: the statements with the same answers, those whose difference a
+    rule explains, and those with another difference."""
 
     seed: int
     number: int
@@ -26,7 +27,7 @@ class Entry:
 
 
 class Journal:
-    """For one thread at a time."""
+    """A journal. One thread at a time may use it."""
 
     def __init__(self, file: Path, entries: list[Entry]):
         self.file = file
@@ -52,7 +53,7 @@ class Journal:
 
     @property
     def ended(self) -> set[tuple[int, int]]:
-        """(seed, number) of each history."""
+        """The seed and number of each history that has ended."""
         return {(entry.seed, entry.number) for entry in self.entries}
 
     @property

@@ -51,10 +51,10 @@ class Failed:
 
 
 class Lane:
-    """One process. For one thread at a time; begin all of them before any thread."""
+    """A process that runs histories. One thread at a time may use it. All lanes must start before any thread does."""
 
     def __init__(self, left: Cassandra, other: Callable[[], AbstractContextManager]):
-        """`other` starts what `left` is compared with."""
+        """Starts the process. `other` starts the server that is compared with `left`."""
         self.pipe, far = FORK.Pipe()
         self.process = FORK.Process(target=serve, args=(self.pipe, far, left, other))
         self.process.start()

@@ -34,7 +34,7 @@ def spoil(rng: Random, step: Step) -> Step:
 
 
 def names_a_key_twice(cql: str) -> bool:
-    """Whether a map is written with the same key twice: Cassandra keeps one of the two values,
-    another one after each start."""
+    """Returns whether a map is written with the same key twice. Cassandra keeps one of the two values, which changes at
+    each start."""
     keys = [[entry.split(":")[0].strip() for entry in inside.split(",")] for inside in BRACES.findall(cql) if ":" in inside]
     return any(len(set(each)) < len(each) for each in keys)

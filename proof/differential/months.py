@@ -1,5 +1,4 @@
-"""Months before 1582: Java's old calendar, by which Cassandra adds them, is Julian there;
-ours is Gregorian throughout."""
+"""Months before 1582. Cassandra adds them by Java's old calendar, which is Julian there. Ours is always Gregorian."""
 
 import re
 from dataclasses import replace
@@ -19,8 +18,8 @@ DAY = re.compile(r"'(-?\d{4,})-(\d\d)-(\d\d)'")
 
 
 def months_before_1582(step: Step, left: Response, right: Response) -> bool:
-    """The same rows, but for sums of old times that are as far apart as the calendars, and floors from an
-    old start that are right here."""
+    """The rows are the same, apart from sums of old times, which differ as the calendars do, and floors from an old
+    start, which are right here."""
     if not isinstance(left, Rows) or not isinstance(right, Rows) or len(left.rows) != len(right.rows) or not left.metadata.columns:
         return False
     if comparable(replace(left, rows=[])) != comparable(replace(right, rows=[])):
@@ -39,14 +38,15 @@ def is_old(cql: str, name: str, kind: str, theirs: bytes | None, ours: bytes | N
 
 
 def is_old_sum(kind: str, theirs: int, ours: int) -> bool:
-    """Some whole days apart, also where one of them began anew past the last time there is."""
+    """Returns whether two sums are some whole days apart. One of them may have passed the last possible time and
+    continued at the first one."""
     span = 1 << 64 if kind == "timestamp" else (1 << 32) * MILLIS_PER_DAY
     apart = (theirs - ours + span // 2) % span - span // 2
     return min(theirs, ours) < GREGORIAN_SINCE * MILLIS_PER_DAY and apart % MILLIS_PER_DAY == 0 and abs(apart) <= APART_MAX * MILLIS_PER_DAY
 
 
 def is_old_floor(length: str, start: str, kind: str, ours: int) -> bool:
-    """Whether our time is a whole number of months behind a start before 1582, to the day."""
+    """Returns whether our time is a whole number of months after a start before 1582, to the day."""
     begun, months = time_of(start, kind), months_of(length)
     if begun is None or not months or begun >= GREGORIAN_SINCE * MILLIS_PER_DAY:
         return False
@@ -61,7 +61,7 @@ def months_of(length: str) -> int | None:
 
 
 def time_of(start: str, kind: str) -> int | None:
-    """A constant of a date or a timestamp, in milliseconds since 1970."""
+    """Returns a constant of a date or a timestamp in milliseconds since 1970."""
     if day := DAY.fullmatch(start):
         return days_of(*map(int, day.groups())) * MILLIS_PER_DAY
     if start.startswith("'"):
@@ -76,14 +76,14 @@ def millis(kind: str, value: bytes) -> int:
 
 
 def days_of(year: int, month: int, day: int) -> int:
-    """Since 1970; `datetime` knows neither the year 0 nor 10,000."""
+    """Returns the days since 1970. `datetime` has neither the year 0 nor the year 10,000."""
     year -= month <= 2
     of_year = (153 * ((month - 3) % 12) + 2) // 5 + day - 1
     return year * 365 + year // 4 - year // 100 + year // 400 + of_year - 719_468
 
 
 def month_and_day(days: int) -> tuple[int, int]:
-    """The number of a day's month, counted from the year 0, and of the day in it."""
+    """Returns the number of a day's month, counted from the year 0, and the number of the day in the month."""
     era, of_era = divmod(days + 719_468, 146_097)
     year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
     of_year = of_era - (365 * year + year // 4 - year // 100)

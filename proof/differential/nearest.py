@@ -33,7 +33,7 @@ class NearestTable:
         return Step("cql", self.search() if self.rng.random() < 0.5 else self.change())
 
     def vector(self) -> str:
-        """Not all zeros, and rarely the same."""
+        """Returns a vector that is not zero, and rarely the same one twice."""
         return str([round(self.rng.uniform(0.05, 1) * self.rng.choice((-1, 1)), 2) for _ in range(DIMENSION)])
 
     def change(self) -> str:

@@ -57,7 +57,7 @@ def group_by(rng: Random, table: Table) -> str:
 
 
 def order_by(rng: Random, table: Table) -> str:
-    """Mostly an order the table has: as declared, or all of it reversed."""
+    """Returns an order, mostly one that the table has: the declared one, or its reverse."""
     flip = rng.random() < 0.6
     chosen = table.clustering[:rng.randrange(1, len(table.clustering) + 1)]
     if rng.random() < 0.08:

@@ -1,5 +1,5 @@
-"""Statements in which IN may name a value twice before a range of several columns: there Cassandra
-reads, and deletes, other ranges."""
+"""Statements in which IN may name a value twice before a range of several columns. Cassandra then reads, and deletes,
+other ranges."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def repeats(cql: str, values: list) -> bool:
 
 
 def bound_text(cql: str, values: list) -> str:
-    """The statement with <hex> for each marker."""
+    """Returns the statement with <hex> in place of each marker."""
     left = iter(values)
     return MARKER.sub(lambda marker: f"<{next(left, None) if marker[0] == '?' else named(values, marker[0])}>", cql)
 
@@ -43,7 +43,7 @@ def named(values: list, marker: str) -> str | None:
 
 
 def elements(value: str) -> list[str]:
-    """Of a serialized list; the list itself where it is none."""
+    """Returns the elements of a serialized list, or the value itself if it is not a list."""
     try:
         data, found, at = bytes.fromhex(value), [], 4
         while at < len(data):
@@ -56,7 +56,7 @@ def elements(value: str) -> list[str]:
 
 
 def without_repeats(step: Step) -> Step:
-    """The statement with each value once in every IN, as far as they look alike."""
+    """Returns the statement with each value once in every IN, as far as the values look the same."""
     bound = ALTERNATIVES.sub(lambda listed: f"IN ({', '.join(once(BETWEEN.split(listed[1])))})", bound_text(step.cql, step.values))
     bound = ALTERNATIVES_BOUND.sub(lambda listed: f"IN <{list_of(once(elements(listed[1])))}>", bound)
     values = [None if value == "None" else value for value in BOUND.findall(bound)]
@@ -64,7 +64,7 @@ def without_repeats(step: Step) -> Step:
 
 
 def once(items: list[str]) -> list[str]:
-    """Each the first time that it is there."""
+    """Returns the items without those that occurred before."""
     seen: dict[str, str] = {}
     for item in items:
         seen.setdefault(plain(item), item)
@@ -72,7 +72,7 @@ def once(items: list[str]) -> list[str]:
 
 
 def plain(item: str) -> str:
-    """A constant as it is written without from_json()."""
+    """Returns a constant as it is written without from_json()."""
     called = FROM_JSON.fullmatch(item.strip())
     if called is None:
         return item
@@ -84,6 +84,6 @@ def plain(item: str) -> str:
 
 
 def list_of(items: list[str]) -> str:
-    """Serialized; of hexadecimal values."""
+    """Returns the serialized list of some hexadecimal values."""
     data = [bytes.fromhex(item) for item in items]
     return (struct.pack(">i", len(data)) + b"".join(struct.pack(">i", len(value)) + value for value in data)).hex()

@@ -59,7 +59,7 @@ class Table:
         return rng.choice(self.key_domains[column.name])
 
     def add_key_values(self, rng: Random) -> None:
-        """After a user type has grown: keys with its new field, beside those without."""
+        """Adds keys with the new field of a user type that has grown, beside the keys without it."""
         for column in self.clustering:
             if isinstance(column.type, UserType):
                 self.key_domains[column.name] += [column.type.value(rng) for _ in range(2)]
@@ -100,7 +100,8 @@ def random_table(rng: Random, keyspace: str, name: str, types: list[UserType]) -
 
 
 def clustering_column(rng: Random, name: str, types: list[UserType]) -> Column:
-    """Not a descending set: there Cassandra stores a bound one as it was sent, not sorted (docs/differences.md)."""
+    """Returns a clustering column that is no set in descending order. Cassandra would store a bound one as it was sent,
+    not sorted (docs/differences.md)."""
     kind, reversed_order = random_key_type(rng, types), rng.random() < 0.35
     return Column(name, kind, "clustering", reversed_order and not isinstance(kind, Set))
 

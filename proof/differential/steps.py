@@ -11,7 +11,8 @@ SIMPLE = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
 
 @dataclass
 class Step:
-    """`kind` is "cql", "batch", "flush", "compact", "restart" or "kill". Values are hex, None, or "unset"."""
+    """A step of a history. Its kind is "cql", "batch", "flush", "compact", "restart" or "kill". Values are hexadecimal,
+    None, or "unset"."""
 
     kind: str
     cql: str = ""

@@ -33,7 +33,7 @@ PREPARED = [
 
 
 def check(nodes) -> list[str]:
-    """What differs between the traces of (Cassandra, Espalier); empty when nothing does."""
+    """Returns what differs between the traces of Cassandra and Espalier."""
     theirs, ours = (traces(node) for node in nodes)
     return [f"the trace of {request}: {why}" for request in theirs if (why := difference(theirs[request], ours[request]))]
 
@@ -48,7 +48,7 @@ def difference(theirs: tuple, ours: tuple) -> str | None:
 
 
 def traces(node) -> dict[str, tuple]:
-    """By request: what its session says, and its events in order."""
+    """Returns for each request what its session says, and its events in order."""
     found = {}
     with Connection(node.host, node.port) as connection:
         for cql in SETUP:
@@ -70,7 +70,8 @@ def traces(node) -> dict[str, tuple]:
 
 
 def read(connection: Connection, answer) -> tuple[tuple, list[str]]:
-    """Of a traced request (client, command, parameters, request) and its activities, once its session is complete."""
+    """Returns the session of a traced request (client, command, parameters, request) and its activities, once the
+    session is complete."""
     session = uuid.UUID(bytes=answer.tracing_id)
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:

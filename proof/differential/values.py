@@ -207,7 +207,7 @@ class Tuple(Type):
 
 
 class UserType(Type):
-    """`fields` is shared by every use of the type, so that ALTER TYPE is seen by all."""
+    """A user type. All uses of the type share `fields`, so that all see an ALTER TYPE."""
 
     def __init__(self, type_name: str, fields: list[tuple[str, Type]], frozen: bool):
         super().__init__(f"frozen<{type_name}>" if frozen else type_name)

@@ -14,7 +14,7 @@ BY_A_VALUE = 0.7    # of the views are ordered by a column outside of the table'
 
 
 class View:
-    """One of a table. Mostly a value that changes is in its key."""
+    """A view of a table. Mostly a value that changes is in its key."""
 
     def __init__(self, rng: Random, table: Table):
         self.table = table
@@ -48,5 +48,5 @@ def can_be_in_a_key(column: Column) -> bool:
 
 
 def views(rng: Random, tables: list[Table]) -> list[View]:
-    """Of the tables that can have one."""
+    """Returns views of the tables that can have one."""
     return [View(rng, table) for table in tables if not table.compact and not is_counting(table)]

@@ -60,7 +60,7 @@ class Clock:
         return self.last
 
     def rising(self) -> int:
-        """Later than all before."""
+        """Returns a timestamp that is later than all before it."""
         self.newest += 1000
         return self.newest
 
@@ -103,7 +103,8 @@ def single_write(rng: Random, table: Table, clock: Clock, in_batch: bool = False
 
 
 def using(text: Text, clock: Clock, ttl_allowed: bool = True) -> str:
-    """Often USING TIMESTAMP, sometimes a TTL that no run lives to see expire unless the clock is the statement's."""
+    """Returns a USING clause or nothing: often with a TIMESTAMP, sometimes with a TTL that does not expire during a
+    run, unless the clock is that of the statement."""
     timed, living = text.rng.random() < (0.01 if text.conditional else 0.7), ttl_allowed and text.rng.random() < 0.12
     parts = []
     for part in text.rng.sample(("TIMESTAMP", "TTL"), 2):
@@ -310,7 +311,8 @@ def target(text: Text, column: Column) -> str:
 
 
 def rows_relation(text: Text, table: Table) -> list[str]:
-    """Which rows of a partition: all, one, a prefix, a range, a multi-column range."""
+    """Returns the relation that says which rows of a partition are meant: all, one, a prefix, a range, a range of
+    several columns."""
     rng = text.rng
     depth = rng.randrange(len(table.clustering) + 1)
     if rng.random() < (0.9 if text.conditional else 0.4):

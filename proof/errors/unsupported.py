@@ -1,4 +1,4 @@
-"""Which statements are about a feature that Espalier refuses so far: rules, not a list of statements."""
+"""The statements about a feature that Espalier refuses so far, as rules and not as a list."""
 
 import re
 

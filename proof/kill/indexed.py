@@ -124,7 +124,7 @@ def decoded(cells) -> Row:
 
 
 def differences(condition: str, found: list, due: list) -> list[str]:
-    """What an index gave too much, too little or twice."""
+    """Returns what an index gave wrongly, twice, or not at all."""
     if sorted(found) == sorted(due):
         return []
     missing, strange = sorted(set(due) - set(found)), sorted(set(found) - set(due))

@@ -1,4 +1,4 @@
-"""What a node may show after a crash, per table, if it keeps its promise of durability.
+"""The rows that a node may show after a crash, per table, if it keeps its promise of durability.
 
 Every acknowledged mutation is there; one that was sent and not acknowledged is there whole or not at all; nothing that
 was never sent is. A check returns what is wrong, as lines. What it read is the state from which the next round starts.

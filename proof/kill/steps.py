@@ -40,7 +40,7 @@ class Step:
 
 @dataclass
 class Progress:
-    """What the rows of a load hold, and the step whose answer is open."""
+    """The rows that a load has written, and the step whose answer is open."""
 
     name: str
     truth: Values = field(default_factory=dict)

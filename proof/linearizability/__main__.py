@@ -70,8 +70,7 @@ def main() -> None:
 
 
 def changes(node, rng: Random, modes: tuple[str, ...], checks: Checks) -> Callable[[], None]:
-    """What is done between two lives: the next one has another clock, another sync mode,
-    and another way to read files."""
+    """Returns a function that gives the next life another clock, another sync mode, and another way to read files."""
     has_compiler = shutil.which("cc") is not None
     if not has_compiler:
         checks.skipped("a clock that is set back", "there is no C compiler")

@@ -40,9 +40,9 @@ Step = Callable[[Hashable, Any, Any], Hashable]
 
 
 class Facts:
-    """What is true of a state of an object whose values are all different, and what an answer requires to be true.
-    A fact that has ceased to be true never becomes true again, so an operation that requires it must come before.
-    Without facts, more orders are tried."""
+    """The facts that are true in a state of an object whose values are all different, and the facts that an answer
+    requires. A fact that has ceased to be true never becomes true again, so an operation that requires it must come
+    before. Without facts, more orders are tried."""
 
     def of(self, state: Hashable) -> frozenset:
         return frozenset()
@@ -52,7 +52,7 @@ class Facts:
 
 
 class Needs:
-    """How many operations that have no place in the order yet need each fact."""
+    """The number of operations that need each fact and have no place in the order yet."""
 
     def __init__(self, facts: Facts, operations: list[Operation]):
         self.facts = facts
@@ -66,7 +66,7 @@ class Needs:
                 self.open[fact] += count
 
     def allow(self, operation: Operation, before: Hashable, after: Hashable) -> bool:
-        """Whether no other operation needs what this one loses."""
+        """Returns whether no other operation needs a fact that ends with this one."""
         if before == after:
             return True
         own = Counter(self.facts.needed(operation.request, operation.answer)) if operation.answer is not None else {}
@@ -170,7 +170,7 @@ def with_number(first: int, later: int, number: int) -> tuple[int, int]:
 
 
 def check(operations: list[Operation], initial: Hashable, step: Step, facts: Facts = Facts()) -> Failure | None:
-    """None if the history is linearizable."""
+    """Returns None if the history is linearizable."""
     head, needs = linked(operations), Needs(facts, operations)
     tried: set[tuple] = set()
     order: list[Choice] = []

@@ -23,7 +23,8 @@ ROW = "p = ? AND c = ?"
 
 @dataclass(frozen=True)
 class Answer:
-    """Of a write: whether it applied, and the values that it shows otherwise. A read has only rows."""
+    """An answer. That to a write says whether it applied, and if not, which values were there. That to a read has only
+    rows."""
 
     applied: bool
     rows: tuple[tuple[tuple[str, object], ...], ...] = ()
@@ -250,7 +251,8 @@ class Values(Facts):
         return frozenset((("s", s), *((c, row[0]) for c, row in enumerate(rows))))
 
     def needed(self, request: Request, answer: Answer) -> list[tuple]:
-        """What an answer shows, and what a write that applied expected; null comes back."""
+        """Returns the values that an answer shows, or that a write which applied expected. Null is left out, because it
+        may come again."""
         if answer.applied:
             return needed_by(request)
         found = []

@@ -1,4 +1,4 @@
-"""What applications do with writes that read: a queue, a lock with a fencing token, a registry of
+"""Uses of writes that read in applications: a queue, a lock with a fencing token, a registry of
 names, a bank, and counters.
 
 Each has clients that act beside each other under kill -9. A client whose request got no answer reads, in the node's
@@ -32,7 +32,7 @@ def applied(rows: list[dict]) -> bool:
 
 
 def differences(found: dict, expected: dict) -> list:
-    """(key, found, expected) of the first keys that differ."""
+    """Returns (key, found, expected) of the first keys that differ."""
     keys = sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
     return [(key, found.get(key), expected.get(key)) for key in keys[:SHOWN]]
 
@@ -72,7 +72,8 @@ class Actor:
 
 
 class Scenario:
-    """`number` is the round: it names the partition. `wrong` has what clients saw and must not see."""
+    """A scenario. `number` is that of the round and names the partition. `wrong` has what clients saw and must not
+    see."""
 
     name: str
 
@@ -86,17 +87,17 @@ class Scenario:
         return f"{KEYSPACE}.{self.name}"
 
     def fill(self, client: Client) -> None:
-        """Before the load."""
+        """Prepares the rows before the load."""
 
     def act(self, actor: Actor, client: Client) -> None:
         raise NotImplementedError
 
     def is_applied(self, rows: list[dict]) -> bool:
-        """What the answer to a write says."""
+        """Returns whether a write applied, as its answer says."""
         return applied(rows)
 
     def check(self, client: Client, checks) -> None:
-        """After the load and all doubts."""
+        """Checks the rows after the load and all doubts."""
         raise NotImplementedError
 
     def require(self, is_right: bool, detail: str) -> None:
@@ -371,7 +372,7 @@ class Counts(Scenario):
         return own == before + amount
 
     def read(self, client: Client) -> tuple[dict[int, int], int]:
-        """What each client has, and the total."""
+        """Returns the count of each client, and the total."""
         rows = client.send((f"SELECT client, own, total FROM {self.table()} WHERE part = ?", (self.number,)))
         return {row["client"]: row["own"] for row in rows}, rows[0]["total"] if rows else 0
 
@@ -385,7 +386,7 @@ SCENARIOS = (Queue, Lock, Names, Bank, Counts)
 
 
 def run(node, seed: int, number: int, seconds: float, checks, change) -> Counter[str]:
-    """All scenarios at once. Returns counts."""
+    """Runs all scenarios at once. Returns counts."""
     lives = Lives(node, Random(f"{seed}/scenarios {number}"), change)
     scenarios = [scenario(number) for scenario in SCENARIOS]
     with lives.client() as client:

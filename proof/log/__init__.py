@@ -1,1 +1,1 @@
-"""What the commit log does, on the real binary, when the disk fails, is full, or is damaged."""
+"""The commit log of the real binary, on a disk that fails, is full, or is damaged."""

@@ -396,8 +396,8 @@ def on_device(checks: Checks, device: str) -> None:
 
 
 def no_io_uring(checks: Checks) -> None:
-    """Where the kernel refuses io_uring, as in most containers: frames are written one at a time by plain calls, which
-    is said, and what was acknowledged is there after kill -9."""
+    """A kernel may refuse io_uring, as in most containers. Then frames are written one at a time by plain calls, the
+    log says so, and acknowledged writes are there after kill -9."""
     for sync in ("batch", "each"):
         node = Espalier.prepare(commitlog_sync=sync)
         node.under = (sys.executable, str(Path(__file__).with_name("without_io_uring.py")))

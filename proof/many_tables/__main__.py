@@ -118,7 +118,7 @@ def connections_with_few_files(checks: Checks) -> None:
 
 
 def connect_many(node: Espalier) -> list[socket.socket]:
-    """As many connections as the node takes; beyond its limit it closes them."""
+    """Opens as many connections as the node takes. The node closes those beyond its limit."""
     return [socket.create_connection((node.host, node.port), 5) for _ in range(AT_A_TIME)]
 
 

@@ -29,7 +29,7 @@ CREATE = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'rep
 
 def main() -> None:
     checks = Checks("node")
-    for part in (start_and_stop, steering, refusals, configuration, pipelining, hostile_bytes, too_large, damage, containment, wide_rows, in_memory):
+    for part in (start_and_stop, admin_commands, refusals, configuration, pipelining, hostile_bytes, too_large, damage, containment, wide_rows, in_memory):
         with checks.part(part.__name__):
             part(checks)
     checks.end()
@@ -41,7 +41,7 @@ def serves(node) -> bool:
 
 
 def first_answer_seconds(node: Espalier) -> float:
-    """From starting the process to the first answered query."""
+    """Returns the seconds from starting the process to the first answered query."""
     started = time.monotonic()
     node.launch()
     serves(node)
@@ -85,8 +85,8 @@ def resident_mib(pid: int) -> float:
     raise RuntimeError("no VmRSS in /proc")
 
 
-def steering(checks: Checks) -> None:
-    """The same binary steers a running node."""
+def admin_commands(checks: Checks) -> None:
+    """The same binary controls a running node."""
     with Espalier.start() as node:
         with Connection(node.host, node.port) as connection:
             for cql in (CREATE, "CREATE TABLE ks.t (k int PRIMARY KEY, v int)", "INSERT INTO ks.t (k, v) VALUES (1, 2)"):

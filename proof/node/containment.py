@@ -86,7 +86,7 @@ def refusal(node: Espalier, cql: str) -> str:
 
 
 def state(directory: Path) -> dict[str, tuple]:
-    """Every file and directory below: its checksum, size and time of change."""
+    """Returns the checksum, size and time of change of every file and directory below."""
     found = {}
     for path in sorted(directory.rglob("*")):
         if not path.is_socket():
@@ -102,7 +102,8 @@ def failed_start(node: Espalier) -> str:
 
 
 def drain_beside_a_stuck_table(checks: Checks) -> None:
-    """Where the table's directory was is a file, so it cannot be flushed; the others' logs are drained."""
+    """A file is in the place of the table's directory, so it cannot be flushed. The logs of the other tables are
+    drained."""
     with prepared(disk_failure_policy="ignore") as node:
         node.launch()
         with Connection(node.host, node.port) as connection:
@@ -183,7 +184,7 @@ def read_only(checks: Checks) -> None:
 
 
 def read_only_and_quarantine(checks: Checks) -> None:
-    """Not even the side file of a quarantined table is written."""
+    """A read-only node does not even write the side file of a quarantined table."""
     with prepared(disk_failure_policy="die") as node, damaged(component(node, "hurt", "Statistics.db")):
         checks.true("with die a start is refused", "Statistics.db" in failed_start(node))
         before = state(node.data)

@@ -60,7 +60,7 @@ def fill(connection: Connection) -> tuple[int, Error]:
 
 
 def size(count: int) -> list[str]:
-    """As the command prints it."""
+    """Returns a size as the command prints it."""
     return [f"{count / 1024:.2f}", "KiB"] if count < 1 << 20 else [f"{count / 2**20:.2f}", "MiB"]
 
 

@@ -45,7 +45,8 @@ DROPPED_EVERY = 7
 
 
 def pad(version: int) -> bytes:
-    """What a row has beside its version, which tells whether both are of one write. It cannot be compressed."""
+    """Returns bytes that a row has beside its version. They show whether both are of one write, and cannot be
+    compressed."""
     return Random(version).randbytes(PAD_BYTES)
 
 
@@ -84,7 +85,7 @@ class Writer(threading.Thread):
             self.acknowledged[key] = version
 
     def lost(self, connection: Connection, before: dict[int, int]) -> list[str]:
-        """What is not as it was acknowledged. Versions of `before`, and older ones, need not be there."""
+        """Returns the rows that are not as acknowledged. Versions of `before`, and older ones, may be missing."""
         answer = connection.query(f"SELECT c, v, pad FROM stored.{self.table} WHERE k = {self.number}")
         if not isinstance(answer, Rows):
             return [f"the table cannot be read: {answer}"]
@@ -128,7 +129,7 @@ class Truncation(threading.Thread):
             pass        # the node was killed
 
     def problems(self, connection: Connection) -> list[str]:
-        """What the table lacks, or has again."""
+        """Returns the rows that the table lacks, or has again."""
         if self.refusal:
             return [f"refused: {self.refusal}"]
         if self.sent is not None:
@@ -139,7 +140,7 @@ class Truncation(threading.Thread):
         return [problem for writer in self.writers for problem in writer.lost(connection, {})]
 
     def has_snapshot(self) -> bool:
-        """Whether there is a snapshot, which is complete when it has a manifest."""
+        """Returns whether there is a snapshot, which is complete when it has a manifest."""
         return any((self.node.directory / "data" / "stored").glob(f"{self.table}-*/snapshots/truncated-*/manifest.json"))
 
 
@@ -195,7 +196,7 @@ def unfinished(directory: Path) -> list[str]:
 
 @dataclass
 class Case:
-    """What came of a kill."""
+    """The result of a kill."""
     acknowledged: int
     lost: list[str]
     files: Counter      # of the engine at the kill

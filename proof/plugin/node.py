@@ -161,7 +161,7 @@ class Proof:
                 self.both(connection, self.statements.one())
 
     def compare(self, when: str) -> None:
-        """Every read gives the same rows."""
+        """Checks that every read gives the same rows."""
         with Connection(self.node.host, self.node.port) as connection:
             own = next(keyspace for keyspace in self.keyspaces if keyspace != "stock")
             for read in self.reads:
@@ -169,7 +169,7 @@ class Proof:
                 self.check(f"{when}: {read}", stock == ours, f"\n  Cassandra: {stock}\n  ours:      {ours}")
 
     def rename_keys(self) -> None:
-        """From now on, `compare` reads the tables whose columns were renamed too."""
+        """Renames columns. From now on, `compare` reads their tables too."""
         with Connection(self.node.host, self.node.port) as connection:
             for statement in (*RENAMED_SCHEMA, *RENAMES):
                 self.both(connection, statement)
@@ -207,7 +207,7 @@ def add_a_custom_type(proof: Proof) -> None:
 
 
 def archive_log(node: Cassandra) -> None:
-    """From its next start on, Cassandra has its log archived by a program that does nothing."""
+    """Lets Cassandra, from its next start on, archive its log with a program that does nothing."""
     classes = node.directory / "archive"
     classes.mkdir()
     (classes / "commitlog_archiving.properties").write_text("archive_command=/bin/true %path\n")
@@ -215,7 +215,7 @@ def archive_log(node: Cassandra) -> None:
 
 
 def keep_tables_that_are_not_carried(proof: Proof) -> None:
-    """They have memtables of Cassandra's own, and work."""
+    """Tables that our memtables do not support have Cassandra's own, and work."""
     node = proof.node
     before = memtables(node)
     with Connection(node.host, node.port) as connection:
@@ -235,7 +235,7 @@ def keep_tables_that_are_not_carried(proof: Proof) -> None:
 
 
 def memtables(node: Cassandra, class_name: str = "NativeMemtable") -> int:
-    """How many of our memtables are in a node's heap."""
+    """Returns the number of our memtables in a node's heap."""
     histogram = subprocess.run(["jcmd", str(node.process.pid), "GC.class_histogram"], capture_output=True, text=True, check=True).stdout
     found = re.search(rf"(\d+) +\d+ +espalier\.cassandra\.{class_name}\b", histogram)
     return int(found[1]) if found else 0

@@ -78,7 +78,7 @@ class Writer(threading.Thread):
         self.byte_count += size
 
     def wrong(self, connection: Connection) -> list[str]:
-        """What the rows of the partitions are and should not be."""
+        """Returns the rows that the partitions have and should not have, or the other way round."""
         problems = []
         for table in self.tables:
             found = dict(read(connection, f"SELECT c, v FROM {table} WHERE k = {self.number}"))
@@ -128,7 +128,8 @@ class Proof:
             raise RuntimeError(f"{statement}: {answer.message}")
 
     def one_large_write(self, mode: str, table: str) -> None:
-        """Nothing else has to be flushed, so that nothing else would wake a write that waits for memory."""
+        """Writes one large value, and nothing else has to be flushed, so that nothing else would wake a write that
+        waits for memory."""
         self.node.flush("pressed")
         with Connection(self.node.host, self.node.port) as connection:
             refusal = insert(connection, table, -1, 0, value(-1, 0, 0, LARGEST))
@@ -164,7 +165,7 @@ class Proof:
             problems.append(f"{type(broken).__name__}: {broken}")
 
     def files(self, mode: str, table: str) -> list[Path]:
-        """What was flushed, though nobody asked for it."""
+        """Returns the files that were flushed although nobody asked for it."""
         if mode == "memtable":
             return self.node.sstables(*table.split("."))
         name = table.split(".")[1]

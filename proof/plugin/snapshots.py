@@ -108,7 +108,7 @@ def full_disk_of_the_engine(proof: Snapshots) -> None:
 
 
 def whole(proof: Snapshots) -> None:
-    """With room again, the node takes writes and a snapshot, and another table takes that in."""
+    """When there is room again, the node takes writes and a snapshot, and another table takes that in."""
     end = time.monotonic() + RECOVERY_SECONDS
     while isinstance(proof.query("INSERT INTO stored.kept (k, v) VALUES (-1, 'after')"), Error) and time.monotonic() < end:
         time.sleep(0.5)

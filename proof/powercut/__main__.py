@@ -121,8 +121,8 @@ class Machine:
             create_schema(connection, in_memory=True, has_indexes=True)
 
     def case_or_failure(self) -> list[str]:
-        """Like `case`; whatever else fails is a fault too, for example a node that does not answer in
-        time, and keeps all evidence."""
+        """Runs `case`. Any other failure is a fault too, for example a node that does not answer in time, and keeps all
+        evidence."""
         try:
             return self.case()
         except Exception:
@@ -282,7 +282,7 @@ def records_of(directory: Path) -> str:
 
 
 def coverage_of(directory: Path) -> str:
-    """What is known of each SSTable of the schema: among other things, which part of the log it covers."""
+    """Returns what is known of each SSTable of the schema: among other things, which part of the log it covers."""
     tables = sorted(directory.glob("data/system*/*/*-Data.db"))
     return "".join(f"{table.relative_to(directory)}\n{output_of('sstable', 'metadata', str(table))}\n" for table in tables)
 

@@ -136,7 +136,7 @@ def kills(check: Check) -> None:
     load.pause()
     ring.start_again(*ring.nodes)
     check.compare("all nodes were killed and started")
-    # What a killed coordinator had not sent to a third node yet, no hint has.
+    # A killed coordinator leaves no hints for writes that it had not sent to a third node yet.
     ring.await_hints()
     check.repair(ring.nodes[0])
     check.compare_replicas("all nodes were killed, then repaired")
@@ -154,7 +154,7 @@ def write_without(check: Check, node: Node) -> None:
 
 
 def hints(check: Check) -> None:
-    """What was written while a node was away comes to it by hints."""
+    """Writes that were made while a node was away come to it by hints."""
     ring, load, node = check.ring, check.load, check.ring.nodes[2]
     load.pause()
     write_without(check, node)
@@ -165,8 +165,8 @@ def hints(check: Check) -> None:
 
 
 def repairs(check: Check) -> None:
-    """Without hints, a full repair gives a node what was written while it was away. Incremental
-    and sequential ones do so too."""
+    """A full repair gives a node what was written while it was away, without hints. Incremental and sequential ones do
+    so too."""
     ring, load, node = check.ring, check.load, check.ring.nodes[1]
     load.pause()
     for other in ring.others(node):
@@ -265,7 +265,8 @@ def rolling(check: Check) -> None:
 
 
 def roll(check: Check, load: Load, node: Node, configuration: str) -> None:
-    """Drain, edit, restart. The clients have gone to the other nodes before, as drivers do."""
+    """Drains a node, changes its configuration, and restarts it. The clients have gone to the other nodes before, as
+    drivers do."""
     ring = check.ring
     load.use(ring.others(node))
     node.command("drain")
@@ -279,7 +280,7 @@ def roll(check: Check, load: Load, node: Node, configuration: str) -> None:
 
 
 def kept(node: Node, keyspace: str, table: str) -> list[Path]:
-    """What our engine still has on disk of a table."""
+    """Returns the files that our engine still has of a table."""
     found = rows(node.query(f"SELECT id FROM system_schema.tables WHERE keyspace_name = '{keyspace}' "
                             f"AND table_name = '{table}'", QueryOptions()))
     return list((node.directory / "espalier").glob(f"data/t{found[0][0].hex()}_*/{table}-*/*-Data.db"))

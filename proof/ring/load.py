@@ -109,7 +109,7 @@ class Writer(threading.Thread):
         self.load.wrong += self.wrong(partition, answer.rows)
 
     def wrong(self, partition: int, rows: list[tuple]) -> list[str]:
-        """What a partition may not have, or has to have and does not."""
+        """Returns what a partition has and may not have, or lacks and has to have."""
         found = {struct.unpack(">i", row[0])[0]: struct.unpack(">i", row[1])[0] for row in rows}
         possible = {row: self.possible.get((partition, row), [ABSENT]) for row in range(ROWS)}
         return [f"{self.load.table} k {partition} c {row}: {found.get(row)}, not one of {possible[row]}"

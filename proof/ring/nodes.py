@@ -111,7 +111,7 @@ class Node(Cassandra):
             return connection.query(statement, options)
 
     def dump(self, keyspace: str, table: str) -> dict[str, tuple[str, list[str]]]:
-        """What this node itself has: the addresses of the replicas and the lines of each partition."""
+        """Returns the rows that this node itself has: the addresses of the replicas and the lines of each partition."""
         path = self.directory / "dump"
         self.command("dump", keyspace, table, str(path))
         partitions: dict[str, tuple[str, list[str]]] = {}
@@ -186,7 +186,7 @@ class Ring:
         return [node for node in self.nodes if node not in left_out]
 
     def await_all_live(self) -> None:
-        """Until every running node sees exactly the running nodes, and all have the same schema."""
+        """Waits until every running node sees exactly the running nodes, and all have the same schema."""
         running = [node for node in self.nodes if node.is_running]
         expected = {node.host for node in running}
         for node in running:
@@ -211,7 +211,7 @@ class Ring:
         self.await_all_live()
 
     def await_hints(self) -> None:
-        """Until no node has hints for another one."""
+        """Waits until no node has hints for another one."""
         for node in self.nodes:
             wait_until(lambda: node.command("hints") == "0", f"{node.host} has delivered its hints")
 

@@ -1,1 +1,2 @@
-"""Espalier's SSTables in Cassandra's hands: imported, verified, dumped, and asked the same questions."""
+"""Checks of Espalier's SSTables by Cassandra, which imports, verifies and dumps them, and answers the same
+questions."""

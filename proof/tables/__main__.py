@@ -179,7 +179,8 @@ def prove_metadata(proof: Proof) -> None:
 
 
 def described(text: str) -> dict[str, str]:
-    """What METADATA names, without the dates: Cassandra's number is in brackets behind the date, ours before it."""
+    """Returns the fields that METADATA names, without the dates. Cassandra's number is in brackets after the date, ours
+    before it."""
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     return {name: re.sub(r"^(no tombstones).*|.* \((-?\d+)\)$|^(\S+) \(.*\)$", r"\1\2\3", fields[name].strip()) for name in METADATA}
 

@@ -1,4 +1,4 @@
-"""`espalier sstable dump` beside sstabledump, of one and the same file."""
+"""A comparison of `espalier sstable dump` with sstabledump for the same file."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ from proof.oracle.espalier import Espalier
 
 
 def without_expired(dumped):
-    """A dump less what depends on when it was made."""
+    """Returns a dump without what depends on the time at which it was made."""
     if isinstance(dumped, dict):
         return {name: without_expired(value) for name, value in dumped.items() if name != "expired"}
     return [without_expired(value) for value in dumped] if isinstance(dumped, list) else dumped
 
 
 def dump_difference(data: Path, lines: bool = False) -> str | None:
-    """The first partition that the two dump otherwise; `lines`: each on a line of its own."""
+    """Returns the first partition whose dumps differ. With `lines`, each partition is on a line of its own."""
     theirs = without_expired(sstabledump(data, lines))
     ours = without_expired(parsed(Espalier.tool("sstable", "dump", *(["-l"] if lines else []), str(data)), lines))
     if theirs == ours:

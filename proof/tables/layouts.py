@@ -1,5 +1,5 @@
-"""How the SSTables of random tables are laid out: each compressor, chunk length and threshold in turn, with,
-with fewer and without filters."""
+"""The layouts of the SSTables of random tables: each compressor, chunk length and threshold in turn, with all filters,
+with fewer, and without filters."""
 
 COMPRESSIONS = [
     "{'class': 'LZ4Compressor', 'chunk_length_in_kb': 4, 'min_compress_ratio': 2}",

@@ -107,7 +107,7 @@ REACHED, MISSED = Bar("cheap", 1, "<=", 2), Bar("dear", 3, "<=", 2)
 
 
 class Ends(unittest.TestCase):
-    """How a run of the harness ends."""
+    """The ends of runs of the harness."""
 
     def end_of(self, scenarios: dict, check: bool) -> tuple[int, str]:
         """The exit status and the output of a run with these scenarios in place of the real ones."""

@@ -1,4 +1,4 @@
-"""Every scenario at every length, on servers that do nothing: that it comes to its end, whatever its plan says."""
+"""Every scenario runs at every length, on servers that do nothing, and comes to its end, whatever its plan says."""
 
 import contextlib
 import io
@@ -74,7 +74,7 @@ class Scenarios(unittest.TestCase):
             self.stack.enter_context(mock.patch.object(target, name, fake))
 
     def fakes(self) -> list[tuple]:
-        """What scenarios do to servers, files and time."""
+        """Replaces what scenarios do to servers, files and time."""
         def starts(kind: str):
             return lambda **settings: Node(kind, self.directory, settings)
         clock = SimpleNamespace(sleep=lambda _: None, monotonic=iter(range(1 << 30)).__next__)

@@ -115,7 +115,7 @@ class Suspecting(unittest.TestCase):
     def test_what_was_said_before_an_error_counts_too(self):
         failed, cql = Error(0, "java.lang.NullPointerException", b""), "INSERT INTO t (k) VALUES (1)"
         prepared = Void()
-        self.explains("Cassandra fails inside", cql, [prepared, failed], [prepared, Void()])
+        self.explains("internal errors of Cassandra", cql, [prepared, failed], [prepared, Void()])
         self.explains(None, cql, [SetKeyspace("a"), failed], [SetKeyspace("b"), Void()])
         self.explains(None, cql, [SetKeyspace("a"), failed], [SetKeyspace("b"), Void(), Void()])
 
@@ -127,7 +127,7 @@ class Suspecting(unittest.TestCase):
         self.explains(None, "INSERT", refused("java.lang.NullPointerException", 0), refused("oops", 0))
 
     def test_half_a_character_stands_at_the_end_of_a_context_only(self):
-        cql, name = "SELECT k FROM t WHERE k = '𝄞𝄞' x", "half a character"
+        cql, name = "SELECT k FROM t WHERE k = '𝄞𝄞' x", "error contexts cut within a character"
         line = "line 1:1 no viable alternative at "
         for theirs, ours in (("input 'x' (...?𝄞' [x])", "input 'x' (...𝄞' [x])"), ("input 'x' ([x] '𝄞?...)", "input 'x' ([x] '𝄞𝄞...)"),
                              ("input 'x' (...a ['?]...)", "input 'x' (...a [']...)"), ("character '?'", "character '𝄞'")):
@@ -233,10 +233,10 @@ class Mistakes(unittest.TestCase):
 
 
 class AskingAgain(unittest.TestCase):
-    """What both servers have to bear out."""
+    """Differences that both servers must confirm when they are asked again."""
 
     def explains(self, name: str | None, step: Step, theirs: list, ours: list, *again: list) -> None:
-        """With Cassandra's and our answers to the repeated question."""
+        """Checks the explanation. `again` has Cassandra's and our answers to the repeated question."""
         self.assertEqual(explanation(lambda asked: again, step, theirs, ours), name)
 
     def test_groups_are_on_other_pages(self):
@@ -260,12 +260,12 @@ class AskingAgain(unittest.TestCase):
     def test_a_paging_state_is_refused_and_the_rows_are_right(self):
         step = Step("cql", "SELECT k FROM t GROUP BY k", page_size=1)
         theirs, ours = [rows(b"1", more=b"x"), *refused("Invalid value for the paging state", 10)], [rows(b"1", more=b"x"), rows(b"2")]
-        self.explains("Cassandra refuses its own paging state", step, theirs, ours, [rows(b"1", b"2")], [rows(b"1", b"2")])
+        self.explains("paging state of GROUP BY", step, theirs, ours, [rows(b"1", b"2")], [rows(b"1", b"2")])
         self.explains(None, step, theirs, ours, [rows(b"1", b"3")], [rows(b"1", b"3")])
         self.explains(None, step, theirs, ours, [rows(b"1", b"3")], [rows(b"1", b"2")])
 
     def test_a_paging_state_is_refused_where_the_read_fails_inside_without_pages(self):
-        name, step = "Cassandra refuses its own paging state", Step("cql", "SELECT k FROM t GROUP BY k", page_size=1)
+        name, step = "paging state of GROUP BY", Step("cql", "SELECT k FROM t GROUP BY k", page_size=1)
         theirs, ours = [rows(b"1", more=b"x"), *refused("Invalid value for the paging state", 10)], [rows(b"1", more=b"x"), rows(b"2")]
         failed = refused("java.lang.ArithmeticException", 0)
         self.explains(name, step, theirs, ours, failed, [rows(b"1", b"2")])
@@ -281,15 +281,15 @@ class AskingAgain(unittest.TestCase):
     def test_a_read_that_fails_inside_is_asked_without_pages(self):
         step = Step("cql", "SELECT k FROM t", page_size=1)
         theirs, ours = refused("java.lang.IllegalStateException", 0), [rows(b"1")]
-        self.explains("Cassandra fails inside", step, theirs, ours, theirs, ours)
-        self.explains("Cassandra fails inside", step, theirs, ours, ours, ours)
+        self.explains("internal errors of Cassandra", step, theirs, ours, theirs, ours)
+        self.explains("internal errors of Cassandra", step, theirs, ours, ours, ours)
         self.explains(None, step, theirs, ours, [rows(b"2")], ours)
         self.explains(None, step, theirs, ours, theirs, [rows(b"2")])
 
     def test_a_read_that_fails_inside_where_we_have_no_pages_is_asked_with_them(self):
         step, no_pages = Step("cql", "SELECT k FROM t", page_size=1), refused("Cannot page queries")
         theirs = refused("java.lang.ClassCastException", 0)
-        for said, name in ((no_pages, "Cassandra fails inside"), (refused("no"), None)):
+        for said, name in ((no_pages, "internal errors of Cassandra"), (refused("no"), None)):
             def ask(asked, said=said):
                 return (theirs, said) if asked.page_size else (theirs, [rows(b"1")])
             self.assertEqual(explanation(ask, step, theirs, no_pages), name)
@@ -297,11 +297,11 @@ class AskingAgain(unittest.TestCase):
     def test_a_statement_that_lives_on_says_what_it_says_when_prepared_again(self):
         step = Step("cql", "SELECT k FROM t", prepared=True, reuse=True)
         theirs, ours = refused("", 0x2500), [rows(b"1")]
-        self.explains("prepared statements live on", step, theirs, ours, [Void(), rows(b"1")], [Void(), rows(b"1")])
+        self.explains("prepared statements after ALTER TABLE", step, theirs, ours, [Void(), rows(b"1")], [Void(), rows(b"1")])
         self.explains(None, step, theirs, ours, [Void(), rows(b"2")], [Void(), rows(b"1")])
         self.explains(None, step, theirs, ours, [Void(), rows(b"2")], [Void(), rows(b"2")])
         self.explains(None, step, theirs, refused("no"), [Void(), rows(b"1")], [Void(), rows(b"1")])
-        self.explains("prepared statements live on", step, theirs, refused("no"), refused("no"), refused("no"))
+        self.explains("prepared statements after ALTER TABLE", step, theirs, refused("no"), refused("no"), refused("no"))
 
     def test_a_filter_gives_all_rows_at_once(self):
         step = Step("cql", "SELECT k FROM t WHERE s = 1 LIMIT 2 ALLOW FILTERING", page_size=1)
@@ -322,7 +322,7 @@ class AskingAgain(unittest.TestCase):
 
     def test_ranges_are_others_only_behind_a_value_that_is_there_twice(self):
         cql = "SELECT * FROM t WHERE p = 1 AND k0 IN ({}) AND (k1, k2) >= (1, 2) AND (k1) <= (7)"
-        some, more, name = [rows(b"1")], [rows(b"1", b"2")], "values twice before a range"
+        some, more, name = [rows(b"1")], [rows(b"1", b"2")], "repeated IN values before a range"
         for items, values in (("0, 0", []), ("?, ?", ["00", "00"]), ("from_json('0'), 0", [])):
             step = Step("cql", cql.format(items), values)
             self.explains(name, step, some, more, more, more)
@@ -370,13 +370,13 @@ class AskingAgain(unittest.TestCase):
     def test_operators_are_ambiguous_beside_descending_keys_only(self):
         theirs = refused("Ambiguous '*' operation with args 1 and 5: use type hint to disambiguate, example '(int) ?'")
         step = Step("cql", "SELECT k FROM ks.t WHERE k0 = 1*5")
-        self.explains("operators beside descending keys", step, theirs, [rows()], [rows(b"k0")], [])
+        self.explains("operators on DESC clustering columns", step, theirs, [rows()], [rows(b"k0")], [])
         self.explains(None, step, theirs, [rows()], [rows(b"k1")], [])
         self.explains(None, step, theirs, [rows()], [rows()], [])
 
     def test_fields_are_taken_for_columns_only_where_they_are_fields_of_descending_keys(self):
         step, theirs = Step("cql", "SELECT mask_replace(u, {street: 1}) FROM ks.t"), refused("Undefined column name street in table ks.t")
-        self.explains("fields taken for columns", step, theirs, [rows(b"1")], [rows(b"u")], [])
+        self.explains("user-type fields and column names", step, theirs, [rows(b"1")], [rows(b"u")], [])
         self.explains(None, step, theirs, [rows(b"1")], [rows(b"v")], [])
         self.explains(None, step, theirs, refused("no"), [rows(b"u")], [])
         self.explains(None, step, refused("Undefined column name zip in table ks.t"), [rows(b"1")], [rows(b"u")], [])
@@ -437,7 +437,7 @@ class AskingAgain(unittest.TestCase):
         step = Step("cql", "SELECT log(k) FROM t GROUP BY k", page_size=1)
         theirs, ours = [rows(b"1", more=b"x"), *refused("Invalid value for the paging state", 10)], [rows(b"1", more=b"x"), *refused("no log")]
         failed = refused("java.lang.ArithmeticException", 0)
-        self.explains("Cassandra refuses its own paging state", step, theirs, ours, failed, refused("no log"))
+        self.explains("paging state of GROUP BY", step, theirs, ours, failed, refused("no log"))
         self.explains(None, step, theirs, ours, failed, refused("another"))
         self.explains(None, step, theirs, ours, refused("another"), refused("no log"))
 

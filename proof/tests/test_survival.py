@@ -1,4 +1,4 @@
-"""What a node held before and after is compared table by table."""
+"""The data of a node before and after are compared table by table."""
 
 import unittest
 

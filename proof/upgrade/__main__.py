@@ -17,7 +17,7 @@ from pathlib import Path
 from proof import places
 from proof.differential.again import may_be_pages
 from proof.differential.compare import compare
-from proof.differential.explained import FAILS_INSIDE, suspicions
+from proof.differential.explained import INTERNAL_ERRORS, suspicions
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import Espalier, environment
 from proof.roles.__main__ import first_connection
@@ -39,7 +39,7 @@ class Proof:
 
 
 def same(proof: Proof, name: str, expected: dict, histories: list[History], node) -> None:
-    """`node` answers as Cassandra did."""
+    """Checks that `node` answers as Cassandra did."""
     got = ask(node)
     for cql, rows in expected.items():
         proof.check(f"{name}: {cql}", rows == got[cql], f"expected {rows}\ngot {got[cql]}")
@@ -48,7 +48,7 @@ def same(proof: Proof, name: str, expected: dict, histories: list[History], node
             difference = compare(left, right)
             # Cassandra may fail internally on its own tables, when it reads cells that are newer than the drop of their
             # column.
-            fails_inside = difference and isinstance(node, Cassandra) and suspicions(step, right, left) == [FAILS_INSIDE]
+            fails_inside = difference and isinstance(node, Cassandra) and suspicions(step, right, left) == [INTERNAL_ERRORS]
             same = difference is None or fails_inside or suspicions(step, left, right) or may_be_pages(step, left, right)
             proof.check(f"{name}, {history.keyspace}: {step}", bool(same), str(difference))
 
@@ -130,7 +130,7 @@ def look_into(proof: Proof, directory: Path, sstable_format: str) -> None:
 
 
 def counts_in(cql: str) -> bool:
-    """Whether it is about a table of counters."""
+    """Returns whether a statement is about a table of counters."""
     return "up.counts" in cql or "up.tallies" in cql
 
 
@@ -180,7 +180,7 @@ def totals(connection: Connection) -> dict[tuple, int | None]:
 
 
 def refuse(proof: Proof, subject: Espalier, written: Written) -> None:
-    """What is not adopted leaves nothing behind: the adoption that follows, into the same node, finds it empty."""
+    """A refused adoption leaves nothing behind: the next one, into the same node, finds it empty."""
     refused = espalier("upgrade-from", "--data", subject.data, written.undrained)
     proof.check("an undrained node is refused", refused.returncode != 0 and "nodetool drain" in refused.stderr, refused.stderr)
     table = next(written.directory.glob("data/up/wide-*"))

@@ -64,7 +64,7 @@ def answers(node, connect) -> dict[tuple[str, str], str]:
 
 
 def prove(check, connect) -> None:
-    """Has Cassandra make roles, adopts them, and compares."""
+    """Lets Cassandra make roles, adopts them, and compares."""
     copy = places.run_directory("roles")
     subject = Espalier.prepare(authenticator="PasswordAuthenticator", authorizer="CassandraAuthorizer")
     try:

@@ -1,8 +1,8 @@
-"""What Cassandra writes before it is upgraded: tables with everything in them and tables that random histories leave
-behind, and the answers to all reads of them.
+"""The data that Cassandra writes before it is upgraded: tables with everything in them, tables that random histories
+leave behind, and the answers to all reads of them.
 
-That is the same in every run, so it is kept for some hours in `.cache/oracle`: the drained node, a copy from
-before the drain, and the answers.
+They are the same in every run, so they are kept for some hours in `.cache/oracle`: the drained node, a copy from before
+the drain, and the answers.
 """
 
 import pickle
@@ -170,7 +170,7 @@ class History:
 
 
 def names(connection: Connection, table: str) -> bool:
-    """Whether there is such a table: a history may begin with one that is refused."""
+    """Returns whether there is such a table: a history may begin with one that is refused."""
     return not isinstance(connection.query(f"SELECT * FROM {table} LIMIT 1"), Error)
 
 
@@ -220,7 +220,7 @@ def kept_directory(sstable_format: str, seed: int, count: int) -> Path:
 
 
 def write(kept: Path, sstable_format: str, seed: int, count: int) -> None:
-    """Has Cassandra write everything, and keeps it."""
+    """Lets Cassandra write everything, and keeps it."""
     with Cassandra.start(durable=True, sstable_format=sstable_format, sasi=True) as oracle:
         connection = Connection(oracle.host, oracle.port)
         for cql in [*SCHEMA, *writes()]:

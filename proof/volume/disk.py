@@ -1,4 +1,4 @@
-"""What is on the disk now, and what a power cut would leave of it.
+"""The content of a disk, and the parts of it that a power cut would leave.
 
 The rules are blockio's: a name is durable once its directory was synced, bytes once their file was (or at once, when
 written with O_DSYNC); until then a power cut keeps, drops or tears each write independently of others, at sectors of
@@ -189,7 +189,7 @@ class Disk:
             raise OSError(errno.ENOSPC, "the disk is full")
 
     def sync_names(self, directory: Node) -> None:
-        """Every change of a name in the directory, and what those changes build on."""
+        """Makes every change of a name in the directory durable, and what those changes build on."""
         needed: set[tuple[int, str]] = set()
         flushed = []
         for changes in reversed(self.changes):

@@ -51,9 +51,9 @@ def in_own_namespace(module: str) -> str | None:
 
 
 class Fault:
-    """What happens to operations on files whose path contains `part`: an error number, or None to stall until it
-    is lifted. With `in_half` it happens once: half of a write is carried out. Without an error number, the call
-    then returns the shorter length."""
+    """A fault of operations on files whose path contains `part`: an error number, or None to stall until it is lifted.
+    With `in_half` it happens once: half of a write is carried out. Without an error number, the call then returns the
+    shorter length."""
 
     def __init__(self, part: str, operations: tuple[str, ...], error: int | None, skip: int = 0, behind: int = 0, in_half: bool = False):
         self.part, self.operations, self.error = part, operations, error
@@ -223,7 +223,8 @@ class Mount:
             return answer
 
     def last_operation(self, handler, number: int, body: bytes) -> bytes:
-        """On its way when the power goes: a write may be on the disk, whole or in part; a sync did not happen."""
+        """Carries out an operation that is on its way when the power goes. A write may be on the disk, whole or in
+        part; a sync did not happen."""
         if not self.power_cut.is_set():
             self.power_cut.set()
             if handler is write:
