@@ -1,6 +1,6 @@
 //! The bytes that Java passes to the memtable plugin: descriptions of tables, updates and requests.
 
-use jni::{Guest, Pages, Reply, Status};
+use jni::{Pages, PluginMemtable, Reply, Status};
 
 /// The bytes of a reply before its content.
 const HEAD_BYTES: usize = 16;
@@ -18,12 +18,12 @@ const CALLS_MAX: usize = 24;
 pub fn calls(bytes: &[u8]) {
     let mut rest = bytes;
     let Some(description) = sized(&mut rest) else { return };
-    let Ok(guest) = Guest::open(description, &[], 0) else { return };
+    let Ok(memtable) = PluginMemtable::open(description, &[], 0) else { return };
     for _ in 0..CALLS_MAX {
         let Some((kind, tail)) = rest.split_first() else { return };
         rest = tail;
         let Some(argument) = sized(&mut rest) else { return };
-        call(&guest, kind & 15, usize::from(kind >> 4), argument);
+        call(&memtable, kind & 15, usize::from(kind >> 4), argument);
     }
 }
 
@@ -34,19 +34,19 @@ fn sized<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-fn call(guest: &Guest, kind: u8, version: usize, argument: &[u8]) {
+fn call(memtable: &PluginMemtable, kind: u8, version: usize, argument: &[u8]) {
     match kind {
         0 => {
-            let before = guest.usage();
-            if guest.put(argument).is_err() {
-                assert_eq!(guest.usage(), before, "a refused update has no effect");
+            let before = memtable.usage();
+            if memtable.put(argument).is_err() {
+                assert_eq!(memtable.usage(), before, "a refused update has no effect");
             }
         }
-        1 => drop(guest.put_observed(version, argument)),
-        2 => read(guest, version, argument),
-        3 => drop(guest.alter(argument)),
+        1 => drop(memtable.put_observed(version, argument)),
+        2 => read(memtable, version, argument),
+        3 => drop(memtable.alter(argument)),
         4 => {
-            guest.clean_up(argument).expect_err("only tables of the engine are cleaned up");
+            memtable.clean_up(argument).expect_err("only tables of the engine are cleaned up");
         }
         _ => {}
     }
@@ -54,10 +54,10 @@ fn call(guest: &Guest, kind: u8, version: usize, argument: &[u8]) {
 
 /// Reads all pages. They have the same bytes whatever their size, and those of a range have as many partitions as a
 /// count says.
-fn read(guest: &Guest, version: usize, request: &[u8]) {
-    let counted = guest.count_keys(version, request);
-    let pages = || guest.read(version, request).expect("it was read before").expect("it was there before");
-    let Ok(Some(first)) = guest.read(version, request) else { return };
+fn read(memtable: &PluginMemtable, version: usize, request: &[u8]) {
+    let counted = memtable.count_keys(version, request);
+    let pages = || memtable.read(version, request).expect("it was read before").expect("it was there before");
+    let Ok(Some(first)) = memtable.read(version, request) else { return };
     let Ok(content) = content_of(first, ROOM_BYTES) else { return };
     assert!(content_of(pages(), 10 * ROOM_BYTES).as_ref() == Ok(&content), "pages of other sizes");
     if request.first() == Some(&OF_RANGE) {

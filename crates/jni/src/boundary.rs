@@ -13,9 +13,12 @@
 //! 5. The handle of a store came from `openStore`. It is never freed.
 //!
 //! A panic does not leave this module: it becomes an error like any other.
-#![allow(unsafe_code, non_snake_case)]
-// Every native method has the two arguments that Java adds, and the buffer of its reply.
-#![allow(clippy::too_many_arguments)]
+#![allow(unsafe_code, reason = "the other side is Java")]
+#![allow(non_snake_case, reason = "the names of native methods begin with those of their Java classes")]
+#![allow(
+    clippy::too_many_arguments,
+    reason = "every native method has the two arguments that Java adds, and the buffer of its reply"
+)]
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,8 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use crate::guest::{Growth, Guest, Refusal};
 use crate::pages::Pages;
+use crate::plugin_memtable::{Growth, PluginMemtable, Refusal};
 use crate::reply::{Reply, Status};
 use crate::request::Request;
 use crate::store::{Choice, Store};
@@ -60,9 +63,9 @@ unsafe fn buffer<'a>(address: i64, length: i64) -> &'a mut [u8] {
 
 /// # Safety
 /// Promise 3.
-unsafe fn guest<'a>(handle: i64) -> Result<&'a Guest, String> {
+unsafe fn memtable_of<'a>(handle: i64) -> Result<&'a PluginMemtable, String> {
     // SAFETY: promise 3, for as long as the call runs; no caller keeps the reference.
-    unsafe { (handle as *const Guest).as_ref() }.ok_or_else(|| "there is no memtable".to_owned())
+    unsafe { (handle as *const PluginMemtable).as_ref() }.ok_or_else(|| "there is no memtable".to_owned())
 }
 
 /// # Safety
@@ -102,16 +105,16 @@ fn result_of(growth: Growth) -> i64 {
     2 * growth.bytes + i64::from(growth.is_half_full)
 }
 
-/// The number of handles that Java has, which tests compare with what it should have.
+/// The number of handles that Java holds. Tests read it to find handles that were not closed.
 static HANDLES: AtomicI64 = AtomicI64::new(0);
 
-/// The handle of what lives on until Java closes it.
+/// Makes a handle of a value. The value lives until Java closes the handle.
 fn into_handle<T>(value: Box<T>) -> i64 {
     HANDLES.fetch_add(1, Ordering::Relaxed);
     Box::into_raw(value) as i64
 }
 
-/// Takes back what a handle denotes.
+/// Takes the value of a handle back.
 ///
 /// # Safety
 /// The handle came from [`into_handle`] for a `T`, and this is its last use.
@@ -168,7 +171,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_open(
     let firsts = unsafe { bytes(firsts, firsts_length) };
     guard(out, |_| {
         let shard_bytes = u64::try_from(shard_bytes).unwrap_or(0);
-        Ok(into_handle(Box::new(Guest::open(description, firsts, shard_bytes)?)))
+        Ok(into_handle(Box::new(PluginMemtable::open(description, firsts, shard_bytes)?)))
     })
 }
 
@@ -190,7 +193,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_alter(
     // SAFETY: promises 1 and 2.
     let (description, out) = unsafe { (bytes(description, length), buffer(out, capacity)) };
     // SAFETY: promise 3.
-    let memtable = unsafe { guest(memtable) };
+    let memtable = unsafe { memtable_of(memtable) };
     guard(out, |_| Ok(memtable?.alter(description)? as i64))
 }
 
@@ -211,7 +214,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_put(
     // SAFETY: promises 1 and 2.
     let (update, out) = unsafe { (bytes(update, length), buffer(out, capacity)) };
     // SAFETY: promise 3.
-    let memtable = unsafe { guest(memtable) };
+    let memtable = unsafe { memtable_of(memtable) };
     guard_write(out, |_| Ok(result_of(memtable?.put(update)?)))
 }
 
@@ -234,7 +237,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_putObserved(
     // SAFETY: promises 1 and 2.
     let (update, out) = unsafe { (bytes(update, length), buffer(out, capacity)) };
     // SAFETY: promise 3.
-    let memtable = unsafe { guest(memtable) };
+    let memtable = unsafe { memtable_of(memtable) };
     guard_write(out, |out| {
         let version = usize::try_from(version).map_err(|_| "a version below 0")?;
         let (growth, changes) = memtable?.put_observed(version, update)?;
@@ -291,7 +294,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_read(
     // SAFETY: promises 1 and 2.
     let (request, out) = unsafe { (bytes(request, length), buffer(out, capacity)) };
     // SAFETY: promise 3.
-    let memtable = unsafe { guest(memtable) };
+    let memtable = unsafe { memtable_of(memtable) };
     guard(out, |out| {
         let version = usize::try_from(version).map_err(|_| "a version below 0".to_owned())?;
         let pages = memtable?.read(version, request)?;
@@ -383,7 +386,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_countKeys(
     // SAFETY: promises 1 and 2.
     let (request, out) = unsafe { (bytes(request, length), buffer(out, capacity)) };
     // SAFETY: promise 3.
-    let memtable = unsafe { guest(memtable) };
+    let memtable = unsafe { memtable_of(memtable) };
     guard(out, |out| {
         let version = usize::try_from(version).map_err(|_| "a version below 0".to_owned())?;
         let (count, bytes) = memtable?.count_keys(version, request)?;
@@ -411,7 +414,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_usage(
     // SAFETY: promise 2.
     let out = unsafe { buffer(out, capacity) };
     // SAFETY: promise 3.
-    let memtable = unsafe { guest(memtable) };
+    let memtable = unsafe { memtable_of(memtable) };
     guard(out, |out| {
         let mut reply = Reply::new(out);
         let usage = memtable?.usage();
@@ -445,7 +448,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_discard(
     // SAFETY: promise 2.
     let out = unsafe { buffer(out, capacity) };
     // SAFETY: promise 3.
-    let memtable = unsafe { guest(memtable) };
+    let memtable = unsafe { memtable_of(memtable) };
     guard(out, |_| memtable?.discard().map(|()| 0))
 }
 
@@ -466,7 +469,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_setOldestOfCassandr
     // SAFETY: promise 2.
     let out = unsafe { buffer(out, capacity) };
     // SAFETY: promise 3.
-    let memtable = unsafe { guest(memtable) };
+    let memtable = unsafe { memtable_of(memtable) };
     guard(out, |_| memtable?.set_oldest_of_cassandra(timestamp).map(|()| 0))
 }
 
@@ -488,7 +491,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_snapshot(
     // SAFETY: promises 1 and 2.
     let (request, out) = unsafe { (bytes(request, length), buffer(out, capacity)) };
     // SAFETY: promise 3.
-    let memtable = unsafe { guest(memtable) };
+    let memtable = unsafe { memtable_of(memtable) };
     guard(out, |_| {
         let mut request = Request::new(request);
         let name = request.text("the name of a snapshot").map_err(|error| error.to_string())?;
@@ -515,7 +518,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_cleanUp(
     // SAFETY: promises 1 and 2.
     let (request, out) = unsafe { (bytes(request, length), buffer(out, capacity)) };
     // SAFETY: promise 3.
-    let memtable = unsafe { guest(memtable) };
+    let memtable = unsafe { memtable_of(memtable) };
     guard(out, |_| memtable?.clean_up(request).map(i64::from))
 }
 
@@ -586,8 +589,8 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_openStored(
             2 => Choice::Existing,
             _ => return Err(format!("there is no choice {choice}")),
         };
-        let guest = Guest::open_stored(opened?, description, choice)?;
-        Ok(guest.map_or(0, |guest| into_handle(Box::new(guest))))
+        let memtable = PluginMemtable::open_stored(opened?, description, choice)?;
+        Ok(memtable.map_or(0, |memtable| into_handle(Box::new(memtable))))
     })
 }
 
@@ -671,7 +674,7 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_free(_: *mut c_void
     if memtable != 0 {
         guard(&mut [], |_| {
             // SAFETY: promise 3.
-            drop(unsafe { from_handle::<Guest>(memtable) });
+            drop(unsafe { from_handle::<PluginMemtable>(memtable) });
             Ok(0)
         });
     }

@@ -7,14 +7,14 @@
 
 pub mod boundary;
 mod changes;
-mod guest;
 mod pages;
+mod plugin_memtable;
 mod reply;
 mod request;
 mod store;
 mod table;
 
-pub use guest::{Growth, Guest, Refusal, Usage};
 pub use pages::Pages;
+pub use plugin_memtable::{Growth, PluginMemtable, Refusal, Usage};
 pub use reply::{Reply, Status};
 pub use store::{Choice, Store};

@@ -59,7 +59,7 @@ impl Pages {
     /// Encodes the next item. Returns false at the end.
     fn advance(&mut self) -> Result<bool, String> {
         self.clear_item();
-        // If this fails or panics, the bytes so far are no beginning of anything.
+        // If this fails or panics, the item is incomplete, and later calls fail too.
         let following = match std::mem::replace(&mut self.next, Next::Failure) {
             Next::Partition => self.enter_partition()?,
             Next::Unfiltered => self.push_unfiltered()?,

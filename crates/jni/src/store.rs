@@ -20,7 +20,7 @@ use types::{CqlType, UserType};
 use uuid::Uuid;
 
 use crate::request::Request;
-use crate::table::{Place, id_and_name, stored_table_of};
+use crate::table::{EngineTableId, id_and_name, stored_table_of};
 
 /// Which generation of a table is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +62,7 @@ impl HostRows for RowsOfCassandra {
 }
 
 /// A table and the name of the keyspace in which the engine keeps it.
-pub(crate) type Kept = (String, Arc<Table>);
+pub(crate) type StoredTable = (String, Arc<Table>);
 
 fn prefix(id: TableId) -> String {
     format!("t{}_", id.0.simple())
@@ -95,7 +95,7 @@ fn user_types(table: &Table) -> BTreeMap<Arc<str>, Arc<UserType>> {
     found.into_inner()
 }
 
-/// The keyspace that has only a table.
+/// A keyspace with this table only, and with the user types of its columns.
 fn keyspace_of(name: &str, table: Table) -> Keyspace {
     let class = "org.apache.cassandra.locator.LocalStrategy".to_owned();
     let mut keyspace = Keyspace::new(name, BTreeMap::from([("class".to_owned(), class)]), true);
@@ -155,7 +155,7 @@ impl Store {
 
     /// Opens a generation of the table of a description, as the table is now. Several generations become one unless the
     /// opened one is the next; that reads and writes the rows of all but the oldest. `None` if there is none to open.
-    pub(crate) fn table(&self, description: &[u8], choice: Choice) -> Result<Option<Kept>, String> {
+    pub(crate) fn table(&self, description: &[u8], choice: Choice) -> Result<Option<StoredTable>, String> {
         let (id, ..) = id_and_name(description).map_err(|error| error.to_string())?;
         let change = |old: &Schema, keyspaces: &mut Keyspaces| -> Result<Option<(String, TableId)>, ChangeError> {
             let known = generations(keyspaces, id);
@@ -168,8 +168,9 @@ impl Store {
             };
             let name = generation_name(id, generation);
             let kept = kept.map(|_| only_table(old, &name)).transpose()?;
-            let place = Place { keyspace: &name, id: kept.map_or_else(|| TableId(Uuid::new_v4()), |table| table.id) };
-            let table = stored_table_of(description, place, kept.map(Arc::as_ref))
+            let stored =
+                EngineTableId { keyspace: &name, id: kept.map_or_else(|| TableId(Uuid::new_v4()), |table| table.id) };
+            let table = stored_table_of(description, stored, kept.map(Arc::as_ref))
                 .map_err(|error| ChangeError(error.to_string()))?;
             let table_id = table.id;
             if kept.is_none_or(|kept| **kept != table) {
@@ -217,9 +218,9 @@ impl Store {
     pub(crate) fn alter(&self, name: &str, description: &[u8]) -> Result<Arc<Table>, String> {
         let change = |old: &Schema, keyspaces: &mut Keyspaces| -> Result<TableId, ChangeError> {
             let older = only_table(old, name)?;
-            let place = Place { keyspace: name, id: older.id };
+            let stored = EngineTableId { keyspace: name, id: older.id };
             let table =
-                stored_table_of(description, place, Some(older)).map_err(|error| ChangeError(error.to_string()))?;
+                stored_table_of(description, stored, Some(older)).map_err(|error| ChangeError(error.to_string()))?;
             if **older != table {
                 keyspaces.insert(name.into(), Arc::new(keyspace_of(name, table)));
             }

@@ -84,13 +84,13 @@ fn read_options(request: &mut Request<'_>) -> Result<TableOptions, RequestError>
 }
 
 impl<'a> Description<'a> {
-    /// `place` is where the table is kept, in place of its keyspace and id.
-    fn read(request: &mut Request<'a>, place: Option<Place<'a>>) -> Result<Description<'a>, RequestError> {
+    /// `stored` has the keyspace and the id of the engine, in place of those of Cassandra.
+    fn read(request: &mut Request<'a>, stored: Option<EngineTableId<'a>>) -> Result<Description<'a>, RequestError> {
         let id = TableId(Uuid::from_bytes(request.id()?));
         let (keyspace, name) = (request.text("a keyspace")?, request.text("a table")?);
         let options = read_options(request)?;
-        let owner = place.map(|place| (keyspace, place.keyspace));
-        let (id, keyspace) = place.map_or((id, keyspace), |place| (place.id, place.keyspace));
+        let owner = stored.map(|stored| (keyspace, stored.keyspace));
+        let (id, keyspace) = stored.map_or((id, keyspace), |stored| (stored.id, stored.keyspace));
         let mut columns = Vec::new();
         for _ in 0..request.count("a count of columns")? {
             let kind = match request.u8("a kind of column")? {
@@ -216,9 +216,9 @@ pub(crate) fn table_of(bytes: &[u8], older: Option<&Table>) -> Result<Arc<Table>
     Ok(Arc::new(Description::read(&mut Request::new(bytes), None)?.version(older)?))
 }
 
-/// Where the engine keeps a table of Cassandra's.
+/// The id, and the keyspace, under which the engine keeps a table of Cassandra.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'p> {
+pub(crate) struct EngineTableId<'p> {
     /// The engine's keyspace, which has the user types too.
     pub keyspace: &'p str,
     /// The engine's id of the table.
@@ -226,8 +226,12 @@ pub(crate) struct Place<'p> {
 }
 
 /// Like [`table_of`], for a table that the engine keeps.
-pub(crate) fn stored_table_of(bytes: &[u8], place: Place<'_>, older: Option<&Table>) -> Result<Table, RequestError> {
-    Description::read(&mut Request::new(bytes), Some(place))?.version(older)
+pub(crate) fn stored_table_of(
+    bytes: &[u8],
+    stored: EngineTableId<'_>,
+    older: Option<&Table>,
+) -> Result<Table, RequestError> {
+    Description::read(&mut Request::new(bytes), Some(stored))?.version(older)
 }
 
 /// The id and the name of the table of a description.
@@ -395,7 +399,8 @@ mod tests {
         }
     }
 
-    /// Makes every sequence of `depth` more changes. The memtable is told of each change, or of several at once.
+    /// Applies every sequence of `depth` more changes. The memtable gets a description after each change, or one after
+    /// several.
     fn explore(older: &Table, before: &Theirs, theirs: &Theirs, depth: usize, checks: &mut usize) {
         for next in changes().into_iter().filter_map(|change| theirs.after(change)) {
             let table = next.told(Some(older));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jni::{Choice, Guest, Pages, Reply, Store};
+use jni::{Choice, Pages, PluginMemtable, Reply, Store};
 use testkit::{Random, seed};
 
 use crate::stored::{Directory, open};
@@ -11,7 +11,7 @@ use crate::vectors::{ALL_KEYS, ALL_ROWS, Vector, content, next_page, vectors};
 /// A memtable with the updates of all vectors of its table.
 struct Filled {
     table: &'static [u8],
-    guest: Guest,
+    memtable: PluginMemtable,
     /// In order: the token, the length and the bytes of each key, as requests and pages have them.
     keys: Vec<Vec<u8>>,
     /// What may be selected of a partition: the direction and the slices.
@@ -47,22 +47,22 @@ fn token(key: &[u8]) -> i64 {
 }
 
 impl Filled {
-    fn new(table: &'static [u8], guest: Guest, vectors: &[Vector]) -> Filled {
+    fn new(table: &'static [u8], memtable: PluginMemtable, vectors: &[Vector]) -> Filled {
         let mut keys = Vec::new();
         for vector in vectors {
-            guest.put(vector.update).unwrap();
+            memtable.put(vector.update).unwrap();
             keys.push(key_of(vector.request).to_vec());
         }
         keys.sort_by(|one, other| (token(one), &one[12..]).cmp(&(token(other), &other[12..])));
         keys.dedup();
-        Filled { table, guest, keys, rows: selections(table) }
+        Filled { table, memtable, keys, rows: selections(table) }
     }
 
     /// What a range read has of each partition that a memtable has. `is_stored`: without those of which it has nothing.
     fn partitions(&self, rows: &[u8], keys: &[Vec<u8>], is_stored: bool) -> Vec<Vec<u8>> {
         let mut partitions = Vec::new();
         for key in keys {
-            let pages = self.guest.read(0, &[&[0], &key[..], rows].concat()).unwrap();
+            let pages = self.memtable.read(0, &[&[0], &key[..], rows].concat()).unwrap();
             assert!(is_stored || pages.is_some(), "a memtable has every partition");
             let Some(pages) = pages else { continue };
             partitions.push([&key[..], &content(pages, 1 << 16)].concat());
@@ -71,7 +71,7 @@ impl Filled {
     }
 
     fn range(&self, start: &[u8], end: &[u8], rows: &[u8]) -> Pages {
-        self.guest.read(0, &[&[1], start, end, rows].concat()).unwrap().expect("a range is never absent")
+        self.memtable.read(0, &[&[1], start, end, rows].concat()).unwrap().expect("a range is never absent")
     }
 }
 
@@ -87,19 +87,21 @@ fn by_table() -> BTreeMap<&'static [u8], Vec<Vector>> {
 /// A memtable of four shards for each table.
 fn memtables() -> Vec<Filled> {
     let quarters = [i64::MIN / 2, 0, i64::MAX / 2].map(i64::to_be_bytes).concat();
-    let guests = by_table().into_iter();
-    guests.map(|(table, vectors)| Filled::new(table, Guest::open(table, &quarters, 0).unwrap(), &vectors)).collect()
+    let memtables = by_table().into_iter();
+    memtables
+        .map(|(table, vectors)| Filled::new(table, PluginMemtable::open(table, &quarters, 0).unwrap(), &vectors))
+        .collect()
 }
 
 #[test]
 fn a_range_has_what_reads_of_its_partitions_return_whatever_the_pages() {
     let mut partition_count = 0;
-    for memtable in memtables() {
-        for rows in &memtable.rows {
-            let partitions = memtable.partitions(rows, &memtable.keys, false);
+    for filled in memtables() {
+        for rows in &filled.rows {
+            let partitions = filled.partitions(rows, &filled.keys, false);
             partition_count += partitions.len();
             for room in [1 << 16, 4096, 100, 1] {
-                let read = content(memtable.range(NONE, NONE, rows), room);
+                let read = content(filled.range(NONE, NONE, rows), room);
                 assert!(read == partitions.concat(), "pages of {room} bytes, {rows:?}");
             }
         }
@@ -112,8 +114,8 @@ fn a_range_of_the_engine_is_the_same_in_memory_and_in_files() {
     for (table, vectors) in by_table() {
         let directory = Directory::new();
         let store = open(directory.path());
-        let guest = Guest::open_stored(&store, table, Choice::ExistingOrFirst).unwrap().unwrap();
-        let filled = Filled::new(table, guest, &vectors);
+        let memtable = PluginMemtable::open_stored(&store, table, Choice::ExistingOrFirst).unwrap().unwrap();
+        let filled = Filled::new(table, memtable, &vectors);
         assert_stored(&filled, "in memory");
         store.engine().flush_all().unwrap();
         assert_stored(&filled, "in a file");
@@ -125,7 +127,7 @@ fn a_range_of_the_engine_is_the_same_in_memory_and_in_files() {
 /// Writes some of the updates again, one half to a file.
 fn write_every_other(store: &Store, filled: &Filled, vectors: &[Vector]) {
     for (index, vector) in vectors.iter().enumerate().step_by(2) {
-        filled.guest.put(vector.update).unwrap();
+        filled.memtable.put(vector.update).unwrap();
         if index <= vectors.len() / 2 {
             store.engine().flush_all().unwrap();
         }
@@ -139,21 +141,21 @@ fn assert_stored(filled: &Filled, when: &str) {
         // A file is passed over if it has nothing in the slices, by a read of a partition as well.
         assert!(read == partitions.concat(), "{when}, {rows:?}");
     }
-    let (count, key_bytes) = filled.guest.count_keys(0, &ALL_KEYS).unwrap();
+    let (count, key_bytes) = filled.memtable.count_keys(0, &ALL_KEYS).unwrap();
     let bytes = filled.keys.iter().map(|key| key.len() - 12).sum::<usize>();
     assert_eq!((count, key_bytes), (filled.keys.len() as u64, bytes as u64), "{when}");
 }
 
 #[test]
 fn a_page_ends_where_a_partition_does_if_there_is_no_room_for_more() {
-    for memtable in memtables() {
-        let partitions = memtable.partitions(&ALL_ROWS[5..], &memtable.keys, false);
+    for filled in memtables() {
+        let partitions = filled.partitions(&ALL_ROWS[5..], &filled.keys, false);
         let all = partitions.concat();
         let mut end = 0;
         for partition in &partitions {
             end += partition.len();
             for room in [end - 1, end, end + 1] {
-                assert_first_page(memtable.range(NONE, NONE, &ALL_ROWS[5..]), room, &all);
+                assert_first_page(filled.range(NONE, NONE, &ALL_ROWS[5..]), room, &all);
             }
         }
     }
@@ -171,17 +173,17 @@ fn assert_first_page(mut pages: Pages, room: usize, all: &[u8]) {
 #[test]
 fn a_read_goes_on_after_a_partition_that_is_passed_over() {
     let mut random = Random(seed(26));
-    for memtable in memtables() {
-        let partitions = memtable.partitions(&ALL_ROWS[5..], &memtable.keys, false);
+    for filled in memtables() {
+        let partitions = filled.partitions(&ALL_ROWS[5..], &filled.keys, false);
         for _ in 0..100 {
-            assert_passes(&memtable, &partitions, &mut random);
+            assert_passes(&filled, &partitions, &mut random);
         }
     }
 }
 
 /// Reads pages of random sizes. Where one ends within a partition, its rest may be passed over.
-fn assert_passes(memtable: &Filled, partitions: &[Vec<u8>], random: &mut Random) {
-    let mut pages = memtable.range(NONE, NONE, &ALL_ROWS[5..]);
+fn assert_passes(filled: &Filled, partitions: &[Vec<u8>], random: &mut Random) {
+    let mut pages = filled.range(NONE, NONE, &ALL_ROWS[5..]);
     // Where the read is.
     let (mut index, mut at, mut has_more) = (0, 0, true);
     while has_more {
@@ -214,11 +216,11 @@ fn bound_of_token(key: &[u8], inclusive: bool) -> Vec<u8> {
 
 #[test]
 fn a_range_begins_and_ends_at_keys_and_tokens() {
-    for memtable in memtables() {
-        let (keys, rows) = (&memtable.keys, &ALL_ROWS[5..]);
-        let read = |start: &[u8], end: &[u8]| content(memtable.range(start, end, rows), 1 << 16);
+    for filled in memtables() {
+        let (keys, rows) = (&filled.keys, &ALL_ROWS[5..]);
+        let read = |start: &[u8], end: &[u8]| content(filled.range(start, end, rows), 1 << 16);
         for (index, key) in keys.iter().enumerate() {
-            let partitions = |keys: &[Vec<u8>]| memtable.partitions(rows, keys, false).concat();
+            let partitions = |keys: &[Vec<u8>]| filled.partitions(rows, keys, false).concat();
             for bound in [bound_of_key, bound_of_token] {
                 assert!(read(&bound(key, true), NONE) == partitions(&keys[index..]));
                 assert!(read(&bound(key, false), NONE) == partitions(&keys[index + 1..]));
@@ -231,26 +233,26 @@ fn a_range_begins_and_ends_at_keys_and_tokens() {
                 assert!(read(&bound(next, true), &bound(key, false)).is_empty(), "it ends before it begins");
             }
         }
-        let empty = Guest::open(memtable.table, &[], 0).unwrap();
+        let empty = PluginMemtable::open(filled.table, &[], 0).unwrap();
         assert!(content(empty.read(0, &ALL_ROWS).unwrap().unwrap(), 1).is_empty(), "a range of an empty memtable");
     }
 }
 
 #[test]
 fn a_damaged_request_of_a_range_is_an_error_or_another_request() {
-    for memtable in memtables() {
-        let [first, .., last] = &memtable.keys[..] else { panic!("a table of the vectors has several keys") };
-        let rows = memtable.rows.last().unwrap();
+    for filled in memtables() {
+        let [first, .., last] = &filled.keys[..] else { panic!("a table of the vectors has several keys") };
+        let rows = filled.rows.last().unwrap();
         let request = [&[1], &bound_of_key(first, true)[..], &bound_of_token(last, false), rows].concat();
-        memtable.guest.read(0, &request).unwrap();
+        filled.memtable.read(0, &request).unwrap();
         for length in 0..request.len() {
-            assert!(memtable.guest.read(0, &request[..length]).is_err(), "{length} bytes");
+            assert!(filled.memtable.read(0, &request[..length]).is_err(), "{length} bytes");
         }
         for at in 0..request.len() {
             for bit in 0..8 {
                 let mut damaged = request.clone();
                 damaged[at] ^= 1 << bit;
-                if let Ok(Some(mut pages)) = memtable.guest.read(0, &damaged) {
+                if let Ok(Some(mut pages)) = filled.memtable.read(0, &damaged) {
                     while pages.fill(&mut Reply::new(&mut [0; 500])) == Ok(true) {}
                 }
             }

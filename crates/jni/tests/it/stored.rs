@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jni::{Choice, Guest, Store};
+use jni::{Choice, PluginMemtable, Store};
 use uuid::Uuid;
 
 use crate::vectors::{ALL_KEYS, Vector, content, vectors};
@@ -50,8 +50,8 @@ fn open_with_cache(directory: &Path, cache_bytes: i64) -> Arc<Store> {
     panic!("{directory:?} stays in use");
 }
 
-fn table(store: &Arc<Store>, vector: &Vector, choice: Choice) -> Option<Guest> {
-    Guest::open_stored(store, vector.table, choice).unwrap()
+fn table(store: &Arc<Store>, vector: &Vector, choice: Choice) -> Option<PluginMemtable> {
+    PluginMemtable::open_stored(store, vector.table, choice).unwrap()
 }
 
 /// The id of a vector's table.
@@ -59,12 +59,12 @@ fn id(vector: &Vector) -> [u8; 16] {
     *vector.table.first_chunk().unwrap()
 }
 
-fn assert_content(guest: &Guest, vector: &Vector, when: &str) {
+fn assert_content(memtable: &PluginMemtable, vector: &Vector, when: &str) {
     for room in [1 << 16, 100] {
-        let pages = guest.read(0, vector.request).unwrap().expect("the partition exists");
+        let pages = memtable.read(0, vector.request).unwrap().expect("the partition exists");
         assert_eq!(content(pages, room), vector.page, "{when}");
     }
-    let (count, _) = guest.count_keys(0, &ALL_KEYS).unwrap();
+    let (count, _) = memtable.count_keys(0, &ALL_KEYS).unwrap();
     assert_eq!(count, 1, "{when}: partitions");
 }
 
@@ -77,22 +77,22 @@ fn what_cassandra_serialized_is_kept_by_the_engine() {
         }
         let directory = Directory::new();
         let store = open(directory.path());
-        let guest = table(&store, vector, Choice::ExistingOrFirst).unwrap();
-        assert_eq!(guest.usage().unwrap().partition_count, 0);
-        guest.put(vector.update).unwrap();
-        assert_content(&guest, vector, &format!("vector {index} in memory"));
-        drop((guest, store));
+        let memtable = table(&store, vector, Choice::ExistingOrFirst).unwrap();
+        assert_eq!(memtable.usage().unwrap().partition_count, 0);
+        memtable.put(vector.update).unwrap();
+        assert_content(&memtable, vector, &format!("vector {index} in memory"));
+        drop((memtable, store));
         let store = open(directory.path());
-        let guest = table(&store, vector, Choice::ExistingOrFirst).unwrap();
-        assert_content(&guest, vector, &format!("vector {index} replayed"));
+        let memtable = table(&store, vector, Choice::ExistingOrFirst).unwrap();
+        assert_content(&memtable, vector, &format!("vector {index} replayed"));
         store.engine().flush_all().unwrap();
-        assert_content(&guest, vector, &format!("vector {index} flushed"));
+        assert_content(&memtable, vector, &format!("vector {index} flushed"));
         store.close(Duration::from_secs(10)).unwrap();
-        drop((guest, store));
+        drop((memtable, store));
         let store = open(directory.path());
-        let guest = table(&store, vector, Choice::Existing).unwrap();
-        assert_content(&guest, vector, &format!("vector {index} after a restart"));
-        assert!(guest.usage().unwrap().partition_count > 0);
+        let memtable = table(&store, vector, Choice::Existing).unwrap();
+        assert_content(&memtable, vector, &format!("vector {index} after a restart"));
+        assert!(memtable.usage().unwrap().partition_count > 0);
     }
 }
 
@@ -102,11 +102,11 @@ fn tables_are_read_without_memory_for_pages() {
     for cache_bytes in [0, 1, -1] {
         let directory = Directory::new();
         let store = open_with_cache(directory.path(), cache_bytes);
-        let guest = table(&store, &vectors[0], Choice::ExistingOrFirst).unwrap();
-        guest.put(vectors[0].update).unwrap();
+        let memtable = table(&store, &vectors[0], Choice::ExistingOrFirst).unwrap();
+        memtable.put(vectors[0].update).unwrap();
         store.engine().flush_all().unwrap();
         for _ in 0..2 {
-            assert_content(&guest, &vectors[0], &format!("{cache_bytes} bytes"));
+            assert_content(&memtable, &vectors[0], &format!("{cache_bytes} bytes"));
         }
     }
 }
@@ -188,8 +188,8 @@ fn with_rotated_keys(description: &[u8]) -> Vec<u8> {
     parts.description()
 }
 
-fn assert_reads(guest: &Guest, version: usize, vector: &Vector, when: &str) {
-    let pages = guest.read(version, vector.request).unwrap().expect("the partition exists");
+fn assert_reads(memtable: &PluginMemtable, version: usize, vector: &Vector, when: &str) {
+    let pages = memtable.read(version, vector.request).unwrap().expect("the partition exists");
     assert_eq!(content(pages, 1 << 16), vector.page, "{when}");
 }
 
@@ -201,23 +201,23 @@ fn rows_stay_as_they_are_when_columns_of_the_primary_key_get_each_others_names()
             continue;
         }
         let renamed = with_rotated_keys(vector.table);
-        let guest = Guest::open(vector.table, &0i64.to_be_bytes(), 0).unwrap();
-        guest.put(vector.update).unwrap();
-        let version = guest.alter(&renamed).unwrap();
-        assert_reads(&guest, version, vector, &format!("vector {index} in a memtable"));
-        guest.put(vector.update).unwrap();
-        assert_reads(&guest, version, vector, &format!("vector {index} in a memtable, written twice"));
+        let memtable = PluginMemtable::open(vector.table, &0i64.to_be_bytes(), 0).unwrap();
+        memtable.put(vector.update).unwrap();
+        let version = memtable.alter(&renamed).unwrap();
+        assert_reads(&memtable, version, vector, &format!("vector {index} in a memtable"));
+        memtable.put(vector.update).unwrap();
+        assert_reads(&memtable, version, vector, &format!("vector {index} in a memtable, written twice"));
         let directory = Directory::new();
         let store = open(directory.path());
-        let guest = table(&store, vector, Choice::ExistingOrFirst).unwrap();
-        guest.put(vector.update).unwrap();
-        let version = guest.alter(&renamed).unwrap();
-        assert_reads(&guest, version, vector, &format!("vector {index} in the engine"));
+        let memtable = table(&store, vector, Choice::ExistingOrFirst).unwrap();
+        memtable.put(vector.update).unwrap();
+        let version = memtable.alter(&renamed).unwrap();
+        assert_reads(&memtable, version, vector, &format!("vector {index} in the engine"));
         store.engine().flush_all().unwrap();
-        drop((guest, store));
+        drop((memtable, store));
         let store = open(directory.path());
-        let guest = Guest::open_stored(&store, &renamed, Choice::ExistingOrFirst).unwrap().unwrap();
-        assert_reads(&guest, 0, vector, &format!("vector {index} after a restart"));
+        let memtable = PluginMemtable::open_stored(&store, &renamed, Choice::ExistingOrFirst).unwrap().unwrap();
+        assert_reads(&memtable, 0, vector, &format!("vector {index} after a restart"));
     }
 }
 
@@ -231,18 +231,18 @@ fn a_column_with_the_old_name_of_a_key_column_is_kept_over_a_restart() {
         parts.columns.push((3, old, b"org.apache.cassandra.db.marshal.Int32Type".to_vec()));
         let directory = Directory::new();
         let store = open(directory.path());
-        let guest = table(&store, vector, Choice::ExistingOrFirst).unwrap();
-        guest.put(vector.update).unwrap();
-        let version = guest.alter(&renamed).unwrap();
-        assert_reads(&guest, version, vector, "renamed");
-        guest.alter(&parts.description()).unwrap();
-        guest.put(vector.update).unwrap();
-        assert_reads(&guest, version, vector, "with a column of the old name");
-        drop((guest, store));
+        let memtable = table(&store, vector, Choice::ExistingOrFirst).unwrap();
+        memtable.put(vector.update).unwrap();
+        let version = memtable.alter(&renamed).unwrap();
+        assert_reads(&memtable, version, vector, "renamed");
+        memtable.alter(&parts.description()).unwrap();
+        memtable.put(vector.update).unwrap();
+        assert_reads(&memtable, version, vector, "with a column of the old name");
+        drop((memtable, store));
         let store = open(directory.path());
-        let guest = Guest::open_stored(&store, &parts.description(), Choice::Existing).unwrap().unwrap();
-        guest.put(vector.update).unwrap();
-        assert!(guest.read(0, vector.request).unwrap().is_some());
+        let memtable = PluginMemtable::open_stored(&store, &parts.description(), Choice::Existing).unwrap().unwrap();
+        memtable.put(vector.update).unwrap();
+        assert!(memtable.read(0, vector.request).unwrap().is_some());
     }
 }
 
@@ -263,19 +263,19 @@ fn no_tombstone_is_purged_until_it_is_known_that_cassandra_has_no_older_rows() {
         let description = without_grace(vector.table);
         let directory = Directory::new();
         let store = open(directory.path());
-        let guest = Guest::open_stored(&store, &description, Choice::ExistingOrFirst).unwrap().unwrap();
+        let memtable = PluginMemtable::open_stored(&store, &description, Choice::ExistingOrFirst).unwrap().unwrap();
         let merged = || {
-            guest.put(vector.update).unwrap();
+            memtable.put(vector.update).unwrap();
             store.engine().flush_all().unwrap();
             compact(&store);
-            guest.read(0, vector.request).unwrap().map(|pages| content(pages, 1 << 16))
+            memtable.read(0, vector.request).unwrap().map(|pages| content(pages, 1 << 16))
         };
         merged();
         // A merge turns expired cells into tombstones, but keeps those.
         let kept = merged();
-        guest.set_oldest_of_cassandra(i64::MIN).unwrap();
+        memtable.set_oldest_of_cassandra(i64::MIN).unwrap();
         assert_eq!(merged(), kept, "Cassandra has rows of any time");
-        guest.set_oldest_of_cassandra(i64::MAX).unwrap();
+        memtable.set_oldest_of_cassandra(i64::MAX).unwrap();
         purged_count += usize::from(merged() != kept);
     }
     assert!(purged_count > 0, "some of the vectors have tombstones");
@@ -296,13 +296,13 @@ fn a_truncated_table_begins_empty_and_the_old_generation_is_gone_once_it_was_dis
     old.discard().unwrap();
     drop((old, new, store));
     let store = open(directory.path());
-    let guest = table(&store, vector, Choice::ExistingOrFirst).unwrap();
-    assert!(guest.read(0, vector.request).unwrap().is_none());
+    let memtable = table(&store, vector, Choice::ExistingOrFirst).unwrap();
+    assert!(memtable.read(0, vector.request).unwrap().is_none());
     assert_eq!(store.listing().lines().count(), 1, "{}", store.listing());
-    guest.put(vector.update).unwrap();
-    guest.discard().unwrap();
-    assert!(guest.put(vector.update).is_err() && guest.read(0, vector.request).is_err());
-    guest.discard().unwrap();
+    memtable.put(vector.update).unwrap();
+    memtable.discard().unwrap();
+    assert!(memtable.put(vector.update).is_err() && memtable.read(0, vector.request).is_err());
+    memtable.discard().unwrap();
     assert!(!store.keeps(id(vector)));
 }
 
@@ -324,19 +324,19 @@ fn a_truncation_that_did_not_end_leaves_the_rows_from_before_and_after_it_in_one
         let directory = Directory::new();
         let store = open(directory.path());
         for (vector, choice) in vectors.iter().zip([Choice::ExistingOrFirst, Choice::Next, Choice::Next]) {
-            let guest = table(&store, vector, choice).unwrap();
-            guest.put(vector.update).unwrap();
-            assert_eq!(guest.count_keys(0, &ALL_KEYS).unwrap().0, 1);
+            let memtable = table(&store, vector, choice).unwrap();
+            memtable.put(vector.update).unwrap();
+            assert_eq!(memtable.count_keys(0, &ALL_KEYS).unwrap().0, 1);
         }
         store.engine().snapshot(&newest(&store), "merged", "").unwrap();
         drop(store);
         for when in ["after the crash", "after another one"] {
             let store = open(directory.path());
-            let guest = table(&store, vectors[0], choice).unwrap();
+            let memtable = table(&store, vectors[0], choice).unwrap();
             for vector in &vectors {
-                assert_reads(&guest, 0, vector, when);
+                assert_reads(&memtable, 0, vector, when);
             }
-            assert_eq!(guest.count_keys(0, &ALL_KEYS).unwrap().0, 3, "{when}");
+            assert_eq!(memtable.count_keys(0, &ALL_KEYS).unwrap().0, 3, "{when}");
             assert_eq!(store.listing().lines().count(), 1, "{when}: {}", store.listing());
             assert_eq!(store.engine().snapshots().unwrap(), [], "{when}");
         }
@@ -355,15 +355,15 @@ fn a_dropped_table_is_removed_and_a_directory_has_one_engine() {
     let directory = Directory::new();
     let store = open(directory.path());
     let vectors = vectors();
-    let guest = table(&store, &vectors[0], Choice::ExistingOrFirst).unwrap();
-    guest.put(vectors[0].update).unwrap();
+    let memtable = table(&store, &vectors[0], Choice::ExistingOrFirst).unwrap();
+    memtable.put(vectors[0].update).unwrap();
     let request = [text(directory.path().to_str().unwrap()), text("batch"), vec![0; 24]].concat();
     assert!(Store::open(&request).is_err(), "the directory is locked");
     assert!(Store::open(&request[..request.len() - 1]).is_err());
     let unknown = [text("/nowhere"), text("sometimes"), vec![0; 24]].concat();
     assert!(Store::open(&unknown).err().unwrap().contains("unknown commitlog_sync 'sometimes'"));
     store.remove_all(id(&vectors[0])).unwrap();
-    assert!(!store.keeps(id(&vectors[0])) && guest.put(vectors[0].update).is_err());
+    assert!(!store.keeps(id(&vectors[0])) && memtable.put(vectors[0].update).is_err());
 }
 
 /// The request of a clean-up that keeps these ranges.
@@ -385,22 +385,22 @@ fn a_clean_up_keeps_what_its_ranges_have_and_a_damaged_request_removes_nothing()
     let token = token_of(vector);
     let directory = Directory::new();
     let store = open(directory.path());
-    let guest = table(&store, vector, Choice::ExistingOrFirst).unwrap();
-    guest.put(vector.update).unwrap();
+    let memtable = table(&store, vector, Choice::ExistingOrFirst).unwrap();
+    memtable.put(vector.update).unwrap();
     for kept in [&[(token - 1, token)][..], &[(token, token)], &[(5, 6), (token + 1, token)]] {
-        assert_eq!(guest.clean_up(&ranges(kept)), Ok(true));
-        assert_content(&guest, vector, "kept");
+        assert_eq!(memtable.clean_up(&ranges(kept)), Ok(true));
+        assert_content(&memtable, vector, "kept");
     }
     let request = ranges(&[(token, token + 1), (token + 5, token - 1)]);
     for length in 0..request.len() {
-        guest.clean_up(&request[..length]).unwrap_err();
+        memtable.clean_up(&request[..length]).unwrap_err();
     }
-    guest.clean_up(&[&request[..], &[0]].concat()).unwrap_err();
-    guest.clean_up(&[0xff; 20]).unwrap_err();
-    assert_content(&guest, vector, "damaged requests");
+    memtable.clean_up(&[&request[..], &[0]].concat()).unwrap_err();
+    memtable.clean_up(&[0xff; 20]).unwrap_err();
+    assert_content(&memtable, vector, "damaged requests");
     // It has no other partition, and the log still has its records.
-    assert_eq!(guest.clean_up(&request), Ok(false));
-    assert_content(&guest, vector, "in the log");
-    guest.discard().unwrap();
-    guest.clean_up(&request).unwrap_err();
+    assert_eq!(memtable.clean_up(&request), Ok(false));
+    assert_content(&memtable, vector, "in the log");
+    memtable.discard().unwrap();
+    memtable.clean_up(&request).unwrap_err();
 }

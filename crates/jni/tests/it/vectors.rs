@@ -1,6 +1,6 @@
 //! `updates.bin` was written by `proof/plugin/java/espalier/cassandra/WriteVectors.java` with Cassandra 5.0.8.
 
-use jni::{Guest, Pages, Refusal, Reply, Status};
+use jni::{Pages, PluginMemtable, Refusal, Reply, Status};
 
 static UPDATES: &[u8] = include_bytes!("../vectors/updates.bin");
 
@@ -63,9 +63,9 @@ pub(crate) fn content(mut pages: Pages, room: usize) -> Vec<u8> {
 fn data_serialized_by_cassandra_is_read_as_its_own_memtable_returns_it() {
     for (index, vector) in vectors().iter().enumerate() {
         for room in [1 << 16, 100, 1] {
-            let guest = Guest::open(vector.table, &0i64.to_be_bytes(), 0).unwrap();
-            assert!(guest.put(vector.update).unwrap().bytes > 0, "vector {index} takes memory");
-            let pages = guest.read(0, vector.request).unwrap().expect("the partition exists");
+            let memtable = PluginMemtable::open(vector.table, &0i64.to_be_bytes(), 0).unwrap();
+            assert!(memtable.put(vector.update).unwrap().bytes > 0, "vector {index} takes memory");
+            let pages = memtable.read(0, vector.request).unwrap().expect("the partition exists");
             assert_eq!(content(pages, room), vector.page, "vector {index}, pages of {room} bytes");
         }
     }
@@ -76,13 +76,13 @@ fn a_division_of_the_tokens_that_is_cut_or_does_not_rise_is_refused() {
     let vector = &vectors()[0];
     let tokens = |tokens: &[i64]| tokens.iter().flat_map(|token| token.to_be_bytes()).collect::<Vec<u8>>();
     for right in [&[][..], &[0], &[i64::MIN, -1, i64::MAX]] {
-        let guest = Guest::open(vector.table, &tokens(right), 0).unwrap();
-        guest.put(vector.update).unwrap();
-        assert_eq!(content(guest.read(0, vector.request).unwrap().unwrap(), 1 << 16), vector.page);
+        let memtable = PluginMemtable::open(vector.table, &tokens(right), 0).unwrap();
+        memtable.put(vector.update).unwrap();
+        assert_eq!(content(memtable.read(0, vector.request).unwrap().unwrap(), 1 << 16), vector.page);
     }
     let many: Vec<i64> = (0..1024).collect();
     for wrong in [tokens(&[5, 5]), tokens(&[1, 0]), tokens(&many), tokens(&[1, 2])[..15].to_vec()] {
-        assert!(Guest::open(vector.table, &wrong, 0).is_err(), "{} bytes", wrong.len());
+        assert!(PluginMemtable::open(vector.table, &wrong, 0).is_err(), "{} bytes", wrong.len());
     }
 }
 
@@ -91,10 +91,10 @@ fn the_shard_of_an_update_is_the_only_one_that_grows() {
     let vector = &vectors()[0];
     let token = i64::from_be_bytes(*vector.request[1..].first_chunk().unwrap());
     let firsts: Vec<u8> = [token, token + 1].iter().flat_map(|first| first.to_be_bytes()).collect();
-    let guest = Guest::open(vector.table, &firsts, 0).unwrap();
-    let before = guest.usage().unwrap().shard_bytes;
-    guest.put(vector.update).unwrap();
-    let usage = guest.usage().unwrap();
+    let memtable = PluginMemtable::open(vector.table, &firsts, 0).unwrap();
+    let before = memtable.usage().unwrap().shard_bytes;
+    memtable.put(vector.update).unwrap();
+    let usage = memtable.usage().unwrap();
     let grown: Vec<_> = before.iter().zip(&usage.shard_bytes).map(|(before, after)| after > before).collect();
     assert_eq!(grown, [false, true, false], "{before:?}, then {:?}", usage.shard_bytes);
     assert_eq!(usage.shard_bytes.iter().sum::<u64>(), usage.used_bytes);
@@ -103,12 +103,12 @@ fn the_shard_of_an_update_is_the_only_one_that_grows() {
 #[test]
 fn an_update_that_is_applied_twice_changes_nothing_more() {
     for vector in vectors() {
-        let guest = Guest::open(vector.table, &[], 0).unwrap();
-        guest.put(vector.update).unwrap();
-        guest.put_observed(0, vector.update).unwrap();
-        let puts = guest.usage().unwrap().puts;
+        let memtable = PluginMemtable::open(vector.table, &[], 0).unwrap();
+        memtable.put(vector.update).unwrap();
+        memtable.put_observed(0, vector.update).unwrap();
+        let puts = memtable.usage().unwrap().puts;
         assert_eq!((puts.uncontended, puts.contended, puts.waited.as_nanos()), (2, 0, 0));
-        let pages = guest.read(0, vector.request).unwrap().unwrap();
+        let pages = memtable.read(0, vector.request).unwrap().unwrap();
         assert_eq!(content(pages, 1 << 16), vector.page);
     }
 }
@@ -116,32 +116,32 @@ fn an_update_that_is_applied_twice_changes_nothing_more() {
 #[test]
 fn damaged_updates_requests_and_descriptions_are_errors_or_harmless() {
     for vector in vectors().iter().step_by(7) {
-        let guest = Guest::open(vector.table, &[], 0).unwrap();
+        let memtable = PluginMemtable::open(vector.table, &[], 0).unwrap();
         for length in 0..vector.update.len() {
-            assert!(guest.put(&vector.update[..length]).is_err(), "{length} bytes of an update");
+            assert!(memtable.put(&vector.update[..length]).is_err(), "{length} bytes of an update");
         }
         for length in 0..vector.request.len() {
-            assert!(guest.read(0, &vector.request[..length]).is_err());
+            assert!(memtable.read(0, &vector.request[..length]).is_err());
         }
         for length in 0..vector.table.len() {
-            assert!(Guest::open(&vector.table[..length], &[], 0).is_err());
+            assert!(PluginMemtable::open(&vector.table[..length], &[], 0).is_err());
         }
         for at in 0..vector.update.len() {
             for bit in 0..8 {
                 let mut damaged = vector.update.to_vec();
                 damaged[at] ^= 1 << bit;
-                let _ = guest.put(&damaged);
+                let _ = memtable.put(&damaged);
             }
         }
-        read_everything(&guest);
+        read_everything(&memtable);
     }
 }
 
 /// Reads every partition, with the others and alone: nothing that was taken stands in the way of the rest.
-fn read_everything(guest: &Guest) {
-    let all = content(guest.read(0, &ALL_ROWS).unwrap().unwrap(), 1 << 16);
-    let mut pages = guest.read(0, &ALL_KEYS).unwrap().unwrap();
-    let (count, _) = guest.count_keys(0, &ALL_KEYS).unwrap();
+fn read_everything(memtable: &PluginMemtable) {
+    let all = content(memtable.read(0, &ALL_ROWS).unwrap().unwrap(), 1 << 16);
+    let mut pages = memtable.read(0, &ALL_KEYS).unwrap().unwrap();
+    let (count, _) = memtable.count_keys(0, &ALL_KEYS).unwrap();
     let mut rest = &all[..];
     for _ in 0..count {
         // Room for the token and the length of the key.
@@ -149,7 +149,7 @@ fn read_everything(guest: &Guest) {
         let length = u32::from_be_bytes(*head[8..].first_chunk().unwrap()) as usize;
         let (key, _) = next_page(&mut pages, length);
         let request = [&[0], &head[..], &key, &ALL_ROWS[5..]].concat();
-        let partition = content(guest.read(0, &request).unwrap().unwrap(), 1 << 16);
+        let partition = content(memtable.read(0, &request).unwrap().unwrap(), 1 << 16);
         rest = rest.strip_prefix(&[&head[..], &key, &partition].concat()[..]).expect("the partition is in the range");
         pages.pass_partition();
     }
@@ -160,13 +160,13 @@ fn read_everything(guest: &Guest) {
 fn a_discarded_memtable_refuses_calls_and_earlier_reads_continue() {
     let vectors = vectors();
     let vector = &vectors[0];
-    let guest = Guest::open(vector.table, &[], 0).unwrap();
-    guest.put(vector.update).unwrap();
-    let pages = guest.read(0, vector.request).unwrap().unwrap();
-    guest.discard().unwrap();
-    assert!(guest.put(vector.update).is_err());
-    assert!(guest.read(0, vector.request).is_err());
-    assert!(guest.usage().is_none());
+    let memtable = PluginMemtable::open(vector.table, &[], 0).unwrap();
+    memtable.put(vector.update).unwrap();
+    let pages = memtable.read(0, vector.request).unwrap().unwrap();
+    memtable.discard().unwrap();
+    assert!(memtable.put(vector.update).is_err());
+    assert!(memtable.read(0, vector.request).is_err());
+    assert!(memtable.usage().is_none());
     assert_eq!(content(pages, 10), vector.page);
 }
 
@@ -175,11 +175,11 @@ fn a_shard_says_that_it_is_half_full_and_refuses_what_it_has_no_room_for() {
     for vector in vectors().iter().step_by(3) {
         // From a shard of one page to one of 16 MiB.
         let outcome = |shift: u32| {
-            let guest = Guest::open(vector.table, &[], 4096 << shift).unwrap();
-            let outcome = guest.put(vector.update).map(|growth| growth.is_half_full);
-            let is_there = guest.read(0, vector.request).unwrap().is_some();
+            let memtable = PluginMemtable::open(vector.table, &[], 4096 << shift).unwrap();
+            let outcome = memtable.put(vector.update).map(|growth| growth.is_half_full);
+            let is_there = memtable.read(0, vector.request).unwrap().is_some();
             assert_eq!(is_there, outcome.is_ok(), "an update that is refused has no effect");
-            assert_eq!(guest.put_observed(0, vector.update).err(), outcome.clone().err());
+            assert_eq!(memtable.put_observed(0, vector.update).err(), outcome.clone().err());
             outcome
         };
         let mut outcomes: Vec<_> = (0..13).map(outcome).collect();
@@ -194,11 +194,12 @@ fn written_memtables_of_many_tables_fit_into_the_addresses_of_a_process() {
     const TABLES: usize = 7400;
     let vector = &vectors()[0];
     let quarters = [i64::MIN / 2, 0, i64::MAX / 2].map(i64::to_be_bytes).concat();
-    let guests: Vec<Guest> = (0..TABLES).map(|_| Guest::open(vector.table, &quarters, 0).unwrap()).collect();
-    for (index, guest) in guests.iter().enumerate() {
-        guest.put(vector.update).unwrap_or_else(|refusal| panic!("table {index}: {refusal}"));
+    let memtables: Vec<PluginMemtable> =
+        (0..TABLES).map(|_| PluginMemtable::open(vector.table, &quarters, 0).unwrap()).collect();
+    for (index, memtable) in memtables.iter().enumerate() {
+        memtable.put(vector.update).unwrap_or_else(|refusal| panic!("table {index}: {refusal}"));
     }
-    for guest in guests.iter().step_by(100) {
-        assert_eq!(content(guest.read(0, vector.request).unwrap().unwrap(), 1 << 16), vector.page);
+    for memtable in memtables.iter().step_by(100) {
+        assert_eq!(content(memtable.read(0, vector.request).unwrap().unwrap(), 1 << 16), vector.page);
     }
 }

@@ -1,4 +1,5 @@
-//! A memtable of Cassandra's, with the versions of its table: our trie, or a table of the engine.
+//! The memtable of a table of Cassandra, with the versions of that table. Its rows are in our trie, or in a table of
+//! the engine.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ use crate::request::Request;
 use crate::store::{Choice, Store};
 use crate::table::{id_and_name, table_of};
 
-/// What is said of a memtable that was discarded.
+/// The error for a discarded memtable.
 const DISCARDED: &str = "the memtable was discarded";
 
 /// The most shards: each costs memory and is visited by range reads.
@@ -25,8 +26,8 @@ const SHARDS_MAX: usize = 1024;
 /// The addresses of the process, which all its memtables share.
 static ADDRESS_SPACE: LazyLock<Arc<AddressSpace>> = LazyLock::new(Arc::default);
 
-/// A memtable. Any number of threads may use it, also while it is discarded.
-pub struct Guest {
+/// A memtable of the plugin. Any number of threads may use it, also while it is discarded.
+pub struct PluginMemtable {
     content: Content,
     /// The versions of the table, oldest first. Java knows them by their indexes.
     tables: ArcSwap<Vec<Arc<Version>>>,
@@ -37,7 +38,7 @@ pub struct Guest {
 struct Version {
     table: Arc<Table>,
     updates: UpdateReader,
-    /// What the encoders of reads are clones of.
+    /// Each read clones it.
     encoder: MessageEncoder,
 }
 
@@ -48,7 +49,7 @@ impl Version {
     }
 }
 
-/// Where the rows are.
+/// The storage of the rows.
 enum Content {
     /// In memory; `None` once the memtable was discarded. Reads that are still running keep their own reference.
     Trie(ArcSwapOption<TrieMemtable>),
@@ -138,7 +139,7 @@ fn options(bytes_max: u64) -> TrieOptions {
     }
 }
 
-impl Guest {
+impl PluginMemtable {
     /// An empty memtable for the table of a description. Its shards divide the tokens at `firsts`: 8 bytes, big-endian,
     /// for the first token of each shard but the first one. It has one shard if the process has many already.
     /// A shard has `shard_bytes_max` bytes for its structure and as many for its contents. 0 means 2 and 16 GiB, or
@@ -146,7 +147,7 @@ impl Guest {
     ///
     /// Fails if the description is damaged or has a type that CQL does not have, or if the tokens do not rise or are
     /// more than there can be shards.
-    pub fn open(description: &[u8], firsts: &[u8], shard_bytes_max: u64) -> Result<Guest, String> {
+    pub fn open(description: &[u8], firsts: &[u8], shard_bytes_max: u64) -> Result<PluginMemtable, String> {
         let table = table_of(description, None).map_err(|error| error.to_string())?;
         let (firsts, rest) = firsts.as_chunks::<8>();
         let firsts: Box<[Token]> = firsts.iter().map(|first| Token(i64::from_be_bytes(*first))).collect();
@@ -155,22 +156,26 @@ impl Guest {
         }
         let id = table.id;
         let memtable = TrieMemtable::divided(&table, firsts, options(shard_bytes_max), &ADDRESS_SPACE);
-        Ok(Guest::of(Content::Trie(ArcSwapOption::from_pointee(memtable)), table, id))
+        Ok(PluginMemtable::of(Content::Trie(ArcSwapOption::from_pointee(memtable)), table, id))
     }
 
     /// The table of a description in the engine; `None` if the choice is one that may find none.
     ///
     /// Fails if the description is damaged, has a type that CQL does not have, or the table cannot be stored.
-    pub fn open_stored(store: &Arc<Store>, description: &[u8], choice: Choice) -> Result<Option<Guest>, String> {
+    pub fn open_stored(
+        store: &Arc<Store>,
+        description: &[u8],
+        choice: Choice,
+    ) -> Result<Option<PluginMemtable>, String> {
         let (id, ..) = id_and_name(description).map_err(|error| error.to_string())?;
         let Some((name, table)) = store.table(description, choice)? else { return Ok(None) };
         let stored = Stored { store: store.clone(), name, is_discarded: AtomicBool::new(false) };
-        Ok(Some(Guest::of(Content::Stored(stored), table, id)))
+        Ok(Some(PluginMemtable::of(Content::Stored(stored), table, id)))
     }
 
-    fn of(content: Content, table: Arc<Table>, id: TableId) -> Guest {
+    fn of(content: Content, table: Arc<Table>, id: TableId) -> PluginMemtable {
         let version = Version::new(table, id);
-        Guest { content, tables: ArcSwap::from_pointee(vec![Arc::new(version)]), altering: Mutex::new(()) }
+        PluginMemtable { content, tables: ArcSwap::from_pointee(vec![Arc::new(version)]), altering: Mutex::new(()) }
     }
 
     fn version(&self, version: usize) -> Result<Arc<Version>, String> {
