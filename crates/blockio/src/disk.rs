@@ -182,7 +182,8 @@ impl OpenOptions {
         OpenOptions { mode: OpenMode::Write, blocks: false }
     }
 
-    /// An existing file or a new one, for reading and writing.
+    /// An existing file or a new one, for reading and writing. For tests.
+    #[doc(hidden)]
     pub const fn write_or_create() -> OpenOptions {
         OpenOptions { mode: OpenMode::WriteOrCreate, blocks: false }
     }

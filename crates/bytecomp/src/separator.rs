@@ -1,9 +1,7 @@
-//! The bytes between and after components, and the short keys that separate two neighbours.
+//! The bytes between and after components, and the short keys between two neighbours.
 
 /// Ends the position of a static row.
 pub const EXCLUDED: u8 = 0x18;
-/// Artificial lower bound of an sstable; never stored.
-pub const LTLT: u8 = 0x1f;
 /// Ends a bound that sorts before everything that has its prefix.
 pub const LT_NEXT_COMPONENT: u8 = 0x20;
 /// Ends a row's position, a tuple, a collection, a vector, a decorated key.
@@ -18,25 +16,14 @@ pub const NEXT_COMPONENT: u8 = 0x40;
 pub const NEXT_COMPONENT_EMPTY_REVERSED: u8 = 0x41;
 /// Ends a bound that sorts after everything that has its prefix.
 pub const GT_NEXT_COMPONENT: u8 = 0x60;
-/// Artificial upper bound of an sstable; never stored.
-pub const GTGT: u8 = 0x61;
-
-/// The length of the shortest prefix of `next` that is greater than `previous`, where `previous < next`.
-pub fn separating_prefix_length(previous: &[u8], next: &[u8]) -> usize {
-    (common_prefix_length(previous, next) + 1).min(next.len())
-}
 
 /// Writes the shortest sequence that is greater than `previous` (and everything that starts with `previous` up to its
 /// first difference from `next`) and not greater than `next`: the common prefix and the byte after `previous`'s own.
 pub fn write_separator_after(previous: &[u8], next: &[u8], out: &mut Vec<u8>) {
-    let common = common_prefix_length(previous, next);
+    let common = previous.iter().zip(next).take_while(|(a, b)| a == b).count();
     out.extend_from_slice(&previous[..common]);
     // Weakly prefix-free keys with previous < next always differ at a byte of both, and previous's is the smaller one.
     if let Some(byte) = previous.get(common) {
         out.push(byte.saturating_add(1));
     }
-}
-
-fn common_prefix_length(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -7,10 +7,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-use crate::LogError;
 use crate::hold::{self, write_held};
 use crate::shared::Shared;
 use crate::waiters::Awaits;
+use crate::{LogError, SyncMode};
 
 /// A wait for the device that does not hold a reference to the log; the caller passes the log to each poll. There are
 /// many such waits, and a reference count that all of them change would be a cache line that their threads contend for.
@@ -31,7 +31,20 @@ impl LogWait {
     pub(crate) fn poll(&mut self, shared: &Shared, context: &mut Context<'_>) -> Poll<Result<(), LogError>> {
         let (waker, registers, position) = (context.waker(), self.registers, self.awaits.position());
         let record_wait = || !registers && hold::record_wait(shared, position, waker);
-        shared.waiters.poll(self.awaits, &mut self.key, waker, record_wait).map_err(LogError::Closed)
+        let polled = shared.waiters.poll(self.awaits, &mut self.key, waker, record_wait);
+        debug_assert!(!polled.is_pending() || !registers || self.key.is_some(), "its waker is registered");
+        debug_assert!(
+            !matches!(polled, Poll::Ready(Ok(()))) || self.is_over(shared),
+            "{:?} is acknowledged before it is on the device",
+            self.awaits
+        );
+        polled.map_err(LogError::Closed)
+    }
+
+    /// Whether its record may be acknowledged, as far as the durable horizon shows; for assertions.
+    fn is_over(&self, shared: &Shared) -> bool {
+        let is_independent = shared.sync == SyncMode::Each && matches!(self.awaits, Awaits::Record(_));
+        is_independent || shared.waiters.horizon() >= self.awaits.position()
     }
 }
 
@@ -112,6 +125,7 @@ impl Future for SpaceFreed {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
+        debug_assert!(this.epoch <= this.shared.space.epoch(), "announcements are counted upwards");
         if this.shared.space.is_announced_after(this.epoch, context.waker()) {
             return Poll::Ready(());
         }

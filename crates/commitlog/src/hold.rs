@@ -59,7 +59,7 @@ pub struct Awaited(u64);
 
 impl LogHold {
     pub(crate) fn new(shared: &Arc<Shared>, waker: &Waker) -> LogHold {
-        release_held_wake_ups();
+        debug_assert!(with_held(|held| held.is_none()), "a thread has one hold at a time");
         let held = HeldAppends { shared: Arc::clone(shared), reach: 0, from: 0, waker: waker.clone(), awaited: 0 };
         HELD.with(|now| now.replace(Some(held)));
         LogHold { shared: Arc::clone(shared), on_this_thread: PhantomData }
@@ -123,11 +123,12 @@ pub fn write_held() -> bool {
 pub(crate) fn hold_back(shared: &Shared, start: u64, end: u64) -> bool {
     with_held(|held| match held {
         Some(held) if std::ptr::eq(&*held.shared, shared) => {
+            debug_assert!(start < end && held.reach <= start, "a thread's appends ascend");
             if held.reach == 0 {
                 held.from = start;
             }
             let holds = end - held.from < HELD_SIZE_MAX;
-            held.reach = if holds { held.reach.max(end) } else { 0 };
+            held.reach = if holds { end } else { 0 };
             holds
         }
         _ => false,

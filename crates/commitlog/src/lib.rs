@@ -63,5 +63,5 @@ pub use metrics::{LogMetrics, WaitCount};
 pub use options::{Clock, FailureHook, LogOptions, NewLogHook, SyncMode};
 pub use position::{IntervalSet, LogPosition, PositionInterval};
 pub use replay::{Gap, Record, Replay, ReplayReport};
-pub use scan::{Found, RecordCursor, Run, SegmentImage, Step, Verdict, count_records};
+pub use scan::{RecordCursor, RecordLocation, Run, SegmentImage, Step, Verdict, count_records};
 pub use segments::Pressure;

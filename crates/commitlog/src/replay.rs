@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::file::free_path;
 use crate::format::TABLE_ID_SIZE;
-use crate::scan::{Found, RecordCursor, Run, SegmentImage, Step, Verdict};
+use crate::scan::{RecordCursor, RecordLocation, Run, SegmentImage, Step, Verdict};
 use crate::segment::{DirtyRange, SegmentUse};
 use crate::shared::Shared;
 use crate::{Corruption, LogError, LogOptions, LogPosition};
@@ -168,7 +168,7 @@ impl Replay {
     /// Returns the next record in order of positions, or `None` at the end. [`LogError::Corrupt`] is final unless the
     /// log was opened with salvage.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, LogError> {
-        let found = loop {
+        let location = loop {
             let Some(current) = &mut self.current else {
                 match self.pending.pop_front() {
                     Some(segment) => self.current = Some(self.load(segment)?),
@@ -187,7 +187,7 @@ impl Replay {
                 continue;
             };
             match cursor.next_of(self.wanted.as_deref(), &current.image, &mut self.scratch) {
-                Step::Record(found) => break found,
+                Step::Record(location) => break location,
                 Step::End => current.cursor = None,
                 Step::Cut(_) => self.report.cut_records += 1,
                 Step::Fault(start, fault) => {
@@ -198,16 +198,17 @@ impl Replay {
                 }
             }
         };
-        self.deliver(found).map(Some)
+        self.deliver(location).map(Some)
     }
 
-    fn deliver(&mut self, found: Found) -> Result<Record<'_>, LogError> {
+    fn deliver(&mut self, location: RecordLocation) -> Result<Record<'_>, LogError> {
         let Some(current) = &mut self.current else { return Err(LogError::Closed("its replay is at its end".into())) };
         let at = |offset: u32| current.segment.at(i32::try_from(offset).unwrap_or(i32::MAX));
-        let (start, position) = (at(found.start), at(found.end));
-        let (ids, data) = self.scratch.split_at_checked(usize::from(found.tables) * TABLE_ID_SIZE).unwrap_or_default();
+        let (start, position) = (at(location.start), at(location.end));
+        let (ids, data) =
+            self.scratch.split_at_checked(usize::from(location.tables) * TABLE_ID_SIZE).unwrap_or_default();
         debug_assert!(start < position, "a record has a length");
-        debug_assert_eq!(ids.len(), usize::from(found.tables) * TABLE_ID_SIZE, "the ids are in the scratch buffer");
+        debug_assert_eq!(ids.len(), usize::from(location.tables) * TABLE_ID_SIZE, "the ids are in the scratch buffer");
         self.tables.clear();
         self.tables.extend(ids.chunks_exact(TABLE_ID_SIZE).filter_map(|id| Uuid::from_slice(id).ok()));
         match (&*self.tables, &current.last) {
@@ -217,7 +218,7 @@ impl Replay {
                 // have been durable before this record was, but it is not. So the preview did not see this record.
                 let promised = self.shared.is_promised(&current.segment);
                 if promised && tables.iter().any(|table| self.shared.preview_tables.contains(table)) {
-                    let damage = self.shared.file.broken_promise(current.segment.slot, found.start);
+                    let damage = self.shared.file.broken_promise(current.segment.slot, location.start);
                     if !self.salvage {
                         return Err(LogError::Corrupt(Box::new(damage)));
                     }

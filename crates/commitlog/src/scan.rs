@@ -139,8 +139,9 @@ impl SegmentImage {
         })
     }
 
-    /// this segment or another one. It continues after damage up to that horizon; a caller that does not salvage stops
-    /// at the first damage.
+    /// Decides which blocks are replayed and which are damaged. `horizon_blocks` is the greatest number of this
+    /// segment's blocks that a sound block says are durable ([`SegmentImage::horizon_of`]), whether that block is in
+    /// this segment or in another one. The verdict continues after damage up to that horizon; a caller that does not
     /// salvage stops at the first damage.
     pub fn judge(&self, horizon_blocks: u32) -> Verdict {
         let order = self.order();
@@ -206,9 +207,9 @@ pub struct RecordCursor {
     offset: usize,
 }
 
-/// A record that was found.
+/// The location of a record in its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct RecordLocation {
     /// The byte offset of its head in the segment.
     pub start: u32,
     /// The byte offset after its last byte, which is the offset of its position.
@@ -221,7 +222,7 @@ pub struct Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A sound record; its table ids and data are in the scratch buffer.
-    Record(Found),
+    Record(RecordLocation),
     /// There are no more records.
     End,
     /// The run ends within a record that begins at this byte offset of the segment; it was never acknowledged.
@@ -288,7 +289,7 @@ impl RecordCursor {
         let start = self.position();
         let first_block = self.block;
         let step = match self.read(wanted, image, scratch) {
-            Ok(Ok(Some(tables))) => Step::Record(Found { start, end: self.position(), tables }),
+            Ok(Ok(Some(tables))) => Step::Record(RecordLocation { start, end: self.position(), tables }),
             Ok(Ok(None)) => return None,
             Ok(Err(fault)) => {
                 // A sound head says where the next record begins.

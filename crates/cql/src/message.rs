@@ -45,7 +45,7 @@ pub(crate) fn lexer_message(text: &str, error: LexError) -> String {
 
 /// What the parser expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum ExpectedTokens {
     /// One of several alternatives.
     Alternative,
     /// One of several tokens.
@@ -57,7 +57,13 @@ pub(crate) enum Wanted {
 ///
 /// `found` does not fit. `current` was the parser's current token when it looked ahead to `found`, and `seen` is the
 /// last token that it has looked at.
-pub(crate) fn parser_message(text: &str, found: &Token, current: &Token, seen: &Token, wanted: Wanted) -> String {
+pub(crate) fn parser_message(
+    text: &str,
+    found: &Token,
+    current: &Token,
+    seen: &Token,
+    expected: ExpectedTokens,
+) -> String {
     let mut message = if found.kind == TokenKind::Eof {
         "line 0:-1".to_string()
     } else {
@@ -66,10 +72,12 @@ pub(crate) fn parser_message(text: &str, found: &Token, current: &Token, seen: &
     };
     let shown = if found.kind == TokenKind::Eof { "<EOF>".into() } else { shortened(found, text).text(text) };
     let shown = shown.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t");
-    match wanted {
-        Wanted::Alternative => message.push_str(&format!(" no viable alternative at input '{shown}'")),
-        Wanted::Set => message.push_str(&format!(" mismatched input '{shown}' expecting set null")),
-        Wanted::Token(kind) => message.push_str(&format!(" mismatched input '{shown}' expecting {}", kind.name())),
+    match expected {
+        ExpectedTokens::Alternative => message.push_str(&format!(" no viable alternative at input '{shown}'")),
+        ExpectedTokens::Set => message.push_str(&format!(" mismatched input '{shown}' expecting set null")),
+        ExpectedTokens::Token(kind) => {
+            message.push_str(&format!(" mismatched input '{shown}' expecting {}", kind.name()))
+        }
     }
     // Behind a message of this length, the context would be cut off when the message is sent.
     if message.len() < UNITS_MAX

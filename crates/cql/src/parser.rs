@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 use super::ast::{BindMarker, Identifier, ParsedStatement};
 use super::error::SyntaxError;
 use super::lexer::{LexError, Token, tokenize};
-use super::message::{Wanted, lexer_message, parser_message};
+use super::message::{ExpectedTokens, lexer_message, parser_message};
 use super::sets;
 use super::token::{TokenKind, TokenSet};
 
@@ -77,7 +77,7 @@ fn too_deep() -> Stop {
 /// The reason why parsing cannot continue.
 enum Stop {
     /// A token does not fit.
-    Mismatch { found: usize, wanted: Wanted },
+    Mismatch { found: usize, expected: ExpectedTokens },
     /// Any other error, with its complete message.
     Thrown(Box<str>),
 }
@@ -144,7 +144,7 @@ impl<'a> Parser<'a> {
         if self.accept(kind) {
             return Ok(());
         }
-        Err(Stop::Mismatch { found: self.at, wanted: Wanted::Token(kind) })
+        Err(Stop::Mismatch { found: self.at, expected: ExpectedTokens::Token(kind) })
     }
 
     fn expect_all(&mut self, kinds: &[TokenKind]) -> Parsed<()> {
@@ -169,7 +169,7 @@ impl<'a> Parser<'a> {
     fn no_alternative<T>(&mut self, k: usize) -> Parsed<T> {
         let found = (self.at + k - 1).min(self.tokens.len() - 1);
         self.seen = self.seen.max(found);
-        Err(Stop::Mismatch { found, wanted: Wanted::Alternative })
+        Err(Stop::Mismatch { found, expected: ExpectedTokens::Alternative })
     }
 
     /// Also reads the token after the deciding one, as Cassandra's larger decision tables do.
@@ -277,9 +277,9 @@ impl<'a> Parser<'a> {
     }
 
     fn stop_message(&mut self, stop: Stop) -> String {
-        let (found, wanted) = match stop {
+        let (found, expected) = match stop {
             Stop::Thrown(message) => return message.into(),
-            Stop::Mismatch { found, wanted } => (found, wanted),
+            Stop::Mismatch { found, expected } => (found, expected),
         };
         if let Some(complaint) = self.complaint.take() {
             return complaint;
@@ -288,7 +288,7 @@ impl<'a> Parser<'a> {
             return message;
         }
         let [found, current, seen] = [found, self.at, self.seen].map(|i| self.tokens[i]);
-        parser_message(self.text, &found, &current, &seen, wanted)
+        parser_message(self.text, &found, &current, &seen, expected)
     }
 
     /// Numbers a new bind marker.

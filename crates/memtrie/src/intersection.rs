@@ -10,10 +10,10 @@ use crate::raw::memory::{Memory, Ptr};
 use crate::tail::{Tail, walk};
 use crate::terms::Bounds;
 
-/// The number of places by which nodes are prefetched ahead.
-const PLACES_AHEAD: usize = 12;
+/// The number of positions by which nodes are prefetched ahead.
+const POSITIONS_AHEAD: usize = 12;
 
-/// The number of children whose look-up costs about as much as entering a place.
+/// The number of children whose look-up costs about as much as entering a position.
 const CHILDREN_PER_STEP: usize = 8;
 
 /// Returns the common keys of two branches, in ascending order and without their contents. It starts before the first
@@ -24,10 +24,10 @@ pub struct Intersection<'a> {
     /// Both tries; `None` if one of them has no memory yet.
     memories: Option<[Memory<'a>; 2]>,
     bounds: Bounds<'a>,
-    /// The current key, or the path of the place that was entered last.
+    /// The current key, or the path of the position that was entered last.
     path: Vec<u8>,
-    /// A stack of the places where both branches continue.
-    places: Vec<Place>,
+    /// A stack of the positions where both branches continue.
+    positions: Vec<PathPosition>,
     /// A buffer for the children of a node.
     children: Vec<(u8, Ptr)>,
     /// Whether the path still follows the path to the start.
@@ -36,9 +36,9 @@ pub struct Intersection<'a> {
     steps_left: usize,
 }
 
-/// A place on a path that both branches have.
+/// A position on a path that both branches have.
 #[derive(Clone, Copy)]
-struct Place {
+struct PathPosition {
     /// The length of the path, without the character.
     depth: usize,
     /// The last byte of the path, unless the path ends before it.
@@ -48,16 +48,16 @@ struct Place {
 
 impl<'a> Intersection<'a> {
     /// The common keys within `bounds`. It ends early after about this number of steps (at least one). A step is a
-    /// place that it enters, or some children that it looks up; steps on the way to the start do not count. Then
-    /// [`rest`](Self::rest) is the place to continue.
+    /// position that it enters, or some children that it looks up; steps on the way to the start do not count. Then
+    /// [`rest`](Self::rest) is the start of the next intersection.
     pub fn new(one: &Tail<'a>, other: &Tail<'a>, bounds: Bounds<'a>, steps_max: usize) -> Intersection<'a> {
-        let (path, mut places) = (Vec::with_capacity(48), Vec::with_capacity(64));
+        let (path, mut positions) = (Vec::with_capacity(48), Vec::with_capacity(64));
         let memories = one.memory().zip(other.memory()).map(<[Memory<'a>; 2]>::from);
         if memories.is_some() {
-            places.push(Place { depth: 0, character: None, nodes: [one.root(), other.root()] });
+            positions.push(PathPosition { depth: 0, character: None, nodes: [one.root(), other.root()] });
         }
         let children = Vec::new();
-        Intersection { memories, bounds, path, places, children, is_on_start: true, steps_left: steps_max.max(1) }
+        Intersection { memories, bounds, path, positions, children, is_on_start: true, steps_left: steps_max.max(1) }
     }
 
     /// The current key, after [`advance`](Self::advance) has returned true.
@@ -70,15 +70,15 @@ impl<'a> Intersection<'a> {
     pub fn advance(&mut self) -> bool {
         let Some(memories) = self.memories else { return false };
         while self.steps_left > 0
-            && let Some(place) = self.places.pop()
+            && let Some(position) = self.positions.pop()
         {
-            if let Some(ahead) = self.places.len().checked_sub(PLACES_AHEAD) {
-                prefetch(memories, &self.places[ahead]);
+            if let Some(ahead) = self.positions.len().checked_sub(POSITIONS_AHEAD) {
+                prefetch(memories, &self.positions[ahead]);
             }
-            self.path.truncate(place.depth);
-            self.path.extend(place.character);
+            self.path.truncate(position.depth);
+            self.path.extend(position.character);
             self.count_step();
-            if self.enter(memories, place.nodes) && self.is_inside() {
+            if self.enter(memories, position.nodes) && self.is_inside() {
                 return true;
             }
         }
@@ -88,7 +88,7 @@ impl<'a> Intersection<'a> {
     /// The inclusive start of the next intersection, if this one has ended because its steps are used up. `None` if
     /// there are no more keys.
     pub fn rest(mut self) -> Option<Vec<u8>> {
-        let Place { depth, character, .. } = self.places.pop()?;
+        let PathPosition { depth, character, .. } = self.positions.pop()?;
         self.path.truncate(depth);
         // Without a character the path is a key that was visited already. The keys below it are longer.
         self.path.push(character.unwrap_or(0));
@@ -106,8 +106,8 @@ impl<'a> Intersection<'a> {
         self.steps_left -= usize::from(!self.is_on_start);
     }
 
-    /// Follows both branches from these places, at the end of the path, to a common key or to nodes that both have
-    /// several children. The places below are pushed to the stack. Returns whether the path is a common key.
+    /// Follows both branches from these positions, at the end of the path, to a common key or to nodes that both have
+    /// several children. The positions below are pushed to the stack. Returns whether the path is a common key.
     fn enter(&mut self, memories: [Memory<'a>; 2], mut nodes: [NodePosition; 2]) -> bool {
         loop {
             nodes = match [view(memories[0], nodes[0]), view(memories[1], nodes[1])] {
@@ -124,7 +124,7 @@ impl<'a> Intersection<'a> {
                 }
                 [View::Prefix { child, .. }, View::Prefix { child: other, .. }] => {
                     let nodes = [NodePosition::of(child), NodePosition::of(other)];
-                    self.places.push(Place { depth: self.path.len(), character: None, nodes });
+                    self.positions.push(PathPosition { depth: self.path.len(), character: None, nodes });
                     return true;
                 }
                 [View::Prefix { child, .. }, _] => [NodePosition::of(child), nodes[1]],
@@ -153,7 +153,7 @@ impl<'a> Intersection<'a> {
     fn push_children<const LISTED: usize>(&mut self, memories: [Memory<'a>; 2], nodes: [NodePosition; 2]) {
         let other = 1 - LISTED;
         let Some((from, to)) = self.characters_inside() else { return };
-        let (start, depth) = (self.places.len(), self.path.len());
+        let (start, depth) = (self.positions.len(), self.path.len());
         self.children.clear();
         node::list(memories[LISTED], nodes[LISTED].ptr, true, &mut self.children);
         for &(character, child) in self.children.iter().filter(|(character, _)| (from..=to).contains(character)) {
@@ -161,14 +161,14 @@ impl<'a> Intersection<'a> {
             if !found.is_none() {
                 let mut nodes = [NodePosition::of(child); 2];
                 nodes[other] = NodePosition::of(found);
-                self.places.push(Place { depth, character: Some(character), nodes });
+                self.positions.push(PathPosition { depth, character: Some(character), nodes });
             }
         }
         if !self.is_on_start {
             self.steps_left = self.steps_left.saturating_sub(self.children.len() / CHILDREN_PER_STEP);
         }
-        let added = &self.places[start..];
-        added.iter().rev().take(PLACES_AHEAD).for_each(|place| prefetch(memories, place));
+        let added = &self.positions[start..];
+        added.iter().rev().take(POSITIONS_AHEAD).for_each(|position| prefetch(memories, position));
     }
 
     /// The bytes that can follow the path within the bounds; `None` if there are none.
@@ -211,7 +211,7 @@ impl<'a> Intersection<'a> {
 }
 
 #[inline]
-fn prefetch(memories: [Memory<'_>; 2], place: &Place) {
-    node::prefetch(memories[0], place.nodes[0].ptr);
-    node::prefetch(memories[1], place.nodes[1].ptr);
+fn prefetch(memories: [Memory<'_>; 2], position: &PathPosition) {
+    node::prefetch(memories[0], position.nodes[0].ptr);
+    node::prefetch(memories[1], position.nodes[1].ptr);
 }

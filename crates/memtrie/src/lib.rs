@@ -29,7 +29,7 @@ mod node_cursor;
 #[cfg(test)]
 mod patience_test;
 mod ranges;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "it has the memory of the trie, and all unsafe code of the crate")]
 mod raw;
 mod store;
 mod sync;

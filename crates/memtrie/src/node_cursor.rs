@@ -80,29 +80,6 @@ impl<'a> NodeCursor<'a> {
         self.next_branch(memory)
     }
 
-    /// Like `advance`, but follows a chain or a leaf's tail to its end, or to the first content. Passes the bytes on
-    /// the way, except the last one, to `receive`.
-    pub fn advance_multiple(&mut self, receive: impl FnMut(u8)) -> Option<usize> {
-        let memory = self.memory?;
-        let (steps, end) = match view(memory, self.node) {
-            View::Chain { steps, next } => (steps, next),
-            View::Leaf { tail, .. } => (tail, self.node.further(tail.len())),
-            _ => return self.advance(),
-        };
-        let Some((last, passed)) = steps.split_last().filter(|_| !self.done) else { return self.advance() };
-        passed.iter().copied().for_each(receive);
-        self.depth += steps.len();
-        self.incoming = Some(*last);
-        self.enter(memory, end);
-        Some(self.depth)
-    }
-
-    /// Skips the current node's children.
-    pub fn skip_children(&mut self) -> Option<usize> {
-        let memory = self.memory?;
-        if self.done { None } else { self.next_branch(memory) }
-    }
-
     /// Moves to the first later node in the walk that is either at `depth` with an incoming byte at or after `byte` (in
     /// the cursor's direction), or less deep. `depth` is at most one more than the current depth.
     pub fn skip_to(&mut self, depth: usize, byte: u8) -> Option<usize> {

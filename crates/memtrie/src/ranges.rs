@@ -47,7 +47,7 @@ impl<'a> Ranges<'a> {
             Some(_) => self.cursor.advance(),
             None => self.enter_next(),
         };
-        self.settle(found)
+        self.move_into_range(found)
     }
 
     /// Moves forward (in the cursor's direction) to the first entry in a range at `target` or after it, or stays if it
@@ -55,11 +55,11 @@ impl<'a> Ranges<'a> {
     pub fn skip_to(&mut self, target: &[u8]) -> bool {
         let entered = !self.done && (self.current.is_some() || self.enter_next());
         let found = entered && self.cursor.skip_to(target);
-        self.settle(found)
+        self.move_into_range(found)
     }
 
     /// Moves from the entry that was `found` to the first one in a range.
-    fn settle(&mut self, mut found: bool) -> bool {
+    fn move_into_range(&mut self, mut found: bool) -> bool {
         while found && !self.is_within() {
             found = self.enter_next();
         }

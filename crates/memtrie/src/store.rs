@@ -30,8 +30,8 @@ const PATIENCE_STEP: Duration = Duration::from_micros(50);
 const GAP_BYTES_MAX: usize = 512 << 10;
 const GAP_BYTES_SHARE: usize = 16;
 
-/// The allocator of nodes. (A store has one, and is on the heap.)
-#[allow(clippy::large_enum_variant)]
+/// The allocator of nodes.
+#[allow(clippy::large_enum_variant, reason = "a store has one, and is on the heap")]
 enum Structure {
     Paper(Blocks),
     Adaptive(Arena),

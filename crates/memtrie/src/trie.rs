@@ -185,13 +185,6 @@ impl<'t> Pin<'t> {
         let mut cursor = self.cursor(bounds, Direction::Reverse);
         cursor.advance().then_some(cursor)
     }
-
-    /// The entry with the smallest key at or after `key`, as a cursor on it; `None` if all keys are smaller.
-    pub fn ceiling<'a>(&'a self, key: &'a [u8]) -> Option<Cursor<'a>> {
-        let bounds = Bounds { start: Bound::Included(key), end: Bound::Unbounded };
-        let mut cursor = self.cursor(bounds, Direction::Forward);
-        cursor.advance().then_some(cursor)
-    }
 }
 
 /// The trie's only writer, until it is dropped.

@@ -114,7 +114,8 @@ pub struct Index {
 impl Index {
     /// A plain index of a part of a column.
     pub fn plain(name: &str, column: &Column, part: IndexPart) -> Index {
-        let target = Target { column: &column.name, part, is_frozen: is_frozen_collection(&column.ty) }.to_string();
+        let target =
+            IndexTarget { column: &column.name, part, is_frozen: is_frozen_collection(&column.ty) }.to_string();
         let options = BTreeMap::from([(INDEX_TARGET.to_owned(), target)]);
         Index { name: name.into(), class: IndexClass::Plain, options, column: column.name.clone(), part }
     }
@@ -221,13 +222,13 @@ fn is_frozen_collection(ty: &CqlType) -> bool {
     ty.is_collection() && !ty.is_multi_cell()
 }
 
-struct Target<'a> {
+struct IndexTarget<'a> {
     column: &'a str,
     part: IndexPart,
     is_frozen: bool,
 }
 
-impl fmt::Display for Target<'_> {
+impl fmt::Display for IndexTarget<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let column = Quoted(self.column);
         match self.part {

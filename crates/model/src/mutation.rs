@@ -374,8 +374,7 @@ fn write_bound(bound: &ClusteringBound, out: &mut Vec<u8>) {
 pub struct Mutation(Updates);
 
 /// A single update, which most mutations have, needs no allocation.
-// Boxing the single update would cost the allocation that this avoids.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a box for the single update would cost the allocation that this avoids")]
 #[derive(Clone, Debug)]
 enum Updates {
     One(PartitionUpdate),

@@ -84,7 +84,6 @@ pub struct DroppedColumn {
 
 /// The options of a table, as `WITH` sets them and `system_schema.tables` shows them.
 #[derive(Clone, PartialEq, Debug)]
-#[allow(missing_docs)] // The names are Cassandra's.
 pub struct TableOptions {
     pub additional_write_policy: String,
     pub allow_auto_snapshot: bool,

@@ -97,9 +97,9 @@ impl Deref for Lent {
 }
 
 /// The block at a key's place in the array, whose head is being prefetched. It may be a block with another key.
-pub(crate) struct Approached(Guard<Option<Block>>);
+pub(crate) struct PrefetchedBlock(Guard<Option<Block>>);
 
-impl Approached {
+impl PrefetchedBlock {
     /// The block's bytes, if its key is this one.
     #[inline]
     pub fn bytes_of(&self, key: Key) -> Option<&[u8]> {
@@ -168,12 +168,12 @@ impl NearBlocks {
 
     /// The block at the place of this key, whatever its key is. Its head is prefetched.
     #[inline]
-    fn approach(&self, key: Key) -> Approached {
+    fn prefetch_block(&self, key: Key) -> PrefetchedBlock {
         let lent = self.place(key).load();
         if let Some(block) = lent.as_ref() {
             prefetch(&**block);
         }
-        Approached(lent)
+        PrefetchedBlock(lent)
     }
 
     /// Stores a block of the cache in its place, if that is free.
@@ -338,7 +338,7 @@ impl BlockCache {
         self.near.get(key).or_else(|| self.find(&key).map(Lent::from))
     }
 
-    /// Prefetches the memory that [`approach`](Self::approach) reads.
+    /// Prefetches the memory that [`prefetch_block`](Self::prefetch_block) reads.
     #[inline]
     pub(crate) fn prefetch_place(&self, key: Key) {
         prefetch(self.near.place(key));
@@ -347,8 +347,8 @@ impl BlockCache {
     /// Borrows a block that a look-up will probably find soon, and prefetches its head. A thread may borrow up to eight
     /// blocks at a time without writing to memory that threads share.
     #[inline]
-    pub(crate) fn approach(&self, key: Key) -> Approached {
-        self.near.approach(key)
+    pub(crate) fn prefetch_block(&self, key: Key) -> PrefetchedBlock {
+        self.near.prefetch_block(key)
     }
 
     /// The block that was stored last with `put` under this key. Such keys are never loaded.

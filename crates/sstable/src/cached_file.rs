@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::cache::{Approached, Block, BlockCache, Key, Lent};
+use crate::cache::{Block, BlockCache, Key, Lent, PrefetchedBlock};
 
 /// An open file's blocks in the cache, which are removed when it is dropped.
 #[derive(Debug)]
@@ -76,16 +76,16 @@ impl CachedFile {
         self.cache.prefetch_place(self.key(number));
     }
 
-    /// See [`BlockCache::approach`].
+    /// See [`BlockCache::prefetch_block`].
     #[inline]
-    pub fn approach(&self, number: u64) -> Approached {
-        self.cache.approach(self.key(number))
+    pub fn prefetch_block(&self, number: u64) -> PrefetchedBlock {
+        self.cache.prefetch_block(self.key(number))
     }
 
-    /// The bytes of the block with this number, if it is the approached one.
+    /// The bytes of the block with this number, if it is the prefetched one.
     #[inline]
-    pub fn bytes_of<'a>(&self, approached: &'a Approached, number: u64) -> Option<&'a [u8]> {
-        approached.bytes_of(self.key(number))
+    pub fn bytes_of<'a>(&self, prefetched: &'a PrefetchedBlock, number: u64) -> Option<&'a [u8]> {
+        prefetched.bytes_of(self.key(number))
     }
 
     /// The block that was stored last with `put` under this number. Such numbers are never loaded.

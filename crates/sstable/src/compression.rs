@@ -350,7 +350,8 @@ impl CompressionInfo {
         out
     }
 
-    /// Verifies and decompresses a whole Data.db.
+    /// Verifies and decompresses a whole Data.db. For tests.
+    #[doc(hidden)]
     pub fn decompress_all(&self, file: &str, stored: &[u8]) -> Result<Vec<u8>, SSTableError> {
         let mut out = Vec::new();
         for index in 0..self.offsets.len() as u64 {

@@ -67,12 +67,11 @@ pub fn link_table(
     let mut files = NewFiles::new(disk, target);
     for component in COPIED.into_iter().chain([Component::Checksums]) {
         let path = source.path(component);
-        if disk.exists(&path)? {
+        if component == Component::Data || disk.exists(&path)? {
             files.link(component, &path)?;
         }
     }
-    let data_length = disk.open(&source.path(Component::Data), OpenOptions::read())?.len()?;
-    files.prepare(statistics_of_no_node(&**disk, source)?, data_length)
+    files.prepare(statistics_of_no_node(&**disk, source)?)
 }
 
 /// A table's statistics, without what it knows about the node that wrote it.
@@ -90,13 +89,12 @@ struct Copy<'a> {
     source: &'a Descriptor,
     files: NewFiles,
     checksums: PageChecksums,
-    data_length: u64,
 }
 
 impl<'a> Copy<'a> {
     fn of_rows(disk: &'a Arc<dyn Disk>, source: &'a Descriptor, target: &Descriptor) -> Result<Self, SSTableError> {
         let files = NewFiles::new(disk, target);
-        let mut copy = Copy { disk: &**disk, source, files, checksums: PageChecksums::default(), data_length: 0 };
+        let mut copy = Copy { disk: &**disk, source, files, checksums: PageChecksums::default() };
         for component in COPIED {
             if disk.exists(&source.path(component))? {
                 copy.component(component)?;
@@ -124,10 +122,7 @@ impl<'a> Copy<'a> {
         let mut checksums = hasher.finish();
         match component {
             Component::Digest => return Ok(()),
-            Component::Data => {
-                self.data_length = position;
-                checksums.crcs.clear();
-            }
+            Component::Data => checksums.crcs.clear(),
             _ => {}
         }
         self.checksums.add(component, checksums);
@@ -140,7 +135,7 @@ impl<'a> Copy<'a> {
     }
 
     fn complete(self) -> Result<PreparedSSTable, SSTableError> {
-        self.files.prepare(statistics_of_no_node(self.disk, self.source)?, self.data_length)
+        self.files.prepare(statistics_of_no_node(self.disk, self.source)?)
     }
 }
 

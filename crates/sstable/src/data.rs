@@ -9,7 +9,7 @@ mod row_stats;
 use model::{Cells, Row, Table};
 
 pub(crate) use columns::{FileColumn, FileColumns, MESSAGE};
-pub(crate) use decode::{Decoder, UnfilteredHead, Wanted};
+pub(crate) use decode::{Decoder, Projection, UnfilteredHead};
 pub(crate) use deletion::{read_deletion, read_partition_deletion, write_deletion};
 pub(crate) use encode::Encoder;
 pub(crate) use row_stats::NoStats;

@@ -35,17 +35,17 @@ impl BloomFilterBuilder {
     pub fn add_hash(&mut self, hash: (u64, u64)) {
         self.waiting.push(hash);
         if self.waiting.len() == BATCH {
-            self.settle();
+            self.add_waiting();
         }
     }
 
-    fn settle(&mut self) {
+    fn add_waiting(&mut self) {
         self.waiting.drain(..).for_each(|hash| self.filter.add_hash(hash));
     }
 
     /// The filter of all keys that were added.
     pub fn finish(mut self) -> BloomFilter {
-        self.settle();
+        self.add_waiting();
         self.filter
     }
 }

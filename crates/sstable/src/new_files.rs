@@ -59,14 +59,14 @@ impl NewFiles {
     }
 
     /// Adds Statistics.db and TOC.txt to the other components, which are durable.
-    pub fn prepare(mut self, statistics: Statistics, size_on_disk_bytes: u64) -> Result<PreparedSSTable, SSTableError> {
+    pub fn prepare(mut self, statistics: Statistics) -> Result<PreparedSSTable, SSTableError> {
         self.write(Component::Statistics, &statistics.encode()?)?;
         let mut names: Vec<&str> = self.written.iter().map(|component| component.name()).collect();
         names.push(Component::Toc.name());
         names.sort_unstable();
         let toc: String = names.iter().flat_map(|name| [name, "\n"]).collect();
         self.write(Component::Toc, toc.as_bytes())?;
-        Ok(PreparedSSTable { files: self, statistics, size_on_disk_bytes })
+        Ok(PreparedSSTable { files: self, statistics })
     }
 }
 
@@ -85,7 +85,6 @@ impl Drop for NewFiles {
 pub struct PreparedSSTable {
     files: NewFiles,
     statistics: Statistics,
-    size_on_disk_bytes: u64,
 }
 
 impl PreparedSSTable {
@@ -97,11 +96,6 @@ impl PreparedSSTable {
     /// The descriptor of the future table.
     pub fn descriptor(&self) -> &Descriptor {
         &self.files.descriptor
-    }
-
-    /// Bytes of Data.db.
-    pub fn data_size_on_disk_bytes(&self) -> u64 {
-        self.size_on_disk_bytes
     }
 
     /// Makes it a table of the node `host_id`, which covers nothing of that node's log, as of the log position

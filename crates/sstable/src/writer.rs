@@ -196,11 +196,6 @@ impl SSTableWriter {
         self.files.as_ref().map_or(0, |files| files.data.position())
     }
 
-    /// The bytes of Data.db so far, to within a chunk.
-    pub fn stored_length_bytes(&self) -> u64 {
-        self.files.as_ref().map_or(0, |files| files.data.stored_length())
-    }
-
     /// Writes everything that a cursor yields, except rows and partitions of which dropped columns leave nothing.
     pub fn write_all(&mut self, cursor: &mut dyn UnfilteredCursor) -> Result<(), SSTableError> {
         let table = self.table.clone();
@@ -329,7 +324,7 @@ impl SSTableWriter {
         {
             close_block(&mut files.row_index, partition, &self.positions)?;
         }
-        files.data.settle()
+        files.data.store_whole_chunks()
     }
 
     /// Ends the open partition.
@@ -344,7 +339,7 @@ impl SSTableWriter {
         }
         let end = files.data.position() - partition.start;
         files.data.end().push(flag::END_OF_PARTITION);
-        files.data.settle()?;
+        files.data.store_whole_chunks()?;
         if files.row_index.block_count() > 0 && partition.block.is_some() {
             close_block(&mut files.row_index, partition, &self.positions)?;
         }
@@ -390,7 +385,7 @@ impl SSTableWriter {
         self.new_files.write(Component::Checksums, &checksums.encode())?;
         self.new_files.write(Component::Digest, done.digest.to_string().as_bytes())?;
         let statistics = self.statistics(done.compression_ratio);
-        self.new_files.prepare(statistics, done.file_length).map(Some)
+        self.new_files.prepare(statistics).map(Some)
     }
 
     fn statistics(&mut self, compression_ratio: f64) -> Statistics {

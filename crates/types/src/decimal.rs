@@ -9,8 +9,6 @@ use num_bigint::{BigInt, BigUint, Sign};
 use num_integer::Integer;
 use num_traits::{One, Signed, Zero};
 
-use crate::float_text;
-
 /// `unscaled * 10^-scale`. Equality and order are by value: 1.0 equals 1.00, although they print differently.
 #[derive(Clone, Debug)]
 pub struct Decimal {
@@ -96,16 +94,6 @@ impl Decimal {
     /// `unscaled * 10^-scale`.
     pub fn new(unscaled: impl Into<BigInt>, scale: i32) -> Decimal {
         Decimal { unscaled: unscaled.into(), scale }
-    }
-
-    /// The decimal with the digits that a double prints, which is its value in CQL; `None` for NaN and infinities.
-    pub fn from_f64(value: f64) -> Option<Decimal> {
-        float_text::double(value).parse().ok()
-    }
-
-    /// The decimal that a float prints as; `None` for NaN and infinities.
-    pub fn from_f32(value: f32) -> Option<Decimal> {
-        float_text::float(value).parse().ok()
     }
 
     /// Reads the serialized form: i32 scale, then two's complement. `None` if shorter than the scale.

@@ -44,7 +44,7 @@ impl SimulatedQueue {
             result =
                 result.and(Err(DiskError::new("write", &self.path, Some(offset), std::io::ErrorKind::Other.into())));
         } else if result.is_ok() && durability == Durability::Durable {
-            state.inodes[self.inode].settle(offset, frame.blocks().len());
+            state.inodes[self.inode].make_durable(offset, frame.blocks().len());
         }
         self.done.push(CompletedWrite { frame, offset, result });
     }

@@ -71,7 +71,7 @@ impl Inode {
     }
 
     /// Makes what was written to the range so far durable.
-    pub fn settle(&mut self, offset: u64, length: usize) {
+    pub fn make_durable(&mut self, offset: u64, length: usize) {
         if self.pending.is_empty() {
             return;
         }

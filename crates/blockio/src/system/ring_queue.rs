@@ -108,17 +108,17 @@ impl RingQueue {
             }
             let number = usize::try_from(entry.user_data()).unwrap_or(usize::MAX);
             if let Some(write) = self.writes.get_mut(number).and_then(Option::take) {
-                let result = self.settle(&write, entry.result());
+                let result = self.complete(&write, entry.result());
                 self.done.push(CompletedWrite { frame: write.frame, offset: write.offset, result });
             }
         }
     }
 
-    /// Interprets a write's answer. A write that the kernel refused or cut short is repeated as a whole by plain system
-    /// calls, which handle these cases. The count of a short write says nothing about its bytes: the kernel has then
-    /// continued the write itself, and where a file system has cut its buffered rest short too (FUSE), the kernel has
-    /// left bytes out and has written those after them too early in the file.
-    fn settle(&self, write: &Write, answer: i32) -> Result<(), DiskError> {
+    /// Completes a write that the kernel has answered. A write that the kernel refused or cut short is repeated as a
+    /// whole by plain system calls, which handle these cases. The count of a short write says nothing about its bytes:
+    /// the kernel has then continued the write itself, and where a file system has cut its buffered rest short too
+    /// (FUSE), the kernel has left bytes out and has written those after them too early in the file.
+    fn complete(&self, write: &Write, answer: i32) -> Result<(), DiskError> {
         let blocks = write.frame.blocks();
         match usize::try_from(answer) {
             Ok(written) if written == blocks.len() => return Ok(()),
@@ -347,7 +347,7 @@ mod tests {
                 fs::write(&path, vec![1; length]).unwrap();
                 let write =
                     Write { frame: batch.frame(0..length as u64), offset: 0, durability: Durability::AtNextSync };
-                queue.settle(&write, answer as i32).unwrap();
+                queue.complete(&write, answer as i32).unwrap();
                 assert!(fs::read(&path).unwrap() == [7; 3 * BLOCK_SIZE], "after {answer} bytes");
             }
         }

@@ -81,8 +81,9 @@ impl RingRead {
         }
     }
 
-    /// Interprets an answer. A read that the kernel refused or cut short is repeated through the page cache.
-    fn settle(&self, read: &mut BlockRead, answer: i32) -> Result<usize, DiskError> {
+    /// Completes a read that the kernel has answered. A read that the kernel refused or cut short is repeated through
+    /// the page cache.
+    fn complete(&self, read: &mut BlockRead, answer: i32) -> Result<usize, DiskError> {
         let got = match usize::try_from(answer) {
             Ok(got) => got,
             Err(_) => match io::Error::from_raw_os_error(answer.saturating_neg()) {
@@ -121,7 +122,7 @@ impl AsyncBlockRead for RingRead {
             self.file.error("read", Some(offset), error)
         })?;
         let Some(mut read) = self.under_way.take() else { return Ok(None) };
-        let got = self.settle(&mut read, answer)?;
+        let got = self.complete(&mut read, answer)?;
         Ok(Some((read, got)))
     }
 }

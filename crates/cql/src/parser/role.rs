@@ -5,7 +5,7 @@ use crate::ast::{
     AccessList, AddIdentity, AlterRole, CreateRole, DropIdentity, DropRole, ListPermissions, ListRoles, Permission,
     PermissionsChange, Resource, RoleChange, RoleOptions,
 };
-use crate::message::Wanted;
+use crate::message::ExpectedTokens;
 use crate::token::TokenKind::{self, *};
 use crate::token::TokenSet;
 
@@ -247,7 +247,7 @@ impl Parser<'_> {
             KExecute => Permission::Execute,
             KUnmask => Permission::Unmask,
             KSelectMasked => Permission::SelectMasked,
-            _ => return Err(Stop::Mismatch { found: self.at, wanted: Wanted::Set }),
+            _ => return Err(Stop::Mismatch { found: self.at, expected: ExpectedTokens::Set }),
         };
         self.advance();
         Ok(permission)

@@ -1,7 +1,6 @@
 //! Behaviour of the trie against a `BTreeMap`, in both layouts.
 
-// Every module is included twice, once for each layout.
-#![allow(clippy::duplicate_mod)]
+#![allow(clippy::duplicate_mod, reason = "every module is included twice, once for each layout")]
 
 /// All tests, once for each layout.
 macro_rules! suite {

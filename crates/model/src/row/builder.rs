@@ -1,4 +1,8 @@
 //! Writing row blobs.
+//!
+//! A [`RowBuilder`] owns the buffers of the row that it collects. The blob depends on the parts only, not on the rows
+//! that were written before. The builder does not know the schema, and does not merge (`merge.rs`): the caller passes
+//! columns in set order, and the cells of a column in the order of their paths.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
 //! Behaviour of rows, merges and mutations.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
 mod cells_model;
 mod dropped_columns;

@@ -4,7 +4,6 @@ use super::Values;
 
 /// The kind of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum BatchKind {
     Logged = 0,
     Unlogged = 1,

@@ -6,7 +6,6 @@ use crate::ProtocolError;
 
 /// How many replicas must answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum Consistency {
     Any = 0,
     #[default]

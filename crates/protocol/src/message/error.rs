@@ -133,7 +133,6 @@ pub enum ErrorKind {
 
 /// The kind of a failed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum WriteType {
     Simple,
     Batch,
@@ -163,7 +162,6 @@ impl WriteType {
 
 /// The reason why a replica failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum FailureReason {
     Unknown = 0,
     ReadTooManyTombstones = 1,

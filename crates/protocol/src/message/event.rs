@@ -37,7 +37,6 @@ pub struct SchemaChange {
 
 /// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum ChangeKind {
     Created,
     Updated,

@@ -25,7 +25,6 @@ pub(crate) const HEADER_SIZE: usize = 9;
 
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum Opcode {
     Error = 0x00,
     Startup = 0x01,

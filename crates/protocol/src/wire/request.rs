@@ -82,7 +82,6 @@ pub struct Batch<'a> {
 
 /// The events that a client may register for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum EventType {
     TopologyChange,
     StatusChange,

@@ -176,7 +176,7 @@ impl Decoder<'_> {
         &self,
         head: &UnfilteredHead,
         body: &mut Input<'_>,
-        wanted: Option<&Wanted<'_>>,
+        projection: Option<&Projection<'_>>,
         builder: &mut RowBuilder,
     ) -> Decoded<()> {
         let is_static = head.is_static();
@@ -201,8 +201,8 @@ impl Decoder<'_> {
         }
         let columns = self.columns.of(is_static);
         let has_complex_deletion = head.flags & flag::HAS_COMPLEX_DELETION != 0;
-        if let Some(wanted) = wanted.filter(|wanted| !is_static && wanted.is_all_of(&liveness, deletion)) {
-            return self.wanted_columns(wanted, head.flags, &liveness, body, builder);
+        if let Some(projection) = projection.filter(|part| !is_static && part.is_all_of(&liveness, deletion)) {
+            return self.projected_columns(projection, head.flags, &liveness, body, builder);
         }
         if head.flags & flag::HAS_ALL_COLUMNS != 0 {
             let is_copied = !is_static && !liveness.is_empty() && !liveness.is_expiring();
@@ -282,10 +282,10 @@ impl Decoder<'_> {
         Ok(columns.len())
     }
 
-    /// Reads the wanted regular columns.
-    fn wanted_columns(
+    /// Reads the regular columns of a projection.
+    fn projected_columns(
         &self,
-        wanted: &Wanted<'_>,
+        projection: &Projection<'_>,
         flags: u8,
         liveness: &RowLiveness,
         body: &mut Input<'_>,
@@ -294,7 +294,7 @@ impl Decoder<'_> {
         let columns = &self.columns.regulars;
         let has_complex_deletion = flags & flag::HAS_COMPLEX_DELETION != 0;
         let mut read = |present: &mut dyn Iterator<Item = usize>, body: &mut Input<'_>| -> Decoded<()> {
-            let mut places = wanted.places.iter().copied().peekable();
+            let mut places = projection.places.iter().copied().peekable();
             for place in present {
                 while places.next_if(|wanted| *wanted < place).is_some() {}
                 match places.peek() {
@@ -444,14 +444,14 @@ impl Decoder<'_> {
 
 /// The part of a row that a reader uses.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted<'w> {
+pub(crate) struct Projection<'w> {
     /// The indexes in the file of the regular columns that it uses, ascending.
     pub places: &'w [usize],
     /// The deletion of the file's partition or ranges that applies to the row, `LIVE` if none.
     pub active: DeletionTime,
 }
 
-impl Wanted<'_> {
+impl Projection<'_> {
     /// Whether the rest of a row does not matter: the row never expires by itself, and nothing in this file, the
     /// reader's only source, deletes it.
     fn is_all_of(&self, liveness: &Liveness, deletion: DeletionTime) -> bool {

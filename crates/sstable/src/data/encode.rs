@@ -259,7 +259,7 @@ impl Encoder {
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments)] // One straight function behind the two above.
+    #[allow(clippy::too_many_arguments, reason = "it is the one straight function behind the two above")]
     fn any_row(
         &mut self,
         table: &Table,

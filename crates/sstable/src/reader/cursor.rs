@@ -13,7 +13,7 @@ use super::partitions::{Partition, Plan};
 use super::stored::Stored;
 use super::waypoints::Trail;
 use super::{DataWindow, ReadMode, SSTableReader};
-use crate::data::{UnfilteredHead, Wanted};
+use crate::data::{Projection, UnfilteredHead};
 use crate::error::{Corruption, SSTableError};
 use crate::row_index::Block;
 
@@ -187,16 +187,16 @@ impl SSTableCursor {
         let decoder = reader.decoder();
         let start = position + head.head_length as u64;
         let deletion = partition.as_ref().map_or(DeletionTime::LIVE, |partition| partition.deletion);
-        let wanted = wanted.as_ref().map(|places| Wanted { places, active: deletion.max(*open) });
+        let projection = wanted.as_ref().map(|places| Projection { places, active: deletion.max(*open) });
         let is_large = RowReservation::is_large(head.body_length);
         let is_done = window.decode_sized(start, head.body_length, |input| {
-            if wanted.is_none() && !is_static && decoder.plain_row(head, &mut input.clone(), row)? {
+            if projection.is_none() && !is_static && decoder.plain_row(head, &mut input.clone(), row)? {
                 return Ok(true);
             }
-            if is_large && wanted.is_none() {
+            if is_large && projection.is_none() {
                 builder.reserve(head.body_length);
             }
-            decoder.row(head, input, wanted.as_ref(), builder).map(|()| false)
+            decoder.row(head, input, projection.as_ref(), builder).map(|()| false)
         })?;
         if is_large {
             window.free_row(start + head.body_length as u64);

@@ -17,7 +17,7 @@ const TOGETHER: usize = 6;
 const DISTANCES: [usize; 3] = [0, 64, 128];
 
 /// A position in the data.
-struct Target<'s> {
+struct PrefetchTarget<'s> {
     data: &'s DataFile,
     block: u64,
     offset: usize,
@@ -26,22 +26,23 @@ struct Target<'s> {
 /// Prefetches the data at these positions, as far as it is in the cache. Waits for no device, and has no other effect.
 pub fn prefetch_hinted(sstables: &[Arc<SSTableReader>], hints: &[PartitionHint]) {
     for hints in hints.chunks(TOGETHER) {
-        let targets: [Option<Target<'_>>; TOGETHER] = array::from_fn(|place| target(sstables, hints.get(place)?));
+        let targets: [Option<PrefetchTarget<'_>>; TOGETHER] =
+            array::from_fn(|place| target(sstables, hints.get(place)?));
         targets.iter().flatten().for_each(|target| target.data.cached_blocks().prefetch_place(target.block));
-        let approach = |target: &Option<Target<'_>>| {
-            target.as_ref().map(|target| target.data.cached_blocks().approach(target.block))
+        let prefetch_block = |target: &Option<PrefetchTarget<'_>>| {
+            target.as_ref().map(|target| target.data.cached_blocks().prefetch_block(target.block))
         };
-        let approached = targets.each_ref().map(approach);
-        for (target, approached) in targets.iter().flatten().zip(approached.iter().flatten()) {
-            let Some(bytes) = target.data.cached_blocks().bytes_of(approached, target.block) else { continue };
+        let prefetched = targets.each_ref().map(prefetch_block);
+        for (target, prefetched) in targets.iter().flatten().zip(prefetched.iter().flatten()) {
+            let Some(bytes) = target.data.cached_blocks().bytes_of(prefetched, target.block) else { continue };
             DISTANCES.iter().filter_map(|distance| bytes.get(target.offset + distance)).for_each(prefetch);
         }
     }
 }
 
-fn target<'s>(sstables: &'s [Arc<SSTableReader>], hint: &PartitionHint) -> Option<Target<'s>> {
+fn target<'s>(sstables: &'s [Arc<SSTableReader>], hint: &PartitionHint) -> Option<PrefetchTarget<'s>> {
     let sstable = sstables.iter().find(|sstable| sstable.number() == hint.sstable)?;
     let data = &*sstable.files.data;
     let offset = (hint.position % data.block_length) as usize;
-    Some(Target { data, block: hint.position / data.block_length, offset })
+    Some(PrefetchTarget { data, block: hint.position / data.block_length, offset })
 }

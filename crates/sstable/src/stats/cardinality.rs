@@ -78,7 +78,7 @@ impl Cardinality {
             Form::Sparse { pending, .. } => {
                 pending.push(sparse_entry(hash));
                 if pending.len() >= PENDING_MAX {
-                    self.settle();
+                    self.merge_pending();
                 }
             }
             Form::Normal(registers) => {
@@ -89,7 +89,7 @@ impl Cardinality {
     }
 
     /// Merges pending entries, and converts to registers when there are many.
-    fn settle(&mut self) {
+    fn merge_pending(&mut self) {
         let Form::Sparse { list, pending } = &mut self.form else { return };
         list.append(pending);
         list.sort_unstable_by_key(|entry| (sparse_index(*entry), *entry));
@@ -108,7 +108,7 @@ impl Cardinality {
         match (&mut self.form, &other.form) {
             (Form::Sparse { pending, .. }, Form::Sparse { list, pending: more }) => {
                 pending.extend(list.iter().chain(more));
-                self.settle();
+                self.merge_pending();
             }
             (Form::Normal(registers), Form::Sparse { list, pending }) => {
                 list.iter().chain(pending).for_each(|entry| raise(registers, *entry));
@@ -127,11 +127,11 @@ impl Cardinality {
     pub fn estimate(&self) -> u64 {
         match &self.form {
             Form::Sparse { .. } => {
-                let mut settled = self.clone();
-                settled.settle();
-                match settled.form {
+                let mut merged = self.clone();
+                merged.merge_pending();
+                match merged.form {
                     Form::Sparse { list, .. } => linear_count(f64::from(1_u32 << SPARSE_PRECISION), list.len() as f64),
-                    Form::Normal(_) => settled.estimate(),
+                    Form::Normal(_) => merged.estimate(),
                 }
             }
             Form::Normal(registers) => {
@@ -146,12 +146,12 @@ impl Cardinality {
 
     /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
-        let mut settled = self.clone();
-        settled.settle();
+        let mut merged = self.clone();
+        merged.merge_pending();
         let mut out = VERSION.to_be_bytes().to_vec();
         push_leb(PRECISION, &mut out);
         push_leb(SPARSE_PRECISION, &mut out);
-        match &settled.form {
+        match &merged.form {
             Form::Sparse { list, .. } => {
                 push_leb(1, &mut out);
                 push_leb(list.len() as u32, &mut out);

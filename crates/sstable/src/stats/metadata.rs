@@ -88,11 +88,6 @@ pub struct StatsMetadata {
 }
 
 impl StatsMetadata {
-    /// Whether anything in the table is deleted or expires.
-    pub fn may_have_tombstones(&self) -> bool {
-        self.min_local_deletion_time != u32::MAX
-    }
-
     pub(super) fn read(version: Version, input: &mut Input<'_>) -> Decoded<Self> {
         let is_nb = version == Version::Nb;
         let estimated_partition_size = EstimatedHistogram::read(input)?;

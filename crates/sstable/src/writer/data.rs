@@ -1,4 +1,8 @@
 //! Writing Data.db: chunks, checksums, digest.
+//!
+//! [`DataOut`] owns the file and the data that is not in it yet. All chunks but the last one are whole, so positions in
+//! the data do not depend on when it was stored; the checksums and the digest are of the bytes in the file. It does not
+//! know partitions and rows: callers append bytes and read positions.
 
 use blockio::{AlignedBuffer, AlignedSlice, BLOCK_SIZE, Durability, File};
 
@@ -50,13 +54,8 @@ impl DataOut {
         self.pending_position + self.pending.len() as u64
     }
 
-    /// Bytes of the file so far, without what is pending.
-    pub fn stored_length(&self) -> u64 {
-        self.chunks.stored_length()
-    }
-
-    /// Makes chunks of the pending data while it fills whole ones.
-    pub fn settle(&mut self) -> Result<(), SSTableError> {
+    /// Stores the whole chunks of the pending data, if they are enough to be stored.
+    pub fn store_whole_chunks(&mut self) -> Result<(), SSTableError> {
         if self.pending.len() < self.chunks.least() {
             return Ok(());
         }
@@ -69,7 +68,7 @@ impl DataOut {
 
     /// Writes the last, short chunk and makes the file durable.
     pub fn finish(mut self) -> Result<DataDone, SSTableError> {
-        self.settle()?;
+        self.store_whole_chunks()?;
         let data_length = self.position();
         if self.pending.len() > 0 {
             self.chunks.store(self.pending.as_slice())?;
@@ -124,10 +123,6 @@ impl Chunks {
     /// The least amount of data that is stored at a time.
     fn least(&self) -> usize {
         if self.compression.is_some() { self.length } else { WRITE_BYTES }
-    }
-
-    fn stored_length(&self) -> u64 {
-        self.stored_position + self.stored.len() as u64
     }
 
     /// Stores whole chunks, and at the end also the last one.

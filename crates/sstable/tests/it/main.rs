@@ -1,6 +1,6 @@
 //! Behaviour of tables as a whole. `from_cassandra/` holds tables that Apache Cassandra wrote; see the README there.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
 mod big;
 mod bytes_read;

@@ -1,4 +1,7 @@
 //! Modules of a crate that use one another in a circle cannot be understood one by one, so circles stay small.
+//!
+//! A use of a module counts where its name follows `crate::`. Re-exports are not followed: `use crate::Processor` is no
+//! use of the module that defines `Processor`, so circles through names that `lib.rs` re-exports are not found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -135,7 +135,7 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
             return self.put_new(locus, key, New::Branch(branch));
         }
         let branch = self.extended(&key[locus.consumed..], branch)?;
-        self.settle(locus.slot, locus.chain, branch)
+        self.publish_joined(locus.slot, locus.chain, branch)
     }
 
     fn take_content(&mut self, locus: &Locus<'o>) -> Result<(), TrieFull> {
@@ -268,7 +268,7 @@ impl Operation<'_, '_> {
         };
         // A chain that leads to an inner node with content absorbs the content.
         if !node.is_leaf() && node.node_kind() == CONTENT_CHAIN {
-            return self.settle(slot, locus.chain, node);
+            return self.publish_joined(slot, locus.chain, node);
         }
         self.publish(slot, node);
         Ok(())
@@ -298,7 +298,7 @@ impl Operation<'_, '_> {
         }
         self.store.replace(ptr);
         let node = self.content_chain(&[], content, memory.load(ptr.node_slot(PREFIX_CHILD_WORD)))?;
-        self.settle(locus.slot, locus.chain, node)
+        self.publish_joined(locus.slot, locus.chain, node)
     }
 
     /// Splits a path. `ptr` continues by `path`, of which the first `matched` bytes are equal to those of `rest`. The

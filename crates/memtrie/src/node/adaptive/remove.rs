@@ -21,7 +21,7 @@ impl Operation<'_, '_> {
             memory.load(locus.ptr.node_slot(PREFIX_CHILD_WORD))
         };
         self.store.replace(locus.ptr);
-        self.settle(locus.slot, locus.chain, branch)
+        self.publish_joined(locus.slot, locus.chain, branch)
     }
 
     pub(super) fn cut_off(&mut self, joint: &Joint, rest: &[u8]) -> Result<(), TrieFull> {
@@ -46,11 +46,11 @@ impl Operation<'_, '_> {
             _ => self.without_branch(node, rest)?,
         };
         self.store.replace(node);
-        self.settle(joint.slot, joint.chain, stays)
+        self.publish_joined(joint.slot, joint.chain, stays)
     }
 
     /// Publishes `ptr` at `slot`, joined with the chain that leads there if possible.
-    pub(super) fn settle(&mut self, slot: Slot, chain: Option<Slot>, ptr: Ptr) -> Result<(), TrieFull> {
+    pub(super) fn publish_joined(&mut self, slot: Slot, chain: Option<Slot>, ptr: Ptr) -> Result<(), TrieFull> {
         let memory = self.memory;
         if let Some(above) = chain {
             let before = memory.load(above);
