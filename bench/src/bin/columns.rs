@@ -28,7 +28,7 @@ const PARTITIONS: u64 = 200;
 const ROWS_EACH: u64 = 25;
 const ROWS_READ: usize = 20;
 /// The number of requests that are sent at once.
-const BUNCH: u64 = 16;
+const BATCH: u64 = 16;
 const FIGURES: [&str; 3] = ["memory", "writes", "tables"];
 const FORMS: [&str; 2] = ["listed", "*"];
 /// The number of columns and the characters of each. Rows of all shapes have about the same size.
@@ -188,8 +188,8 @@ impl Kind {
         // The rows of a later call come before those of an earlier call.
         let base = Instant::now().elapsed().as_nanos() as u64
             + clock_gettime(ClockId::Monotonic).tv_sec.unsigned_abs() * 100_000;
-        let mut bunch = |client: &mut WireClient, first: u64| -> Outcome<usize> {
-            for operation in first..first + BUNCH {
+        let mut batch = |client: &mut WireClient, first: u64| -> Outcome<usize> {
+            for operation in first..first + BATCH {
                 let key = (operation % PARTITIONS).to_be_bytes();
                 let row = (base + operation / PARTITIONS).to_be_bytes();
                 let mut values: Vec<&[u8]> = vec![&key, &row];
@@ -201,12 +201,12 @@ impl Kind {
                 client.execute(&id, &values);
             }
             client.send()?;
-            for _ in 0..BUNCH {
+            for _ in 0..BATCH {
                 client.result()?;
             }
             Ok(0)
         };
-        Ok(timed(client, bound, &mut bunch)?.0)
+        Ok(timed(client, bound, &mut batch)?.0)
     }
 
     /// Nanoseconds of the server per operation, and the size of an answer in bytes.
@@ -214,13 +214,13 @@ impl Kind {
         let names = if listed { format!("row, {}", self.names()) } else { "*".to_owned() };
         let table = self.table("reads");
         let id = client.prepare(&format!("SELECT {names} FROM {table} WHERE key = ? LIMIT {ROWS_READ}"))?;
-        let mut bunch = |client: &mut WireClient, first: u64| -> Outcome<usize> {
-            for operation in first..first + BUNCH {
+        let mut batch = |client: &mut WireClient, first: u64| -> Outcome<usize> {
+            for operation in first..first + BATCH {
                 client.execute(&id, &[&(mix(operation) % PARTITIONS).to_be_bytes()]);
             }
             client.send()?;
             let mut size = 0;
-            for _ in 0..BUNCH {
+            for _ in 0..BATCH {
                 size = client.result()?.len();
                 if size < ROWS_READ * self.columns * self.size {
                     return Err(format!("an answer of {size} bytes").into());
@@ -228,14 +228,14 @@ impl Kind {
             }
             Ok(size)
         };
-        timed(client, bound, &mut bunch)
+        timed(client, bound, &mut batch)
     }
 }
 
 fn timed(
     client: &mut WireClient,
     bound: Bound,
-    bunch: &mut impl FnMut(&mut WireClient, u64) -> Outcome<usize>,
+    batch: &mut impl FnMut(&mut WireClient, u64) -> Outcome<usize>,
 ) -> Outcome<(f64, usize)> {
     let (start, before) = (Instant::now(), server_time());
     let (mut operations, mut size) = (0, 0);
@@ -243,9 +243,9 @@ fn timed(
         match bound {
             Bound::Operations(count) if operations >= count => break,
             Bound::Time(duration) if start.elapsed() >= duration => break,
-            _ => size = bunch(client, operations)?,
+            _ => size = batch(client, operations)?,
         }
-        operations += BUNCH;
+        operations += BATCH;
     }
     Ok(((server_time() - before).as_nanos() as f64 / operations as f64, size))
 }

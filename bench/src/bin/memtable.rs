@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench::{mix, partition_key};
-use memtable::{Lookup, Memtable, MemtableConfiguration, RowPlace, SparePages, TrieMemtable};
+use memtable::{Lookup, Memtable, MemtableConfiguration, RowLocation, SparePages, TrieMemtable};
 use model::{
     Cell, ClusteringBound, ColumnData, DeletionTime, KeyRange, Liveness, PartitionKey, PartitionUpdate,
     PartitionUpdateBuilder, ReadRange, Row, RowBuilder, Side, Slice, Slices, Table, TableBuilder, TableId, Unfiltered,
@@ -255,9 +255,9 @@ fn find_all(memtable: &Arc<dyn Memtable>, table: &Arc<Table>, count: u64) {
     for index in 0..count {
         let probe = mix(index) % count;
         let key = partition_key(probe);
-        let place = RowPlace { token: murmur3::token(&key), key: &key, clustering: &[] };
+        let location = RowLocation { token: murmur3::token(&key), key: &key, clustering: &[] };
         copied.clear();
-        let lookup = memtable.find_row(table, place, &mut |row| copied.extend_from_slice(row.as_bytes()));
+        let lookup = memtable.find_row(table, location, &mut |row| copied.extend_from_slice(row.as_bytes()));
         match lookup {
             Lookup::Found => assert_eq!(number_of(Row::new(&copied), table), Some(probe)),
             Lookup::Unknown => read(memtable, table, probe),

@@ -29,7 +29,7 @@ const TABLES: u64 = 4;
 const VALUE_BYTES: usize = 100;
 const ROWS_READ: usize = 20;
 /// The number of requests that are sent at once.
-const BUNCH: u64 = 32;
+const BATCH: u64 = 32;
 const CACHE_BYTES: u64 = 2 << 30;
 const KINDS: [&str; 5] = ["memory", "points", "row", "forward", "reversed"];
 
@@ -106,11 +106,11 @@ fn write(client: &mut WireClient, engine: &Engine, partitions: u64) -> Outcome<(
 }
 
 fn insert(client: &mut WireClient, indexes: std::ops::Range<u64>, add: impl Fn(&mut WireClient, u64)) -> Outcome<()> {
-    for first in indexes.clone().step_by(BUNCH as usize) {
-        let bunch = first..indexes.end.min(first + BUNCH);
-        bunch.clone().for_each(|index| add(client, index));
+    for first in indexes.clone().step_by(BATCH as usize) {
+        let batch = first..indexes.end.min(first + BATCH);
+        batch.clone().for_each(|index| add(client, index));
         client.send()?;
-        for _ in bunch {
+        for _ in batch {
             client.result()?;
         }
     }
@@ -145,9 +145,9 @@ impl Reads<'_> {
         let (start, before) = (Instant::now(), server_time());
         let mut reads = 0;
         while start.elapsed() < length {
-            let bunch = reads..reads + BUNCH;
+            let batch = reads..reads + BATCH;
             let chosen = |read: u64, of: u64| mix(read + 1) % of;
-            for read in bunch.clone() {
+            for read in batch.clone() {
                 match self.kind {
                     "points" | "memory" => client.execute(&id, &[&partition_key(chosen(read, self.partitions))]),
                     _ => {
@@ -162,13 +162,13 @@ impl Reads<'_> {
                 "points" | "row" => VALUE_BYTES,
                 _ => ROWS_READ * VALUE_BYTES,
             };
-            for _ in bunch {
+            for _ in batch {
                 let size = client.result()?.len();
                 if size < least {
                     return Err(format!("an answer of {size} bytes to a read of {}", self.kind).into());
                 }
             }
-            reads += BUNCH;
+            reads += BATCH;
         }
         Ok((server_time() - before).as_nanos() as f64 / reads as f64)
     }

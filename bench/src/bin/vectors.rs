@@ -13,7 +13,7 @@ use std::time::Duration;
 use bench::mix;
 use blockio::{Disk, SystemDisk};
 use index::{
-    Found, KeyBounds, NearestSearch, Origin, VectorFile, VectorMemory, VectorOptions, VectorSource, VectorWriter,
+    KeyBounds, NearestSearch, Origin, SearchStep, VectorFile, VectorMemory, VectorOptions, VectorSource, VectorWriter,
 };
 use model::{Analysis, ColumnId, IndexKey, IndexPart, KeyRange};
 use rustix::time::{ClockId, clock_gettime};
@@ -133,12 +133,12 @@ impl Run {
             let mut found = 0;
             while found < self.wanted {
                 match search.next(&mut key)? {
-                    Found::Candidate(_) => {
+                    SearchStep::Candidate(_) => {
                         found += 1;
                         hits += usize::from(truth.contains(&number_of(&key)));
                     }
-                    Found::Nothing(_) => looks += 1,
-                    Found::End => break,
+                    SearchStep::Nothing(_) => looks += 1,
+                    SearchStep::End => break,
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anndists::dist::DistL2;
 use blockio::{Disk, SystemDisk};
 use diskann_rs::DiskANN;
-use index::{Found, KeyBounds, NearestSearch, Origin, VectorFile, VectorOptions, VectorWriter};
+use index::{SearchStep, KeyBounds, NearestSearch, Origin, VectorFile, VectorOptions, VectorWriter};
 use model::{Analysis, ColumnId, IndexKey, IndexPart, KeyRange};
 use sstable::{BlockCache, SSTableId};
 use types::Similarity;
@@ -68,11 +68,11 @@ impl Graph for Ours {
         let (mut found, mut key) = (Vec::new(), Vec::new());
         while found.len() < count {
             match search.next(&mut key)? {
-                Found::Candidate(_) => {
+                SearchStep::Candidate(_) => {
                     found.push(key.last_chunk().map_or(0, |number| u32::from_be_bytes(*number)) as usize)
                 }
-                Found::Nothing(_) => {}
-                Found::End => break,
+                SearchStep::Nothing(_) => {}
+                SearchStep::End => break,
             }
         }
         Ok(found)

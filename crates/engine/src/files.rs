@@ -1,4 +1,8 @@
 //! The SSTable files of tables: writing, opening, linking and deleting them.
+//!
+//! [`TableFiles`] owns what all SSTables of a node share: the disk, the cache, the ids and the settings of writes. A
+//! table's directory has a new SSTable as a whole or not at all, and replacing SSTables is one step after a crash too.
+//! This module does not know which SSTables a table has (its view does), nor when one is flushed or merged.
 
 pub(crate) mod disk_access;
 mod indexes;

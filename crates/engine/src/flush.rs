@@ -163,10 +163,10 @@ impl Flush {
         }
         let files = self.shared.files();
         let goes_on = || !self.gives_up(store) && store.is_served() && !store.is_flush_awaited();
-        let mut built = files.settle_indexes(store, sstable, |key| key.part.similarity().is_none(), goes_on);
+        let mut built = files.build_missing_indexes(store, sstable, |key| key.part.similarity().is_none(), goes_on);
         if built.is_ok() && self.has_many_stand_ins() {
             let goes_on = || goes_on() && !files.index_requests().is_stopped();
-            built = files.settle_indexes(store, sstable, |_| true, goes_on);
+            built = files.build_missing_indexes(store, sstable, |_| true, goes_on);
         }
         if let Err(error) = built
             && goes_on()

@@ -66,20 +66,20 @@ impl Indexing {
 
     /// Completes the indexes of all tables. Returns false if one of them has to wait for the next time.
     fn examine_all(&self) -> bool {
-        let mut are_settled = true;
+        let mut are_complete = true;
         let stores = self.shared.stores();
         for store in stores.iter().filter(|store| store.is_served() && !store.table.load().indexes().is_empty()) {
             let table = store.table.load_full();
-            let settled = self.settle(store, &table);
+            let built = self.build_missing(store, &table);
             let is_current = !self.is_stopped(store) && Arc::ptr_eq(&table, &store.table.load());
-            if let Err(error) = settled
+            if let Err(error) = built
                 && is_current
             {
                 self.shared.report_index_failure(&table, &error);
-                are_settled = false;
+                are_complete = false;
             }
         }
-        are_settled
+        are_complete
     }
 
     fn is_stopped(&self, store: &TableStore) -> bool {
@@ -87,7 +87,7 @@ impl Indexing {
     }
 
     /// Builds the missing parts of a table's indexes. Blocks on the disk.
-    fn settle(&self, store: &Arc<TableStore>, table: &Arc<Table>) -> Result<(), EngineError> {
+    fn build_missing(&self, store: &Arc<TableStore>, table: &Arc<Table>) -> Result<(), EngineError> {
         let keys: Vec<IndexKey> = table.indexes().iter().filter_map(|index| table.index_key(index)).collect();
         let has = |indexes: &MemtableIndexes| keys.iter().all(|key| indexes.get(*key).is_some());
         let view = store.view();
@@ -96,13 +96,13 @@ impl Indexing {
             self.flush.flush_frozen(store)?;
         }
         drop(view);
-        self.settle_sstables(store, table, &keys)?;
+        self.build_missing_files(store, table, &keys)?;
         self.shared.files().clean_indexes(table, || store.view().sstables.clone())?;
         self.note_built(store, table)
     }
 
     /// Builds the missing index files of all SSTables of a table. If that fails for one, the others are built.
-    fn settle_sstables(&self, store: &TableStore, table: &Table, keys: &[IndexKey]) -> Result<(), EngineError> {
+    fn build_missing_files(&self, store: &TableStore, table: &Table, keys: &[IndexKey]) -> Result<(), EngineError> {
         let view = store.view();
         let is_incomplete = |sstable: &&Arc<SSTableReader>| {
             !sstable.is_damaged() && !keys.iter().all(|key| store.indexes.has_own(sstable, *key))
@@ -119,8 +119,9 @@ impl Indexing {
                     data_bytes: sstable.data_length_bytes(),
                     remaining: incomplete.len() - place,
                 });
-                let settled = self.shared.files().settle_indexes(store, sstable, |_| true, || !self.is_stopped(store));
-                failure = failure.or(settled.err());
+                let built =
+                    self.shared.files().build_missing_indexes(store, sstable, |_| true, || !self.is_stopped(store));
+                failure = failure.or(built.err());
             }
         }
         failure.map_or(Ok(()), Err)

@@ -45,13 +45,13 @@ pub use hooks::{
     DiskFailureHook, DiskFailureKind, HostRows, InMemoryNotice, InMemoryNotices, IndexBuildNotice, IndexBuildNotices,
     QuarantineHook,
 };
-pub use index::{IndexGrowth, Indexer, Place as IndexPlace, analysed, entry_value, terms};
+pub use index::{IndexGrowth, Indexer, RowKey, analysed, entry_value, terms};
 pub use index_stats::{IndexFileStats, IndexStats};
-pub use memtable::{MemtableConfiguration, PutCounts, RowPlace, TrieOptions};
+pub use memtable::{MemtableConfiguration, PutCounts, RowLocation, TrieOptions};
 pub use metrics::TableStats;
 pub use options::{EngineOptions, MemtableConfigurations, default_memtable_configurations};
 pub use quarantine::QuarantinedTable;
-pub use read::{IndexCandidates, IndexedValues, NearestCandidates, NearestStep, Rows, Target};
+pub use read::{IndexCandidates, IndexedValues, NearestCandidates, NearestStep, RowSelection, Rows};
 pub use recovery::ReplaySummary;
 pub use schema::change::Keyspaces;
 pub use schema_rows::SchemaDamage;

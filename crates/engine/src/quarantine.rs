@@ -4,7 +4,7 @@
 //! Every read and write of a quarantined table fails with the reason. Its log records move to side files
 //! (`side_file.rs`), so that they are not lost and the log can reuse its segments; until then the log keeps them. A
 //! start that finds side files quarantines their table, because without those records its rows would be wrong. Repair
-//! (`repair.rs`) and DROP TABLE end a quarantine.
+//! (`recovery/repair.rs`) and DROP TABLE end a quarantine.
 
 mod flush_failures;
 mod indispensable;

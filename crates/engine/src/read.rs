@@ -13,7 +13,7 @@ pub use candidates::{IndexCandidates, IndexedValues};
 pub(crate) use candidates::{candidates, common_candidates, is_complete};
 pub(crate) use nearest::nearest;
 pub use nearest::{NearestCandidates, NearestStep};
-pub use rows::{Rows, Target};
+pub use rows::{RowSelection, Rows};
 pub(crate) use rows::{has_large_memtables, is_in_memory, prefetch, prefetch_hinted, read, read_at, rows, writes_wait};
 
 use model::{BoxCursor, KeyRange, PartitionKey, ReadRange};

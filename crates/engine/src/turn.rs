@@ -1,9 +1,11 @@
-//! The permissions of a call, such as blocking its thread. They are an argument, not a state of the thread.
+//! The permissions of a call, such as blocking its thread. They are an argument, not a state of the thread. The batch
+//! of wake-ups that a call's appends to the log join is not among them: it is a state of the thread ([`LogHold`]).
+//!
+//! [`LogHold`]: commitlog::LogHold
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use commitlog::LogHold;
 use model::{LargeRowLimit, RowMemory};
 
 use crate::unsettled::Unsettled;
@@ -18,10 +20,6 @@ pub struct Turn<'t> {
     /// that long. Where it may not, a read that would have to wait fails with
     /// [`WouldWait`](blockio::DiskErrorKind::WouldWait) and has no effect, and a write answers that it is pending.
     pub may_block: bool,
-    /// The batch of wake-ups that appends of this call join, if the caller holds one: the log's writer is woken once
-    /// for all of them, when the caller releases the batch. A call that may block is given none, since it could wait
-    /// for an append whose wake-up is still held back.
-    pub log_hold: Option<&'t LogHold>,
     /// Set by a statement that does far more work than one of a row, so that the caller checks the time.
     pub is_large: Option<&'t AtomicBool>,
     /// The memory from which cursors copy large rows. `None` means no limit, except that a call that may not block
@@ -44,9 +42,8 @@ impl Turn<'_> {
 
 impl Turn<'static> {
     /// The call may wait on its thread.
-    pub const BLOCKING: Turn<'static> =
-        Turn { may_block: true, log_hold: None, is_large: None, row_memory: None, unsettled: None };
-    /// The call may not wait, and its appends wake the log's writer at once.
+    pub const BLOCKING: Turn<'static> = Turn { may_block: true, is_large: None, row_memory: None, unsettled: None };
+    /// The call may not wait on its thread.
     pub const NON_BLOCKING: Turn<'static> =
-        Turn { may_block: false, log_hold: None, is_large: None, row_memory: None, unsettled: None };
+        Turn { may_block: false, is_large: None, row_memory: None, unsettled: None };
 }

@@ -81,7 +81,6 @@ pub enum CommitFailurePolicy {
 
 /// All settings of the node; `docs/options.md` says which option sets each.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)]
 pub struct Config {
     pub data_directory: PathBuf,
     pub commitlog_directory: Option<PathBuf>,

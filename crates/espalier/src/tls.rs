@@ -45,7 +45,6 @@ pub enum ClientAuth {
 
 /// `client_encryption_options`, with Cassandra's names and defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Encryption {
     pub enabled: bool,
     pub optional: Option<bool>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions, SimulatedDisk};
 use index::{
-    Found, IndexFile, IndexWriter, KeyBounds, NearestSearch, Origin, VectorFile, VectorOptions, VectorWriter,
+    IndexFile, IndexWriter, KeyBounds, NearestSearch, Origin, SearchStep, VectorFile, VectorOptions, VectorWriter,
     WriterLimits,
 };
 use model::{Analysis, ColumnId, IndexKey, IndexPart, KeyRange};
@@ -83,7 +83,7 @@ pub fn vectors(bytes: &[u8]) {
     let sources = Arc::new(file).search(&[1.0; DIMENSION], 10);
     let mut search = NearestSearch::new(sources, KeyBounds::of(&KeyRange::all()));
     let (mut steps, mut key) = (0, Vec::new());
-    while let Ok(Found::Candidate(_) | Found::Nothing(_)) = search.next(&mut key) {
+    while let Ok(SearchStep::Candidate(_) | SearchStep::Nothing(_)) = search.next(&mut key) {
         steps += 1;
         assert!(steps <= bytes.len() + 16, "a search does not end");
     }

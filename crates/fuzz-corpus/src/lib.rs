@@ -28,7 +28,7 @@ pub use mutation::seeds as record_seeds;
 pub use plugin::seeds as plugin_seeds;
 
 /// A fuzz target.
-pub struct Target {
+pub struct FuzzTarget {
     /// The name of the target and of its corpus.
     pub name: &'static str,
     /// Decodes the bytes.
@@ -36,28 +36,28 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: &[Target] = &[
-    Target { name: "protocol", run: protocol },
-    Target { name: "cql", run: cql },
-    Target { name: "log_file", run: commit_log::file },
-    Target { name: "log_records", run: commit_log::records },
-    Target { name: "mutation", run: mutation::record },
-    Target { name: "byte_comparable", run: keys::byte_comparable },
-    Target { name: "values", run: values::value },
-    Target { name: "paging_state", run: paging::paging_state },
-    Target { name: "logins", run: logins::login },
-    Target { name: "plugin", run: plugin::calls },
-    Target { name: "sstable_statistics", run: tables::statistics },
-    Target { name: "sstable_compression_info", run: tables::compression_info },
-    Target { name: "sstable_filter", run: tables::filter },
-    Target { name: "sstable_crc", run: tables::crc },
-    Target { name: "sstable_checksums", run: tables::checksums },
-    Target { name: "sstable_partitions", run: tables::partitions },
-    Target { name: "sstable_rows", run: tables::rows },
-    Target { name: "sstable_data", run: tables::data },
-    Target { name: "sstable_chunk", run: tables::chunk },
-    Target { name: "index_entries", run: indexes::entries },
-    Target { name: "index_vectors", run: indexes::vectors },
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget { name: "protocol", run: protocol },
+    FuzzTarget { name: "cql", run: cql },
+    FuzzTarget { name: "log_file", run: commit_log::file },
+    FuzzTarget { name: "log_records", run: commit_log::records },
+    FuzzTarget { name: "mutation", run: mutation::record },
+    FuzzTarget { name: "byte_comparable", run: keys::byte_comparable },
+    FuzzTarget { name: "values", run: values::value },
+    FuzzTarget { name: "paging_state", run: paging::paging_state },
+    FuzzTarget { name: "logins", run: logins::login },
+    FuzzTarget { name: "plugin", run: plugin::calls },
+    FuzzTarget { name: "sstable_statistics", run: tables::statistics },
+    FuzzTarget { name: "sstable_compression_info", run: tables::compression_info },
+    FuzzTarget { name: "sstable_filter", run: tables::filter },
+    FuzzTarget { name: "sstable_crc", run: tables::crc },
+    FuzzTarget { name: "sstable_checksums", run: tables::checksums },
+    FuzzTarget { name: "sstable_partitions", run: tables::partitions },
+    FuzzTarget { name: "sstable_rows", run: tables::rows },
+    FuzzTarget { name: "sstable_data", run: tables::data },
+    FuzzTarget { name: "sstable_chunk", run: tables::chunk },
+    FuzzTarget { name: "index_entries", run: indexes::entries },
+    FuzzTarget { name: "index_vectors", run: indexes::vectors },
 ];
 
 /// Runs the target of that name, for the binaries of `fuzz/`.

@@ -247,7 +247,7 @@ impl<'b> BlockReader<'b> {
     /// and this number decides most comparisons.
     pub fn advance_to(&mut self, from: &[u8]) -> Result<bool, Damage> {
         debug_assert!(self.rest.len() == self.length, "nothing was read");
-        self.pass_those_before(from)?;
+        self.skip_before(from)?;
         // The bytes that the last term has in common with `from`, and its length.
         let (mut common, mut term_length) = (0, 0);
         while !self.rest.is_empty() {
@@ -273,7 +273,7 @@ impl<'b> BlockReader<'b> {
     }
 
     /// Moves from the start of the block to the last restart entry whose term is before `from`.
-    fn pass_those_before(&mut self, from: &[u8]) -> Result<(), Damage> {
+    fn skip_before(&mut self, from: &[u8]) -> Result<(), Damage> {
         let entries = self.rest;
         entries.iter().step_by(RESTART_BYTES).for_each(prefetch);
         let (mut low, mut high) = (0, self.restarts.len());

@@ -98,7 +98,7 @@ impl Candidates {
     pub fn known_count(&self) -> usize {
         match self {
             Candidates::Merged(streams) => streams.iter().map(|stream| stream.batch.known_count(stream.at)).sum(),
-            Candidates::Sorted(sorted) => sorted.places.len() - sorted.at,
+            Candidates::Sorted(sorted) => sorted.candidates.len() - sorted.at,
             Candidates::Common(common) => common.known_count(),
         }
     }
@@ -225,15 +225,15 @@ impl Stream {
 /// Keys that were sorted in memory.
 pub struct SortedKeys {
     bytes: Vec<u8>,
-    places: Vec<SortedPlace>,
+    candidates: Vec<SortedCandidate>,
     at: usize,
     /// The SSTables of the sources that have positions.
     sstables: Vec<Option<u64>>,
 }
 
-/// Where a key is.
+/// A key that was sorted: its range in the bytes of all keys, and where it comes from.
 #[derive(Clone, Copy)]
-struct SortedPlace {
+struct SortedCandidate {
     /// The first bytes of the key, which decide most comparisons.
     beginning: u64,
     /// The position of the partition in the SSTable of the source, or [`UNKNOWN`].
@@ -251,9 +251,9 @@ impl SortedKeys {
         may_block: bool,
         bytes_max: usize,
     ) -> Result<Option<SortedKeys>, SSTableError> {
-        debug_assert!(bytes_max <= SORTED_BYTES_MAX, "places are of 32 bits");
+        debug_assert!(bytes_max <= SORTED_BYTES_MAX, "offsets are of 32 bits");
         let sstables = sources.iter().map(|source| source.sstable()).collect();
-        let mut sorted = SortedKeys { bytes: Vec::new(), places: Vec::new(), at: 0, sstables };
+        let mut sorted = SortedKeys { bytes: Vec::new(), candidates: Vec::new(), at: 0, sstables };
         let mut read_bytes = 0;
         let mut batch = if may_block { Batch::default() } else { Batch::with_entries_max(FEW_ENTRIES) };
         for (number, source) in sources.iter().enumerate() {
@@ -264,7 +264,7 @@ impl SortedKeys {
                 source.read(start.as_ref().map(Vec::as_slice), &terms.end, may_block, &mut batch)?;
                 for index in 0..batch.len() {
                     let key = batch.key(index).unwrap_or_default();
-                    read_bytes += key.len() + size_of::<SortedPlace>();
+                    read_bytes += key.len() + size_of::<SortedCandidate>();
                     sorted.add(&batch, index, number as u32, bounds);
                 }
                 if read_bytes > bytes_max || (!may_block && !batch.is_last()) {
@@ -289,32 +289,32 @@ impl SortedKeys {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(key);
         let (end, position) = (self.bytes.len() as u32, batch.position(index).unwrap_or(UNKNOWN));
-        self.places.push(SortedPlace { beginning: beginning(key), position, start, end, source });
+        self.candidates.push(SortedCandidate { beginning: beginning(key), position, start, end, source });
     }
 
     fn sort(&mut self) {
-        let SortedKeys { bytes, places, .. } = self;
-        let key = |place: &SortedPlace| &bytes[place.start as usize..place.end as usize];
-        places
+        let SortedKeys { bytes, candidates, .. } = self;
+        let key = |candidate: &SortedCandidate| &bytes[candidate.start as usize..candidate.end as usize];
+        candidates
             .sort_unstable_by(|one, other| one.beginning.cmp(&other.beginning).then_with(|| key(one).cmp(key(other))));
-        places.dedup_by(|one, other| one.beginning == other.beginning && key(one) == key(other));
+        candidates.dedup_by(|one, other| one.beginning == other.beginning && key(one) == key(other));
     }
 
-    fn key(&self, place: &SortedPlace) -> &[u8] {
-        &self.bytes[place.start as usize..place.end as usize]
+    fn key(&self, candidate: &SortedCandidate) -> &[u8] {
+        &self.bytes[candidate.start as usize..candidate.end as usize]
     }
 
     fn peek(&self) -> Option<&[u8]> {
-        self.places.get(self.at).map(|place| self.key(place))
+        self.candidates.get(self.at).map(|candidate| self.key(candidate))
     }
 
     fn hint(&self) -> Option<PartitionHint> {
-        let place = self.places.get(self.at).filter(|place| place.position != UNKNOWN)?;
-        Some(PartitionHint { sstable: (*self.sstables.get(place.source as usize)?)?, position: place.position })
+        let next = self.candidates.get(self.at).filter(|candidate| candidate.position != UNKNOWN)?;
+        Some(PartitionHint { sstable: (*self.sstables.get(next.source as usize)?)?, position: next.position })
     }
 
     fn advance_to(&mut self, key: &[u8]) {
-        let rest = &self.places[self.at.min(self.places.len())..];
-        self.at += rest.partition_point(|place| self.key(place) < key);
+        let rest = &self.candidates[self.at.min(self.candidates.len())..];
+        self.at += rest.partition_point(|candidate| self.key(candidate) < key);
     }
 }

@@ -147,9 +147,9 @@ fn push_bound(bound: &KeyBound, side: impl Fn(bool) -> Side, out: &mut Vec<u8>) 
     }
 }
 
-/// The row or partition that a candidate's key names.
+/// The key of a row, or of a whole partition, that a candidate names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RowKey {
     /// The partition.
     pub partition: PartitionKey,
     /// The serialized clustering of the row, or `None` for the whole partition. It compares as equal to the clustering
@@ -161,11 +161,11 @@ pub struct Place {
 
 /// Decodes the key of a candidate: an entry without its term. The result has no hint. The content of `buffer` is
 /// replaced.
-pub fn decode_place(
+pub fn decode_row_key(
     clustering: &[ClusteringColumnType],
     key: &[u8],
     buffer: &mut Vec<u8>,
-) -> Result<Place, DecodeError> {
+) -> Result<RowKey, DecodeError> {
     let (mut rest, mut bytes) = (key, Vec::new());
     buffer.clear();
     buffer.reserve(key.len());
@@ -176,8 +176,8 @@ pub fn decode_place(
     let terminator = decode_clustering(clustering, &mut rest, &mut bytes).map_err(behind)?;
     let expected = "the terminator of a row or of a whole partition, and nothing after it";
     match terminator {
-        TERMINATOR if rest.is_empty() => Ok(Place { partition, clustering: Some(bytes), hint: None }),
-        EXCLUDED if rest.is_empty() => Ok(Place { partition, clustering: None, hint: None }),
+        TERMINATOR if rest.is_empty() => Ok(RowKey { partition, clustering: Some(bytes), hint: None }),
+        EXCLUDED if rest.is_empty() => Ok(RowKey { partition, clustering: None, hint: None }),
         _ => Err(DecodeError { offset: key.len() - rest.len(), expected, got: Some(terminator) }),
     }
 }

@@ -184,18 +184,18 @@ impl Source for Part {
         // After the mark nothing is read twice, unless the first entry is in a later block.
         let mut mark = batch.take_mark().filter(|mark| mark.page >= floor);
         let mut page = mark.as_ref().map_or(floor, |mark| mark.page);
-        let mut wanted = Wanted { from, is_included, end, is_reached: false };
+        let mut filter = EntryFilter { from, is_included, end, is_reached: false };
         while page < segment.end_page {
             let stored = self.file.block(page, segment, may_block)?;
             let damaged = |damage| self.file.damaged_block(page, damage);
-            let is_after_start = wanted.is_reached || mark.is_some();
+            let is_after_start = filter.is_reached || mark.is_some();
             let block = match mark.take() {
                 Some(mark) => BlockReader::resume(stored.content(), stored.head, mark),
                 None => BlockReader::new(stored.content(), stored.head),
             };
             let mut block = block.map_err(damaged)?;
             let has_entry = if is_after_start { block.advance() } else { block.advance_to(from) }.map_err(damaged)?;
-            if has_entry && wanted.add(block, (page, stored.next_page), batch).map_err(damaged)? {
+            if has_entry && filter.add(block, (page, stored.next_page), batch).map_err(damaged)? {
                 return Ok(());
             }
             page = stored.next_page;
@@ -206,7 +206,7 @@ impl Source for Part {
 }
 
 /// The entries of a file that a read wants.
-struct Wanted<'w> {
+struct EntryFilter<'w> {
     from: &'w [u8],
     is_included: bool,
     end: &'w [u8],
@@ -214,7 +214,7 @@ struct Wanted<'w> {
     is_reached: bool,
 }
 
-impl Wanted<'_> {
+impl EntryFilter<'_> {
     /// Adds the wanted entries of a block, from its current entry on. Returns whether the batch is complete.
     fn add(
         &mut self,

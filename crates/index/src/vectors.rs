@@ -20,5 +20,5 @@ mod writer;
 
 pub use file::VectorFile;
 pub use memory::VectorMemory;
-pub use search::{Found, NearestSearch, VectorSource};
+pub use search::{NearestSearch, SearchStep, VectorSource};
 pub use writer::{VectorOptions, VectorWriter};

@@ -462,7 +462,7 @@ impl Applier {
     }
 
     /// Adds a row of the update, and its deletion.
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "the edits of a row depend on all of them")]
     fn write_row(
         &mut self,
         writer: &Writer<'_>,

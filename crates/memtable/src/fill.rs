@@ -209,8 +209,8 @@ impl Batch {
     }
 }
 
-/// The state for joining the pieces of rows.
-struct Joining {
+/// Joins the pieces of rows.
+struct RowJoiner {
     merger: RowMerger,
     large: LargeRows,
 }
@@ -220,7 +220,7 @@ struct Joining {
 pub(crate) struct Filler {
     pub batch: Batch,
     /// Created for the first row that needs it: most reads are of one row in one piece.
-    joining: Option<Box<Joining>>,
+    joiner: Option<Box<RowJoiner>>,
     scratch: Vec<u8>,
     /// The row joined from its pieces.
     joined: Vec<u8>,
@@ -229,8 +229,8 @@ pub(crate) struct Filler {
 }
 
 impl Filler {
-    fn joining(&mut self) -> &mut Joining {
-        self.joining.get_or_insert_with(|| Box::new(Joining { merger: RowMerger::default(), large: LargeRows::new() }))
+    fn joiner(&mut self) -> &mut RowJoiner {
+        self.joiner.get_or_insert_with(|| Box::new(RowJoiner { merger: RowMerger::default(), large: LargeRows::new() }))
     }
 
     /// Replaces the batch with the next one. An empty batch is the end.
@@ -604,7 +604,7 @@ impl Filler {
         let expected = self.columns_expected.clone().filter(|_| is_current);
         let wanted = expected.as_deref().map(|columns| WantedColumns { columns, set: regulars });
         let mut reservation = std::mem::take(&mut self.batch.reservation);
-        let large = &mut self.joining().large;
+        let large = &mut self.joiner().large;
         let joined = large.join_within(plan.memtable.layout(), table, stored, wanted.as_ref(), &mut reservation, out);
         self.batch.reservation = reservation;
         if let Err(refusal) = joined {
@@ -630,7 +630,7 @@ impl Filler {
                 let versions: Vec<Row<'_>> = live.into_iter().chain([Row::new(&deleted)]).collect();
                 let mut merged = std::mem::take(&mut self.scratch);
                 merged.clear();
-                self.joining().merger.merge(&table, &versions, DeletionTime::LIVE, &mut merged);
+                self.joiner().merger.merge(&table, &versions, DeletionTime::LIVE, &mut merged);
                 let span = self.push_row(plan, Row::new(&merged));
                 self.scratch = merged;
                 span

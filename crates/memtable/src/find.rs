@@ -8,7 +8,7 @@ use types::Token;
 
 use crate::layout::{Header, Layout};
 use crate::shard::Shard;
-use crate::{Lookup, RowPlace};
+use crate::{Lookup, RowLocation};
 
 thread_local! {
     /// A buffer for building paths, which are about as long as keys.
@@ -23,7 +23,7 @@ pub(crate) fn find_row(
     layout: &Layout,
     shard: &Shard,
     table: &Table,
-    place: RowPlace<'_>,
+    location: RowLocation<'_>,
     take: &mut dyn FnMut(Row<'_>),
 ) -> Lookup {
     // The path does not give the clustering back, so the stored one is needed.
@@ -32,10 +32,10 @@ pub(crate) fn find_row(
     }
     PATH.with_borrow_mut(|path| {
         path.clear();
-        encode_decorated_key(place.token, place.key, path);
+        encode_decorated_key(location.token, location.key, path);
         let lookup = match layout.has_clustering() {
             false => find_only_row(shard, table, path, take),
-            true => find_clustered_row(layout, shard, table, place.clustering, path, take),
+            true => find_clustered_row(layout, shard, table, location.clustering, path, take),
         };
         path.shrink_to(PATH_BYTES_MAX);
         lookup

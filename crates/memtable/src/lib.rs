@@ -40,7 +40,7 @@ mod verify;
 
 pub use address_space::AddressSpace;
 pub use configuration::{MemtableConfiguration, open_small};
-pub use memtable::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, RowPlace};
+pub use memtable::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, RowLocation};
 pub use memtrie::{SparePages, TrieOptions};
 pub use puts::PutCounts;
 pub use resident::{PartOptions, Purge, ResidentTable, for_each_update, growth_max};

@@ -31,8 +31,8 @@ pub trait Memtable: Send + Sync {
 
     /// Looks up one row of a table without static columns. If the row exists and nothing can shadow it (it is in one
     /// piece, in a partition without deletions), passes it to `take`. The row is of one version, as a cursor's is.
-    fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
-        let _ = (table, place, take);
+    fn find_row(&self, table: &Table, location: RowLocation<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
+        let _ = (table, location, take);
         Lookup::Unknown
     }
 
@@ -68,7 +68,7 @@ pub trait Memtable: Send + Sync {
 
 /// The location of a row.
 #[derive(Clone, Copy, Debug)]
-pub struct RowPlace<'a> {
+pub struct RowLocation<'a> {
     /// The token of the partition key.
     pub token: Token,
     /// The serialized partition key.

@@ -265,45 +265,45 @@ impl LargeRows {
     fn change_pieces(&mut self, layout: &Layout, table: &Table, stored: StoredRow<'_>, new: Row<'_>) -> RowEdits {
         let is_static = new.is_static();
         let (at, current) = (Vec::new(), Some(stored.head));
-        let mut sorting =
-            Sorting { rows: self, layout, table, stored, at, current, next: None, edits: RowEdits::new() };
-        sorting.next = sorting.after(&[]);
-        sorting.start(is_static);
-        sorting.rows.builder.liveness(new.liveness());
+        let mut distributor =
+            PieceDistributor { rows: self, layout, table, stored, at, current, next: None, edits: RowEdits::new() };
+        distributor.next = distributor.after(&[]);
+        distributor.start(is_static);
+        distributor.rows.builder.liveness(new.liveness());
         let mut key = Vec::new();
         for (index, data) in new.written_columns(table) {
             piece_key(table, is_static, CellPlace { index, path: None }, &mut key);
-            sorting.go_to(&key, is_static);
+            distributor.go_to(&key, is_static);
             match data {
-                ColumnData::Simple(cell) => sorting.rows.builder.cell(index, &cell),
+                ColumnData::Simple(cell) => distributor.rows.builder.cell(index, &cell),
                 ColumnData::Complex(cells) => {
                     let deletion = cells.deletion;
-                    sorting.rows.builder.complex(index, deletion);
+                    distributor.rows.builder.complex(index, deletion);
                     for cell in cells {
                         piece_key(table, is_static, CellPlace { index, path: Some(cell.path) }, &mut key);
                         if deletion.is_live() {
-                            if sorting.go_to(&key, is_static) {
-                                sorting.rows.builder.complex(index, deletion);
+                            if distributor.go_to(&key, is_static) {
+                                distributor.rows.builder.complex(index, deletion);
                             }
                         } else {
                             // The deletion affects every piece up to there.
-                            while sorting.next.as_ref().is_some_and(|next| *next <= key) {
-                                sorting.go_to_next_piece(is_static);
-                                sorting.rows.builder.complex(index, deletion);
+                            while distributor.next.as_ref().is_some_and(|next| *next <= key) {
+                                distributor.go_to_next_piece(is_static);
+                                distributor.rows.builder.complex(index, deletion);
                             }
                         }
-                        sorting.rows.builder.complex_cell(&cell);
+                        distributor.rows.builder.complex_cell(&cell);
                     }
                     piece_key(table, is_static, CellPlace { index, path: None }, &mut key);
-                    while !deletion.is_live() && sorting.next.as_ref().is_some_and(|next| next.starts_with(&key)) {
-                        sorting.go_to_next_piece(is_static);
-                        sorting.rows.builder.complex(index, deletion);
+                    while !deletion.is_live() && distributor.next.as_ref().is_some_and(|next| next.starts_with(&key)) {
+                        distributor.go_to_next_piece(is_static);
+                        distributor.rows.builder.complex(index, deletion);
                     }
                 }
             }
         }
-        sorting.finish_piece();
-        sorting.edits
+        distributor.finish_piece();
+        distributor.edits
     }
 }
 
@@ -389,8 +389,8 @@ fn columns_before(key: &[u8]) -> ColumnsBefore {
     ColumnsBefore { whole, part: whole + usize::from(key.len() > size_of::<u32>()) }
 }
 
-/// The state of distributing a new version's cells to the pieces that they belong to, in the order of pieces.
-struct Sorting<'r, 't> {
+/// Distributes the cells of a new version to the pieces that they belong to, in the order of pieces.
+struct PieceDistributor<'r, 't> {
     rows: &'r mut LargeRows,
     layout: &'r Layout,
     table: &'r Table,
@@ -404,7 +404,7 @@ struct Sorting<'r, 't> {
     edits: RowEdits,
 }
 
-impl<'t> Sorting<'_, 't> {
+impl<'t> PieceDistributor<'_, 't> {
     fn start(&mut self, is_static: bool) {
         self.rows.builder.start(self.table.columns(is_static), is_static);
     }

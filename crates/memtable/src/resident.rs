@@ -18,7 +18,7 @@ use memtrie::TrieOptions;
 use model::{BoxCursor, KeyBound, KeyRange, PartitionUpdate, ReadRange, Row, Table};
 use types::Token;
 
-use crate::{Lookup, Memtable, MemtableFull, MemtableUse, RowPlace};
+use crate::{Lookup, Memtable, MemtableFull, MemtableUse, RowLocation};
 use cursor::PartsCursor;
 use part::Part;
 
@@ -111,9 +111,9 @@ impl ResidentTable {
     }
 
     /// See [`Memtable::find_row`].
-    pub fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
+    pub fn find_row(&self, table: &Table, location: RowLocation<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
         let parts = self.0.list.load();
-        parts[index_of(&parts, place.token)].memtable.find_row(table, place, take)
+        parts[index_of(&parts, location.token)].memtable.find_row(table, location, take)
     }
 
     /// The rows within `range`, read under `table`; see [`Memtable::cursor`].
@@ -182,12 +182,14 @@ impl ResidentTable {
         }
     }
 
-    /// The number of parts.
+    /// The number of parts. For tests.
+    #[doc(hidden)]
     pub fn part_count(&self) -> usize {
         self.0.list.load().len()
     }
 
-    /// Waits until no part is being split.
+    /// Waits until no part is being split. For tests.
+    #[doc(hidden)]
     pub fn finish_splits(&self) {
         let parts = &self.0;
         while parts.list.load().iter().any(|part| part.wait_for_split()) {}

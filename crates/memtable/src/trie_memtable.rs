@@ -14,7 +14,7 @@ use crate::resident::{Purge, PurgeWalk};
 use crate::shard::{Shard, is_newer, newer_of};
 use crate::sharding::Division;
 use crate::statistics::Bounds;
-use crate::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts, RowPlace};
+use crate::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts, RowLocation};
 
 /// A memtable whose shards are tries down to the row. The shards divide the tokens, equally by default. Each has one
 /// writer at a time.
@@ -123,7 +123,9 @@ impl TrieMemtable {
     }
 
     /// Like [`Memtable::cursor`], without deletions of rows and ranges, for a reader that reads no other source which
-    /// they could affect. The next live row is found at once, however many rows were deleted before it.
+    /// they could affect. The next live row is found at once, however many rows were deleted before it. For tests and
+    /// measurements: the engine reads all deletions.
+    #[doc(hidden)]
     pub fn live_cursor(self: Arc<Self>, table: &Arc<Table>, range: &ReadRange) -> BoxCursor<'static> {
         Box::new(TrieCursor::new(self, table, range, true))
     }
@@ -145,8 +147,8 @@ impl Memtable for TrieMemtable {
         Box::new(TrieCursor::new(self, table, range, false))
     }
 
-    fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
-        find_row(self.layout(), &self.shards[self.shard_of(place.token)], table, place, take)
+    fn find_row(&self, table: &Table, location: RowLocation<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
+        find_row(self.layout(), &self.shards[self.shard_of(location.token)], table, location, take)
     }
 
     fn lacks_partition(&self, token: Token, key: &[u8]) -> bool {

@@ -48,7 +48,7 @@ pub use request::{BatchEntry, Request, Statement};
 pub use time_limit::TimeLimit;
 
 pub(crate) use batch::{Parts, modification};
-use derived::{Modifying, takes_a_thread};
+use derived::{Modification, needs_blocking_pool};
 use outcome::PendingWork;
 use request::OwnedRequest;
 use values::BoundValues;
@@ -181,13 +181,13 @@ impl Processor {
     ) -> Outcome {
         let Call { statement, request, columns, control } = *call;
         match partitions {
-            Ok(partitions) if !control.turn.may_block && takes_a_thread(&partitions) => {
+            Ok(partitions) if !control.turn.may_block && needs_blocking_pool(&partitions) => {
                 self.must_block(Need::Processor, call, statement.plan.class, execution.values)
             }
             Ok(partitions) => {
-                let (modifying, class) = (Modifying::Statement(Arc::clone(statement)), statement.plan.class);
+                let (modification, class) = (Modification::Statement(Arc::clone(statement)), statement.plan.class);
                 let values = execution.values;
-                self.begin_derived(modifying, partitions, (request, values), columns, class, control)
+                self.begin_derived(modification, partitions, (request, values), columns, class, control)
             }
             Err(error) if let Some(need) = error.need() => {
                 self.must_block(need, call, statement.plan.class, execution.values)
@@ -223,7 +223,7 @@ impl Processor {
                 Ok(body)
             }
             Work::Select(_) | Work::Modification(_) | Work::Derived(_) | Work::Batch(_) => {
-                Err(QueryError::server("no such work"))
+                unreachable!("`begin_bound` passes on only what has no rows")
             }
         }
     }

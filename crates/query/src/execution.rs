@@ -105,7 +105,7 @@ impl<'a> Execution<'a> {
     /// The permissions of the statement's reads on this thread.
     pub fn turn(&self) -> Turn<'_> {
         let row_memory = if self.may_block { self.large_rows() } else { None };
-        Turn { may_block: self.may_block, log_hold: None, is_large: None, row_memory, unsettled: self.unsettled }
+        Turn { may_block: self.may_block, is_large: None, row_memory, unsettled: self.unsettled }
     }
 
     /// Adds an event to the trace, if the request is traced.

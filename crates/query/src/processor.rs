@@ -286,7 +286,8 @@ impl Processor {
     }
 
     /// Prepares a statement, and returns the number of steps in which types and functions were chosen, also if it
-    /// failed. The number is linear in the length of the text.
+    /// failed. The number is linear in the length of the text. For tests.
+    #[doc(hidden)]
     pub fn prepare_counting(&self, text: &str, keyspace: Option<&str>) -> (Result<Prepared, QueryError>, u64) {
         let parsed = match cql::parse(text) {
             Ok(parsed) => parsed,

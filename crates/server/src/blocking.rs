@@ -12,7 +12,7 @@ use query::{ClientState, Lease, MustBlock, QueryError, Response, ResponseBody};
 use crate::blocking_pool::{BlockingPool, Overloaded, WorkSource};
 use crate::limits::FREE_BYTES;
 
-/// The answer to a statement, and the memory that it takes of its client's.
+/// The answer to a statement, and the lease of its client's memory that the answer holds.
 pub(crate) type CountedResponse = (Result<Response, QueryError>, Option<Lease>);
 
 /// Runs a request on the pool for its need. If the future is dropped before it is ready, the request is cancelled.

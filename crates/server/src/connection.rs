@@ -21,14 +21,14 @@ use crate::events::Subscription;
 use crate::idle_check::{ConnectionState, IdleCheck, Start, Verdict};
 use crate::in_flight::{InFlight, InTurns, finish};
 use crate::limits::{Account, ConnectionPermit, FIRST_REQUEST_BYTES_MAX, FREE_BYTES};
-use crate::login::LoggingIn;
+use crate::login::PendingLogin;
 use crate::prepared::RecentStatements;
 use crate::session::Session;
 use crate::startup::Agreement;
 use crate::stream::Stream;
 use futures_util::stream::FuturesUnordered;
 use protocol::{Decoder, Encoder, EventType, Version};
-use query::{LogQueue, QueryHandler, Turn};
+use query::{LogHold, LogQueue, QueryHandler, Turn};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -62,7 +62,7 @@ pub(crate) struct Connection<H: QueryHandler> {
     /// The result of STARTUP; `None` before it, and before the client has logged in.
     agreement: Option<Agreement>,
     /// The login, if the client has to log in and has not done so.
-    logging_in: Option<LoggingIn>,
+    pending_login: Option<PendingLogin>,
     subscription: Option<(Subscription, Vec<EventType>)>,
     /// The requests on the blocking pool.
     running: FuturesUnordered<InTurns<H::Plan>>,
@@ -118,7 +118,7 @@ impl<H: QueryHandler> Connection<H> {
             session: Session::new(peer, place.budget().clone(), source.clone()),
             statements: RecentStatements::new(),
             agreement: None,
-            logging_in: None,
+            pending_login: None,
             subscription: None,
             running: FuturesUnordered::new(),
             writing: FuturesUnordered::new(),
@@ -174,11 +174,11 @@ impl<H: QueryHandler> Connection<H> {
         self.sent_bytes = 0;
         loop {
             let hold = self.shared.handler.hold_log(cx.waker());
-            let turn = Turn { log_hold: hold.as_ref(), is_large: Some(&is_large), ..Turn::NON_BLOCKING };
-            let mut progress = self.collect_settled(turn, &mut connection_turn, cx);
+            let turn = Turn { is_large: Some(&is_large), ..Turn::NON_BLOCKING };
+            let mut progress = self.collect_settled(hold.as_ref(), &mut connection_turn, cx);
             progress |= self.collect_finished(&mut connection_turn, cx) | self.collect_events(cx);
-            progress |= self.logging_in.is_some() && self.collect_login(cx);
-            progress |= self.begin_requests(turn, &is_large, &mut connection_turn, cx)?;
+            progress |= self.pending_login.is_some() && self.collect_login(cx);
+            progress |= self.begin_requests(turn, hold.as_ref(), &is_large, &mut connection_turn, cx)?;
             drop(hold);
             if connection_turn.requests() > 0 {
                 self.idle_check.request_started();
@@ -189,7 +189,7 @@ impl<H: QueryHandler> Connection<H> {
                 return self.stream.poll_end(cx);
             }
             if connection_turn.is_over() || self.has_more_to_send() {
-                self.settle();
+                self.update_account();
                 // The runtime then looks at sockets before it polls this task again. A task that only wakes itself is
                 // polled up to 61 times in between.
                 let _ = pin!(yield_now()).poll(cx);
@@ -206,7 +206,7 @@ impl<H: QueryHandler> Connection<H> {
                 progress = true;
             }
             if !progress {
-                self.settle();
+                self.update_account();
                 return self.rest(cx);
             }
         }
@@ -218,6 +218,7 @@ impl<H: QueryHandler> Connection<H> {
     fn begin_requests(
         &mut self,
         turn: Turn<'_>,
+        hold: Option<&LogHold>,
         is_large: &AtomicBool,
         connection_turn: &mut ConnectionTurn,
         cx: &mut Context<'_>,
@@ -229,7 +230,7 @@ impl<H: QueryHandler> Connection<H> {
             }
             prefetched -= 1;
             let moved_requests = self.moved_requests;
-            let size_bytes = match self.begin_next(turn, cx) {
+            let size_bytes = match self.begin_next(turn, hold, cx) {
                 Ok(Some(size_bytes)) => size_bytes,
                 Ok(None) => break,
                 Err(error) => {
@@ -261,8 +262,8 @@ impl<H: QueryHandler> Connection<H> {
 
     /// Updates the account of its memory. While the client does not read its answers, none of its work that waits for a
     /// thread begins.
-    fn settle(&mut self) {
-        self.account.settle(self.held_bytes(), self.decoder.missing_bytes());
+    fn update_account(&mut self) {
+        self.account.update(self.held_bytes(), self.decoder.missing_bytes());
         let is_paused = self.encoder.pending_bytes() >= OUTPUT_WAITING_BYTES_MAX;
         if self.source.set_paused(is_paused) && !is_paused {
             self.shared.pools.wake();
@@ -271,10 +272,10 @@ impl<H: QueryHandler> Connection<H> {
 
     /// The stage of the connection's start.
     fn start(&self) -> Start {
-        match &self.logging_in {
+        match &self.pending_login {
             _ if self.agreement.is_some() => Start::Done,
             None => Start::AwaitsStartup,
-            Some(logging_in) if logging_in.is_checking() => Start::ChecksLogin,
+            Some(pending_login) if pending_login.is_checking() => Start::ChecksLogin,
             Some(_) => Start::AwaitsLogin,
         }
     }

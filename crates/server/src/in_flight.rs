@@ -15,7 +15,7 @@ use crate::connection_turn::{BYTES_PER_WEIGHT, PollTime, WEIGHT_OF_LARGE};
 use crate::turn::Reply;
 
 /// A future that resolves to the answer of a request, with the memory that the answer takes.
-pub(crate) type Answering<P> = Pin<Box<dyn Future<Output = (Reply<P>, Option<Lease>)> + Send>>;
+pub(crate) type AnswerFuture<P> = Pin<Box<dyn Future<Output = (Reply<P>, Option<Lease>)> + Send>>;
 
 /// A request in flight. It resolves to its own answer, or to a timeout; a request that times out is cancelled.
 pub(crate) struct InFlight<P> {
@@ -70,7 +70,7 @@ enum Work<P> {
 
 /// A request on the blocking pool.
 pub(crate) struct Blocking<P> {
-    pub(crate) answering: Answering<P>,
+    pub(crate) answer: AnswerFuture<P>,
     pub(crate) limit: TimeLimit,
     pub(crate) deadline: Option<Instant>,
 }
@@ -143,7 +143,7 @@ impl<P> InFlight<P> {
     pub(crate) fn poll_work(&mut self, context: &mut Context<'_>) -> Poll<(Reply<P>, Option<Lease>)> {
         match &mut self.work {
             Work::Pending(pending) => pending.poll(context).map(|response| (Reply::Response(response), None)),
-            Work::Blocking(blocking) => blocking.answering.as_mut().poll(context),
+            Work::Blocking(blocking) => blocking.answer.as_mut().poll(context),
             Work::Over => Poll::Pending,
         }
     }
@@ -242,7 +242,7 @@ mod tests {
     fn a_request_on_the_pool_keeps_the_deadline_with_which_it_was_begun() {
         let deadline = Some(Instant::now());
         let blocking =
-            Blocking { answering: Box::pin(std::future::pending()), limit: TimeLimit::truncate(LIMIT), deadline };
+            Blocking { answer: Box::pin(std::future::pending()), limit: TimeLimit::truncate(LIMIT), deadline };
         let mut running = InFlight::<()>::blocking(ReplyTo::plain(1), 0, blocking);
         assert_eq!(running.deadline(Instant::now), deadline);
     }

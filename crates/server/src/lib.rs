@@ -9,7 +9,7 @@ mod blocking_pool;
 mod connection;
 mod connection_turn;
 mod events;
-mod hash_places;
+mod hash_permits;
 mod idle_check;
 mod in_flight;
 mod limits;
@@ -53,7 +53,7 @@ struct Shared<H: query::QueryHandler> {
     /// The limit on requests a second, if there is one.
     request_rate: Option<request_rate::RequestRate>,
     /// The places for hashes of passwords.
-    hash_places: std::sync::Arc<hash_places::HashPlaces>,
+    hash_permits: std::sync::Arc<hash_permits::HashPermits>,
     /// The limits of log messages that clients cause.
     notices: log_limit::Notices,
     /// The address at which clients reach the server.

@@ -137,7 +137,7 @@ impl Account {
 
     /// Sets the bytes that the connection holds now, even beyond the limits. It keeps what it has taken for the missing
     /// part of a request.
-    pub(crate) fn settle(&mut self, held_bytes: usize, missing_bytes: usize) {
+    pub(crate) fn update(&mut self, held_bytes: usize, missing_bytes: usize) {
         let (used, kept) = (leased_bytes(held_bytes), leased_bytes(held_bytes + missing_bytes));
         if used > self.lease.bytes() {
             self.lease.grow(used);
@@ -216,11 +216,11 @@ mod tests {
         assert!(second.poll_grow(FREE_BYTES + 1, &cx).is_pending() && second.is_waiting());
         assert!(first.blocks_others() && !second.blocks_others());
         assert!(other.poll_grow(4 * STEP_BYTES, &cx).is_ready());
-        first.settle(STEP_BYTES, 2 * STEP_BYTES);
+        first.update(STEP_BYTES, 2 * STEP_BYTES);
         assert!(second.poll_grow(FREE_BYTES + 1, &cx).is_pending(), "what is missing stays reserved");
-        first.settle(0, 0);
+        first.update(0, 0);
         assert!(second.poll_grow(FREE_BYTES + 1, &cx).is_ready() && !second.is_waiting());
-        second.settle(20 * STEP_BYTES, 0);
+        second.update(20 * STEP_BYTES, 0);
         assert!(other.is_short(), "what is used is counted beyond the limits");
         drop((first, second, other));
         assert_eq!(limits.node.taken_bytes(), 0);

@@ -1,6 +1,6 @@
 //! The login of a client, between STARTUP and AUTH_SUCCESS.
 //!
-//! A password is hashed on a blocking thread of the runtime, and only a few are hashed at a time (`hash_places.rs`).
+//! A password is hashed on a blocking thread of the runtime, and only a few are hashed at a time (`hash_permits.rs`).
 //! The connection is not read meanwhile. A login that needs no hash does not wait.
 
 use crate::Shared;
@@ -19,16 +19,16 @@ const TOKEN_BYTES_MAX: usize = 64 * 1024;
 type Checking = Pin<Box<dyn Future<Output = Result<Login, QueryError>> + Send>>;
 
 /// A client that has not logged in yet.
-pub(crate) struct LoggingIn {
+pub(crate) struct PendingLogin {
     /// The result of STARTUP, which holds once the client has logged in.
     pub(crate) agreement: Agreement,
     /// The check of its last message, and the stream of that message.
     checking: Option<(i16, Checking)>,
 }
 
-impl LoggingIn {
-    pub(crate) fn new(agreement: Agreement) -> LoggingIn {
-        LoggingIn { agreement, checking: None }
+impl PendingLogin {
+    pub(crate) fn new(agreement: Agreement) -> PendingLogin {
+        PendingLogin { agreement, checking: None }
     }
 
     /// Whether a message is being checked. The connection begins nothing else meanwhile.
@@ -51,13 +51,13 @@ impl LoggingIn {
             LoginStart::Done(outcome) => Box::pin(ready(outcome)),
             LoginStart::MustHash(role) => {
                 let (token, certificate) = (token.to_vec(), certificate.map(<[u8]>::to_vec));
-                let (handler, places) = (shared.handler.clone(), shared.hash_places.clone());
+                let (handler, permits) = (shared.handler.clone(), shared.hash_permits.clone());
                 Box::pin(async move {
                     let gone = || QueryError::server("the login was given up");
-                    let place = places.take(role).await.ok_or_else(gone)?;
-                    // The place belongs to the hash, which continues if the client leaves.
+                    let permit = permits.take(role).await.ok_or_else(gone)?;
+                    // The permit belongs to the hash, which continues if the client leaves.
                     let checked = spawn_blocking(move || {
-                        let _place = place;
+                        let _permit = permit;
                         handler.log_in(&token, client, certificate.as_deref())
                     });
                     checked.await.map_err(|_| gone())?

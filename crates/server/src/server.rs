@@ -4,7 +4,7 @@ use crate::Shared;
 use crate::blocking_pool::{Pools, WorkSource};
 use crate::connection::Connection;
 use crate::events::EventBus;
-use crate::hash_places::HashPlaces;
+use crate::hash_permits::HashPermits;
 use crate::limits::{ConnectionPermit, Limits};
 use crate::log_limit::{LogRateLimit, Notices};
 use crate::metrics::Metrics;
@@ -82,7 +82,7 @@ impl<H: QueryHandler> Server<H> {
             trace_source: WorkSource::new(pools.clone()),
             pools,
             request_rate: options.requests_per_second_max.map(|max| RequestRate::new(max.get())),
-            hash_places: HashPlaces::new(),
+            hash_permits: HashPermits::new(),
             notices: Notices::default(),
             handler,
             options,

@@ -22,7 +22,7 @@ const HANDSHAKE_RECORD: u8 = 0x16;
 pub struct Tls {
     /// The certificates and rules in force. New connections take the current value.
     pub config: watch::Receiver<Arc<rustls::ServerConfig>>,
-    /// Whether clients may also do without.
+    /// Whether clients may also connect without TLS.
     pub optional: bool,
 }
 

@@ -14,7 +14,7 @@ use query::{
     TimeLimit, Turn,
 };
 
-use crate::in_flight::{Answering, Blocking, InFlight, ReplyTo};
+use crate::in_flight::{AnswerFuture, Blocking, InFlight, ReplyTo};
 use crate::long_request::{Long, LongRequest};
 use crate::prepared::{Md5Id, RecentStatements};
 use crate::session::Session;
@@ -326,7 +326,7 @@ impl<H: QueryHandler> Requests<'_, H> {
         };
         let to = ReplyTo::new(envelope.header.stream, self.session.take_warnings(), trace.as_ref().map(Trace::id));
         let shared = self.shared.clone();
-        let answering: Answering<H::Plan> = Box::pin(async move {
+        let answer: AnswerFuture<H::Plan> = Box::pin(async move {
             let answer = long.answer().await;
             if let Some(trace) = trace {
                 trace.record(&shared);
@@ -335,8 +335,8 @@ impl<H: QueryHandler> Requests<'_, H> {
         });
         // A statement's own limit begins once the statement is read.
         let limit = TimeLimit::NONE;
-        let size_bytes = body_bytes + size_of_val(&*answering);
-        Started::InFlight(InFlight::blocking(to, size_bytes, Blocking { answering, limit, deadline: None }))
+        let size_bytes = body_bytes + size_of_val(&*answer);
+        Started::InFlight(InFlight::blocking(to, size_bytes, Blocking { answer, limit, deadline: None }))
     }
 
     fn run_blocking(
@@ -349,15 +349,15 @@ impl<H: QueryHandler> Requests<'_, H> {
         let limit: TimeLimit = *work.limit();
         let deadline = limit.duration().map(|duration| Instant::now() + duration);
         let (shared, client, source) = (self.shared.clone(), self.session.client.clone(), self.session.source.clone());
-        let answering: Answering<H::Plan> = Box::pin(async move {
+        let answer: AnswerFuture<H::Plan> = Box::pin(async move {
             let (response, memory) = blocking::run(source, client, work, deadline).await;
             if let Some(trace) = trace {
                 trace.record(&shared);
             }
             (Reply::Response(response), memory)
         });
-        let size_bytes = size_bytes + size_of_val(&*answering);
-        InFlight::blocking(reply, size_bytes, Blocking { answering, limit, deadline })
+        let size_bytes = size_bytes + size_of_val(&*answer);
+        InFlight::blocking(reply, size_bytes, Blocking { answer, limit, deadline })
     }
 }
 

@@ -18,7 +18,7 @@ type Inputs = Vec<Arc<SSTableReader>>;
 
 /// The SSTables of a table, by what a clean-up finds in them.
 #[derive(Default)]
-struct Found {
+struct CleanUpInputs {
     /// SSTables with some partitions to remove, oldest first.
     mixed: Inputs,
     /// SSTables with nothing but partitions to remove, whose records the log may still hold.
@@ -39,7 +39,8 @@ impl Compaction {
     pub fn clean_up(&self, store: &TableStore, kept: &TokenRanges) -> Result<bool, EngineError> {
         let one_at_a_time = lock(&store.compacting_all);
         let mut cleaned = Ok(false);
-        let plans: [fn(&Found) -> Vec<Inputs>; 3] = [Found::one_by_one, Found::with_another, Found::all_together];
+        let plans: [fn(&CleanUpInputs) -> Vec<Inputs>; 3] =
+            [CleanUpInputs::one_by_one, CleanUpInputs::with_another, CleanUpInputs::all_together];
         for plan in plans {
             cleaned = self.rewrite(store, kept, plan);
             if !matches!(cleaned, Ok(false)) {
@@ -58,7 +59,7 @@ impl Compaction {
         &self,
         store: &TableStore,
         kept: &TokenRanges,
-        plan: fn(&Found) -> Vec<Inputs>,
+        plan: fn(&CleanUpInputs) -> Vec<Inputs>,
     ) -> Result<bool, EngineError> {
         let stopped = store.merges.stop();
         store.check_files()?;
@@ -85,8 +86,8 @@ impl Compaction {
         is_clean
     }
 
-    fn find(&self, table: &Arc<Table>, view: &View, kept: &TokenRanges) -> Result<Found, EngineError> {
-        let mut found = Found::default();
+    fn find(&self, table: &Arc<Table>, view: &View, kept: &TokenRanges) -> Result<CleanUpInputs, EngineError> {
+        let mut found = CleanUpInputs::default();
         for sstable in view.sstables.iter().rev() {
             let group = if !holds_any(sstable, table, kept.outside())? {
                 &mut found.clean
@@ -101,7 +102,7 @@ impl Compaction {
     }
 }
 
-impl Found {
+impl CleanUpInputs {
     fn one_by_one(&self) -> Vec<Inputs> {
         self.mixed.iter().map(|sstable| vec![sstable.clone()]).collect()
     }

@@ -1,4 +1,11 @@
 //! The public calls of an engine, which delegate to its components, and its statistics.
+//!
+//! Calls fail with an [`EngineError`]. A call for a table fails with [`EngineError::UnknownTable`] if the table was
+//! dropped or created anew, and with [`EngineError::Quarantined`] if it is not served. Where a call reads, the cause
+//! may also be the disk or damaged data ([`EngineError::Disk`], [`EngineError::Read`], [`EngineError::SSTable`]); where
+//! it writes files, also the disk. A call that writes to the log fails with [`EngineError::ClosedForWrites`] after the
+//! log has failed, after a shutdown, and, except for tables of the system, if the engine is read-only. Other errors are
+//! documented at their calls.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +27,7 @@ use crate::index_stats::{IndexStats, all_index_stats};
 use crate::metrics::{TableStats, all_table_stats, stats_of};
 use crate::options::EngineOptions;
 use crate::quarantine::{Quarantine, QuarantinedTable};
-use crate::read::{self, IndexCandidates, IndexedValues, NearestCandidates, Rows, Target};
+use crate::read::{self, IndexCandidates, IndexedValues, NearestCandidates, RowSelection, Rows};
 use crate::recovery::ReplaySummary;
 use crate::schema::change::Keyspaces;
 use crate::schema_rows::SchemaDamage;
@@ -65,20 +72,21 @@ impl Engine {
         &self,
         schema: &BorrowedSchema,
         table: &Arc<Table>,
-        target: &Target<'_>,
+        selection: &RowSelection<'_>,
         now_seconds: u32,
         turn: Turn<'_>,
         take: &mut dyn FnMut(RowRef<'_>) -> bool,
     ) -> Result<Rows, EngineError> {
-        read::rows(&self.shared, schema.catalog(), table, target, now_seconds, turn, take)
+        read::rows(&self.shared, schema.catalog(), table, selection, now_seconds, turn, take)
     }
 
-    /// The places of rows within `keys` that may have one of some values, by an index of the table. `None` if the index
-    /// is not complete yet, or if a range of values has too many places: then all rows have to be read. On a thread
-    /// that may not be blocked, more than a few places of a range are too many.
+    /// The keys of rows within `keys` that may have one of some values, by an index of the table. `None` if the index
+    /// is not complete yet, or if a range of values has too many rows: then all rows have to be read. On a thread that
+    /// may not be blocked, more than a few rows of a range are too many.
     ///
     /// The caller then has to read the rows and check their values: a row may have been changed or deleted, or be
-    /// expired. Rows that are written meanwhile may be missing.
+    /// expired. Rows that are written meanwhile may be missing. If a file of the index cannot be read, the call for the
+    /// next key fails with [`EngineError::UnreadableIndex`].
     pub fn index_candidates(
         &self,
         table: &Arc<Table>,
@@ -90,8 +98,8 @@ impl Engine {
         read::candidates(&self.shared, table, index, values, keys, turn)
     }
 
-    /// The places of rows within `keys` that may have both of two values, by two indexes of the table. `None` unless
-    /// all rows are in one memtable, where this costs much less than [`Engine::index_candidates`] of both.
+    /// The keys of rows within `keys` that may have both of two values, by two indexes of the table. `None` unless all
+    /// rows are in one memtable, where this costs much less than [`Engine::index_candidates`] of both.
     ///
     /// As there, the caller has to read the rows and check their values.
     pub fn common_candidates(
@@ -103,11 +111,11 @@ impl Engine {
         read::common_candidates(&self.shared, table, sought, keys)
     }
 
-    /// The places of the rows within `keys` whose vectors are the most similar to a given one, by an index of vectors.
+    /// The keys of the rows within `keys` whose vectors are the most similar to a given one, by an index of vectors.
     /// About `count` of them will be asked for. `None` if the index is not complete yet: then all rows have to be read.
     ///
-    /// As with [`Engine::index_candidates`], the caller has to read the rows and check their vectors. The thread must
-    /// be one that may be blocked.
+    /// As with [`Engine::index_candidates`], the caller has to read the rows and check their vectors, and a file of the
+    /// index may turn out to be unreadable. The thread must be one that may be blocked.
     pub fn nearest_candidates(
         &self,
         table: &Arc<Table>,
@@ -145,6 +153,9 @@ impl Engine {
 impl Engine {
     /// Writes a mutation. Completes when the mutation is as durable as `commitlog_sync` requires and visible to every
     /// read that starts later. It waits for memory, for room in tables in memory and for room in the log.
+    ///
+    /// Fails with [`EngineError::MutationTooLarge`] or [`EngineError::InMemoryTableFull`], as the other writes do,
+    /// before anything is written.
     ///
     /// The future may be dropped before it completes. The mutation is then written as a whole or not at all; if its
     /// record is in the log already, it is written in the background. The future needs no particular runtime.
@@ -210,7 +221,8 @@ impl Engine {
     }
 
     /// Writes that this thread begins during the lifetime of the returned value go to the log together. The value
-    /// collects the positions for which writes wait that are polled with `waker`.
+    /// collects the positions for which writes wait that are polled with `waker`. Meanwhile this thread begins no call
+    /// that may block, because such a call could wait for an append whose wake-up is held back.
     pub fn hold_log(&self, waker: &Waker) -> LogHold {
         self.shared.log().hold_wake_ups(waker)
     }
@@ -233,7 +245,9 @@ impl Engine {
         self.flush.flush_and_compact(&self.shared.store(table)?).map(|_| ())
     }
 
-    /// Flushes every table that holds anything. Returns the first failure after all were tried. Blocks on the disk.
+    /// Flushes every table that holds anything. Returns the first failure after all were tried. Blocks on the disk. For
+    /// tests.
+    #[doc(hidden)]
     pub fn flush_all(&self) -> Result<(), EngineError> {
         let failures = self.flush.flush_each();
         failures.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
@@ -265,7 +279,7 @@ impl Engine {
     ///
     /// Returns whether all such partitions are gone. Some may be left if a truncation, a drop or a shutdown stopped the
     /// merges, or if the log still holds the records of an SSTable that has nothing else. Blocks until the merges are
-    /// complete. Fails for a table that lives in memory.
+    /// complete. Fails with [`EngineError::Unsupported`] for a table that lives in memory.
     pub fn clean_up(&self, table: &Table, kept: &TokenRanges) -> Result<bool, EngineError> {
         let store = self.shared.store(table)?;
         if store.resident().is_some() {
@@ -294,8 +308,9 @@ impl Engine {
         self.compaction.last_failure()
     }
 
-    /// Frees memory that is not needed at `now_seconds` in tables that live in memory. A thread does it every second.
-    /// Callers that cannot wait for it call this.
+    /// Frees memory that is not needed at `now_seconds` in tables that live in memory, as a thread does every second.
+    /// For tests.
+    #[doc(hidden)]
     pub fn purge_resident(&self, now_seconds: u32) {
         self.residents.purge(now_seconds);
     }
@@ -321,7 +336,8 @@ impl Engine {
     /// Changes the schema with `change`, which edits the keyspaces or fails. One change runs at a time. Returns the
     /// result of `change` and the new schema.
     ///
-    /// Blocks on the log and on directories. The data of removed tables is deleted.
+    /// Blocks on the log and on directories. The data of removed tables is deleted. Besides the errors of `change` it
+    /// fails with [`EngineError::TableOptions`] or [`EngineError::Unstorable`] if the new schema cannot be used.
     pub fn change_schema<T, E: From<EngineError>>(
         &self,
         change: impl FnOnce(&Schema, &mut Keyspaces) -> Result<T, E>,
@@ -337,8 +353,9 @@ impl Engine {
     /// Takes a quarantined table back into service, and returns how many updates its side files had. Blocks on the
     /// disk.
     ///
-    /// Fails with the reason if its SSTables or side files cannot be read, or the updates cannot be flushed. The table
-    /// stays quarantined then.
+    /// Fails with the reason if its SSTables or side files cannot be read ([`EngineError::SideFile`]), or the updates
+    /// cannot be flushed. The table stays quarantined then. Fails with [`EngineError::Unsupported`] for a table that is
+    /// not quarantined.
     pub fn repair_table(&self, keyspace: &str, name: &str) -> Result<u64, EngineError> {
         self.recovery.repair_table(keyspace, name)
     }
@@ -350,9 +367,9 @@ impl Engine {
     /// these are (one of them with its `system_schema`): BTI SSTables unchanged, `big` ones rewritten. The directories
     /// do not change. Blocks on the disk.
     ///
-    /// Fails if the node has something that we do not support (a custom index, a view, a function, a trigger, super
-    /// columns), a keyspace exists already, or an SSTable is damaged; nothing is taken over then. Roles are taken over
-    /// only if this node has none.
+    /// Fails with [`EngineError::Unsupported`] if the node has something that we do not support (a custom index, a
+    /// view, a function, a trigger, super columns), or a keyspace exists already. Then, and if an SSTable is damaged,
+    /// nothing is taken over. Roles are taken over only if this node has none.
     pub fn adopt(&self, sources: &[PathBuf]) -> Result<Vec<AdoptedTable>, EngineError> {
         self.transfers.adopt(sources)
     }
@@ -384,7 +401,8 @@ impl Engine {
     }
 
     /// Links the table's SSTables, memtables flushed first, into `snapshots/<name>` of its directory, with a manifest
-    /// and `schema_cql`. Blocks on the disk. Returns the directory, which exists complete or not at all.
+    /// and `schema_cql`. Blocks on the disk. Returns the directory, which exists complete or not at all. Fails with
+    /// [`EngineError::Unsupported`] if the table has a snapshot of that name.
     pub fn snapshot(&self, table: &Table, name: &str, schema_cql: &str) -> Result<PathBuf, EngineError> {
         self.transfers.snapshot(table, name, schema_cql)
     }

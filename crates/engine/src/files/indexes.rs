@@ -94,7 +94,7 @@ impl TableFiles {
 
     /// Builds those `wanted` indexes of an SSTable of the view that have no sound files, unless another thread is doing
     /// so. Stops soon if `goes_on` returns false. Blocks on the disk.
-    pub fn settle_indexes(
+    pub fn build_missing_indexes(
         &self,
         store: &TableStore,
         sstable: &Arc<SSTableReader>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use index::{Candidates, DecodeError, Indexer, KeyBounds, MemoryIndex, Place, TermRange, decode_place};
+use index::{Candidates, DecodeError, Indexer, KeyBounds, MemoryIndex, RowKey, TermRange, decode_row_key};
 use model::{Index, IndexKey, KeyRange, RowReservation, Table};
 use sstable::{Corruption, SSTableError};
 use types::CqlType;
@@ -25,12 +25,12 @@ const SORTED_BYTES_MAX: usize = 8 << 20;
 pub enum IndexedValues<'a> {
     /// One value.
     One(&'a [u8]),
-    /// The values between two, inclusive; `None` means no limit. The places are sorted first. If they are more than a
+    /// The values between two, inclusive; `None` means no limit. The keys are sorted first. If they are more than a
     /// few, the thread must be one that may be blocked.
     Between(Option<&'a [u8]>, Option<&'a [u8]>),
     /// A term of an index that analyzes text, as [`terms`](crate::terms) returns it.
     Term(&'a [u8]),
-    /// The terms that begin with this text. The places are sorted first, as for the next two.
+    /// The terms that begin with this text. The keys are sorted first, as for the next two.
     Beginning(&'a [u8]),
     /// The terms that end with this text.
     Ending(&'a [u8]),
@@ -52,8 +52,8 @@ impl IndexedValues<'_> {
     }
 }
 
-/// The places of rows that had a value in some memtable or SSTable, in reading order, each once. The row may have
-/// another value now, or be gone.
+/// The keys of rows that had a value in some memtable or SSTable, in reading order, each once. The row may have another
+/// value now, or be gone.
 pub struct IndexCandidates {
     candidates: Candidates,
     indexer: Arc<Indexer>,
@@ -61,9 +61,9 @@ pub struct IndexCandidates {
     sstable_count: usize,
     /// A buffer for a key.
     buffer: Vec<u8>,
-    /// Candidates of other indexes. A place must be in all of them.
+    /// Candidates of other indexes. A key must be in all of them.
     others: Vec<Other>,
-    /// The memory of sorted places.
+    /// The memory of sorted keys.
     _reservation: RowReservation,
 }
 
@@ -76,20 +76,20 @@ struct Other {
     _reservation: RowReservation,
 }
 
-/// The result of looking up a place in other indexes.
+/// The result of looking up a key in other indexes.
 enum Comparison {
     /// All of them have it.
     AllHaveNext,
-    /// One does not have it. The next place is now one that this index may have.
+    /// One does not have it. The next key is now one that this index may have.
     IsLeftOut,
-    /// One has neither this place nor a later one.
+    /// One has neither this key nor a later one.
     NoneHasMore,
 }
 
 /// The cost that a search in another index may have before it has saved anything: two batches.
 const CREDIT: i64 = 1024;
-/// The cost of reading a batch of entries, if skipping a place costs one. As measured (bench/notes/indexes.md), it
-/// equals that of about 40 rows.
+/// The cost of reading a batch of entries, if skipping a key costs one. As measured (bench/notes/indexes.md), it equals
+/// that of about 40 rows.
 const BATCH_COST: i64 = 512;
 /// The cost saved by a row that need not be read.
 const ROW_COST: i64 = 12;
@@ -104,38 +104,38 @@ impl IndexCandidates {
         self.sstable_count
     }
 
-    /// The number of places that are known to follow: all of them if there are few. A row may count several times.
+    /// The number of keys that are known to follow: all of them if there are few. A row may count several times.
     pub fn known_count(&self) -> usize {
         self.candidates.known_count()
     }
 
-    /// About how many places follow. A row may count several times.
+    /// About how many keys follow. A row may count several times.
     pub fn estimated_count(&self) -> usize {
         self.candidates.estimated_count()
     }
 
-    /// Whether the index says where an SSTable probably has the partition of the next place.
+    /// Whether the index says where an SSTable probably has the partition of the next key.
     pub fn has_hint(&self) -> bool {
         self.candidates.hint().is_some()
     }
 
-    /// Leaves out places that another index of the table does not have. Does nothing if one of them has entries of
-    /// rows and the other of partitions, or if a clustering can have entries of different bytes, because a user type
-    /// in it got a field.
+    /// Leaves out keys that another index of the table does not have. Does nothing if one of them has entries of rows
+    /// and the other of partitions, or if a clustering can have entries of different bytes, because a user type in it
+    /// got a field.
     pub fn retain_those_of(&mut self, other: IndexCandidates) {
-        debug_assert!(!other.candidates.is_waiting(), "the other's next place is known");
+        debug_assert!(!other.candidates.is_waiting(), "the other's next key is known");
         if !has_altered_keys(&self.table) && self.indexer.is_of_rows() == other.indexer.is_of_rows() {
             self.others.push(Other { candidates: other.candidates, credit: CREDIT, _reservation: other._reservation });
         }
     }
 
-    /// The next place; `None` at the end. `work` is called with the steps of the search, and may fail.
-    /// Fails with [`EngineError::UnreadableIndex`] if a file cannot be read, and if it would have to wait for a device
-    /// and may not.
-    pub fn next_place<E: From<EngineError>>(
+    /// The next key; `None` at the end. `work` is called with the steps of the search, and may fail. Fails with
+    /// [`EngineError::UnreadableIndex`] if a file cannot be read, and if it would have to wait for a device and may
+    /// not.
+    pub fn next_key<E: From<EngineError>>(
         &mut self,
         mut work: impl FnMut(u64) -> Result<(), E>,
-    ) -> Result<Option<Place>, E> {
+    ) -> Result<Option<RowKey>, E> {
         loop {
             while self.candidates.is_waiting() {
                 work(WAITING_STEPS)?;
@@ -153,7 +153,7 @@ impl IndexCandidates {
         Ok(self.take_next()?)
     }
 
-    /// Looks up the next place in the other indexes, as far as they are still used.
+    /// Looks up the next key in the other indexes, as far as they are still used.
     fn compare_with_others(&mut self) -> Result<Comparison, SSTableError> {
         let Some(key) = self.candidates.peek() else { return Ok(Comparison::AllHaveNext) };
         let mut comparison = Comparison::AllHaveNext;
@@ -174,18 +174,18 @@ impl IndexCandidates {
         Ok(comparison)
     }
 
-    fn take_next(&mut self) -> Result<Option<Place>, EngineError> {
+    fn take_next(&mut self) -> Result<Option<RowKey>, EngineError> {
         let Some(key) = self.candidates.peek() else { return Ok(None) };
-        let decoded = decode_place(self.indexer.clustering(), key, &mut self.buffer);
-        let mut place = decoded.map_err(|error| undecodable(&self.table, &error))?;
-        place.hint = self.candidates.hint();
+        let decoded = decode_row_key(self.indexer.clustering(), key, &mut self.buffer);
+        let mut row_key = decoded.map_err(|error| undecodable(&self.table, &error))?;
+        row_key.hint = self.candidates.hint();
         self.candidates.advance().map_err(failure)?;
-        Ok(Some(place))
+        Ok(Some(row_key))
     }
 }
 
-/// The places within `keys` that the index of the table has for some values; `None` if the index is not complete yet,
-/// or has too many for a range of values (on a thread that may not be blocked, more than a few).
+/// The rows within `keys` that the index of the table has for some values; `None` if the index is not complete yet, or
+/// has too many for a range of values (on a thread that may not be blocked, more than a few).
 pub(crate) fn candidates(
     shared: &Shared,
     table: &Arc<Table>,
@@ -205,7 +205,7 @@ pub(crate) fn candidates(
     found.sources.iter().for_each(|source| source.add_to(&mut sources));
     let mut reservation = RowReservation::default();
     let terms = values.terms(&indexer);
-    // The few places that are sorted otherwise take little memory.
+    // The few keys that are sorted otherwise take little memory.
     if turn.may_block && !matches!(values, IndexedValues::One(_) | IndexedValues::Term(_)) {
         reservation.set_limit(turn.large_rows());
         if reservation.take(SORTED_BYTES_MAX).is_err() {
@@ -232,8 +232,8 @@ pub(crate) fn candidates(
     }))
 }
 
-/// The places within `keys` that two indexes of the table have, each for its value. `None` unless all rows are in one
-/// memtable, where they are found without reading all places of one index.
+/// The rows within `keys` that two indexes of the table have, each for its value. `None` unless all rows are in one
+/// memtable, where they are found without reading all entries of one index.
 pub(crate) fn common_candidates(
     shared: &Shared,
     table: &Arc<Table>,

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use index::{Found, Indexer, KeyBounds, NearestSearch, Place, decode_place};
+use index::{Indexer, KeyBounds, NearestSearch, RowKey, SearchStep, decode_row_key};
 use model::{Index, KeyRange, Table};
 
 use super::candidates::{failure, sources, undecodable};
 use crate::error::EngineError;
 use crate::shared::Shared;
 
-/// The places of rows that had vectors similar to a given one in some memtable or SSTable, the most similar first. The
-/// row may have another vector now, or be deleted, and a place may be returned several times.
+/// The keys of rows that had vectors similar to a given one in some memtable or SSTable, the most similar first. The
+/// row may have another vector now, or be deleted, and a key may be returned several times.
 pub struct NearestCandidates {
     search: NearestSearch,
     indexer: Indexer,
@@ -21,11 +21,11 @@ pub struct NearestCandidates {
 /// The result of a step of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NearestStep {
-    /// The next place, and how similar its vector was.
-    Place(Place, f32),
-    /// No place yet. The number estimates how many vectors were compared.
+    /// The key of the next row, and how similar its vector was.
+    Row(RowKey, f32),
+    /// No row yet. The number estimates how many vectors were compared.
     Nothing(u64),
-    /// There are no more places.
+    /// There are no more rows.
     End,
 }
 
@@ -34,12 +34,12 @@ impl NearestCandidates {
     /// [`EngineError::UnreadableIndex`] if a file cannot be read.
     pub fn step(&mut self) -> Result<NearestStep, EngineError> {
         Ok(match self.search.next(&mut self.key).map_err(failure)? {
-            Found::Candidate(score) => {
-                let place = decode_place(self.indexer.clustering(), &self.key, &mut Vec::new());
-                NearestStep::Place(place.map_err(|error| undecodable(&self.table, &error))?, score)
+            SearchStep::Candidate(score) => {
+                let row_key = decode_row_key(self.indexer.clustering(), &self.key, &mut Vec::new());
+                NearestStep::Row(row_key.map_err(|error| undecodable(&self.table, &error))?, score)
             }
-            Found::Nothing(count) => NearestStep::Nothing(count),
-            Found::End => NearestStep::End,
+            SearchStep::Nothing(count) => NearestStep::Nothing(count),
+            SearchStep::End => NearestStep::End,
         })
     }
 
@@ -49,8 +49,8 @@ impl NearestCandidates {
     }
 }
 
-/// Searches for the places within `keys` of the rows with the most similar vectors. About `count` of them will be asked
-/// for. `None` if the index is not complete yet. The thread must be one that may be blocked.
+/// Searches within `keys` for the rows with the most similar vectors. About `count` of them will be asked for. `None`
+/// if the index is not complete yet. The thread must be one that may be blocked.
 pub(crate) fn nearest(
     shared: &Shared,
     table: &Arc<Table>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use memtable::{Lookup, RowPlace};
+use memtable::{Lookup, RowLocation};
 use model::{
     BoxCursor, ClusteringBound, KeyRange, MergeCursor, PartitionKey, ReadRange, Row, RowRef, Side, Slice, Slices,
     Table, UnfilteredCursor,
@@ -89,21 +89,21 @@ fn limited(mut source: BoxCursor<'static>, turn: Turn<'_>) -> BoxCursor<'static>
     source
 }
 
-/// The rows of a target; see [`crate::Engine::rows`].
+/// The rows of a selection; see [`crate::Engine::rows`].
 pub(crate) fn rows(
     shared: &Shared,
     catalog: &Catalog,
     table: &Arc<Table>,
-    target: &Target<'_>,
+    selection: &RowSelection<'_>,
     now_seconds: u32,
     turn: Turn<'_>,
     take: &mut dyn FnMut(RowRef<'_>) -> bool,
 ) -> Result<Rows, EngineError> {
-    let is_settled = turn.unsettled.is_none_or(|unsettled| !unsettled.has_any(table, &target.range(table)));
-    if is_settled && look_up(&catalog.store(table)?.borrow_view(), table, target, take) {
+    let is_settled = turn.unsettled.is_none_or(|unsettled| !unsettled.has_any(table, &selection.range(table)));
+    if is_settled && look_up(&catalog.store(table)?.borrow_view(), table, selection, take) {
         return Ok(Rows::Taken);
     }
-    read_at(shared, table, &target.range(table), now_seconds, turn).map(Rows::Cursor)
+    read_at(shared, table, &selection.range(table), now_seconds, turn).map(Rows::Cursor)
 }
 
 /// Whether the table's memtables are so large that a partition is rarely in the processor's caches.
@@ -145,14 +145,14 @@ pub(crate) fn is_in_memory(shared: &Shared, table: &Table) -> bool {
 
 /// A few rows of one partition of a table without static columns.
 #[derive(Clone, Copy, Debug)]
-pub enum Target<'t> {
+pub enum RowSelection<'t> {
     /// One row, and where an SSTable probably has its partition.
-    Row(RowPlace<'t>, Option<PartitionHint>),
+    Row(RowLocation<'t>, Option<PartitionHint>),
     /// The rows between two places.
     Slice(PartitionSlice<'t>),
 }
 
-/// Where the rows of a [`Target`] are.
+/// Where the rows of a [`RowSelection`] are.
 pub enum Rows {
     /// They were passed on.
     Taken,
@@ -160,15 +160,15 @@ pub enum Rows {
     Cursor(BoxCursor<'static>),
 }
 
-impl Target<'_> {
+impl RowSelection<'_> {
     /// The same rows for a cursor.
     fn range(&self, table: &Table) -> ReadRange {
         let bound = |edge: &Edge<'_>| {
             ClusteringBound::new(edge.prefix.to_vec(), if edge.weight < 0 { Side::Before } else { Side::After })
         };
         let (key, slice, reversed) = match self {
-            Target::Row(place, _) => (place.key, Slice::prefix(place.clustering), false),
-            Target::Slice(slice) => {
+            RowSelection::Row(location, _) => (location.key, Slice::prefix(location.clustering), false),
+            RowSelection::Slice(slice) => {
                 (slice.key, Slice { start: bound(&slice.start), end: bound(&slice.end) }, slice.reversed)
             }
         };
@@ -182,10 +182,10 @@ impl Target<'_> {
 ///
 /// This duplicates the cursor in about a thousand lines here, in `memtable/src/find.rs` and in `sstable/src/reader/`.
 /// It is justified because looking up a row in a memtable costs a third of what a cursor over it costs.
-fn look_up(view: &View, table: &Table, target: &Target<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
-    match target {
-        Target::Row(place, hint) => find_row(view, table, *place, *hint, take),
-        Target::Slice(slice) => {
+fn look_up(view: &View, table: &Table, selection: &RowSelection<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
+    match selection {
+        RowSelection::Row(location, hint) => find_row(view, table, *location, *hint, take),
+        RowSelection::Slice(slice) => {
             let lacks = |generation: &Arc<Generation>| generation.memtable.lacks_partition(slice.token, slice.key);
             view.resident().is_none()
                 && view.generations().all(lacks)
@@ -199,52 +199,52 @@ fn look_up(view: &View, table: &Table, target: &Target<'_>, take: &mut dyn FnMut
 fn find_row(
     view: &View,
     table: &Table,
-    place: RowPlace<'_>,
+    location: RowLocation<'_>,
     hint: Option<PartitionHint>,
     take: &mut dyn FnMut(RowRef<'_>) -> bool,
 ) -> bool {
     let mut take_row = |row: Row<'_>| {
-        take(RowRef { clustering: place.clustering, row });
+        take(RowRef { clustering: location.clustering, row });
     };
     if let Some(resident) = view.resident() {
-        let lookup = resident.data.find_row(table, place, &mut take_row);
+        let lookup = resident.data.find_row(table, location, &mut take_row);
         // If it missed a write meanwhile, it has discarded its rows.
         return lookup == Lookup::Found || lookup == Lookup::Absent && resident.is_complete();
     }
     let mut generations = view.generations().filter(|generation| !generation.memtable.is_empty());
     if view.sstables.is_empty() {
         return match (generations.next(), generations.next()) {
-            (Some(only), None) => only.memtable.find_row(table, place, &mut take_row) != Lookup::Unknown,
+            (Some(only), None) => only.memtable.find_row(table, location, &mut take_row) != Lookup::Unknown,
             (None, _) => true,
             _ => false,
         };
     }
     let is_absent =
-        |generation: &Arc<Generation>| generation.memtable.find_row(table, place, &mut |_| {}) == Lookup::Absent;
+        |generation: &Arc<Generation>| generation.memtable.find_row(table, location, &mut |_| {}) == Lookup::Absent;
     if !generations.all(is_absent) {
         return false;
     }
     if table.clustering().is_empty() {
-        let partition = (place.token, place.key);
+        let partition = (location.token, location.key);
         return sstable::find_only_row(&view.sstables, table, partition, hint, &mut take_row) != RowLookup::Unknown;
     }
-    find_clustered_row(&view.sstables, table, place, take)
+    find_clustered_row(&view.sstables, table, location, take)
 }
 
 /// One row of a partition that may have many, in SSTables.
 fn find_clustered_row(
     sstables: &[Arc<SSTableReader>],
     table: &Table,
-    place: RowPlace<'_>,
+    location: RowLocation<'_>,
     take: &mut dyn FnMut(RowRef<'_>) -> bool,
 ) -> bool {
-    let edge = |weight: i8| Edge { prefix: place.clustering, weight };
-    let RowPlace { token, key, .. } = place;
+    let edge = |weight: i8| Edge { prefix: location.clustering, weight };
+    let RowLocation { token, key, .. } = location;
     let slice = PartitionSlice { token, key, start: edge(-1), end: edge(1), reversed: false, borders_max: 0 };
     let mut is_same = true;
     let is_known = sstable::find_rows(sstables, table, &slice, &mut |row| {
         // Some types have several forms of a value. A read returns the form that was written.
-        is_same = row.clustering == place.clustering;
+        is_same = row.clustering == location.clustering;
         if is_same {
             take(row);
         }

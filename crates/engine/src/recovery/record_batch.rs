@@ -15,7 +15,7 @@ use crate::shared::{Catalog, Shared};
 /// The number of records that are looked up in memtables together before they are applied.
 const RECORDS_TOGETHER: usize = 64;
 /// A batch ends earlier when its records reach this size, bytes.
-const BUNCH_SIZE: usize = 64 << 10;
+const BATCH_BYTES_MAX: usize = 64 << 10;
 
 /// The properties of a table that matter when its records are read.
 #[derive(Clone, Copy)]
@@ -53,7 +53,7 @@ impl RecordBatch {
     pub fn gather<'r>(&mut self, records: &mut impl Iterator<Item = (&'r [u8], LogPosition)>) -> bool {
         self.bytes.clear();
         self.ends.clear();
-        while self.ends.len() < RECORDS_TOGETHER && self.bytes.len() < BUNCH_SIZE {
+        while self.ends.len() < RECORDS_TOGETHER && self.bytes.len() < BATCH_BYTES_MAX {
             let Some((record, position)) = records.next() else { return false };
             self.bytes.extend_from_slice(record);
             self.ends.push((self.bytes.len(), position));

@@ -68,7 +68,7 @@ impl Replayer {
         let mut summary = ReplaySummary::default();
         let mut is_more = true;
         while is_more {
-            let membership = self.shared.groups().enter().that_waits();
+            let membership = self.shared.groups().enter().into_owned();
             loop {
                 is_more = batch.gather(&mut records);
                 summary = summary + batch.read(&self.shared, &self.quarantine, covered)?;
@@ -125,7 +125,7 @@ impl Replayer {
     /// starts leave nothing to flush, and if log segments or memory are short, because the start itself writes. A
     /// failed flush does not prevent service, because the data is in memory and in the log: it is retried in the
     /// background.
-    pub fn settle(&self) -> Result<(), EngineError> {
+    pub fn flush_replayed(&self) -> Result<(), EngineError> {
         let is_little = self.shared.pool().used_bytes() < self.shared.options().memtable_space_bytes / REPLAYED_SHARE
             && self.shared.log().replayed_tables().len() <= REPLAYED_TABLES;
         if is_little || self.shared.log().pressure().is_some() || self.shared.pool().wants_flush() {

@@ -66,7 +66,7 @@ impl Recovery {
         let is_covered = |id, position| covered.contains(id, position);
         self.quarantine.set_replayed_aside(second_reading, unknown, is_covered)?;
         let (log_report, recovery_time) = (replay.report().clone(), started.elapsed());
-        self.replayer.settle()?;
+        self.replayer.flush_replayed()?;
         self.note_stored_timestamps()?;
         self.store_system_schema(&stored.keyspaces)?;
         if is_salvage && !(log_report.gaps.is_empty() && stored.damage.is_empty()) {

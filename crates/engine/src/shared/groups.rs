@@ -89,8 +89,9 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// The membership of a write that waits. It owns its share of the group, because few threads can borrow at a time.
-    pub fn that_waits(mut self) -> Membership {
+    /// The membership of a write that has to wait. It owns its share of the group, because few threads can borrow at a
+    /// time.
+    pub fn into_owned(mut self) -> Membership {
         debug_assert!(self.is_counted(), "a write waits inside its group");
         self.group = Guard::from_inner(Arc::clone(&self.group));
         self

@@ -59,7 +59,7 @@ impl Resident {
     /// Whether the changes have enough bytes for a flush, so that the disk never holds much more than the data. A table
     /// that is much smaller than a memtable is flushed no more often than others, and its SSTables need no merges for
     /// that.
-    pub fn are_many(&self, changed_bytes: u64, least_bytes: u64) -> bool {
+    pub fn needs_flush(&self, changed_bytes: u64, least_bytes: u64) -> bool {
         changed_bytes >= compaction::flush_bytes(self.data.used_bytes(), least_bytes) && !self.is_failed()
     }
 

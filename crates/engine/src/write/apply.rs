@@ -63,7 +63,7 @@ impl Writes {
         if let Some(resident) = &generation.resident {
             let notices = self.shared.options().in_memory_notices.as_ref();
             store.limit.note_use(&store.table, resident.data.used_bytes(), notices);
-            let is_due = resident.are_many(bytes, self.shared.options().in_memory_flush_bytes_min);
+            let is_due = resident.needs_flush(bytes, self.shared.options().in_memory_flush_bytes_min);
             if is_due
                 && !generation.is_flush_requested()
                 && !merges_are_behind(&store.borrow_view())

@@ -57,7 +57,7 @@ struct LargeBatch {
 }
 
 /// A complete batch that a start found in `system.batches`.
-struct Kept {
+struct StoredBatch {
     record: Vec<u8>,
     /// Its updates of tables that exist.
     updates: Vec<PartitionUpdate>,
@@ -132,8 +132,8 @@ impl Writes {
             match version {
                 // This row is a batch of Cassandra.
                 Some(version) if !(VERSION_UNCHECKED..=VERSION).contains(&version) => continue,
-                Some(version) => match self.read_kept(id, row.get("mutations").unwrap_or_default(), version) {
-                    Ok(kept) => self.write_kept(kept, truncated)?,
+                Some(version) => match self.read_stored(id, row.get("mutations").unwrap_or_default(), version) {
+                    Ok(batch) => self.write_stored(batch, truncated)?,
                     Err(error) => {
                         // The row is kept, because another version of this program may be able to read it.
                         self.shared.note_fault(format!("the batch {id} in system.batches is not finished: {error}"));
@@ -159,7 +159,7 @@ impl Writes {
         }
     }
 
-    fn read_kept(&self, id: Uuid, mutations: &[u8], version: i32) -> Result<Kept, String> {
+    fn read_stored(&self, id: Uuid, mutations: &[u8], version: i32) -> Result<StoredBatch, String> {
         let mut record = Vec::new();
         for piece in collection::elements(mutations).map_err(|error| error.to_string())? {
             let piece = piece.map_err(|error| error.to_string())?;
@@ -180,12 +180,12 @@ impl Writes {
         };
         let (mutation, _of_dropped_tables) =
             Mutation::read_record(&record, &self.shared.schema()).map_err(|error| error.to_string())?;
-        Ok(Kept { record, updates: mutation.into_updates(), started })
+        Ok(StoredBatch { record, updates: mutation.into_updates(), started })
     }
 
-    fn write_kept(
+    fn write_stored(
         &self,
-        Kept { record, updates, started }: Kept,
+        StoredBatch { record, updates, started }: StoredBatch,
         truncated: &[(TableId, LogPosition, i64)],
     ) -> Result<(), EngineError> {
         let is_gone = |id| {

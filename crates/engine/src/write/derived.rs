@@ -88,7 +88,7 @@ impl Writes {
                     }
                 }
                 decided => {
-                    self.settle(locks, &unsettled).await?;
+                    self.release_and_wait(locks, &unsettled).await?;
                     return decided.map(|derived| derived.answer);
                 }
             }
@@ -136,7 +136,7 @@ impl Writes {
     }
 
     /// Releases the locks, and waits until everything that was read under them is durable and visible.
-    async fn settle(&self, locks: HeldLocks, unsettled: &Unsettled) -> Result<(), EngineError> {
+    async fn release_and_wait(&self, locks: HeldLocks, unsettled: &Unsettled) -> Result<(), EngineError> {
         if unsettled.is_empty() {
             return Ok(());
         }

@@ -93,12 +93,16 @@ impl Admitted<'_> {
     }
 
     fn enter_log(&self, membership: Membership) -> Result<Option<Entered>, EngineError> {
+        debug_assert!(membership.is_counted(), "a record's write is in its group, so that a flush waits for it");
         let Write { writes, mutation, stores } = self.write;
         if !stores.iter().any(|store| store.durable_writes.load(Ordering::Relaxed)) {
             return Ok(Some(Entered { membership, logged: None }));
         }
         match append(&writes.shared, mutation) {
-            Ok(end) => Ok(Some(Entered { membership, logged: Some(end) })),
+            Ok(end) => {
+                debug_assert!(end <= writes.shared.log().position(), "the record is in the log");
+                Ok(Some(Entered { membership, logged: Some(end) }))
+            }
             Err(LogError::NoFreeSegment) => Ok(None),
             Err(error) => Err(writes.shared.not_appended(mutation.updates(), error)),
         }
@@ -132,7 +136,7 @@ impl Admitted<'_> {
 
     /// Like `apply`, or returns the parts of the write that must be kept while it waits to become durable.
     #[inline(always)]
-    fn apply_unless_waiting(self, entered: Entered, durability: Durability) -> Option<Kept> {
+    fn apply_unless_waiting(self, entered: Entered, durability: Durability) -> Option<InFlightParts> {
         let log = self.write.writes.shared.log();
         let waits = |end: LogPosition| durability == Durability::OnDevice || !log.is_durable(end);
         if !entered.logged.is_some_and(waits) && !self.locks.follow_others() {
@@ -142,10 +146,10 @@ impl Admitted<'_> {
         let end = entered.logged;
         // A later record may outlive an earlier one in this mode, so it must not follow from it before that is durable.
         let keeps_locks = !log.keeps_order();
-        Some(Kept {
+        Some(InFlightParts {
             logged: Logged {
                 room: self.room,
-                membership: entered.membership.that_waits(),
+                membership: entered.membership.into_owned(),
                 end,
                 place: self.locks.into_place(end, keeps_locks),
             },
@@ -184,7 +188,7 @@ pub(super) struct Logged {
 }
 
 /// The parts of a write that it keeps while it waits for the device.
-struct Kept {
+struct InFlightParts {
     logged: Logged,
     wait: Option<LogWait>,
     taken_bytes: i64,
@@ -215,8 +219,8 @@ where
     M: Borrow<Mutation>,
     S: Deref<Target = [Arc<TableStore>]>,
 {
-    fn new(writes: E, mutation: M, stores: S, kept: Kept) -> Self {
-        let Kept { logged, wait, taken_bytes } = kept;
+    fn new(writes: E, mutation: M, stores: S, parts: InFlightParts) -> Self {
+        let InFlightParts { logged, wait, taken_bytes } = parts;
         InFlight { writes, mutation, stores, logged: Some(logged), wait, taken_bytes }
     }
 
@@ -236,7 +240,7 @@ where
             Some(wait) => self.writes.shared.log().poll_wait(wait, context),
             None => Poll::Ready(Ok(())),
         };
-        durable.map(|durable| self.settle(durable))
+        durable.map(|durable| self.apply_if_durable(durable))
     }
 
     /// Waits for the device on this thread.
@@ -245,17 +249,19 @@ where
             Durability::Configured => crate::block_on(poll_fn(|context| self.poll(context))),
             Durability::OnDevice => {
                 let durable = self.writes.shared.log().sync();
-                self.settle(durable)
+                self.apply_if_durable(durable)
             }
         }
     }
 
     /// Applies the write if it is durable, leaves its group, and returns its resources.
-    fn settle(&mut self, durable: Result<(), LogError>) -> Result<(), EngineError> {
+    fn apply_if_durable(&mut self, durable: Result<(), LogError>) -> Result<(), EngineError> {
         debug_assert!(self.logged.is_some(), "a write is applied once");
         let outcome = durable.map_err(|error| self.writes.shared.log_failed(error));
         if let Some(Logged { room, membership, end, place }) = self.logged.take() {
+            debug_assert!(membership.is_counted(), "it is applied inside its group");
             if outcome.is_ok() {
+                debug_assert!(self.is_on_device(end), "it is applied when its record is durable");
                 self.write().apply(end);
             }
             // The place is left before the group. So once a truncation has waited for the group, no write reads this
@@ -263,7 +269,14 @@ where
             drop((room, place, membership));
         }
         self.give_back();
+        debug_assert!(self.is_done() && self.taken_bytes == 0, "it holds nothing any more");
         outcome
+    }
+
+    /// Whether the log's horizon has passed its record, if the log acknowledges records in order; for assertions.
+    fn is_on_device(&self, end: Option<LogPosition>) -> bool {
+        let log = self.writes.shared.log();
+        !log.keeps_order() || end.is_none_or(|end| log.is_durable(end))
     }
 
     fn write(&self) -> Write<'_> {
@@ -311,16 +324,18 @@ impl AbandonedWrite {
     /// The write, to be polled until it is visible.
     pub fn resume<E: Deref<Target = Writes>>(self, writes: E) -> Finishing<E> {
         let wait = self.logged.end.map(|end| writes.shared.log().wait_for(end));
-        let kept = Kept { logged: self.logged, wait, taken_bytes: 0 };
-        Finishing(InFlight::new(writes, self.mutation, self.stores, kept))
+        let parts = InFlightParts { logged: self.logged, wait, taken_bytes: 0 };
+        Finishing(InFlight::new(writes, self.mutation, self.stores, parts))
     }
 
     /// Finishes the write on this thread. It waits for no other write, because this thread may have to finish that one
     /// too.
     pub fn finish(mut self, writes: &Writes) {
+        debug_assert!(self.logged.membership.is_counted(), "the group still waits for it");
         self.logged.place = HeldLocks::NONE.into_place(None, false);
         let mut finishing = self.resume(writes);
         crate::block_on(poll_fn(|context| finishing.poll(context)));
+        debug_assert!(finishing.0.is_done(), "it is visible, or never will be");
     }
 }
 
@@ -363,8 +378,8 @@ pub(super) async fn drive_reserved(write: Write<'_>, room: Reservations) -> Resu
 async fn drive_admitted(admitted: Admitted<'_>) -> Result<(), EngineError> {
     let entered = admitted.enter_when_log_has_space().await?;
     let Write { writes, mutation, stores } = admitted.write;
-    let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) else { return Ok(()) };
-    let mut in_flight = InFlight::new(writes, mutation, stores, kept);
+    let Some(parts) = admitted.apply_unless_waiting(entered, Durability::Configured) else { return Ok(()) };
+    let mut in_flight = InFlight::new(writes, mutation, stores, parts);
     poll_fn(|context| in_flight.poll(context)).await
 }
 
@@ -386,8 +401,8 @@ pub(super) async fn drive_under(admitted: Admitted<'_>, read: &[ReadEpoch]) -> R
     }
     let Some(entered) = admitted.enter_log(membership)? else { return Ok(Attempt::LogFull) };
     let Write { writes, mutation, stores } = admitted.write;
-    if let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) {
-        let mut in_flight = InFlight::new(writes, mutation, stores, kept);
+    if let Some(parts) = admitted.apply_unless_waiting(entered, Durability::Configured) {
+        let mut in_flight = InFlight::new(writes, mutation, stores, parts);
         poll_fn(|context| in_flight.poll(context)).await?;
     }
     Ok(Attempt::Written)
@@ -397,8 +412,8 @@ pub(super) async fn drive_under(admitted: Admitted<'_>, read: &[ReadEpoch]) -> R
 pub(super) fn block(write: Write<'_>, durability: Durability) -> Result<bool, EngineError> {
     let admitted = write.admit_exempt();
     let Some(entered) = admitted.enter()? else { return Ok(false) };
-    if let Some(kept) = admitted.apply_unless_waiting(entered, durability) {
-        InFlight::new(write.writes, write.mutation, write.stores, kept).block(durability)?;
+    if let Some(parts) = admitted.apply_unless_waiting(entered, durability) {
+        InFlight::new(write.writes, write.mutation, write.stores, parts).block(durability)?;
     }
     Ok(true)
 }
@@ -417,10 +432,10 @@ pub(crate) fn begin<E: Deref<Target = Writes>, B>(
     let write = Write { writes, mutation: &mutation, stores };
     let Some(admitted) = write.admit_now()? else { return Ok(None) };
     let Some(entered) = admitted.enter()? else { return Ok(None) };
-    let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) else {
+    let Some(parts) = admitted.apply_unless_waiting(entered, Durability::Configured) else {
         return Ok(Some(made(OwnedWrite { waiting: None })));
     };
-    Ok(Some(made(OwnedWrite { waiting: Some(InFlight::new(own(), mutation, stores.into(), kept)) })))
+    Ok(Some(made(OwnedWrite { waiting: Some(InFlight::new(own(), mutation, stores.into(), parts)) })))
 }
 
 /// A begun write. Completes when it is as durable as `commitlog_sync` requires and visible to every read that starts

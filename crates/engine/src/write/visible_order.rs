@@ -22,40 +22,40 @@ pub(super) type InOrder = (Arc<Mutation>, Option<LogPosition>);
 /// The writes of one lock that are in the log and not visible yet, in the order of their records.
 #[derive(Debug, Default)]
 pub(super) struct VisibleOrder {
-    places: VecDeque<Place>,
-    /// The sum of the records in `places`.
+    entries: VecDeque<OrderEntry>,
+    /// The sum of the records in `entries`.
     record_bytes: usize,
 }
 
 /// A write in the queue, or an answer that waits for the writes before it.
 #[derive(Debug)]
-struct Place {
+struct OrderEntry {
     number: u64,
     write: Option<InOrder>,
-    /// The task that waits until the place is the first one.
+    /// The task that waits until the entry is the first one.
     waiting: Option<Waker>,
 }
 
 impl VisibleOrder {
     /// Enters a write, or an answer. The numbers ascend.
     pub fn enter(&mut self, number: u64, write: Option<InOrder>) {
-        debug_assert!(self.places.back().is_none_or(|last| last.number < number), "the order of the records");
+        debug_assert!(self.entries.back().is_none_or(|last| last.number < number), "the order of the records");
         self.record_bytes += record_bytes(&write);
-        self.places.push_back(Place { number, write, waiting: None });
+        self.entries.push_back(OrderEntry { number, write, waiting: None });
     }
 
     /// Whether the lock is kept by the next write until that is visible.
     pub fn is_full(&self) -> bool {
-        self.places.len() >= WRITES_MAX || self.record_bytes >= RECORD_BYTES_MAX
+        self.entries.len() >= WRITES_MAX || self.record_bytes >= RECORD_BYTES_MAX
     }
 
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.entries.is_empty()
     }
 
     /// The writes, in their order.
     pub fn writes(&self) -> impl Iterator<Item = &InOrder> {
-        self.places.iter().filter_map(|place| place.write.as_ref())
+        self.entries.iter().filter_map(|entry| entry.write.as_ref())
     }
 
     /// Ready once everything before this number is visible or lost.
@@ -64,27 +64,27 @@ impl VisibleOrder {
         if index == 0 {
             return Poll::Ready(());
         }
-        match &mut self.places[index].waiting {
+        match &mut self.entries[index].waiting {
             Some(waiting) => waiting.clone_from(waker),
             waiting => *waiting = Some(waker.clone()),
         }
         Poll::Pending
     }
 
-    /// Takes a place out. Returns the task to be woken.
+    /// Takes an entry out. Returns the task to be woken.
     pub fn leave(&mut self, number: u64) -> Option<Waker> {
         let index = self.index_of(number);
-        let left = self.places.remove(index)?;
+        let left = self.entries.remove(index)?;
         self.record_bytes -= record_bytes(&left.write);
         if index > 0 {
             return None;
         }
-        self.places.front_mut()?.waiting.take()
+        self.entries.front_mut()?.waiting.take()
     }
 
     fn index_of(&self, number: u64) -> usize {
-        let index = self.places.partition_point(|place| place.number < number);
-        debug_assert!(self.places.get(index).is_some_and(|place| place.number == number), "it has entered");
+        let index = self.entries.partition_point(|entry| entry.number < number);
+        debug_assert!(self.entries.get(index).is_some_and(|entry| entry.number == number), "it has entered");
         index
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_first_when_all_before_it_have_left_in_any_order() {
+    fn an_entry_is_first_when_all_before_it_have_left_in_any_order() {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         let mut order = VisibleOrder::default();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_order_has_room_again_when_places_are_left() {
+    fn a_full_order_has_room_again_when_entries_have_left() {
         let mut order = VisibleOrder::default();
         (0..WRITES_MAX as u64).for_each(|number| order.enter(number, None));
         assert!(order.is_full());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use blockio::SimulatedDisk;
-use engine::{Engine, RowPlace, Rows, Target, Turn, block_on};
+use engine::{Engine, RowLocation, RowSelection, Rows, Turn, block_on};
 use model::{
     BoxCursor, Cell, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, Mutation, PartitionKey,
     PartitionUpdateBuilder, ReadRange, Row, RowBuilder, Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor,
@@ -98,12 +98,18 @@ fn look_up_all(engine: &Engine, table: &Arc<Table>) -> BTreeMap<&'static str, u6
             engine.read_at(table, &ReadRange::all_rows(KeyRange::Single(key.clone())), 0, Turn::BLOCKING).unwrap();
         let (expected, deletion) = only_row(cursor, table);
         let mut found = None;
-        let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[] };
-        let rows =
-            engine.rows(&engine.borrow_schema(), table, &Target::Row(place, None), 0, Turn::NON_BLOCKING, &mut |row| {
+        let location = RowLocation { token: key.token(), key: key.bytes(), clustering: &[] };
+        let rows = engine.rows(
+            &engine.borrow_schema(),
+            table,
+            &RowSelection::Row(location, None),
+            0,
+            Turn::NON_BLOCKING,
+            &mut |row| {
                 found = Some(content(row.row, table));
                 true
-            });
+            },
+        );
         let outcome = match (rows, &found) {
             (Ok(Rows::Taken), Some(_)) => {
                 assert_eq!(found, expected, "key {number}");
@@ -167,13 +173,19 @@ fn rows_outside_the_cache_are_left_to_a_cursor() {
     };
     let find = |engine: &Engine, table: &Arc<Table>, number: usize| {
         let key = key(number);
-        let place = RowPlace { token: key.token(), key: key.bytes(), clustering: &[] };
+        let location = RowLocation { token: key.token(), key: key.bytes(), clustering: &[] };
         let mut is_found = false;
-        let rows =
-            engine.rows(&engine.borrow_schema(), table, &Target::Row(place, None), 0, Turn::NON_BLOCKING, &mut |_| {
+        let rows = engine.rows(
+            &engine.borrow_schema(),
+            table,
+            &RowSelection::Row(location, None),
+            0,
+            Turn::NON_BLOCKING,
+            &mut |_| {
                 is_found = true;
                 true
-            });
+            },
+        );
         matches!(rows, Ok(Rows::Taken)) && is_found
     };
     let engine = open_with(&small_options(&disk.crash_image(0)));

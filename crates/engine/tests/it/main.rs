@@ -1,5 +1,5 @@
 //! Behaviour of the engine over real and simulated disks.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
 mod adoption;
 mod big;

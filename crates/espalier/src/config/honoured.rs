@@ -1,4 +1,8 @@
-//! Options that have an effect.
+//! Options that have an effect: for each its default, its note for `docs/options.md`, and the function that sets it.
+//!
+//! The table [`HONOURED`] owns how a value of `cassandra.yaml` becomes a value of [`Config`], and which values are
+//! refused. An option that is not here has no effect (`inert.rs`), is accepted with some values only (`restricted.rs`),
+//! or is unknown. It does not know where the values come from, nor what the node does with them.
 
 use super::auth;
 use super::encryption;

@@ -75,7 +75,6 @@ impl fmt::Display for Kind {
 
 /// How often a log begins a new file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum RollCycle {
     Minutely,
     #[default]

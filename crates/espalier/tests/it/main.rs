@@ -1,5 +1,5 @@
 //! The binary from a user's view: processes, signals, exit codes, one-line errors.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
 mod admin;
 mod index_files;

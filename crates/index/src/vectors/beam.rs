@@ -8,7 +8,7 @@ use std::ops::Range;
 use sstable::SSTableError;
 
 use super::graph::{WIDTH_ABOVE, below};
-use super::space::Target;
+use super::space::SearchTarget;
 
 /// The least number of nearest points that a walk keeps. It ends when the neighbours of all of them were visited.
 pub(crate) const WIDTH_MIN: usize = 64;
@@ -32,11 +32,11 @@ pub(crate) trait Nodes {
     /// The graph above this one; `None` if there is none.
     fn above(&self) -> Option<Box<dyn Nodes + '_>>;
 
-    /// The distance of a point to the target, as [`Target::distance`] says.
-    fn distance(&self, node: u32, target: &Target) -> Result<f32, SSTableError>;
+    /// The distance of a point to the target, as [`SearchTarget::distance`] says.
+    fn distance(&self, node: u32, target: &SearchTarget) -> Result<f32, SSTableError>;
 
     /// Appends these points with their distances to the target.
-    fn distances(&self, nodes: Range<u32>, target: &Target, out: &mut Vec<Near>) -> Result<(), SSTableError> {
+    fn distances(&self, nodes: Range<u32>, target: &SearchTarget, out: &mut Vec<Near>) -> Result<(), SSTableError> {
         nodes.into_iter().try_for_each(|node| {
             out.push(Near { distance: self.distance(node, target)?, node });
             Ok(())
@@ -137,7 +137,7 @@ impl Beam {
     }
 
     /// Continues the walk, and measures about `steps` points. Returns whether the next nearest point is known.
-    pub fn walk(&mut self, nodes: &dyn Nodes, target: &Target, steps: usize) -> Result<bool, SSTableError> {
+    pub fn walk(&mut self, nodes: &dyn Nodes, target: &SearchTarget, steps: usize) -> Result<bool, SSTableError> {
         let Some(entry) = nodes.entry() else { return self.scan_all(nodes, target, steps) };
         if self.distances.is_empty() {
             self.visit(entry, nodes, target)?;
@@ -168,7 +168,7 @@ impl Beam {
     }
 
     /// Visits the points that a narrow walk in the graph above finds.
-    fn descend(&mut self, nodes: &dyn Nodes, target: &Target) -> Result<(), SSTableError> {
+    fn descend(&mut self, nodes: &dyn Nodes, target: &SearchTarget) -> Result<(), SSTableError> {
         let Some(above) = nodes.above() else { return Ok(()) };
         let mut beam = Beam::with_width(above.count(), WIDTH_ABOVE);
         beam.walk(&*above, target, STEPS_ABOVE_MAX)?;
@@ -180,7 +180,7 @@ impl Beam {
         Ok(())
     }
 
-    fn scan_all(&mut self, nodes: &dyn Nodes, target: &Target, steps: usize) -> Result<bool, SSTableError> {
+    fn scan_all(&mut self, nodes: &dyn Nodes, target: &SearchTarget, steps: usize) -> Result<bool, SSTableError> {
         let until = (self.next as usize).saturating_add(steps).min(nodes.count()) as u32;
         if self.next < until {
             let mut ready = std::mem::take(&mut self.all);
@@ -199,7 +199,7 @@ impl Beam {
         self.nearest.len() >= self.width && self.nearest.peek().is_some_and(|bound| distance > bound.0)
     }
 
-    fn visit(&mut self, node: u32, nodes: &dyn Nodes, target: &Target) -> Result<(), SSTableError> {
+    fn visit(&mut self, node: u32, nodes: &dyn Nodes, target: &SearchTarget) -> Result<(), SSTableError> {
         let (word, bit) = (node as usize / 64, 1 << (node % 64));
         // The reader of the graph has refused neighbours that do not exist.
         let Some(word) = self.visited.get_mut(word) else { return Ok(()) };

@@ -14,7 +14,7 @@ use types::Similarity;
 use super::beam::{Beam, Near, Nodes};
 use super::graph::{DEGREE_MAX, count_above};
 use super::search::VectorSource;
-use super::space::{Space, Target, coordinates};
+use super::space::{SearchTarget, Space, coordinates};
 use crate::paged::{Footer, FooterBytes, Form, Origin};
 
 /// The form of these files.
@@ -212,7 +212,7 @@ impl VectorFile {
 struct FileSearch {
     file: Arc<VectorFile>,
     segment: usize,
-    target: Target,
+    target: SearchTarget,
     beam: Beam,
     /// A buffer for a node in several pages.
     buffer: RefCell<Vec<u8>>,
@@ -281,13 +281,13 @@ impl Nodes for FileNodes<'_> {
         Some(Box::new(FileNodes { first_page, count, entry: Some(0), ..*self }))
     }
 
-    fn distance(&self, node: u32, target: &Target) -> Result<f32, SSTableError> {
+    fn distance(&self, node: u32, target: &SearchTarget) -> Result<f32, SSTableError> {
         let buffer = &mut *self.buffer.borrow_mut();
         let length = self.layout.coordinates * 4;
         self.file.pages.with(self.position(node), length, buffer, |bytes| target.distance_to_bytes(bytes))
     }
 
-    fn distances(&self, nodes: Range<u32>, target: &Target, out: &mut Vec<Near>) -> Result<(), SSTableError> {
+    fn distances(&self, nodes: Range<u32>, target: &SearchTarget, out: &mut Vec<Near>) -> Result<(), SSTableError> {
         let (buffer, size) = (&mut *self.buffer.borrow_mut(), self.layout.node_bytes());
         let mut node = nodes.start;
         while node < nodes.end {

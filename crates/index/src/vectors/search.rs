@@ -24,7 +24,7 @@ pub trait VectorSource: Send {
 
 /// The result of a step of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Found {
+pub enum SearchStep {
     /// The next row, and the similarity of its vector in some source.
     Candidate(f32),
     /// No candidate yet. The number estimates how many vectors were compared.
@@ -53,24 +53,24 @@ impl NearestSearch {
 
     /// Continues the search. The key of a candidate is written to `key`. The same key may come again from another
     /// source.
-    pub fn next(&mut self, key: &mut Vec<u8>) -> Result<Found, SSTableError> {
+    pub fn next(&mut self, key: &mut Vec<u8>) -> Result<SearchStep, SSTableError> {
         if let Some(searched) = self.sources.iter_mut().find(|searched| !searched.is_known) {
             searched.is_known = searched.source.search(STEPS)?;
             if !searched.is_known {
-                return Ok(Found::Nothing(STEPS as u64));
+                return Ok(SearchStep::Nothing(STEPS as u64));
             }
         }
         if self.sources.iter().any(|searched| !searched.is_known) {
-            return Ok(Found::Nothing(1));
+            return Ok(SearchStep::Nothing(1));
         }
         let best = |searched: &Searched| searched.source.best().unwrap_or(f32::NEG_INFINITY);
         let by_score = |one: &&mut Searched, other: &&mut Searched| best(one).total_cmp(&best(other));
-        let Some(searched) = self.sources.iter_mut().max_by(by_score) else { return Ok(Found::End) };
-        let Some(score) = searched.source.best() else { return Ok(Found::End) };
+        let Some(searched) = self.sources.iter_mut().max_by(by_score) else { return Ok(SearchStep::End) };
+        let Some(score) = searched.source.best() else { return Ok(SearchStep::End) };
         searched.source.take(key)?;
         searched.is_known = false;
         let is_within = *key >= self.bounds.start && *key < self.bounds.end;
-        Ok(if is_within { Found::Candidate(score) } else { Found::Nothing(1) })
+        Ok(if is_within { SearchStep::Candidate(score) } else { SearchStep::Nothing(1) })
     }
 
     /// The bytes that the search holds.

@@ -19,7 +19,7 @@ pub(crate) struct Space {
 
 /// The target of a search.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct SearchTarget {
     similarity: Similarity,
     /// The target as a point. With dot products the additional coordinate is left out, because it is zero.
     point: Vec<f32>,
@@ -59,20 +59,20 @@ impl Space {
     }
 
     /// The target for a wanted vector.
-    pub fn target(self, vector: &[f32]) -> Target {
+    pub fn target(self, vector: &[f32]) -> SearchTarget {
         let mut point = Vec::with_capacity(vector.len());
         match self.similarity {
             Similarity::DotProduct => point.extend_from_slice(vector),
             _ => self.push_point(vector, &mut point),
         }
-        Target { similarity: self.similarity, point }
+        SearchTarget { similarity: self.similarity, point }
     }
 }
 
-impl Target {
+impl SearchTarget {
     /// A point as a target.
-    pub fn of_point(point: &[f32]) -> Target {
-        Target { similarity: Similarity::Euclidean, point: point.to_vec() }
+    pub fn of_point(point: &[f32]) -> SearchTarget {
+        SearchTarget { similarity: Similarity::Euclidean, point: point.to_vec() }
     }
 
     /// A number that is smaller for nearer points: the square of the distance, or the negative product.
@@ -83,7 +83,7 @@ impl Target {
         }
     }
 
-    /// As [`Target::distance`], of a point whose coordinates are serialized, little-endian.
+    /// As [`SearchTarget::distance`], of a point whose coordinates are serialized, little-endian.
     pub fn distance_to_bytes(&self, point: &[u8]) -> f32 {
         match self.similarity {
             Similarity::DotProduct => {

@@ -9,7 +9,7 @@ use sstable::SSTableError;
 
 use super::beam::{Beam, Near, Nodes, WIDTH_MIN};
 use super::graph::{Graph, Points};
-use super::space::Target;
+use super::space::SearchTarget;
 
 /// The number of points that are searched, and how many nearest points of each.
 const SAMPLES: usize = 40;
@@ -42,7 +42,7 @@ impl Nodes for Built<'_> {
         Some(Box::new(Built { points: above.points(), graph: &above.graph }))
     }
 
-    fn distance(&self, node: u32, target: &Target) -> Result<f32, SSTableError> {
+    fn distance(&self, node: u32, target: &SearchTarget) -> Result<f32, SSTableError> {
         Ok(target.distance(self.points.point(node)))
     }
 
@@ -59,9 +59,9 @@ pub(super) fn measure(points: &Points<'_>, graph: &Graph) -> Result<Option<usize
     let nodes = Built { points: *points, graph };
     let count = points.len();
     let samples = (0..SAMPLES.min(count)).map(|sample| (sample * count / SAMPLES.min(count)) as u32);
-    let looked_for: Vec<(Target, Vec<u32>)> = samples
+    let looked_for: Vec<(SearchTarget, Vec<u32>)> = samples
         .map(|node| {
-            let target = Target::of_point(points.point(node));
+            let target = SearchTarget::of_point(points.point(node));
             let nearest = nearest(&nodes, &target)?;
             Ok((target, nearest))
         })
@@ -90,7 +90,7 @@ pub(super) fn measure(points: &Points<'_>, graph: &Graph) -> Result<Option<usize
 }
 
 /// The points that are nearest to a target.
-fn nearest(nodes: &Built<'_>, target: &Target) -> Result<Vec<u32>, SSTableError> {
+fn nearest(nodes: &Built<'_>, target: &SearchTarget) -> Result<Vec<u32>, SSTableError> {
     let mut nearest = BinaryHeap::new();
     for node in 0..nodes.count() as u32 {
         nearest.push(Near { distance: nodes.distance(node, target)?, node });
@@ -132,7 +132,7 @@ mod tests {
         let nodes = Built { points, graph: &graph };
         let (mut hits, mut seen, searches) = (0, 0, 100);
         for _ in 0..searches {
-            let target = Target::of_point(&point(&mut random));
+            let target = SearchTarget::of_point(&point(&mut random));
             let nearest = nearest(&nodes, &target).unwrap();
             let mut beam = Beam::with_width(points.len(), WIDTH_MIN / 2);
             while !beam.walk(&nodes, &target, usize::MAX).unwrap() {}

@@ -1,5 +1,5 @@
 //! Tests of the index crate.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
 mod collections;
 mod files;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytecomp::encode_decorated_key;
 use bytecomp::separator::EXCLUDED;
-use index::{Candidates, Indexer, KeyBounds, MemoryIndex, Place, SORTED_BYTES_MAX, Source, TermRange, decode_place};
+use index::{Candidates, Indexer, KeyBounds, MemoryIndex, RowKey, SORTED_BYTES_MAX, Source, TermRange, decode_row_key};
 use memtrie::TrieOptions;
 use model::{IndexPart, KeyBound, KeyRange, PartitionKey, PartitionUpdate, PartitionUpdateBuilder, RowBuilder};
 use testkit::{Random, seed};
@@ -22,14 +22,14 @@ fn is_between(ty: &CqlType, first: Option<&[u8]>, last: Option<&[u8]>, value: &[
         && last.is_none_or(|last| ty.compare(&cut(value), &cut(last)).is_le())
 }
 
-fn places(candidates: Option<Candidates>, indexer: &Indexer) -> Vec<Place> {
+fn row_keys(candidates: Option<Candidates>, indexer: &Indexer) -> Vec<RowKey> {
     let mut candidates = candidates.expect("they are few");
-    let mut places = Vec::new();
+    let mut keys = Vec::new();
     while let Some(key) = candidates.peek() {
-        places.push(decode_place(indexer.clustering(), key, &mut Vec::new()).unwrap());
+        keys.push(decode_row_key(indexer.clustering(), key, &mut Vec::new()).unwrap());
         candidates.advance().unwrap();
     }
-    places
+    keys
 }
 
 #[test]
@@ -85,19 +85,19 @@ fn candidates_are_the_rows_that_had_such_a_value_in_reading_order() {
                 let parts = memory_parts.chain(file.parts().map(|part| Box::new(part) as Box<dyn Source>));
                 let bounds = KeyBounds::of(&keys);
                 let found = Candidates::open(parts.collect(), &range, &bounds, true, SORTED_BYTES_MAX).unwrap();
-                let found = places(found, &indexer);
+                let found = row_keys(found, &indexer);
                 let is_whole = matches!(name, "p1" | "p2" | "s");
-                let mut expected: Vec<Place> = Vec::new();
+                let mut expected: Vec<RowKey> = Vec::new();
                 for row in &rows {
                     let value = row.value(name);
                     let is_in = |value: &Vec<u8>| is_between(&column.ty, first.as_deref(), last.as_deref(), value);
                     if keys.contains(&row.key) && value.as_ref().is_some_and(is_in) {
                         let clustering = (!is_whole).then(|| row.clustering.clone());
-                        expected.push(Place { partition: row.key.clone(), clustering, hint: None });
+                        expected.push(RowKey { partition: row.key.clone(), clustering, hint: None });
                     }
                 }
                 expected.sort_by(|one, other| {
-                    let order = |place: &Place| place.clustering.clone().unwrap_or_default();
+                    let order = |key: &RowKey| key.clustering.clone().unwrap_or_default();
                     let rows = || table.comparator().compare(&order(one), &order(other));
                     one.partition.cmp(&other.partition).then_with(rows)
                 });
@@ -189,16 +189,16 @@ fn keys_that_are_no_candidates_are_refused() {
     let update = update(&table(), &Written { number: Some(number(&mut random)), ..row });
     indexer.of_update(&update, &mut Vec::new(), |entry, length| keys.push(entry[length..].to_vec()));
     let key = &keys[0];
-    assert!(decode_place(indexer.clustering(), key, &mut Vec::new()).is_ok());
+    assert!(decode_row_key(indexer.clustering(), key, &mut Vec::new()).is_ok());
     for length in 0..key.len() {
         assert!(
-            decode_place(indexer.clustering(), &key[..length], &mut Vec::new()).is_err(),
+            decode_row_key(indexer.clustering(), &key[..length], &mut Vec::new()).is_err(),
             "the first {length} bytes"
         );
     }
     for _ in 0..3_000 {
         let mut damaged = key.clone();
         damaged[random.below(key.len())] = random.number() as u8;
-        let _ = decode_place(indexer.clustering(), &damaged, &mut Vec::new());
+        let _ = decode_row_key(indexer.clustering(), &damaged, &mut Vec::new());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions, SimulatedDisk};
 use index::{
-    Batch, Candidates, IndexBuilder, IndexFile, Indexer, KeyBounds, Origin, SORTED_BYTES_MAX, Source, decode_place,
+    Batch, Candidates, IndexBuilder, IndexFile, Indexer, KeyBounds, Origin, SORTED_BYTES_MAX, Source, decode_row_key,
     file_name,
 };
 use memtable::{Memtable, TrieMemtable};
@@ -141,7 +141,7 @@ fn every_row_of_an_sstable_is_found_by_each_of_its_values() {
             let mut candidates = candidates.expect("the entries of one value are sorted");
             let mut is_found = false;
             while let Some(candidate) = candidates.peek() {
-                let place = decode_place(indexer.clustering(), candidate, &mut Vec::new()).unwrap();
+                let place = decode_row_key(indexer.clustering(), candidate, &mut Vec::new()).unwrap();
                 assert_eq!(place.partition, row.key);
                 is_found |= place.clustering.is_none_or(|clustering| clustering == row.clustering);
                 candidates.advance().unwrap();
@@ -245,7 +245,7 @@ fn candidates_say_where_an_sstable_has_their_partitions_in_a_table_without_clust
         let mut candidates = Candidates::open(parts, &terms, &bounds, true, SORTED_BYTES_MAX).unwrap().unwrap();
         let mut found = 0;
         while let Some(key) = candidates.peek() {
-            let place = decode_place(indexer.clustering(), key, &mut Vec::new()).unwrap();
+            let place = decode_row_key(indexer.clustering(), key, &mut Vec::new()).unwrap();
             let position = positions[&place.partition];
             assert_eq!(candidates.hint(), Some(PartitionHint { sstable: sstable.number(), position }));
             found += 1;

@@ -49,7 +49,7 @@ fn found(indexer: &Indexer, memory: &Arc<MemoryIndex>, terms: &TermRange) -> Vec
     let mut candidates = Candidates::open(sources, terms, &all, true, 1 << 20).unwrap().unwrap();
     let mut places = Vec::new();
     while let Some(key) = candidates.peek() {
-        let place = index::decode_place(indexer.clustering(), key, &mut Vec::new()).unwrap();
+        let place = index::decode_row_key(indexer.clustering(), key, &mut Vec::new()).unwrap();
         places.push(i32::from_be_bytes(place.partition.bytes().try_into().unwrap()));
         candidates.advance().unwrap();
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use index::{Candidates, Indexer, KeyBounds, MemoryIndex, TermRange, decode_place};
+use index::{Candidates, Indexer, KeyBounds, MemoryIndex, TermRange, decode_row_key};
 use memtrie::TrieOptions;
 use model::{IndexPart, KeyBound, KeyRange, PartitionKey};
 use testkit::{Random, seed};
@@ -90,7 +90,7 @@ fn places(indexes: &[Filled; 2], terms: [&TermRange; 2], keys: &KeyRange) -> Vec
             candidates.read_on();
         }
         let Some(key) = candidates.peek() else { return places };
-        let place = decode_place(indexes[0].indexer.clustering(), key, &mut Vec::new()).unwrap();
+        let place = decode_row_key(indexes[0].indexer.clustering(), key, &mut Vec::new()).unwrap();
         places.push((place.partition, place.clustering));
         candidates.advance().unwrap();
     }

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions};
-use index::{Found, KeyBounds, NearestSearch, VectorFile, VectorMemory, VectorOptions, VectorSource, VectorWriter};
+use index::{
+    KeyBounds, NearestSearch, SearchStep, VectorFile, VectorMemory, VectorOptions, VectorSource, VectorWriter,
+};
 use model::{Analysis, ColumnId, IndexKey, IndexPart, KeyRange};
 use sstable::{BlockCache, SSTableError};
 use testkit::{Random, seed};
@@ -62,9 +64,9 @@ fn found(sources: Vec<Box<dyn VectorSource>>, count: usize) -> Result<Vec<(usize
     let (mut found, mut key) = (Vec::new(), Vec::new());
     while found.len() < count {
         match search.next(&mut key)? {
-            Found::Candidate(score) => found.push((number_of(&key), score)),
-            Found::Nothing(_) => {}
-            Found::End => break,
+            SearchStep::Candidate(score) => found.push((number_of(&key), score)),
+            SearchStep::Nothing(_) => {}
+            SearchStep::End => break,
         }
     }
     Ok(found)

@@ -22,6 +22,7 @@ pub(super) struct PartsCursor {
 
 impl PartsCursor {
     pub fn new(parts: Vec<Arc<Part>>, table: &Arc<Table>, range: &ReadRange) -> PartsCursor {
+        debug_assert!(parts.is_sorted_by(|one, next| one.first < next.first), "parts are in order of their tokens");
         let parts = parts.into_iter();
         PartsCursor {
             table: table.clone(),
@@ -36,6 +37,11 @@ impl PartsCursor {
 
     fn current(&self) -> &BoxCursor<'static> {
         self.current.as_ref().expect("there is a partition")
+    }
+
+    /// Whether the parts that were not entered yet begin behind the current partition; for assertions.
+    fn is_before_next_part(&self) -> bool {
+        self.parts.as_slice().first().is_none_or(|next| self.partition().key.token() < next.first)
     }
 }
 
@@ -61,6 +67,7 @@ impl UnfilteredCursor for PartsCursor {
             if let Some(current) = &mut self.current
                 && current.advance_partition()?
             {
+                debug_assert!(self.is_before_next_part(), "partitions are in order of their tokens");
                 return Ok(true);
             }
             let Some(part) = self.parts.next() else { return Ok(false) };

@@ -50,6 +50,16 @@ impl PartitionLock<'_> {
 
     /// Publishes the version that readers see from now on.
     pub fn publish(&self, version: Version) {
-        self.partition.version.store(Some(Arc::new(version)));
+        let version = Arc::new(version);
+        debug_assert!(
+            self.version().is_none_or(|old| !old.deletion.supersedes(&version.deletion)),
+            "a deletion is not undone"
+        );
+        let published = Arc::as_ptr(&version);
+        self.partition.version.store(Some(version));
+        debug_assert!(
+            self.version().is_some_and(|newest| Arc::as_ptr(&newest) == published),
+            "only the lock's holder replaces the version"
+        );
     }
 }

@@ -11,7 +11,6 @@ use crate::prepared::{Plan, Work};
 
 /// The category of an entry, by which entries are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Category {
     Query,
     Dml,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::{BorrowedSchema, Turn};
 use protocol::{BatchKind, BatchStatement, Value, WriteType};
 
-use super::derived::{Modifying, takes_a_thread};
+use super::derived::{Modification, needs_blocking_pool};
 use super::request::OwnedRequest;
 use super::values::BoundValues;
 use super::{BatchEntry, Columns, HasToBlock, MustBlock, Outcome, Request, Statement};
@@ -153,15 +153,15 @@ impl Processor {
         let execution = &mut Execution::new(self, schema, request.parts(), &[], keyspace, control);
         match modify::batch_partitions(kind, &statements, execution) {
             Ok(partitions) if partitions.is_empty() => {}
-            Ok(partitions) if !control.turn.may_block && takes_a_thread(&partitions) => {
+            Ok(partitions) if !control.turn.may_block && needs_blocking_pool(&partitions) => {
                 return self.must_block_batch(Need::Processor, kind, parts, values, request);
             }
             Ok(partitions) => {
                 let is_conditional = statements.iter().any(|(modification, _)| modification.is_conditional());
                 let class = if is_conditional { Class::Write(WriteType::Cas) } else { Class::of_batch(kind) };
-                let modifying = Modifying::Batch(kind, Arc::clone(parts));
+                let modification = Modification::Batch(kind, Arc::clone(parts));
                 return self.begin_derived(
-                    modifying,
+                    modification,
                     partitions,
                     (request, values),
                     Columns::Prepared(None),

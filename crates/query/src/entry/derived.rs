@@ -26,8 +26,8 @@ use crate::processor::noted;
 use crate::response::set_form;
 use crate::{ErrorKind, Lease, Processor, QueryError, Response, ResponseBody, Value};
 
-/// The modification or the batch.
-pub(super) enum Modifying {
+/// The statement of a modification, or the parts of a batch.
+pub(super) enum Modification {
     Statement(Arc<Prepared>),
     Batch(BatchKind, Arc<Parts>),
 }
@@ -37,7 +37,7 @@ const PARTITIONS_LOCKED_MAX: usize = 128;
 
 /// Whether a modification of these partitions goes to the blocking pool. There each client has a few threads, so few
 /// modifications of one client wait for the locks of many partitions, and no connection's thread makes their updates.
-pub(super) fn takes_a_thread(partitions: &[(TableId, Token)]) -> bool {
+pub(super) fn needs_blocking_pool(partitions: &[(TableId, Token)]) -> bool {
     partitions.len() > PARTITIONS_LOCKED_MAX
 }
 
@@ -45,9 +45,9 @@ pub(super) fn takes_a_thread(partitions: &[(TableId, Token)]) -> bool {
 const UPDATE_BYTES: usize = 128;
 
 /// A modification that owns all that its execution needs.
-struct Deriving {
+struct DerivedModification {
     processor: Arc<Processor>,
-    modifying: Modifying,
+    modification: Modification,
     request: OwnedRequest,
     partitions: Vec<(TableId, Token)>,
     form: MetadataForm,
@@ -58,7 +58,7 @@ struct Deriving {
 }
 
 /// Ends the reads of a modification when it is dropped.
-struct EndReads(Arc<Deriving>);
+struct EndReads(Arc<DerivedModification>);
 
 impl Drop for EndReads {
     fn drop(&mut self) {
@@ -76,11 +76,11 @@ enum Stage {
 }
 
 /// The increments of a modification of counters, which are made before any lock is taken.
-struct Increments(Arc<Deriving>);
+struct Increments(Arc<DerivedModification>);
 
 /// The part of the increments that is counted at a time.
-struct Counting {
-    deriving: Arc<Deriving>,
+struct CounterPart {
+    whole: Arc<DerivedModification>,
     increments: Mutation,
 }
 
@@ -109,7 +109,7 @@ impl Processor {
     /// Begins a modification that reads before it writes. `partitions` are those that it reads.
     pub(super) fn begin_derived(
         self: &Arc<Self>,
-        modifying: Modifying,
+        modification: Modification,
         partitions: Vec<(TableId, Token)>,
         (request, values): (&Request<'_>, &[Value<'_>]),
         columns: Columns<'_>,
@@ -121,9 +121,9 @@ impl Processor {
         let of_limit = || limit.duration().filter(|_| !may_block).map(|limit| Instant::now() + limit);
         // As in Cassandra, only the answer to a QUERY lacks its columns if the client asks for that.
         let skip = matches!(columns, Columns::Asked) && request.options.skip_metadata;
-        let deriving = Arc::new(Deriving {
+        let derived = Arc::new(DerivedModification {
             processor: Arc::clone(self),
-            modifying,
+            modification,
             request: OwnedRequest::new(request, values),
             partitions,
             form: MetadataForm { skip, changed_id: None },
@@ -131,9 +131,9 @@ impl Processor {
             is_over: AtomicBool::new(false),
         });
         let engine = Arc::clone(self.engine());
-        let reads = EndReads(Arc::clone(&deriving));
+        let reads = EndReads(Arc::clone(&derived));
         let future = async move {
-            let written = deriving.write(may_block).await;
+            let written = derived.write(may_block).await;
             drop(reads);
             written.map_err(|failure| match failure.into() {
                 // A read ended at the deadline.
@@ -149,7 +149,7 @@ impl Processor {
     }
 }
 
-impl Derive for Deriving {
+impl Derive for DerivedModification {
     type Answer = Response;
     type Error = Failure;
 
@@ -191,7 +191,7 @@ impl Derive for Increments {
     }
 }
 
-impl Derive for Counting {
+impl Derive for CounterPart {
     type Answer = ();
     type Error = Failure;
 
@@ -201,10 +201,10 @@ impl Derive for Counting {
     }
 
     fn derive(&self, turn: Turn<'_>) -> Result<Derived<()>, Failure> {
-        let Deriving { processor, request, .. } = &*self.deriving;
+        let DerivedModification { processor, request, .. } = &*self.whole;
         let schema = processor.engine().borrow_schema();
         let counted = request.with(Statement::Text(""), |request, _| {
-            let control = self.deriving.control(turn);
+            let control = self.whole.control(turn);
             let execution = Execution::new(processor, &schema, request.parts(), &[], None, control);
             modify::counted(Some(self.increments.clone()), &execution)
         });
@@ -216,7 +216,7 @@ impl Derive for Counting {
     }
 }
 
-impl Deriving {
+impl DerivedModification {
     /// Writes it, under as many locks as it may hold.
     async fn write(self: &Arc<Self>, may_block: bool) -> Result<Response, Failure> {
         if self.partitions.len() > PARTITIONS_LOCKED_MAX {
@@ -236,7 +236,6 @@ impl Deriving {
     }
 
     fn control<'c>(&'c self, turn: Turn<'c>) -> Control<'c> {
-        let turn = Turn { log_hold: None, ..turn };
         Control { turn, deadline: self.deadline, cancelled: Some(&self.is_over) }
     }
 
@@ -260,8 +259,8 @@ impl Deriving {
         };
         let execution =
             |values, keyspace| Execution::new(processor, &schema, request.parts(), values, keyspace, control);
-        let ((mutation, mut body), warnings) = match &self.modifying {
-            Modifying::Statement(statement) => {
+        let ((mutation, mut body), warnings) = match &self.modification {
+            Modification::Statement(statement) => {
                 let statement = current(statement).map_err(Failure::Query)?;
                 let mut execution = execution(values, statement.keyspace.as_deref());
                 let checked = processor.check_write_levels(&execution);
@@ -274,7 +273,7 @@ impl Deriving {
                 });
                 beside(derived, execution.take_warnings())?
             }
-            Modifying::Batch(kind, parts) => {
+            Modification::Batch(kind, parts) => {
                 let renew = |(statement, place): &(Arc<Prepared>, std::ops::Range<usize>)| {
                     Ok((current(statement)?, &values[place.clone()]))
                 };
@@ -300,13 +299,13 @@ impl Deriving {
     /// Whether it may be written in parts, because no atomicity was promised. Conditional modifications are written as
     /// a whole, and counters only under the locks.
     fn is_divisible(&self) -> bool {
-        match &self.modifying {
-            Modifying::Statement(statement) => match &statement.plan.work {
+        match &self.modification {
+            Modification::Statement(statement) => match &statement.plan.work {
                 Work::Derived(modification) => !modification.is_conditional() && !modification.is_counter(),
                 Work::Batch(batch) => !batch.is_conditional() && !batch.is_counter(),
                 _ => false,
             },
-            Modifying::Batch(_, parts) => {
+            Modification::Batch(_, parts) => {
                 let is_whole = |(statement, _): &(Arc<Prepared>, _)| {
                     super::batch::modification(statement).is_ok_and(|plan| plan.is_conditional() || plan.is_counter())
                 };
@@ -317,20 +316,20 @@ impl Deriving {
 
     /// Whether it is a modification of counters. Others may not be in a batch with them.
     fn is_counter(&self) -> bool {
-        match &self.modifying {
-            Modifying::Statement(statement) => match &statement.plan.work {
+        match &self.modification {
+            Modification::Statement(statement) => match &statement.plan.work {
                 Work::Derived(modification) => modification.is_counter(),
                 Work::Batch(batch) => batch.is_counter(),
                 _ => false,
             },
-            Modifying::Batch(_, parts) => parts
+            Modification::Batch(_, parts) => parts
                 .iter()
                 .any(|(statement, _)| super::batch::modification(statement).is_ok_and(|plan| plan.is_counter())),
         }
     }
 
-    /// Counts the increments of some partitions at a time, on a thread that may block ([`takes_a_thread`]). An error
-    /// leaves those counted that came before.
+    /// Counts the increments of some partitions at a time, on a thread that may block ([`needs_blocking_pool`]). An
+    /// error leaves those counted that came before.
     async fn count_in_parts(self: &Arc<Self>) -> Result<Response, Failure> {
         const MAY_BLOCK: bool = true;
         let engine = self.processor.engine();
@@ -340,8 +339,8 @@ impl Deriving {
         // The increments wait for locks and for the log, and they are larger than the keys in the request.
         let _memory = self.take_memory(&updates).map_err(Failure::Query)?;
         for part in updates.chunks(PARTITIONS_LOCKED_MAX) {
-            let counting = Counting { deriving: Arc::clone(self), increments: Mutation::new(part.to_vec()) };
-            engine.write_derived(&Arc::new(counting), MAY_BLOCK).await?;
+            let part = CounterPart { whole: Arc::clone(self), increments: Mutation::new(part.to_vec()) };
+            engine.write_derived(&Arc::new(part), MAY_BLOCK).await?;
         }
         Ok(answer)
     }
@@ -362,9 +361,9 @@ impl Deriving {
         let engine = self.processor.engine();
         let Derived { mutation, answer } = engine.derive_unlocked(self, may_block).await?;
         let Some(mutation) = mutation else { return Ok(answer) };
-        let kind = match &self.modifying {
-            Modifying::Batch(kind, _) => Some(*kind),
-            Modifying::Statement(statement) => match &statement.plan.work {
+        let kind = match &self.modification {
+            Modification::Batch(kind, _) => Some(*kind),
+            Modification::Statement(statement) => match &statement.plan.work {
                 Work::Batch(batch) => Some(batch.kind()),
                 _ => None,
             },

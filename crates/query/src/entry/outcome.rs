@@ -63,8 +63,7 @@ pub struct Pending {
     limit: TimeLimit,
 }
 
-// A `Pending` is boxed already.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a `Pending` is boxed already")]
 pub(super) enum PendingWork {
     Write(PendingWrite),
     Future(Pin<Box<dyn Future<Output = Result<Response, QueryError>> + Send>>),

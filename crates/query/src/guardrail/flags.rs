@@ -7,9 +7,8 @@ use model::TableOptions;
 use crate::QueryError;
 use crate::execution::Execution;
 
-/// Features that statements may use.
+/// Features that statements may use, under the names of their options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // The names are Cassandra's.
 pub struct Flags {
     pub user_timestamps_enabled: bool,
     pub alter_table_enabled: bool,

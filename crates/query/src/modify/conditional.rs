@@ -18,7 +18,7 @@ use super::applied::{answer, applied_cell, applied_spec};
 use super::check_alive;
 use super::conditions::{BoundCondition, Condition};
 use super::plan::Modification;
-use super::reading::{Found, newest_of, read_rows};
+use super::reading::{ReadPart, newest_of, read_rows};
 use super::target::Rows;
 use super::terms;
 use super::updates::Updates;
@@ -351,8 +351,8 @@ impl<'c> Conditions<'c> {
         read_rows(&self.table, &self.key, slices, execution, &mut |found| {
             current.newest_micros = current.newest_micros.max(newest_of(&found, table));
             match found {
-                Found::Deletion(_) => {}
-                Found::Statics(row) => {
+                ReadPart::Deletion(_) => {}
+                ReadPart::Statics(row) => {
                     let mut values = values_of(row, table, now);
                     for (value, column) in values.iter_mut().zip(&table.statics().columns) {
                         *value =
@@ -360,7 +360,7 @@ impl<'c> Conditions<'c> {
                     }
                     current.statics = values.iter().any(Option::is_some).then_some(values);
                 }
-                Found::Row(clustering, row) => {
+                ReadPart::Row(clustering, row) => {
                     let is_live = match self.reads_regulars {
                         true => row.is_live(table, now),
                         false => row.liveness().is_live(now),

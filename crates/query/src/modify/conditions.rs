@@ -34,7 +34,7 @@ pub(super) struct ColumnCondition {
     pub column: Arc<Column>,
     part: Part,
     operator: Operator,
-    wanted: Wanted,
+    wanted: ExpectedValue,
 }
 
 /// The part of a column that is compared.
@@ -51,7 +51,7 @@ enum Part {
 
 /// The values that it is compared with.
 #[derive(Debug)]
-enum Wanted {
+enum ExpectedValue {
     Term(Term),
     In(InTerms),
 }
@@ -166,7 +166,7 @@ fn prepare_wanted(
     condition: &ast::Condition,
     receiver: &ColumnSpec,
     preparing: &mut Preparing<'_>,
-) -> Result<Wanted, QueryError> {
+) -> Result<ExpectedValue, QueryError> {
     let (name, operator) = (&condition.column, condition.operator);
     let receiver = match (operator, &receiver.ty) {
         (Operator::ContainsKey, CqlType::Map { key, .. }) => {
@@ -189,8 +189,8 @@ fn prepare_wanted(
         _ => receiver.clone(),
     };
     match &condition.value {
-        ConditionValue::In(values) => InTerms::prepare(values, &receiver, preparing).map(Wanted::In),
-        ConditionValue::Term(term) => prepare_term(term, &receiver, preparing).map(Wanted::Term),
+        ConditionValue::In(values) => InTerms::prepare(values, &receiver, preparing).map(ExpectedValue::In),
+        ConditionValue::Term(term) => prepare_term(term, &receiver, preparing).map(ExpectedValue::Term),
     }
 }
 

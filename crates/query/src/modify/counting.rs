@@ -14,7 +14,7 @@ use model::{
 };
 
 use super::change::Change;
-use super::reading::{Found, read_rows};
+use super::reading::{ReadPart, read_rows};
 use crate::QueryError;
 use crate::execution::Execution;
 use crate::terms::Bound;
@@ -103,9 +103,9 @@ impl Totals {
         };
         read_rows(table, update.key(), slices, execution, &mut |found| {
             match found {
-                Found::Deletion(_) => {}
-                Found::Statics(row) => totals.statics = totals.of_row(row, table),
-                Found::Row(clustering, row) => totals.rows.push((clustering.to_vec(), totals.of_row(row, table))),
+                ReadPart::Deletion(_) => {}
+                ReadPart::Statics(row) => totals.statics = totals.of_row(row, table),
+                ReadPart::Row(clustering, row) => totals.rows.push((clustering.to_vec(), totals.of_row(row, table))),
             }
             true
         })?;

@@ -12,16 +12,16 @@ use crate::budget::{STEPS_PER_CHECK, steps_of_bytes};
 use crate::execution::Execution;
 
 /// A part of a partition that is read.
-pub(super) enum Found<'r> {
+pub(super) enum ReadPart<'r> {
     Deletion(DeletionTime),
     Statics(Row<'r>),
     Row(&'r [u8], Row<'r>),
 }
 
 /// The newest timestamp of this part, dead or alive.
-pub(super) fn newest_of(found: &Found<'_>, table: &Table) -> i64 {
-    let (Found::Statics(row) | Found::Row(_, row)) = found else {
-        let Found::Deletion(deletion) = found else { return i64::MIN };
+pub(super) fn newest_of(found: &ReadPart<'_>, table: &Table) -> i64 {
+    let (ReadPart::Statics(row) | ReadPart::Row(_, row)) = found else {
+        let ReadPart::Deletion(deletion) = found else { return i64::MIN };
         return deletion.marked_for_delete_at;
     };
     let of_row = row.liveness().timestamp.max(row.deletion().marked_for_delete_at);
@@ -40,7 +40,7 @@ pub(super) fn read_rows(
     key: &PartitionKey,
     slices: Slices,
     execution: &Execution<'_>,
-    take: &mut dyn FnMut(Found<'_>) -> bool,
+    take: &mut dyn FnMut(ReadPart<'_>) -> bool,
 ) -> Result<(), QueryError> {
     execution.work(1 + slices.as_slice().len() as u64)?;
     let range = ReadRange { keys: KeyRange::Single(key.clone()), slices, reversed: false };
@@ -50,8 +50,8 @@ pub(super) fn read_rows(
         return Ok(());
     }
     let head = cursor.partition();
-    take(Found::Deletion(head.deletion));
-    head.static_row.map(|row| take(Found::Statics(row)));
+    take(ReadPart::Deletion(head.deletion));
+    head.static_row.map(|row| take(ReadPart::Statics(row)));
     loop {
         match cursor.advance() {
             Err(ReadError::Paused) => {
@@ -63,12 +63,14 @@ pub(super) fn read_rows(
             Ok(true) => {}
         }
         let goes_on = match cursor.unfiltered() {
-            Unfiltered::Marker(marker) => take(Found::Deletion(marker.before)) && take(Found::Deletion(marker.after)),
+            Unfiltered::Marker(marker) => {
+                take(ReadPart::Deletion(marker.before)) && take(ReadPart::Deletion(marker.after))
+            }
             Unfiltered::Row(row) => {
                 let row_bytes = row.row.as_bytes().len();
                 execution.work(steps_of_bytes(row_bytes))?;
                 execution.charge(row_bytes)?;
-                take(Found::Row(row.clustering, row.row))
+                take(ReadPart::Row(row.clustering, row.row))
             }
         };
         if !goes_on {

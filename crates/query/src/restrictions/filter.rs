@@ -132,7 +132,7 @@ impl Expression {
             Comparison::Contains(value) => format!("{name} CONTAINS {}", element.to_cql_literal(value)),
             Comparison::ContainsKey(value) => format!("{name} CONTAINS KEY {}", key.to_cql_literal(value)),
             Comparison::Like(pattern) => {
-                let text = pattern.place.pattern(&String::from_utf8_lossy(&pattern.text));
+                let text = pattern.anchor.pattern(&String::from_utf8_lossy(&pattern.text));
                 format!("{name} LIKE {}", self.ty.to_cql_literal(text.as_bytes()))
             }
             Comparison::Entry(entry, value) => {

@@ -6,7 +6,7 @@ use types::CqlType;
 
 use super::clustering::{ClusteringKind, ClusteringRestriction, TupleBound};
 use super::column::{ColumnRestriction, Contains, Kind, TermBound};
-use super::like::{Pattern, Place};
+use super::like::{LikeAnchor, Pattern};
 use super::tuple::TupleTerm;
 use super::{NEEDS_FILTERING, Restrictions};
 use crate::QueryError;
@@ -36,7 +36,7 @@ enum IndexedValue {
 pub(crate) enum BoundValues {
     One(Vec<u8>),
     Between(Option<Vec<u8>>, Option<Vec<u8>>),
-    Term(Place, String),
+    Term(LikeAnchor, String),
 }
 
 impl BoundValues {
@@ -44,11 +44,11 @@ impl BoundValues {
         match self {
             BoundValues::One(value) => IndexedValues::One(value),
             BoundValues::Between(first, last) => IndexedValues::Between(first.as_deref(), last.as_deref()),
-            BoundValues::Term(place, term) => match place {
-                Place::Whole => IndexedValues::Term(term.as_bytes()),
-                Place::Start => IndexedValues::Beginning(term.as_bytes()),
-                Place::End => IndexedValues::Ending(term.as_bytes()),
-                Place::Anywhere => IndexedValues::Containing(term.as_bytes()),
+            BoundValues::Term(anchor, term) => match anchor {
+                LikeAnchor::Whole => IndexedValues::Term(term.as_bytes()),
+                LikeAnchor::Start => IndexedValues::Beginning(term.as_bytes()),
+                LikeAnchor::End => IndexedValues::Ending(term.as_bytes()),
+                LikeAnchor::Anywhere => IndexedValues::Containing(term.as_bytes()),
             },
         }
     }
@@ -111,7 +111,7 @@ impl IndexedRestriction {
             IndexedValue::Like(term, analysis) => {
                 let Some(pattern) = bytes(term.bind(execution)?) else { return Ok(None) };
                 let pattern = Pattern::read(&pattern, &self.index, *analysis)?;
-                pattern.longest().map(|term| BoundValues::Term(pattern.place, term.to_owned()))
+                pattern.longest().map(|term| BoundValues::Term(pattern.anchor, term.to_owned()))
             }
             IndexedValue::Between(start, end) => {
                 let start = start.as_ref().map(first).transpose()?;

@@ -6,9 +6,9 @@ use crate::QueryError;
 
 const WILDCARD: u8 = b'%';
 
-/// The place at which a text must contain the wanted one.
+/// The part of a text that must be the wanted one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum LikeAnchor {
     /// The text is the wanted one.
     Whole,
     /// `abc%`
@@ -19,24 +19,24 @@ pub(crate) enum Place {
     Anywhere,
 }
 
-impl Place {
+impl LikeAnchor {
     /// The relation's operator as Cassandra prints it.
     fn operator(self) -> &'static str {
         match self {
-            Place::Whole => "LIKE '<term>'",
-            Place::Start => "LIKE '<term>%'",
-            Place::End => "LIKE '%<term>'",
-            Place::Anywhere => "LIKE '%<term>%'",
+            LikeAnchor::Whole => "LIKE '<term>'",
+            LikeAnchor::Start => "LIKE '<term>%'",
+            LikeAnchor::End => "LIKE '%<term>'",
+            LikeAnchor::Anywhere => "LIKE '%<term>%'",
         }
     }
 
-    /// The pattern for this text at this place.
+    /// The pattern for this text.
     pub fn pattern(self, text: &str) -> String {
         match self {
-            Place::Whole => text.to_owned(),
-            Place::Start => format!("{text}%"),
-            Place::End => format!("%{text}"),
-            Place::Anywhere => format!("%{text}%"),
+            LikeAnchor::Whole => text.to_owned(),
+            LikeAnchor::Start => format!("{text}%"),
+            LikeAnchor::End => format!("%{text}"),
+            LikeAnchor::Anywhere => format!("%{text}%"),
         }
     }
 }
@@ -44,7 +44,7 @@ impl Place {
 /// A pattern in an execution.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
-    pub place: Place,
+    pub anchor: LikeAnchor,
     /// The wanted text as it was written.
     pub text: Vec<u8>,
     /// The wanted terms, as the index changes text.
@@ -58,22 +58,22 @@ impl Pattern {
         let empty = || QueryError::invalid("LIKE value can't be empty.");
         let starts_open = pattern.first() == Some(&WILDCARD);
         let ends_open = pattern.last() == Some(&WILDCARD);
-        let (place, text) = match (starts_open, ends_open) {
-            (true, true) => (Place::Anywhere, pattern.get(1..pattern.len().saturating_sub(1)).unwrap_or_default()),
-            (false, true) => (Place::Start, pattern.get(..pattern.len() - 1).unwrap_or_default()),
-            (true, false) => (Place::End, pattern.get(1..).unwrap_or_default()),
-            (false, false) => (Place::Whole, pattern),
+        let (anchor, text) = match (starts_open, ends_open) {
+            (true, true) => (LikeAnchor::Anywhere, pattern.get(1..pattern.len().saturating_sub(1)).unwrap_or_default()),
+            (false, true) => (LikeAnchor::Start, pattern.get(..pattern.len() - 1).unwrap_or_default()),
+            (true, false) => (LikeAnchor::End, pattern.get(1..).unwrap_or_default()),
+            (false, false) => (LikeAnchor::Whole, pattern),
         };
         if text.is_empty() {
             return Err(empty());
         }
-        let pattern = Pattern { place, text: text.to_vec(), terms: engine::terms(analysis, text), analysis };
-        match answers(index, analysis, place) {
+        let pattern = Pattern { anchor, text: text.to_vec(), terms: engine::terms(analysis, text), analysis };
+        match answers(index, analysis, anchor) {
             true => Ok(pattern),
             false => Err(QueryError::invalid(format!(
                 "{} {} {} is only supported on properly indexed columns",
                 index.column,
-                place.operator(),
+                anchor.operator(),
                 pattern.shown()
             ))),
         }
@@ -86,11 +86,11 @@ impl Pattern {
     /// Whether a value has all of the terms.
     pub fn matches(&self, value: &[u8]) -> bool {
         let found = engine::terms(self.analysis, value);
-        let is_wanted = |term: &str, wanted: &str| match self.place {
-            Place::Whole => term == wanted,
-            Place::Start => term.starts_with(wanted),
-            Place::End => term.ends_with(wanted),
-            Place::Anywhere => term.contains(wanted),
+        let is_wanted = |term: &str, wanted: &str| match self.anchor {
+            LikeAnchor::Whole => term == wanted,
+            LikeAnchor::Start => term.starts_with(wanted),
+            LikeAnchor::End => term.ends_with(wanted),
+            LikeAnchor::Anywhere => term.contains(wanted),
         };
         !self.terms.is_empty() && self.terms.iter().all(|wanted| found.iter().any(|term| is_wanted(term, wanted)))
     }
@@ -101,13 +101,13 @@ impl Pattern {
     }
 }
 
-/// Whether a SASI index answers a LIKE for a text at this place.
-fn answers(index: &Index, analysis: Analysis, place: Place) -> bool {
-    match (index.sasi_options().mode(), place) {
-        (_, Place::Whole) => true,
+/// Whether a SASI index answers a LIKE for a text.
+fn answers(index: &Index, analysis: Analysis, anchor: LikeAnchor) -> bool {
+    match (index.sasi_options().mode(), anchor) {
+        (_, LikeAnchor::Whole) => true,
         // Words are found by what they contain, and not by what they begin with.
-        (Some(SasiMode::Contains), Place::Start) => !analysis.divides(),
+        (Some(SasiMode::Contains), LikeAnchor::Start) => !analysis.divides(),
         (Some(SasiMode::Contains), _) => true,
-        (_, place) => place == Place::Start,
+        (_, anchor) => anchor == LikeAnchor::Start,
     }
 }

@@ -1,13 +1,13 @@
 //! Reading the rows that a secondary index gives.
 //!
-//! The index gives places of rows in reading order. Some rows of a partition are read at a time, merged from all
-//! sources, and the filter checks their values again: so an entry of a row that was changed, deleted or expired
-//! meanwhile gives nothing, and limits, pages and groups are those of any other read.
+//! The index gives keys of rows in reading order. Some rows of a partition are read at a time, merged from all sources,
+//! and the filter checks their values again: so an entry of a row that was changed, deleted or expired meanwhile gives
+//! nothing, and limits, pages and groups are those of any other read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engine::{IndexCandidates, IndexPlace, PartitionHint};
+use engine::{IndexCandidates, PartitionHint, RowKey};
 use model::{IndexClass, KeyRange, PartitionKey, ReadRange, Slice, Slices, TableForm};
 
 use super::execute::Segment;
@@ -22,28 +22,28 @@ const ROWS_GROWTH: usize = 4;
 /// An index with no more candidates is used without examining others.
 const FEW_CANDIDATES: usize = 64;
 
-/// The numbers of places that are read ahead at first, and later, so that the memory of their partitions is prefetched.
+/// The numbers of keys that are read ahead at first, and later, so that the memory of their partitions is prefetched.
 const AHEAD: usize = 8;
 const AHEAD_MAX: usize = 32;
 
-/// The places that an index gives, by partition.
-pub(super) struct Places {
+/// The rows that an index gives, by partition.
+pub(super) struct CandidateRows {
     index: Arc<str>,
     candidates: IndexCandidates,
-    next: Option<IndexPlace>,
-    /// The places that follow.
-    ahead: VecDeque<IndexPlace>,
+    next: Option<RowKey>,
+    /// The rows that follow.
+    ahead: VecDeque<RowKey>,
     /// How many are read ahead next; 0 if reading ahead does not pay.
     ahead_count: usize,
     /// The most rows of a partition that are read next.
     rows_max: usize,
     /// A buffer for the rows of a partition.
     rows: Vec<Vec<u8>>,
-    /// The number of places that the index has given.
+    /// The number of rows that the index has given.
     count: u64,
 }
 
-/// Some places of one partition.
+/// Some rows of one partition.
 struct InPartition {
     partition: PartitionKey,
     /// A hint of where an SSTable has the partition.
@@ -52,8 +52,8 @@ struct InPartition {
     rows: Option<Vec<Vec<u8>>>,
 }
 
-impl Places {
-    /// How many places are known: all of them if there are few.
+impl CandidateRows {
+    /// How many rows are known: all of them if there are few.
     pub fn known_count(&self) -> usize {
         self.ahead.len() + self.candidates.known_count()
     }
@@ -64,7 +64,7 @@ impl Places {
         }
         self.next = match self.ahead.pop_front() {
             Some(next) => Some(next),
-            None => self.candidates.next_place(|steps| page.work(steps))?,
+            None => self.candidates.next_key(|steps| page.work(steps))?,
         };
         self.count += u64::from(self.next.is_some());
         Ok(())
@@ -73,21 +73,21 @@ impl Places {
     fn read_ahead(&mut self, page: &Page<'_>) -> Result<(), QueryError> {
         let count = self.ahead_count.min(page.rows_wanted());
         while self.ahead.len() < count
-            && let Some(place) = self.candidates.next_place(|steps| page.work(steps))?
+            && let Some(row) = self.candidates.next_key(|steps| page.work(steps))?
         {
-            self.ahead.push_back(place);
+            self.ahead.push_back(row);
         }
         self.ahead_count = AHEAD_MAX.min(2 * self.ahead_count);
-        let mut partitions: Vec<&PartitionKey> = self.ahead.iter().map(|place| &place.partition).collect();
+        let mut partitions: Vec<&PartitionKey> = self.ahead.iter().map(|row| &row.partition).collect();
         partitions.dedup();
         if partitions.len() > 1 {
-            let hints: Vec<PartitionHint> = self.ahead.iter().filter_map(|place| place.hint).collect();
-            page.prefetch_places(&partitions, &hints);
+            let hints: Vec<PartitionHint> = self.ahead.iter().filter_map(|row| row.hint).collect();
+            page.prefetch_hinted(&partitions, &hints);
         }
         Ok(())
     }
 
-    /// The next places, all of one partition; `None` at the end.
+    /// The next rows, all of one partition; `None` at the end.
     fn take(&mut self, page: &Page<'_>, slices: &Slices) -> Result<Option<InPartition>, QueryError> {
         let Some(first) = &self.next else { return Ok(None) };
         let comparator = page.plan().table.comparator();
@@ -95,10 +95,10 @@ impl Places {
         let mut rows = std::mem::take(&mut self.rows);
         let rows_max = self.rows_max;
         self.rows_max = ROWS_MAX.min(rows_max.saturating_mul(ROWS_GROWTH));
-        while let Some(place) = self.next.take_if(|place| place.partition == partition && rows.len() < rows_max) {
+        while let Some(row) = self.next.take_if(|row| row.partition == partition && rows.len() < rows_max) {
             page.work(1)?;
             self.advance(page)?;
-            match place.clustering {
+            match row.clustering {
                 Some(clustering) if slices.contains(&clustering, comparator) => rows.push(clustering),
                 Some(_) => {}
                 None => return Ok(Some(InPartition { partition, hint, rows: None })),
@@ -110,7 +110,7 @@ impl Places {
     }
 
     fn is_at(&self, partition: &PartitionKey) -> bool {
-        self.next.as_ref().is_some_and(|place| place.partition == *partition)
+        self.next.as_ref().is_some_and(|row| row.partition == *partition)
     }
 
     /// Skips the rest of a partition.
@@ -124,10 +124,10 @@ impl Places {
 }
 
 impl Page<'_> {
-    /// The places within a segment that an index gives. Of several indexes, the one with about the fewest places is
-    /// used, and the places that the others do not give are left out. The segment is then the page's range. `None` if
-    /// all rows of the segment are to be read.
-    pub(super) fn search(&mut self, segment: &Segment) -> Result<Option<Places>, QueryError> {
+    /// The rows within a segment that an index gives. Of several indexes, the one with about the fewest rows is used,
+    /// and the rows that the others do not give are left out. The segment is then the page's range. `None` if all rows
+    /// of the segment are to be read.
+    pub(super) fn search(&mut self, segment: &Segment) -> Result<Option<CandidateRows>, QueryError> {
         let plan = self.plan();
         let [_, ..] = plan.restrictions.indexed() else { return Ok(None) };
         let is_static_compact = plan.table.form() == TableForm::StaticCompact;
@@ -159,7 +159,7 @@ impl Page<'_> {
         let Some((index, mut candidates)) = found.next() else { return Ok(None) };
         let is_many = candidates.known_count() > FEW_CANDIDATES;
         found.filter(|_| is_many).for_each(|(_, other)| candidates.retain_those_of(other));
-        let mut places = Places {
+        let mut rows = CandidateRows {
             ahead_count: if self.reads_ahead(&candidates) { AHEAD } else { 0 },
             rows_max: self.first_rows_max(),
             index,
@@ -173,10 +173,10 @@ impl Page<'_> {
         if let KeyRange::Range { .. } = segment.keys {
             plan.check_index_files(file_count, &self.scan(), self.execution())?;
         }
-        let (table, name) = (&plan.table, &places.index);
+        let (table, name) = (&plan.table, &rows.index);
         self.execution().note(|| format!("Executing read on {}.{} using index {name}", table.keyspace, table.name));
-        places.advance(self)?;
-        Ok(Some(places))
+        rows.advance(self)?;
+        Ok(Some(rows))
     }
 
     /// Whether it pays to prefetch the memory of several partitions together.
@@ -236,13 +236,17 @@ impl Page<'_> {
         self.read_range(ReadRange { keys: KeyRange::Single(partition.clone()), slices, reversed: false }, is_resumed)
     }
 
-    /// Reads the rows at these places, which [`search`](Self::search) gave for the segment. Returns false if the page
-    /// is full or the limit is reached.
-    pub(super) fn read_places(&mut self, segment: Segment, mut places: Places) -> Result<bool, QueryError> {
+    /// Reads these rows, which [`search`](Self::search) gave for the segment. Returns false if the page is full or the
+    /// limit is reached.
+    pub(super) fn read_candidates(
+        &mut self,
+        segment: Segment,
+        mut candidates: CandidateRows,
+    ) -> Result<bool, QueryError> {
         let Segment { keys, slices, mut is_resumed } = segment;
         let mut goes_on = true;
         let single = self.may_read_single_rows();
-        while let Some(InPartition { partition, hint, rows }) = places.take(self, &slices)? {
+        while let Some(InPartition { partition, hint, rows }) = candidates.take(self, &slices)? {
             let is_whole = rows.is_none();
             if rows.as_ref().is_none_or(|rows| !rows.is_empty()) {
                 let flow = match rows.as_deref() {
@@ -261,15 +265,15 @@ impl Page<'_> {
                 is_resumed = true;
             }
             if is_whole || (is_resumed && self.is_partition_done()) {
-                places.leave(&partition, self)?;
+                candidates.leave(&partition, self)?;
             }
-            is_resumed &= places.is_at(&partition);
+            is_resumed &= candidates.is_at(&partition);
             if let Some(mut rows) = rows {
                 rows.clear();
-                places.rows = rows;
+                candidates.rows = rows;
             }
         }
-        let Places { index, count, .. } = &places;
+        let CandidateRows { index, count, .. } = &candidates;
         self.execution().note(|| format!("Index {index} gave {count} candidates"));
         self.count_candidates(*count);
         self.set_range(ReadRange { keys, slices, reversed: false });

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use engine::{NearestCandidates, NearestStep};
 use model::{KeyRange, ReadRange, Slice, Slices, TableForm};
 
-use super::by_index::Places;
+use super::by_index::CandidateRows;
 use super::execute::Segment;
 use super::read::Page;
 use crate::QueryError;
@@ -18,29 +18,32 @@ use crate::QueryError;
 const FEW_CANDIDATES: usize = 500;
 
 impl Page<'_> {
-    /// Reads the rows of a segment of which the most similar are kept. `places` are those that another index gives.
+    /// Reads the rows of a segment of which the most similar are kept. `others` are those that another index gives.
     /// Returns true, because the limit is reached at the end only.
-    pub(super) fn read_by_similarity(&mut self, segment: Segment, places: Option<Places>) -> Result<bool, QueryError> {
-        match (self.search_nearest(&segment, places.as_ref())?, places) {
+    pub(super) fn read_by_similarity(
+        &mut self,
+        segment: Segment,
+        others: Option<CandidateRows>,
+    ) -> Result<bool, QueryError> {
+        match (self.search_nearest(&segment, others.as_ref())?, others) {
             (Some(candidates), _) => self.read_nearest(segment, candidates).map(|()| true),
-            (None, Some(places)) => self.read_places(segment, places),
+            (None, Some(others)) => self.read_candidates(segment, others),
             (None, None) => self.read_all(segment),
         }
     }
 
-    /// A search by similarity in a segment. `None` if it is better to read and sort the segment's rows, or those at the
-    /// places that another index gives: for one partition, because graphs are not divided by partitions, and for few
-    /// places.
+    /// A search by similarity in a segment. `None` if it is better to read and sort the segment's rows, or those that
+    /// another index gives: for one partition, because graphs are not divided by partitions, and for few rows.
     fn search_nearest(
         &self,
         segment: &Segment,
-        places: Option<&Places>,
+        others: Option<&CandidateRows>,
     ) -> Result<Option<NearestCandidates>, QueryError> {
         let (plan, execution) = (self.plan(), self.execution());
         let (Some(order), Some(rows)) = (&plan.nearest, self.nearest()) else { return Ok(None) };
         let is_one_partition = matches!(segment.keys, KeyRange::Single(_));
         let has_no_rows = segment.slices.as_slice().is_empty() && plan.table.form() != TableForm::StaticCompact;
-        if is_one_partition || has_no_rows || places.is_some_and(|places| places.known_count() <= FEW_CANDIDATES) {
+        if is_one_partition || has_no_rows || others.is_some_and(|others| others.known_count() <= FEW_CANDIDATES) {
             return Ok(None);
         }
         execution.need_processor()?;
@@ -63,15 +66,15 @@ impl Page<'_> {
             match candidates.step()? {
                 NearestStep::End => break,
                 NearestStep::Nothing(steps) => self.work(steps)?,
-                NearestStep::Place(_, score) if self.nearest().is_none_or(|rows| rows.is_settled(score)) => break,
-                NearestStep::Place(place, _) => {
+                NearestStep::Row(_, score) if self.nearest().is_none_or(|rows| rows.is_settled(score)) => break,
+                NearestStep::Row(row, _) => {
                     count += 1;
-                    let key = (place.partition.bytes().to_vec(), place.clustering.clone());
+                    let key = (row.partition.bytes().to_vec(), row.clustering.clone());
                     let key_bytes = size_of_val(&key) + key.0.len() + key.1.as_ref().map_or(0, Vec::len);
                     if seen.insert(key) {
                         self.execution().charge(key_bytes)?;
                         held_bytes += key_bytes;
-                        self.read_place(place, &slices)?;
+                        self.read_candidate(row, &slices)?;
                     }
                 }
             }
@@ -84,18 +87,18 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Reads the row at a place, or the rows of its partition.
-    fn read_place(&mut self, place: engine::IndexPlace, slices: &Slices) -> Result<(), QueryError> {
+    /// Reads a row, or the rows of its partition.
+    fn read_candidate(&mut self, row: engine::RowKey, slices: &Slices) -> Result<(), QueryError> {
         let comparator = self.plan().table.comparator();
-        let slices = match place.clustering {
+        let slices = match row.clustering {
             Some(clustering) if !slices.contains(&clustering, comparator) => return self.work(1),
             Some(clustering) if self.may_read_single_rows() => {
-                return self.read_row((place.partition, place.hint), &clustering, false).map(drop);
+                return self.read_row((row.partition, row.hint), &clustering, false).map(drop);
             }
             Some(clustering) => Slices::new(vec![Slice::prefix(&clustering)], comparator),
             None => slices.clone(),
         };
-        let range = ReadRange { keys: KeyRange::Single(place.partition), slices, reversed: false };
+        let range = ReadRange { keys: KeyRange::Single(row.partition), slices, reversed: false };
         self.read_range(range, false).map(drop)
     }
 }

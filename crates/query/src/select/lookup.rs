@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
-use engine::{Edge, PartitionSlice, RowPlace, Rows, Target, Turn};
+use engine::{Edge, PartitionSlice, RowLocation, RowSelection, Rows, Turn};
 use model::{
     BoxCursor, Clusterings, RowRef, Table, TableForm, Unfiltered, UnfilteredCursor, ValuePlaces, push_component,
 };
@@ -227,7 +227,7 @@ impl SelectPlan {
         // The thread may serve connections; a read that has to wait is left to the general path.
         let turn = Turn::NON_BLOCKING;
         let rows = if *is_row {
-            let row = Target::Row(RowPlace { token, key, clustering: start }, None);
+            let row = RowSelection::Row(RowLocation { token, key, clustering: start }, None);
             engine.rows(execution.schema, &self.table, &row, now_seconds, turn, &mut |row| answer.take(row, leading))
         } else {
             end.extend_from_slice(start);
@@ -235,7 +235,7 @@ impl SelectPlan {
             if table.comparator().compare_positions(start, weights.0, end, weights.1).is_ge() {
                 return None;
             }
-            let slice = Target::Slice(PartitionSlice {
+            let slice = RowSelection::Slice(PartitionSlice {
                 token,
                 key,
                 start: Edge { prefix: start, weight: weights.0 },

@@ -173,7 +173,7 @@ pub(super) struct NearestRows<'n> {
     limit: usize,
     /// A buffer for the vector of a row.
     vector: Vec<f32>,
-    kept: BinaryHeap<Kept>,
+    kept: BinaryHeap<RankedRow>,
     /// How many rows were kept at some time.
     taken: u64,
     /// The bytes of the kept rows' cells.
@@ -181,32 +181,32 @@ pub(super) struct NearestRows<'n> {
 }
 
 /// A row of the answer. The greatest one is left out first.
-struct Kept {
+struct RankedRow {
     score: f32,
     /// The number of rows that were kept before.
     taken: u64,
     cells: Vec<u8>,
 }
 
-impl Ord for Kept {
+impl Ord for RankedRow {
     fn cmp(&self, other: &Self) -> cmp::Ordering {
         other.score.total_cmp(&self.score).then(self.taken.cmp(&other.taken))
     }
 }
 
-impl PartialOrd for Kept {
+impl PartialOrd for RankedRow {
     fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Kept {
+impl PartialEq for RankedRow {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Kept {}
+impl Eq for RankedRow {}
 
 impl NearestRows<'_> {
     /// How similar the row's vector is, if the row belongs to the best so far.
@@ -219,7 +219,7 @@ impl NearestRows<'_> {
             return None;
         }
         let score = similarity.score(&self.vector, &self.wanted);
-        let is_better = |worst: &Kept| score.total_cmp(&worst.score).is_gt();
+        let is_better = |worst: &RankedRow| score.total_cmp(&worst.score).is_gt();
         (!self.is_full() || self.kept.peek().is_some_and(is_better)).then_some(score)
     }
 
@@ -229,7 +229,7 @@ impl NearestRows<'_> {
 
     /// Whether the answer has all its rows, and no row with a lower score than this would replace one of them.
     pub fn is_settled(&self, score: f32) -> bool {
-        let is_worse = |worst: &Kept| score < worst.score - INEXACTNESS * (1.0 + worst.score.abs());
+        let is_worse = |worst: &RankedRow| score < worst.score - INEXACTNESS * (1.0 + worst.score.abs());
         self.is_full() && self.kept.peek().is_none_or(is_worse)
     }
 
@@ -245,15 +245,15 @@ impl NearestRows<'_> {
 
     /// Keeps a row with this score, and leaves out the one with the least if there are too many.
     pub fn keep(&mut self, score: f32, cells: Vec<u8>, execution: &Execution<'_>) -> Result<(), QueryError> {
-        execution.charge(size_of::<Kept>() + cells.len())?;
+        execution.charge(size_of::<RankedRow>() + cells.len())?;
         self.bytes += cells.len();
-        self.kept.push(Kept { score, taken: self.taken, cells });
+        self.kept.push(RankedRow { score, taken: self.taken, cells });
         self.taken += 1;
         if self.kept.len() > self.limit
-            && let Some(Kept { cells, .. }) = self.kept.pop()
+            && let Some(RankedRow { cells, .. }) = self.kept.pop()
         {
             self.bytes -= cells.len();
-            execution.release(size_of::<Kept>() + cells.len());
+            execution.release(size_of::<RankedRow>() + cells.len());
         }
         Ok(())
     }

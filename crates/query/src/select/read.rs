@@ -1,4 +1,9 @@
 //! Reading rows and building a page of them.
+//!
+//! A [`Page`] owns the cells of a page, its limits, its groups and the state from which the next page continues. It
+//! takes each live row that the filter accepts once, in the order of the read, and ends at a limit, at the page's size
+//! or where the request's time or memory ends. It does not know how segments are found (`execute.rs`), how an index
+//! gives rows (`by_index.rs`), or how the answer is sent.
 
 mod one_row;
 
@@ -163,7 +168,7 @@ fn sort_values(plan: &SelectPlan, view: &RowView<'_>) -> Vec<Option<Vec<u8>>> {
 
 /// A live row of a partition, or only the partition's static row.
 #[derive(Clone, Copy)]
-struct Found<'a> {
+struct RowInput<'a> {
     partition: &'a PartitionKey,
     key: &'a [&'a [u8]],
     statics: &'a [Option<ColumnData<'a>>],
@@ -225,7 +230,7 @@ impl<'p> Page<'p> {
     }
 
     /// As [`prefetch`](Self::prefetch), with the places where SSTables probably have partitions.
-    pub(super) fn prefetch_places(&self, keys: &[&PartitionKey], hints: &[PartitionHint]) {
+    pub(super) fn prefetch_hinted(&self, keys: &[&PartitionKey], hints: &[PartitionHint]) {
         self.execution.processor.engine().prefetch_hinted(&self.plan.table, keys, hints);
     }
 
@@ -234,10 +239,10 @@ impl<'p> Page<'p> {
         self.execution.work(1 + segment.slices.as_slice().len() as u64)?;
         self.sizes.begin_read();
         (self.live_before, self.tombstones) = (self.live_rows, 0);
-        let places = self.search(&segment)?;
-        let goes_on = match places {
-            _ if self.nearest.is_some() => self.read_by_similarity(segment, places)?,
-            Some(places) => self.read_places(segment, places)?,
+        let candidates = self.search(&segment)?;
+        let goes_on = match candidates {
+            _ if self.nearest.is_some() => self.read_by_similarity(segment, candidates)?,
+            Some(candidates) => self.read_candidates(segment, candidates)?,
             None => {
                 if let KeyRange::Range { .. } = segment.keys {
                     self.execution.need_processor()?;
@@ -404,7 +409,7 @@ impl<'p> Page<'p> {
         // A table with COMPACT STORAGE and no clustering columns shows the static row, and none of its rows are read.
         let shows_statics = || table.form() == TableForm::StaticCompact;
         if self.range.slices.as_slice().is_empty() && !is_resumed && !shows_statics() {
-            let found = Found { partition, key: &key, statics: &statics, clustering: &[], row: None };
+            let found = RowInput { partition, key: &key, statics: &statics, clustering: &[], row: None };
             let is_live = static_row.is_some_and(|row| row.is_live(table, now));
             return Ok(if is_live && self.is_kept(&found) {
                 self.count_statics_of_no_row(partition)
@@ -429,7 +434,7 @@ impl<'p> Page<'p> {
                 continue;
             }
             let found =
-                Found { partition, key: &key, statics: &statics, clustering: row.clustering, row: Some(row.row) };
+                RowInput { partition, key: &key, statics: &statics, clustering: row.clustering, row: Some(row.row) };
             self.live_rows += 1;
             let (kept, flow) = self.take(&found)?;
             any |= kept;
@@ -442,7 +447,7 @@ impl<'p> Page<'p> {
         let static_only = !any && !is_resumed && self.plan.restrictions.returns_static_only_partitions();
         if static_only && static_row.is_some_and(|row| row.is_live(table, now)) {
             self.live_rows += 1;
-            let found = Found { partition, key: &key, statics: &statics, clustering: &[], row: None };
+            let found = RowInput { partition, key: &key, statics: &statics, clustering: &[], row: None };
             if self.take(&found)?.1 == Flow::Stop {
                 return Ok(Flow::Stop);
             }
@@ -467,7 +472,7 @@ impl<'p> Page<'p> {
     }
 
     /// Whether the filter accepts a partition's static row.
-    fn is_kept(&self, found: &Found<'_>) -> bool {
+    fn is_kept(&self, found: &RowInput<'_>) -> bool {
         let mut regulars = Vec::new();
         spread(&self.plan.table, false, None, &mut regulars);
         let (key, statics, now_seconds) = (found.key, found.statics, self.execution.now_seconds);
@@ -495,7 +500,7 @@ impl<'p> Page<'p> {
     }
 
     /// Adds a row to the page, unless the filter rejects it. Returns whether it was kept, and how to continue.
-    fn take(&mut self, found: &Found<'_>) -> Result<(bool, Flow), QueryError> {
+    fn take(&mut self, found: &RowInput<'_>) -> Result<(bool, Flow), QueryError> {
         let mut clustering = recycle_values(std::mem::take(&mut self.scratch.clustering));
         clustering.extend(Clusterings(found.clustering));
         let position = Position { key: found.key, clustering: &clustering, statics: found.statics };
@@ -513,7 +518,7 @@ impl<'p> Page<'p> {
         Ok(taken)
     }
 
-    fn take_view(&mut self, found: &Found<'_>, position: &Position<'_>) -> Result<(bool, Flow), QueryError> {
+    fn take_view(&mut self, found: &RowInput<'_>, position: &Position<'_>) -> Result<(bool, Flow), QueryError> {
         let mut regulars = recycle_data(std::mem::take(&mut self.scratch.regulars));
         spread_first(self.viewed_regulars(), &self.plan.table, found.row, &mut regulars);
         let view = RowView {
@@ -560,7 +565,7 @@ impl<'p> Page<'p> {
     }
 
     /// Counts a row of the result against the limits.
-    fn count_row(&mut self, found: &Found<'_>) -> Result<Flow, QueryError> {
+    fn count_row(&mut self, found: &RowInput<'_>) -> Result<Flow, QueryError> {
         let plan = self.plan;
         self.row_count += 1;
         self.sizes.check_answer(self.cells.len(), self.row_count)?;
@@ -592,7 +597,7 @@ impl<'p> Page<'p> {
         });
     }
 
-    fn take_into_group(&mut self, found: &Found<'_>, view: &RowView<'_>) -> Result<Flow, QueryError> {
+    fn take_into_group(&mut self, found: &RowInput<'_>, view: &RowView<'_>) -> Result<Flow, QueryError> {
         let mut key = std::mem::take(&mut self.scratch.key);
         if let Some(grouping) = &self.plan.grouping {
             grouping.key(found.clustering, view, self.execution, &mut key)?;
@@ -670,7 +675,7 @@ impl<'p> Page<'p> {
         self.sizes.check_answer(self.sorted_bytes, self.sorted.len())
     }
 
-    fn take_to_sort(&mut self, found: &Found<'_>, view: &RowView<'_>) -> Result<Flow, QueryError> {
+    fn take_to_sort(&mut self, found: &RowInput<'_>, view: &RowView<'_>) -> Result<Flow, QueryError> {
         let mut cells = Vec::new();
         let parts = RowParts::default();
         let input = Input::Row { row: view, parts: &parts, execution: self.execution };
@@ -682,7 +687,7 @@ impl<'p> Page<'p> {
     }
 
     /// Keeps a row if its vector is one of the most similar so far.
-    fn take_by_similarity(&mut self, found: &Found<'_>, view: &RowView<'_>) -> Result<Flow, QueryError> {
+    fn take_by_similarity(&mut self, found: &RowInput<'_>, view: &RowView<'_>) -> Result<Flow, QueryError> {
         let Some(nearest) = &mut self.nearest else { return Ok(Flow::Next) };
         if let Some(score) = nearest.score(view) {
             let mut cells = Vec::new();

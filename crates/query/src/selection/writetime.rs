@@ -26,7 +26,7 @@ pub(crate) enum Part {
 }
 
 /// The selected part, with the values of one execution.
-enum Asked {
+enum BoundPart {
     Whole,
     Nothing,
     /// The path of a field's cell.
@@ -35,14 +35,14 @@ enum Asked {
     Slice(Option<Vec<u8>>, Option<Vec<u8>>),
 }
 
-impl Asked {
+impl BoundPart {
     /// The first and the last selected path, if not all paths are selected.
     fn bounds(&self) -> Option<[Option<&[u8]>; 2]> {
         match self {
-            Asked::Whole | Asked::Nothing => None,
-            Asked::Field(place) => Some([Some(place), Some(place)]),
-            Asked::Element(wanted) => Some([Some(wanted), Some(wanted)]),
-            Asked::Slice(from, to) => Some([from.as_deref(), to.as_deref()]),
+            BoundPart::Whole | BoundPart::Nothing => None,
+            BoundPart::Field(place) => Some([Some(place), Some(place)]),
+            BoundPart::Element(wanted) => Some([Some(wanted), Some(wanted)]),
+            BoundPart::Slice(from, to) => Some([from.as_deref(), to.as_deref()]),
         }
     }
 }
@@ -77,18 +77,18 @@ impl WritetimeSelector {
         let now = row.now_seconds;
         match row.data(self.source)? {
             ColumnData::Simple(cell) => {
-                let is_asked = || self.is_in(cell.value, &self.asked(execution), parts);
+                let is_asked = || self.is_in(cell.value, &self.bind_part(execution), parts);
                 self.time_of(&cell, now).filter(|_| cell.is_live(now) && is_asked())
             }
             ColumnData::Complex(cells) => {
-                let asked = self.asked(execution);
-                let read_once = match asked.bounds() {
+                let selected = self.bind_part(execution);
+                let read_once = match selected.bounds() {
                     Some(_) => parts.of_cells(self.source, &self.column_type, cells, now),
                     None => None,
                 };
-                let live: Vec<Cell<'_>> = match (read_once, asked.bounds()) {
+                let live: Vec<Cell<'_>> = match (read_once, selected.bounds()) {
                     (Some(read), Some([from, to])) => read.between(from, to).collect(),
-                    _ => cells.filter(|cell| cell.is_live(now) && self.covers(cell.path, &asked)).collect(),
+                    _ => cells.filter(|cell| cell.is_live(now) && self.covers(cell.path, &selected)).collect(),
                 };
                 if live.is_empty() {
                     return None;
@@ -123,7 +123,7 @@ impl WritetimeSelector {
 
     /// The selected elements in this execution. A bound that no element can have selects nothing. Null and unset bounds
     /// of a slice are open.
-    fn asked(&self, execution: &Execution<'_>) -> Asked {
+    fn bind_part(&self, execution: &Execution<'_>) -> BoundPart {
         let bytes = |term: &Term| {
             term.bind(execution).ok().and_then(|value| match value {
                 Bound::Bytes(bytes) => Some(bytes.into_owned()),
@@ -131,50 +131,50 @@ impl WritetimeSelector {
             })
         };
         match &self.part {
-            Part::Whole => Asked::Whole,
-            Part::Field(place) => Asked::Field((*place as u16).to_be_bytes()),
-            Part::Element(term) => bytes(term).map_or(Asked::Nothing, Asked::Element),
-            Part::Slice(from, to) => Asked::Slice(from.as_ref().and_then(bytes), to.as_ref().and_then(bytes)),
+            Part::Whole => BoundPart::Whole,
+            Part::Field(place) => BoundPart::Field((*place as u16).to_be_bytes()),
+            Part::Element(term) => bytes(term).map_or(BoundPart::Nothing, BoundPart::Element),
+            Part::Slice(from, to) => BoundPart::Slice(from.as_ref().and_then(bytes), to.as_ref().and_then(bytes)),
         }
     }
 
     /// Whether a frozen collection has an element in the selected part.
-    fn is_in(&self, value: &[u8], asked: &Asked, parts: &RowParts) -> bool {
+    fn is_in(&self, value: &[u8], selected: &BoundPart, parts: &RowParts) -> bool {
         if let Part::Whole = self.part {
             return true;
         }
         let known = parts.of_value(self.source, &self.column_type, || Ok::<_, Infallible>(Some(value.to_vec())));
         if let Ok(Some(known)) = known {
-            return match asked {
-                Asked::Whole => true,
-                Asked::Nothing => false,
-                Asked::Field(place) => known.at(u16::from_be_bytes(*place).into()).is_some(),
-                Asked::Element(wanted) => known.element(wanted).is_some(),
-                Asked::Slice(from, to) => known.has_between(from.as_deref(), to.as_deref()),
+            return match selected {
+                BoundPart::Whole => true,
+                BoundPart::Nothing => false,
+                BoundPart::Field(place) => known.at(u16::from_be_bytes(*place).into()).is_some(),
+                BoundPart::Element(wanted) => known.element(wanted).is_some(),
+                BoundPart::Slice(from, to) => known.has_between(from.as_deref(), to.as_deref()),
             };
         }
         match (&self.column_type, &self.part) {
             (_, Part::Field(place)) => matches!(collection::fields(value).nth(*place), Some(Ok(Some(_)))),
             (CqlType::Map { .. }, _) => collection::entries(value)
-                .is_ok_and(|entries| entries.entries().flatten().any(|(key, _)| self.covers(key, asked))),
+                .is_ok_and(|entries| entries.entries().flatten().any(|(key, _)| self.covers(key, selected))),
             (_, _) => collection::elements(value)
-                .is_ok_and(|elements| elements.flatten().flatten().any(|element| self.covers(element, asked))),
+                .is_ok_and(|elements| elements.flatten().flatten().any(|element| self.covers(element, selected))),
         }
     }
 
     /// Whether the cell of this path, or the element of a frozen collection with this key, is selected.
-    fn covers(&self, path: &[u8], asked: &Asked) -> bool {
+    fn covers(&self, path: &[u8], selected: &BoundPart) -> bool {
         let key_type = match &self.column_type {
             CqlType::Map { key, .. } => key,
             CqlType::Set { element, .. } => element,
             _ => &CqlType::Blob,
         };
-        match asked {
-            Asked::Whole => true,
-            Asked::Nothing => false,
-            Asked::Field(place) => path == place,
-            Asked::Element(wanted) => key_type.compare(path, wanted).is_eq(),
-            Asked::Slice(from, to) => {
+        match selected {
+            BoundPart::Whole => true,
+            BoundPart::Nothing => false,
+            BoundPart::Field(place) => path == place,
+            BoundPart::Element(wanted) => key_type.compare(path, wanted).is_eq(),
+            BoundPart::Slice(from, to) => {
                 let above = from.as_ref().is_none_or(|from| key_type.compare(path, from).is_ge());
                 let below = to.as_ref().is_none_or(|to| key_type.compare(path, to).is_le());
                 above && below

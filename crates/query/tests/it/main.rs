@@ -1,5 +1,5 @@
 //! Behaviour of statements over an engine on a simulated disk.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
 mod allocations;
 mod attached_indexes;

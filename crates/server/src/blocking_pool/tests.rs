@@ -43,7 +43,7 @@ fn sources_take_turns_and_none_has_all_threads() {
             outcome.await;
         }
         assert_eq!((one.waiting(), other.waiting()), (0, 0));
-        // A thread says that its work has ended after what came of it is known.
+        // A thread counts its work as done only after the outcome of the work was sent.
         while !pool.0.lock().sources.is_empty() {
             std::thread::yield_now();
         }

@@ -120,7 +120,7 @@ impl<H: QueryHandler> Connection<H> {
         self.shared.metrics.protocol_errors.add(1);
         tracing::debug!(client = ?self.session.client.address, message = %error.message, "bad envelope");
         self.closing |= error.fatal;
-        if self.agreement.is_some() || self.logging_in.is_some() {
+        if self.agreement.is_some() || self.pending_login.is_some() {
             return self.answer_error(error.stream, error.into());
         }
         match (error.version, Version::from_number(error.version)) {

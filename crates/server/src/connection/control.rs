@@ -1,7 +1,7 @@
 //! Messages that concern the connection itself: its start, the login, and the events that the client asked for.
 
 use super::{Connection, OUTPUT_WAITING_BYTES_MAX};
-use crate::login::LoggingIn;
+use crate::login::PendingLogin;
 use crate::startup::{Agreement, negotiate};
 use protocol::response::{write_auth_success, write_authenticate, write_supported};
 use protocol::{Body, Compression, ErrorResponse, Header, Opcode, ProtocolError, Request, ResponseHead, Version};
@@ -74,18 +74,18 @@ impl<H: QueryHandler> Connection<H> {
         }
         match authenticator {
             None => self.agreement = Some(agreement),
-            Some(_) => self.logging_in = Some(LoggingIn::new(agreement)),
+            Some(_) => self.pending_login = Some(PendingLogin::new(agreement)),
         }
     }
 
     /// Whether the client's login is being checked. Nothing else is begun or read meanwhile.
     pub(super) fn checks_login(&self) -> bool {
-        self.logging_in.as_ref().is_some_and(LoggingIn::is_checking)
+        self.pending_login.as_ref().is_some_and(PendingLogin::is_checking)
     }
 
     /// Accepts a message of a client that has to log in.
     pub(super) fn accept_login(&mut self, header: &Header, body: &[u8]) {
-        let Some(logging_in) = &mut self.logging_in else { return };
+        let Some(pending_login) = &mut self.pending_login else { return };
         if header.opcode != Opcode::AuthResponse {
             let message = format!("Unexpected message {}, expecting SASL_RESPONSE", header.opcode.name());
             return self.protocol_error(header.stream, message);
@@ -93,7 +93,7 @@ impl<H: QueryHandler> Connection<H> {
         match Body::parse(header, body) {
             Ok(Body { request: Request::AuthResponse(token), .. }) => {
                 let certificate = self.stream.client_certificate();
-                logging_in.check(header.stream, token, self.session.client.address, certificate, &self.shared);
+                pending_login.check(header.stream, token, self.session.client.address, certificate, &self.shared);
             }
             Ok(_) => {}
             Err(error) => self.protocol_error(header.stream, error.message),
@@ -102,11 +102,11 @@ impl<H: QueryHandler> Connection<H> {
 
     /// Answers a login that was checked. After a failure the client may try again.
     pub(super) fn collect_login(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(logging_in) = &mut self.logging_in else { return false };
-        let Poll::Ready((stream, outcome)) = logging_in.poll(cx) else { return false };
+        let Some(pending_login) = &mut self.pending_login else { return false };
+        let Poll::Ready((stream, outcome)) = pending_login.poll(cx) else { return false };
         match outcome {
             Ok(login) => {
-                self.agreement = self.logging_in.take().map(|logging_in| logging_in.agreement);
+                self.agreement = self.pending_login.take().map(|pending_login| pending_login.agreement);
                 self.session.set_user(login, &self.shared.notices.login_notices);
                 let head = ResponseHead::new(stream, Opcode::AuthSuccess);
                 self.encoder.envelope(&head, |out| write_auth_success(out, None));

@@ -1,4 +1,5 @@
-//! Requests that concern statements: beginning them, and taking on those that have to wait.
+//! Requests that concern statements: beginning them, and taking on those that have to wait. The `hold` is the batch of
+//! wake-ups of the log that this turn's appends join, if there is one.
 
 use super::{Connection, OUTPUT_OF_WRITES_BYTES_MAX, OUTPUT_WAITING_BYTES_MAX};
 use crate::connection_turn::ConnectionTurn;
@@ -52,7 +53,12 @@ impl<H: QueryHandler> Connection<H> {
 
     /// Begins the next request. A request that lies in the buffer as a whole is read in place, and any other from a
     /// copy. Returns the bytes of its body, or `None` if there is no request.
-    pub(super) fn begin_next(&mut self, turn: Turn<'_>, cx: &mut Context<'_>) -> Result<Option<usize>, DecodeError> {
+    pub(super) fn begin_next(
+        &mut self,
+        turn: Turn<'_>,
+        hold: Option<&LogHold>,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<usize>, DecodeError> {
         if self.agreement.is_some()
             && self.shared.request_rate.is_none()
             && !self.overloaded()
@@ -72,7 +78,7 @@ impl<H: QueryHandler> Connection<H> {
             self.decoder.pass(&header);
             // Most requests are complete here, so the larger states are not moved before they are needed.
             if !matches!(started, Started::Written) {
-                self.track(started, turn, cx);
+                self.track(started, hold, cx);
             }
             return Ok(Some(size_bytes));
         }
@@ -81,19 +87,19 @@ impl<H: QueryHandler> Connection<H> {
         }
         let Some(envelope) = self.decoder.next_envelope()? else { return Ok(None) };
         let size_bytes = envelope.body.len();
-        self.accept(envelope, turn, cx);
+        self.accept(envelope, turn, hold, cx);
         Ok(Some(size_bytes))
     }
 
     /// Accepts a request that did not lie in the buffer as a whole, or that concerns the connection itself.
-    pub(super) fn accept(&mut self, envelope: Envelope, turn: Turn<'_>, cx: &mut Context<'_>) {
+    pub(super) fn accept(&mut self, envelope: Envelope, turn: Turn<'_>, hold: Option<&LogHold>, cx: &mut Context<'_>) {
         let Envelope { header, body } = envelope;
         let (stream, opcode) = (header.stream, header.opcode);
         if is_for_statements(opcode) && self.agreement.is_some() {
-            return self.begin(&header, &body, turn, cx);
+            return self.begin(&header, &body, turn, hold, cx);
         }
         self.shared.metrics.requests.add(1);
-        if self.logging_in.is_some() {
+        if self.pending_login.is_some() {
             return self.accept_login(&header, &body);
         }
         if self.agreement.is_none() {
@@ -116,7 +122,14 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    pub(super) fn begin(&mut self, header: &Header, body: &Bytes, turn: Turn<'_>, cx: &mut Context<'_>) {
+    pub(super) fn begin(
+        &mut self,
+        header: &Header,
+        body: &Bytes,
+        turn: Turn<'_>,
+        hold: Option<&LogHold>,
+        cx: &mut Context<'_>,
+    ) {
         if let Some(message) = self.refusal() {
             self.shared.metrics.requests.add(1);
             self.shared.metrics.requests_discarded.add(1);
@@ -130,22 +143,22 @@ impl<H: QueryHandler> Connection<H> {
             executes: &mut self.executes,
         };
         let started = requests.begin(&mut self.statements, header, body, &|| body.clone());
-        self.track(started, turn, cx);
+        self.track(started, hold, cx);
     }
 
-    pub(super) fn track(&mut self, started: Started<H::Plan>, turn: Turn<'_>, cx: &mut Context<'_>) {
+    pub(super) fn track(&mut self, started: Started<H::Plan>, hold: Option<&LogHold>, cx: &mut Context<'_>) {
         match started {
             Started::Written => {}
             Started::Answered(to, reply) => self.answer(to, *reply),
             Started::InFlight(work) => {
                 self.running_bytes += work.size_bytes;
-                self.poll_work(work, turn, cx);
+                self.poll_work(work, hold, cx);
             }
         }
     }
 
     /// Polls a request in flight. If it still waits, it goes to the log's queue or to the running requests.
-    pub(super) fn poll_work(&mut self, mut work: InFlight<H::Plan>, turn: Turn<'_>, cx: &mut Context<'_>) {
+    pub(super) fn poll_work(&mut self, mut work: InFlight<H::Plan>, hold: Option<&LogHold>, cx: &mut Context<'_>) {
         match work.poll_work(cx) {
             Poll::Ready((Reply::Response(Ok(Response { body: ResponseBody::Void, warnings })), _))
                 if warnings.is_empty() && work.is_plain() =>
@@ -157,7 +170,7 @@ impl<H: QueryHandler> Connection<H> {
                 let finished = work.finished(answer);
                 self.answer_finished(finished);
             }
-            Poll::Pending => match turn.log_hold.and_then(LogHold::take_awaited) {
+            Poll::Pending => match hold.and_then(LogHold::take_awaited) {
                 Some(awaited) => {
                     let now = &mut self.now;
                     let deadline = work.deadline(|| now.get_or_insert_with(Instant::now).into_std());
@@ -192,16 +205,16 @@ impl<H: QueryHandler> Connection<H> {
 
     pub(super) fn collect_settled(
         &mut self,
-        turn: Turn<'_>,
+        hold: Option<&LogHold>,
         connection_turn: &mut ConnectionTurn,
         cx: &mut Context<'_>,
     ) -> bool {
-        let Some(hold) = turn.log_hold.filter(|_| !self.log_queue.is_empty()) else { return false };
+        let Some(hold) = hold.filter(|_| !self.log_queue.is_empty()) else { return false };
         let mut progress = false;
         while !connection_turn.is_over() && self.may_finish_writes() {
             if let Some(work) = self.log_queue.next_settled(hold, cx) {
                 connection_turn.count_polled(work.weight());
-                self.poll_work(work, turn, cx);
+                self.poll_work(work, Some(hold), cx);
             } else if let Some(mut late) = self.next_late(cx) {
                 self.answer_finished(late.time_out());
             } else {

@@ -99,7 +99,7 @@ fn count_rows(client: &mut Client) -> i64 {
 }
 
 #[test]
-fn writes_of_one_bunch_are_durable_and_answered_together() {
+fn writes_of_one_batch_are_durable_and_answered_together() {
     for sync in [SyncMode::Batch, SyncMode::Group { window: Duration::from_millis(1) }, SyncMode::Each] {
         let node = serve(&SimulatedDisk::new(), sync, Duration::from_secs(20));
         let mut clients: Vec<_> = (0..4).map(|_| Client::ready(node.address, 4)).collect();

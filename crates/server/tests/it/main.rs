@@ -1,5 +1,5 @@
 //! The server over real sockets, with a handler whose answers the tests choose.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
 mod events;
 mod fake;

@@ -77,7 +77,7 @@ impl Drop for Reservation {
 }
 
 /// The outcome of an attempt to reserve.
-enum Tried {
+enum ReserveOutcome {
     Reserved(Reservations),
     /// The reservations of others take all room of a table.
     Waits(Arc<TableStore>),
@@ -145,11 +145,13 @@ pub(crate) async fn reserve(mutation: &Mutation, stores: &[Arc<TableStore>]) -> 
         loop {
             match try_reserve(mutation, stores) {
                 Err(refused) => return Poll::Ready(Err(refused)),
-                Ok(Tried::Reserved(reservations)) => return Poll::Ready(Ok(reservations)),
-                Ok(Tried::Waits(store)) if waits_for.as_ref().is_some_and(|known| Arc::ptr_eq(known, &store)) => {
+                Ok(ReserveOutcome::Reserved(reservations)) => return Poll::Ready(Ok(reservations)),
+                Ok(ReserveOutcome::Waits(store))
+                    if waits_for.as_ref().is_some_and(|known| Arc::ptr_eq(known, &store)) =>
+                {
                     return Poll::Pending;
                 }
-                Ok(Tried::Waits(store)) => {
+                Ok(ReserveOutcome::Waits(store)) => {
                     // Room that is given back after this wakes the waker. Room given back before is found by another
                     // try.
                     store.limit.waiting.add(context.waker());
@@ -167,8 +169,8 @@ pub(crate) fn reserve_now(
     stores: &[Arc<TableStore>],
 ) -> Result<Option<Reservations>, EngineError> {
     Ok(match try_reserve(mutation, stores)? {
-        Tried::Reserved(reservations) => Some(reservations),
-        Tried::Waits(_) => None,
+        ReserveOutcome::Reserved(reservations) => Some(reservations),
+        ReserveOutcome::Waits(_) => None,
     })
 }
 
@@ -200,16 +202,16 @@ impl MemoryLimit {
     }
 }
 
-fn try_reserve(mutation: &Mutation, stores: &[Arc<TableStore>]) -> Result<Tried, EngineError> {
+fn try_reserve(mutation: &Mutation, stores: &[Arc<TableStore>]) -> Result<ReserveOutcome, EngineError> {
     let mut reservations = Reservations::default();
     for (store, update) in stores.iter().zip(mutation.updates()) {
         if let Some(limit_bytes) = store.limit.get()
             && !try_reserve_one(store, update, limit_bytes, &mut reservations)?
         {
-            return Ok(Tried::Waits(store.clone()));
+            return Ok(ReserveOutcome::Waits(store.clone()));
         }
     }
-    Ok(Tried::Reserved(reservations))
+    Ok(ReserveOutcome::Reserved(reservations))
 }
 
 /// Returns false if the reservations of others take the room.

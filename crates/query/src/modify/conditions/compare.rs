@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use cql::ast::Operator;
 use types::{CqlType, collection};
 
-use super::{ColumnCondition, Part, Wanted};
+use super::{ColumnCondition, ExpectedValue, Part};
 use crate::execution::Execution;
 use crate::row_view::Source;
 use crate::selection::{Parts, RowParts};
@@ -52,8 +52,8 @@ impl ColumnCondition {
             }),
         };
         let wanted = match &self.wanted {
-            Wanted::In(values) => Ok(self.bind_alternatives(values, execution)?),
-            Wanted::Term(term) => self.comparable(term.bind(execution)?).map(|value| vec![value]),
+            ExpectedValue::In(values) => Ok(self.bind_alternatives(values, execution)?),
+            ExpectedValue::Term(term) => self.comparable(term.bind(execution)?).map(|value| vec![value]),
         };
         Ok(BoundCondition { condition: self, part, wanted })
     }

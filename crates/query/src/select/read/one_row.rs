@@ -1,10 +1,10 @@
 //! Reading a row whose place is known. A row that is in one memtable, or in one SSTable's cached blocks, is read
 //! without a cursor, which would cost several times as much.
 
-use engine::{PartitionHint, RowPlace, Rows, Target};
+use engine::{PartitionHint, RowLocation, RowSelection, Rows};
 use model::{KeyRange, PartitionKey, ReadRange, Row, Slice, Slices};
 
-use super::{Flow, Found, Page, recycle_parts};
+use super::{Flow, Page, RowInput, recycle_parts};
 use crate::QueryError;
 use crate::budget::{FREE_ANSWER_BYTES, steps_of_bytes};
 use crate::row_view::split_key;
@@ -28,12 +28,12 @@ impl Page<'_> {
         let mut bytes = std::mem::take(&mut self.scratch.row);
         bytes.clear();
         let (mut is_found, mut is_large) = (false, false);
-        let place = RowPlace { token: partition.token(), key: partition.bytes(), clustering };
+        let location = RowLocation { token: partition.token(), key: partition.bytes(), clustering };
         let engine = execution.processor.engine();
         let rows = engine.rows(
             execution.schema,
             &plan.table,
-            &Target::Row(place, hint),
+            &RowSelection::Row(location, hint),
             execution.now_seconds,
             execution.turn(),
             &mut |row| {
@@ -85,7 +85,7 @@ impl Page<'_> {
         let mut key = recycle_parts(std::mem::take(&mut self.scratch.parts));
         split_key(table, partition.bytes(), &mut key);
         self.live_rows += 1;
-        let (_, flow) = self.take(&Found { partition, key: &key, statics: &[], clustering, row: Some(row) })?;
+        let (_, flow) = self.take(&RowInput { partition, key: &key, statics: &[], clustering, row: Some(row) })?;
         self.scratch.parts = recycle_parts(key);
         Ok(if flow == Flow::Stop { Flow::Stop } else { Flow::Next })
     }
