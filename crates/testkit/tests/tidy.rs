@@ -407,6 +407,16 @@ fn nothing_names_a_path_of_a_machine() {
     assert_none(broken);
 }
 
+#[test]
+fn no_file_has_a_conflict_of_a_merge() {
+    let files = files(&["rs", "toml", "md", "py", "java", "go", "yaml", "cql"]);
+    assert_none(files.iter().filter(|path| read(path).lines().any(is_mark_of_a_conflict)).map(|path| shown(path)));
+}
+
+fn is_mark_of_a_conflict(line: &str) -> bool {
+    ["<", ">"].iter().any(|sign| line.starts_with(&format!("{} ", sign.repeat(7))))
+}
+
 /// Whether every occurrence of `mark` continues a name before it, as in `src/work/order.rs`.
 fn is_part_of_a_longer_path(line: &str, mark: &str) -> bool {
     line.match_indices(mark).all(|(start, _)| {
