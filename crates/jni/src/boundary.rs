@@ -399,7 +399,8 @@ pub unsafe extern "system" fn Java_espalier_cassandra_Native_countKeys(
 
 /// `long usage(long memtable, long out, long capacity)`: the reply has the number of partitions, the bytes in use,
 /// reusable and held, the writes that found no other writer and those that did, and the nanoseconds that these waited.
-/// All are 0 once the memtable was discarded. The bytes in use of each shard follow, as far as there is room.
+/// All are 0 once the memtable was discarded, and the first is -1 if the table's rows cannot be read. The bytes in use
+/// of each shard follow, as far as there is room.
 ///
 /// # Safety
 /// Promises 2 and 3.

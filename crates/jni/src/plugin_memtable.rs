@@ -66,9 +66,10 @@ struct Stored {
 }
 
 /// What a memtable holds.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// The number of partitions; for a table of the engine an upper bound of it, 0 only if there is none.
+    /// The number of partitions; for a table of the engine an upper bound of it, 0 only if there is none, and
+    /// `u64::MAX` if its rows cannot be read.
     pub partition_count: u64,
     /// Bytes in use, on disk too.
     pub used_bytes: u64,
@@ -310,7 +311,9 @@ impl PluginMemtable {
             }
             Content::Stored(stored) => {
                 let table = self.newest().ok()?;
-                let stats = stored.usable().ok()?.engine().table_stats(&table).ok()?;
+                let Ok(stats) = stored.usable().ok()?.engine().table_stats(&table) else {
+                    return Some(Usage { partition_count: u64::MAX, ..Usage::default() });
+                };
                 Some(Usage {
                     partition_count: stats.sstable_partition_count + stats.memtable_partition_count,
                     used_bytes: stats.disk_bytes + stats.memtable_bytes,

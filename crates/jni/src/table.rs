@@ -63,6 +63,19 @@ fn read_map(request: &mut Request<'_>, expected: &'static str) -> Result<BTreeMa
     (0..count).map(|_| Ok((request.text(expected)?.to_owned(), request.text(expected)?.to_owned()))).collect()
 }
 
+/// The default strategy, in place of one that the engine does not have. What these options say of the purging of
+/// tombstones is kept.
+fn default_compaction(options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut compaction = TableOptions::default().compaction;
+    compaction.extend(
+        options.get_key_value("only_purge_repaired_tombstones").map(|(name, value)| (name.clone(), value.clone())),
+    );
+    match Strategy::from_options(&compaction) {
+        Ok(_) => compaction,
+        Err(_) => TableOptions::default().compaction,
+    }
+}
+
 /// The options that say how the engine keeps a table. A compaction strategy or a compressor that the engine does not
 /// have is replaced by the default one.
 fn read_options(request: &mut Request<'_>) -> Result<TableOptions, RequestError> {
@@ -74,7 +87,11 @@ fn read_options(request: &mut Request<'_>) -> Result<TableOptions, RequestError>
     Ok(TableOptions {
         gc_grace_seconds,
         bloom_filter_fp_chance: if chance > 0.0 && chance <= 1.0 { chance } else { default.bloom_filter_fp_chance },
-        compaction: if Strategy::from_options(&compaction).is_ok() { compaction } else { default.compaction },
+        compaction: if Strategy::from_options(&compaction).is_ok() {
+            compaction
+        } else {
+            default_compaction(&compaction)
+        },
         compression: match CompressionParams::from_options(&compression) {
             Ok(_) => compression,
             Err(_) => default.compression,
@@ -269,6 +286,21 @@ mod tests {
         Drop(&'static str),
         /// ALTER TYPE … ADD.
         Grow,
+    }
+
+    #[test]
+    fn an_unknown_strategy_is_replaced_and_its_rule_for_tombstones_is_kept() {
+        let options = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let unknown =
+            options(&[("class", "org.example.Own"), ("own", "1"), ("only_purge_repaired_tombstones", "true")]);
+        let mut expected = TableOptions::default().compaction;
+        assert_eq!(default_compaction(&options(&[("class", "org.example.Own")])), expected);
+        expected.insert("only_purge_repaired_tombstones".to_owned(), "true".to_owned());
+        assert_eq!(default_compaction(&unknown), expected);
+        let invalid = options(&[("only_purge_repaired_tombstones", "perhaps")]);
+        assert_eq!(default_compaction(&invalid), TableOptions::default().compaction);
     }
 
     const NAMES: [&str; 5] = ["a", "b", "c", "v", "w"];

@@ -28,7 +28,7 @@ impl Transfers {
     ) -> Result<PathBuf, EngineError> {
         self.shared.check_writable()?;
         let store = self.shared.store(table)?;
-        self.flush.flush_store(&store)?;
+        self.flush.flush_and_compact(&store)?;
         let now = self.shared.now_millis();
         let expires =
             lifetime.map(|lifetime| now.saturating_add_unsigned(lifetime.as_millis().min(LIFETIME_MAX_MILLIS) as u64));
