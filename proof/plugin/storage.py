@@ -5,9 +5,11 @@ kill -9 without Cassandra's log, after a restart, altered, moved out of the mode
 Cassandra's settings for storage and snapshots are those of the configuration file that it ships with.
 """
 
+import re
 import shutil
 import struct
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from proof import places
@@ -33,6 +35,10 @@ AS_SHIPPED = {"uuid_sstable_identifiers_enabled": "false"}
 SHARDS = "{'class': 'UnifiedCompactionStrategy', 'base_shard_count': '4', 'min_sstable_size': '0B'}"
 # The plugin looks twice a second whether writes may skip Cassandra's log.
 SETTLE_SECONDS = 3
+# It looks once a second whether the engine may purge tombstones.
+NOTED_SECONDS = 2.5
+# So many files of one size are merged.
+FILES_MERGED = 4
 JMX_PORT = "cassandra.jmx.local.port"
 
 
@@ -44,9 +50,10 @@ class StorageProof(Proof):
         answer = connection.query(statement)
         self.check(statement, not isinstance(answer, Error), str(answer))
 
-    def crash(self, keeps_log: bool = True) -> None:
+    def crash(self, keeps_log: bool = True, meanwhile=lambda: None) -> None:
         """kill -9 and a start; without Cassandra's log if only our engine is to have the rows."""
         self.node.kill()
+        meanwhile()
         if not keeps_log:
             shutil.rmtree(self.node.directory / "commitlog", ignore_errors=True)
         self.node.launch()
@@ -80,7 +87,7 @@ def prove(jar, seed: int, statements: int, library=None) -> tuple[int, int]:
         write_and_crash(proof, statements)
         alter_tables(proof, statements)
         refuse(proof)
-        replay_refused_writes(proof)
+        replay_log(proof)
         move(proof, statements)
         snapshot_and_truncate(proof)
         stream(proof, statements)
@@ -118,6 +125,10 @@ def write_and_crash(proof: StorageProof, statements: int) -> None:
 
 def alter_tables(proof: StorageProof, statements: int) -> None:
     with Connection(proof.node.host, proof.node.port) as connection:
+        # Only the engine's log has its row.
+        proof.alter(connection, "CREATE TABLE stored.damaged (k int PRIMARY KEY, v int) WITH memtable = 'espalier_storage'")
+        proof.alter(connection, "INSERT INTO stored.damaged (k, v) VALUES (1, 2)")
+        proof.node.command("take_snapshot", "stored", "damaged", "before")
         proof.both(connection, "ALTER TABLE {ks}.wide DROP v")
         proof.both(connection, "ALTER TABLE {ks}.wide ADD x int")
         proof.both(connection, "UPDATE {ks}.wide USING TIMESTAMP 1900000000000000 SET x = 7 WHERE k = 1 AND a = 1 AND b = 'b1'")
@@ -156,7 +167,10 @@ def read_batches(proof: StorageProof) -> None:
 def refuse(proof: StorageProof) -> None:
     with Connection(proof.node.host, proof.node.port) as connection:
         connection.query("CREATE INDEX refused ON stored.indexed (v)")
+        # A start has no gossip either while it replays writes from before an index.
+        nodetool(proof, "disablegossip")
         proof.takes_no_writes(connection, "secondary indexes")
+        nodetool(proof, "enablegossip")
         answer = connection.query("SELECT * FROM stored.indexed WHERE v = 1")
         proof.check("a read by an index is refused", isinstance(answer, Error), str(answer))
         connection.query("DROP INDEX stored.refused")
@@ -179,7 +193,7 @@ def refuse(proof: StorageProof) -> None:
             proof.refusal(f"{statement} WITH memtable = 'espalier_{name}'", part)
 
 
-def replay_refused_writes(proof: StorageProof) -> None:
+def replay_log(proof: StorageProof) -> None:
     """A start replays a write that was taken before there was an index, and one that was refused after it."""
     with Connection(proof.node.host, proof.node.port) as connection:
         # From a move out until the next start, writes are in Cassandra's log too.
@@ -191,7 +205,7 @@ def replay_refused_writes(proof: StorageProof) -> None:
         answer = connection.query("INSERT INTO stored.grown (k, c) VALUES (1, 0x00000000000000000000000000000001)")
         proof.check("a value of a custom type is refused", isinstance(answer, Error), str(answer))
     configure_directory_around(proof.node)
-    proof.crash()
+    proof.crash(meanwhile=lambda: invert_files(proof, "damaged"))
     with Connection(proof.node.host, proof.node.port) as connection:
         proof.refusal("CREATE TABLE stored.refused (k int PRIMARY KEY) WITH memtable = 'espalier_around'", "a directory of Cassandra's")
         proof.alter(connection, "DROP INDEX stored.refused")
@@ -200,6 +214,91 @@ def replay_refused_writes(proof: StorageProof) -> None:
         proof.both(connection, "ALTER TABLE {ks}.grown DROP c")
         proof.both(connection, "INSERT INTO {ks}.grown (k, v) VALUES (3, 4) USING TIMESTAMP 1")
     proof.compare("after a start with refused writes in Cassandra's log")
+    move_damaged(proof)
+    empty_log(proof)
+
+
+def invert_files(proof: StorageProof, table: str) -> None:
+    """Damages the engine's files of a table. The second time they are right again."""
+    for directory in proof.kept(table):
+        for path in directory.glob("*-Partitions.db"):
+            path.write_bytes(bytes(byte ^ 255 for byte in path.read_bytes()))
+
+
+def move_damaged(proof: StorageProof) -> None:
+    """A table that the engine cannot read is not empty: a move out of the mode keeps its files."""
+    with Connection(proof.node.host, proof.node.port) as connection:
+        answer = connection.query("SELECT * FROM stored.damaged")
+        proof.check("a table with a damaged file is not read", isinstance(answer, Error), str(answer))
+        proof.alter(connection, "ALTER TABLE stored.damaged WITH memtable = 'espalier_left'")
+        time.sleep(SETTLE_SECONDS)
+        answer = connection.query("SELECT * FROM stored.damaged")
+        proof.check("nor while it moves out", isinstance(answer, Error), str(answer))
+        proof.check("its files stay", has_files(proof, "damaged"))
+    proof.crash(meanwhile=lambda: invert_files(proof, "damaged"))
+    with Connection(proof.node.host, proof.node.port) as connection:
+        found = rows(connection, "SELECT v FROM stored.damaged")
+        proof.check("its rows are there once the file is right", found == [(struct.pack(">i", 2),)], str(found))
+        wait_until(lambda: not has_files(proof, "damaged"))
+        proof.check("and then it moves out", not has_files(proof, "damaged"))
+        proof.alter(connection, "DROP TABLE stored.damaged")
+
+
+def empty_log(proof: StorageProof) -> None:
+    """While a table moves in, writes to all tables of the mode are in Cassandra's log too. Once it is skipped again,
+    their files are removed, and tombstones of the rows are purged. The next start must not bring the rows back."""
+    with Connection(proof.node.host, proof.node.port) as connection:
+        time.sleep(SETTLE_SECONDS)
+        proof.alter(connection, "CREATE TABLE stored.purged (k int PRIMARY KEY, v int) WITH gc_grace_seconds = 0 AND memtable = 'espalier_storage'")
+        proof.alter(connection, "CREATE TABLE stored.coming (k int PRIMARY KEY) WITH memtable = 'default'")
+        written = write_while_moving(proof, connection)
+        # The last file is empty until it is needed.
+        logged = set(segments(proof.node)[:-1])
+        wait_until(lambda: not logged.intersection(segments(proof.node)))
+        left = logged.intersection(segments(proof.node))
+        proof.check("the files of Cassandra's log are removed once it is skipped", bool(logged) and not left, f"{left} of {logged}")
+        # Until the engine knows that Cassandra has no rows of the table, it purges nothing.
+        time.sleep(NOTED_SECONDS)
+        delete_and_merge(proof, connection, written)
+        # Cassandra counts one less in a table without SSTables of its own.
+        proof.check("tombstones are purged then", partition_count(proof, "purged") == 0, str(partition_count(proof, "purged")))
+
+
+def write_while_moving(proof: StorageProof, connection: Connection) -> int:
+    """Writes rows with the keys from 1 on while a table moves into the mode. Returns the last key."""
+    with ThreadPoolExecutor(1) as executor:
+        moved = executor.submit(proof.alter, connection, "ALTER TABLE stored.coming WITH memtable = 'espalier_storage'")
+        with Connection(proof.node.host, proof.node.port) as writing:
+            number = 0
+            while not moved.done():
+                number += 1
+                writing.query(f"INSERT INTO stored.purged (k, v) VALUES ({number}, 1)")
+        moved.result()
+    return number
+
+
+def delete_and_merge(proof: StorageProof, connection: Connection, written: int) -> None:
+    """Deletes rows of the table without a time of grace, and lets the engine merge the tombstones. Another row stays: a
+    merge without a result would wait until the engine's log has none of the records."""
+    for number in range(FILES_MERGED):
+        for key in range(1, written + 1):
+            connection.query(f"DELETE FROM stored.purged WHERE k = {key}")
+        proof.alter(connection, "INSERT INTO stored.purged (k, v) VALUES (0, 2)")
+        # A tombstone is purged in a later second.
+        time.sleep(1.1)
+        proof.node.command("take_snapshot", "stored", "purged", f"merged{number}")
+    time.sleep(1)
+
+
+def partition_count(proof: StorageProof, table: str) -> int:
+    """The number of partitions, with those that only have a tombstone, of which `nodetool` knows."""
+    statistics = nodetool(proof, "tablestats", f"stored.{table}")
+    return int(re.search(r"Number of partitions \(estimate\): (\d+)", statistics).group(1))
+
+
+def segments(node: Cassandra) -> list[str]:
+    """The files of Cassandra's log, the oldest first."""
+    return sorted(path.name for path in (node.directory / "commitlog").glob("CommitLog-*.log"))
 
 
 def configure_directory_around(node: Cassandra) -> None:
@@ -268,6 +367,9 @@ def move(proof: StorageProof, statements: int) -> None:
     proof.check("the engine has no files of it", not has_files(proof, "wide") and not has_files(proof, "plain"))
     proof.crash()
     proof.compare("moved out and killed")
+    with Connection(node.host, node.port) as connection:
+        found = rows(connection, "SELECT k FROM stored.purged")
+        proof.check("deleted rows do not come back from Cassandra's log", found == [(struct.pack(">i", 0),)], str(found))
     with Connection(node.host, node.port) as connection:
         for table in ("wide", "plain"):
             proof.alter(connection, f"ALTER TABLE stored.{table} WITH memtable = 'espalier_storage'")
@@ -351,9 +453,11 @@ def files_of_snapshot(proof: StorageProof, table: str, name: str) -> list[Path]:
     return list((proof.node.directory / "data" / "stored").glob(f"{table}-*/snapshots/{name}/*-Data.db"))
 
 
-def nodetool(proof: StorageProof, *arguments: str) -> None:
+def nodetool(proof: StorageProof, *arguments: str) -> str:
+    """The command's output."""
     done = tool("org.apache.cassandra.tools.NodeTool", "-h", "127.0.0.1", "-p", proof.node.properties[JMX_PORT], *arguments)
     proof.check(f"nodetool {' '.join(arguments)}", done.returncode == 0, done.stdout + done.stderr)
+    return done.stdout
 
 
 def stream(proof: StorageProof, statements: int) -> None:

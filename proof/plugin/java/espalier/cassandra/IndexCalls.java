@@ -30,9 +30,10 @@ import org.apache.cassandra.utils.concurrent.OpOrder;
 import espalier.proof.MemtableComparison;
 
 /**
- * What memtables tell the indexes of a table. Ours and Cassandra's trie memtable get the same updates. Without
- * deletions both make the same calls. With deletions ours passes on the same ones, before the rows, and tells of every
- * row that an update changed. Cassandra's memtable keeps rows beside what deletes them, and tells of those too.
+ * The calls that memtables make to the indexes of a table. Ours and Cassandra's trie memtable get the same updates.
+ * Without deletions both make the same calls. With deletions ours passes on the same ones, before the rows, and makes a
+ * call for every row that an update changed. Cassandra's memtable keeps rows beside what deletes them, and makes calls
+ * for those too.
  *
  * While an index is called, another thread writes to the partition: no lock is held.
  */

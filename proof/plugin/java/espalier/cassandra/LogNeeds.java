@@ -1,9 +1,7 @@
 package espalier.cassandra;
 
-import java.util.Set;
-import java.util.function.Supplier;
-
-import org.apache.cassandra.schema.TableId;
+import java.util.List;
+import java.util.function.BooleanSupplier;
 
 /**
  * A table moves out of mode {@code storage} at the moment at which Cassandra's log was about to be skipped: the log
@@ -25,8 +23,8 @@ final class LogNeeds
     /** The move begins before another thread tries to skip the log, or while that thread waits for the lock. */
     private static boolean staysInUse(boolean isBefore) throws Exception
     {
-        LogOfCassandra log = new LogOfCassandra();
-        Supplier<Set<TableId>> allSettled = Set::of;
+        LogOfCassandra log = new LogOfCassandra(List::of);
+        BooleanSupplier allSettled = () -> true;
         Thread settling = new Thread(() -> log.skipIfSettled(allSettled));
         synchronized (log)
         {
@@ -39,7 +37,7 @@ final class LogNeeds
                 log.need("a table moves out");
         }
         settling.join();
-        LogOfCassandra other = new LogOfCassandra();
+        LogOfCassandra other = new LogOfCassandra(List::of);
         other.skipIfSettled(allSettled);
         return !log.isSkipped() && other.isSkipped();
     }

@@ -27,8 +27,8 @@ import org.apache.cassandra.schema.TableMetadataRef;
 import org.apache.cassandra.utils.concurrent.OpOrder;
 
 /**
- * A memtable that keeps nothing, without a log: what a node spends on a write to it, no memtable and no storage engine
- * can save.
+ * A memtable that keeps nothing, without a log. What a node spends on a write to it is the least that a write with any
+ * memtable can cost.
  */
 public final class DiscardingMemtable extends AbstractMemtableWithCommitlog
 {

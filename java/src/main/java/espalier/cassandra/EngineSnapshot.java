@@ -23,8 +23,8 @@ import org.apache.cassandra.schema.TableId;
 /**
  * The files that the engine has of a table, in Cassandra's snapshot of the table.
  *
- * Cassandra lists, removes and expires what is in its own directories. That is also how the snapshots go which a repair
- * takes that is sequential, or parallel among data centers only: one for each range.
+ * Cassandra lists, removes and expires what is in its own directories. A sequential repair, and one that is parallel
+ * among data centers only, takes a snapshot for each range, which is removed in the same way.
  */
 final class EngineSnapshot
 {

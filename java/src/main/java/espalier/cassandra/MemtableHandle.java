@@ -196,7 +196,7 @@ final class MemtableHandle
         return new long[] { reply.content().getLong(), reply.content().getLong(24) };
     }
 
-    /** What metrics tell of the shards of a memtable. */
+    /** The shards of a memtable, for metrics. */
     static final class Shards
     {
         /** How many writes found no other writer of their shard, how many did, and how long these waited. */

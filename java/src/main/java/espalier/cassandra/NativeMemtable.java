@@ -111,7 +111,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
         List<Change> changes = isObserved ? changes(reply, version) : List.of();
         note(update, written);
         if (isObserved)
-            tell(indexer, update, changes);
+            notifyIndexes(indexer, update, changes);
         // Cassandra records how far apart the timestamps of versions are; this memtable does not say.
         return Long.MAX_VALUE;
     }
@@ -161,10 +161,10 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
     }
 
     /**
-     * Calls the indexes with what an update changed. They may wait for memory of the pool, so the update has given back
-     * what it did not need of it.
+     * Notifies the indexes of what an update changed. They may wait for memory of the pool, so the update has given
+     * back what it did not need of it.
      */
-    private static void tell(UpdateTransaction indexer, PartitionUpdate update, List<Change> changes)
+    private static void notifyIndexes(UpdateTransaction indexer, PartitionUpdate update, List<Change> changes)
     {
         indexer.start();
         try
@@ -177,7 +177,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
                 indexer.onRangeTombstone(ranges.next());
             Function<Clustering<?>, Row> rows = rowsOf(update);
             for (Change change : changes)
-                change.tell(rows.apply(change.row.clustering()), indexer);
+                change.notifyIndexes(rows.apply(change.row.clustering()), indexer);
         }
         finally
         {
@@ -215,7 +215,7 @@ final class NativeMemtable extends AbstractAllocatorMemtable implements NativeSo
          * Rows that only lost what the update deletes are left out: Cassandra's memtables keep them beside the
          * deletion.
          */
-        private void tell(Row written, UpdateTransaction indexer)
+        private void notifyIndexes(Row written, UpdateTransaction indexer)
         {
             if (written == null || written.isEmpty())
                 return;

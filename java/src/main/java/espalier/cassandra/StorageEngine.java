@@ -27,7 +27,7 @@ final class StorageEngine
 {
     private static final Logger logger = LoggerFactory.getLogger(StorageEngine.class);
     private static final long CLOSE_MILLIS = 60_000;
-    private static final long NOTE_MILLIS = 10_000;
+    private static final long NOTE_MILLIS = 1000;
     /** Which generation of a table is opened; the numbers are those of {@link Native#openStored}. */
     static final int EXISTING_OR_FIRST = 0, NEXT = 1, EXISTING = 2;
 
@@ -37,7 +37,7 @@ final class StorageEngine
     private final long store;
     /** The memtables that Cassandra has not discarded, the newest of each table. */
     private final ConcurrentHashMap<TableId, StoredMemtable> memtables = new ConcurrentHashMap<>();
-    final LogOfCassandra log = new LogOfCassandra();
+    final LogOfCassandra log = new LogOfCassandra(this::memtables);
 
     private StorageEngine(StorageSettings settings)
     {
@@ -193,6 +193,7 @@ final class StorageEngine
     private void dropped(TableMetadata table)
     {
         memtables.remove(table.id);
+        log.dropped(table.id);
         UUID uuid = table.id.asUUID();
         Buffers.Reply reply = Buffers.reply();
         try

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.Iterator;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 
 import org.slf4j.Logger;
@@ -56,11 +57,15 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     private final StorageEngine engine;
     /** Whether the table has left the mode, and its rows still have to be flushed to Cassandra's SSTables. */
     private final boolean isLeaving;
-    /** Whether an earlier process may have written rows of which nothing is known. */
+    /** Whether an earlier process may have written rows of which nothing is known. So it is if they cannot be read. */
     private final boolean hasOlderRows;
     private volatile boolean isWritten;
-    /** The least timestamp of rows in Cassandra's SSTables, as the engine has it. Only one thread uses it. */
+    /** The least timestamp of rows in Cassandra's SSTables, as the engine has it. Guarded by this object. */
     private long oldestOfCassandra = Long.MIN_VALUE;
+    /** The least timestamp of writes since {@link #beforeLogIsEmptied} that may be in Cassandra's log. */
+    private final AtomicLong leastLogged = new AtomicLong(Long.MAX_VALUE);
+    /** The same of earlier writes. Guarded by this object. */
+    private long leastLoggedEarlier = Long.MAX_VALUE;
     private volatile boolean isSwitchedOut;
 
     StoredMemtable(AtomicReference<CommitLogPosition> lowerBound, TableMetadataRef table, Memtable.Owner owner, MemtableHandle handle,
@@ -71,7 +76,7 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
         this.owner = owner;
         this.engine = engine;
         this.isLeaving = isLeaving;
-        this.hasOlderRows = handle.usage()[0] > 0;
+        this.hasOlderRows = handle.usage()[0] != 0;
         engine.created(this);
         // The table's constructor adds its indexes after it has made its memtable.
         if (!table.get().indexes.isEmpty())
@@ -145,6 +150,9 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
         isWritten = true;
         updateMin(minTimestamp, update.stats().minTimestamp);
         updateMin(minLocalDeletionTime, update.stats().minLocalDeletionTime);
+        // A statement that was prepared before a move into the mode has the old definition of the table.
+        if (engine.log.hasWrites() || !LogOfCassandra.isStorage(update.metadata()))
+            noteLogged(update.stats().minTimestamp);
         handle.put(serialized, Buffers.reply());
         currentOperations.addAndGet(update.operationCount());
         // Cassandra records how far apart the timestamps of versions are; this memtable does not say.
@@ -171,10 +179,10 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
      */
     private static boolean isReplay()
     {
-        return !StorageService.instance.isGossipActive();
+        return !StorageService.instance.isDaemonSetupCompleted() && !StorageService.instance.isGossipActive();
     }
 
-    /** A replay passes over a write that was refused. */
+    /** A replay skips a write that was refused. */
     private long refused(PartitionUpdate update)
     {
         String reason = "EspalierMemtable: " + metadata + " takes no values of custom types, which mode 'storage' does not support: "
@@ -239,8 +247,9 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     {
         PartitionPosition end = to == null || to.isMinimum() ? null : to;
         long[] counts = handle.countKeys(version(), Requests.keys(from, end));
-        // Cassandra flushes a memtable that was switched out, and streams from one that was not.
-        boolean isFlush = isSwitchedOut || !(owner instanceof ColumnFamilyStore);
+        // Cassandra flushes a memtable that was switched out. A stream may have begun before that.
+        boolean isFlush = !(owner instanceof ColumnFamilyStore)
+                          || isSwitchedOut && !TemporarySSTables.isWriting(Thread.currentThread());
         TemporarySSTables written = isFlush ? null : new TemporarySSTables((ColumnFamilyStore) owner);
         return new FlushSet(from, end, counts[0], counts[1], written);
     }
@@ -336,7 +345,6 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
         switch (reason)
         {
             case TRUNCATE:
-            case DROP:
                 return true;
             case SCHEMA_CHANGE:
                 return !LogOfCassandra.isStorage(metadata());
@@ -369,17 +377,17 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     }
 
     /**
-     * Lets the engine purge the tombstones that are too old to shadow a row of Cassandra's SSTables. While Cassandra
-     * has another memtable of the table, nothing more is purged: writes that are under way may bring it rows of any
-     * time.
+     * Lets the engine purge the tombstones that are too old to shadow a row of Cassandra's SSTables, or of its log.
+     * While Cassandra has another memtable of the table, nothing more is purged: writes that are under way may bring it
+     * rows of any time.
      */
-    void noteRowsOfCassandra()
+    synchronized void noteRowsOfCassandra()
     {
         Tracker tracker = owner instanceof ColumnFamilyStore ? ((ColumnFamilyStore) owner).getTracker() : null;
         if (tracker == null || isSwitchedOut)
             return;
         View view = tracker.getView();
-        long oldest = Long.MAX_VALUE;
+        long oldest = Math.min(leastLogged.get(), leastLoggedEarlier);
         for (Memtable memtable : view.getAllMemtables())
             if (memtable != this)
                 oldest = Long.MIN_VALUE;
@@ -389,6 +397,45 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
             return;
         handle.setOldestOfCassandra(oldest);
         oldestOfCassandra = oldest;
+    }
+
+    /** Has the engine keep the tombstones that may shadow a write in Cassandra's log. */
+    private void noteLogged(long timestamp)
+    {
+        if (timestamp >= leastLogged.get())
+            return;
+        updateMin(leastLogged, timestamp);
+        synchronized (this)
+        {
+            if (timestamp < oldestOfCassandra)
+            {
+                handle.setOldestOfCassandra(timestamp);
+                oldestOfCassandra = timestamp;
+            }
+        }
+    }
+
+    /** Whether writes may be in Cassandra's log. */
+    boolean hasLoggedWrites()
+    {
+        return leastLogged.get() != Long.MAX_VALUE || leastLoggedEarlier() != Long.MAX_VALUE;
+    }
+
+    private synchronized long leastLoggedEarlier()
+    {
+        return leastLoggedEarlier;
+    }
+
+    /** From now on, writes that may be in Cassandra's log are noted apart from the earlier ones. */
+    synchronized void beforeLogIsEmptied()
+    {
+        leastLoggedEarlier = Math.min(leastLoggedEarlier, leastLogged.getAndSet(Long.MAX_VALUE));
+    }
+
+    /** The earlier writes are no longer in Cassandra's log. */
+    synchronized void afterLogIsEmptied()
+    {
+        leastLoggedEarlier = Long.MAX_VALUE;
     }
 
     /**
@@ -409,7 +456,7 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     @Override
     public long partitionCount()
     {
-        return handle.usage()[0];
+        return Math.max(0, handle.usage()[0]);
     }
 
     @Override

@@ -144,7 +144,7 @@ final class TemporarySSTables
     }
 
     /** Until the method returns, Cassandra has not opened the SSTables that it writes. */
-    private static boolean isWriting(Thread thread)
+    static boolean isWriting(Thread thread)
     {
         for (StackTraceElement frame : thread.getStackTrace())
             if (frame.getMethodName().equals(WRITING_METHOD))
