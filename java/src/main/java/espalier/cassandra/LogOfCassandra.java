@@ -57,7 +57,7 @@ final class LogOfCassandra
     private final Supplier<Collection<StoredMemtable>> memtables;
     /** Read by every write. */
     private volatile boolean isSkipped;
-    /** Whether writes may be in the log: it is in use, or was not emptied since. Read by every write. */
+    /** Whether writes may go to the log: it is in use, or some that found it so have not ended. Read by every write. */
     private volatile boolean hasWrites = true;
     /** Whether it stays in use until the next start. Guarded by this object. */
     private boolean isNeeded;
@@ -77,7 +77,7 @@ final class LogOfCassandra
         return isSkipped;
     }
 
-    /** Whether a write to a table of the mode may be in the log. */
+    /** Whether a write that is under way may be in the log. */
     boolean hasWrites()
     {
         return hasWrites;
@@ -173,21 +173,21 @@ final class LogOfCassandra
     private void empty()
     {
         lastAttemptNanos = System.nanoTime();
-        List<StoredMemtable> emptied = List.copyOf(memtables.get());
-        emptied.forEach(StoredMemtable::beforeLogIsEmptied);
         // A write that found the log in use may not have its place there yet.
         Keyspace.writeOrder.awaitNewBarrier();
+        afterLastWrite();
+        List<StoredMemtable> emptied = List.copyOf(memtables.get());
+        emptied.forEach(StoredMemtable::beforeLogIsEmptied);
         Set<String> files = Set.copyOf(CommitLog.instance.getActiveSegmentNames());
         CommitLog.instance.forceRecycleAllSegments();
         markClean(emptied.stream().map(memtable -> memtable.metadata().id).collect(Collectors.toList()), CommitLog.instance.getCurrentPosition());
         if (!Collections.disjoint(files, CommitLog.instance.getActiveSegmentNames()))
             return;
         emptied.forEach(StoredMemtable::afterLogIsEmptied);
-        emptied();
     }
 
-    /** Unless the log is in use again. */
-    private synchronized void emptied()
+    /** Called when all writes of the time before the log was skipped have ended; it may be in use again. */
+    private synchronized void afterLastWrite()
     {
         if (isSkipped)
             hasWrites = false;

@@ -65,7 +65,9 @@ final class StorageFactory implements Memtable.Factory, StorageUser
             }
         }
         logger.error("{} is not kept by mode 'storage' and has Cassandra's own memtable: {}", reference, reason);
-        engine.log.need(reference + " has Cassandra's own memtable: " + reason);
+        // Cassandra writes to the table of an index with the writes of its base table, and never to the log.
+        if (!table.isIndex())
+            engine.log.need(reference + " has Cassandra's own memtable: " + reason);
         return stock.create(lowerBound, reference, owner);
     }
 

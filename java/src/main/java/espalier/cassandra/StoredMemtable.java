@@ -133,6 +133,10 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     @Override
     public long put(PartitionUpdate update, UpdateTransaction indexer, OpOrder.Group writes)
     {
+        // A write that is refused may be in the log too. A statement that was prepared before a move into the mode has
+        // the old definition of the table.
+        if (engine.log.hasWrites() || !LogOfCassandra.isStorage(update.metadata()))
+            noteLogged(update.stats().minTimestamp);
         refuse(indexer);
         // Before anything is serialized: a new version of the table is described in the same buffer.
         TableVersion version = handle.versionFor(update, metadata());
@@ -150,9 +154,6 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
         isWritten = true;
         updateMin(minTimestamp, update.stats().minTimestamp);
         updateMin(minLocalDeletionTime, update.stats().minLocalDeletionTime);
-        // A statement that was prepared before a move into the mode has the old definition of the table.
-        if (engine.log.hasWrites() || !LogOfCassandra.isStorage(update.metadata()))
-            noteLogged(update.stats().minTimestamp);
         handle.put(serialized, Buffers.reply());
         currentOperations.addAndGet(update.operationCount());
         // Cassandra records how far apart the timestamps of versions are; this memtable does not say.
