@@ -1,6 +1,6 @@
 """Snapshots of a table of mode `storage` while a disk is full or fails: the engine's, or the one on which Cassandra has
 the table's directory. Each fails, names the table and the reason, and leaves nothing that `listsnapshots` shows. The
-node goes on, and the next snapshot has all rows.
+node serves requests, and the next snapshot has all rows.
 
 Both disks are in memory and mounted over FUSE (`proof/volume`). The files of a snapshot are
 copied from one to the other.

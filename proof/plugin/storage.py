@@ -37,7 +37,7 @@ SHARDS = "{'class': 'UnifiedCompactionStrategy', 'base_shard_count': '4', 'min_s
 SETTLE_SECONDS = 3
 # It looks once a second whether the engine may purge tombstones.
 NOTED_SECONDS = 2.5
-# So many files of one size are merged; perhaps later, on a machine under load.
+# The number of files of one size that the engine merges, and of attempts to see that, for machines under load.
 FILES_MERGED, ATTEMPTS = 4, 4
 JMX_PORT = "cassandra.jmx.local.port"
 

@@ -176,7 +176,7 @@ final class StoredMemtable extends AbstractMemtableWithCommitlog implements Nati
     /**
      * Whether Cassandra may be replaying its log, which may have writes from before an index, and refused ones. If one
      * of them failed, the node would not start, and the index could not be dropped. Other nodes send writes to a node
-     * that gossips, which begins after its replay.
+     * that gossips, which begins after its replay. An operator may end gossip, but not before the daemon's setup ends.
      */
     private static boolean isReplay()
     {
